@@ -1,0 +1,32 @@
+# The cuda mode: libtern_cuda.so, found and opened by the library at run time. A machine without nvcc builds without it.
+set(TERN_CUDA_BUILT OFF)
+if(TERN_CUDA STREQUAL "OFF")
+  set(tern_cuda_reason "switched off by TERN_CUDA=OFF")
+else()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(tern_cuda_reason "no nvcc found (apt install nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit)")
+    if(TERN_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "TERN_CUDA=ON: ${tern_cuda_reason}")
+    endif()
+  else()
+    if(NOT TERN_CUDA_ARCHITECTURES)
+      set(TERN_CUDA_ARCHITECTURES 75-real 80-real 90)
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES ${TERN_CUDA_ARCHITECTURES})
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    file(GLOB tern_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu)
+    add_library(tern_cuda MODULE ${tern_cuda_sources})
+    # The plug-in needs only the headers of the table and the device; it does not link the library.
+    target_include_directories(tern_cuda PRIVATE include src)
+    # CMake 3.25 silently drops CUDA_STANDARD 20 with nvcc 13, so the flag is given by hand.
+    set_target_properties(tern_cuda PROPERTIES CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET default
+                                               CUDA_SEPARABLE_COMPILATION OFF CUDA_RUNTIME_LIBRARY Static)
+    target_compile_options(tern_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -fmad=true
+                                             -Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
+    target_link_libraries(tern_cuda PRIVATE CUDA::cublas CUDA::cublasLt)
+    set(TERN_CUDA_BUILT ON)
+  endif()
+endif()

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tern {
+
+/// What a memory has handed out, in bytes.
+struct MemoryStatistics {
+  std::size_t in_use = 0;    ///< held by live tensors and scratch
+  std::size_t reserved = 0;  ///< taken from the system: in use plus cached for reuse
+  std::size_t peak = 0;      ///< the largest `in_use` since the last `reset_peak`
+  std::size_t limit = 0;     ///< the most that may be reserved; 0: no limit
+};
+
+/// A kind of memory that tensors can live in: the host's, or a device's. All work on it is ordered by streams; a
+/// memory without streams ignores them. Implementations are thread-safe.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  virtual ~Memory() = default;
+
+  /// "host", "cuda": the word that messages and the transfer ledger use.
+  virtual std::string_view name() const = 0;
+  /// True when the host may read and write the pointers directly.
+  virtual bool host_accessible() const = 0;
+
+  /// `bytes` > 0, aligned to 64 bytes at least, usable by work on `stream` from now on. Throws OutOfMemory.
+  virtual void* allocate(std::size_t bytes, void* stream) = 0;
+  /// Returns a block; work already queued on `stream` may still use it. Never throws.
+  virtual void release(void* pointer, std::size_t bytes, void* stream) noexcept = 0;
+
+  /// Host to this memory. `from` may be reused as soon as the call returns.
+  virtual void copy_in(void* to, const void* from, std::size_t bytes, void* stream) = 0;
+  /// This memory to the host: waits for `stream`, so that `to` is complete when the call returns.
+  virtual void copy_out(void* to, const void* from, std::size_t bytes, void* stream) = 0;
+  /// Inside this memory, ordered on `stream`.
+  virtual void copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
+
+  /// The stream of the calling thread; null where there are none.
+  virtual void* stream() { return nullptr; }
+  /// Makes later work on `consumer` wait for the work queued so far on `producer`.
+  virtual void order(void* /*producer*/, void* /*consumer*/) {}
+  /// Waits until the work queued on `stream` is done; throws what that work reported (a label out of range, ...).
+  virtual void synchronize(void* /*stream*/) {}
+
+  virtual MemoryStatistics statistics() const = 0;
+  virtual void reset_peak() = 0;
+  /// Gives cached blocks back to the system.
+  virtual void trim() = 0;
+  /// Bounds what may be reserved; 0 lifts the bound.
+  virtual void set_limit(std::size_t bytes) = 0;
+};
+
+/// The host's memory, pooled: blocks are 64-byte aligned and reused per thread.
+Memory& host_memory();
+
+}  // namespace tern

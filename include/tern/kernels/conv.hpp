@@ -1,0 +1,29 @@
+#pragma once
+
+#include "tern/kernels/activation.hpp"
+
+namespace tern::kernels {
+
+/// 2-D cross-correlation. x is [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or null, y [N, O, OH, OW] with
+/// OH = floor((H + 2 pad_h - dilation_h (KH - 1) - 1) / stride_h) + 1 and OW alike; padding is zeros.
+/// Output channel o belongs to group o / (O / groups).
+struct Conv2d {
+  std::int64_t N = 0, C = 0, H = 0, W = 0;
+  std::int64_t O = 0, KH = 1, KW = 1, OH = 0, OW = 0;
+  std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
+  Activation activation = Activation::none;
+};
+
+/// Convolutions.
+template <class T>
+struct Conv {
+  /// y = activation(x * weight + bias). `bias` may be null.
+  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
+  /// With g = grad_y * activation'(y): the gradients of the three inputs. Any of the three may be null and is then
+  /// not computed.
+  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
+              const T* y, const Conv2d&)>
+      conv2d_backward;
+};
+
+}  // namespace tern::kernels

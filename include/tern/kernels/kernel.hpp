@@ -1,0 +1,31 @@
+#pragma once
+
+#include "tern/device/context.hpp"
+
+namespace tern::kernels {
+
+template <class Signature>
+class Kernel;
+
+/// One typed slot of the dispatch table. It has no default constructor, so a mode that forgets a slot does not compile.
+template <class Result, class... Arguments>
+class Kernel<Result(Arguments...)> {
+ public:
+  Kernel() = delete;
+  constexpr Kernel(Result (*function)(Arguments...)) : function_(function) {}
+  Result operator()(Arguments... arguments) const { return function_(arguments...); }
+
+ private:
+  Result (*function_)(Arguments...);
+};
+
+}  // namespace tern::kernels
+
+// The rules of every slot, said once:
+// - outputs come first, then inputs, then sizes; arrays are row-major and contiguous unless the slot takes strides;
+// - pointers live in `context.memory`, are checked by the caller and are aligned to their element only;
+// - outputs are overwritten whole and never alias an input, unless the slot says otherwise;
+// - a size of 0 is legal and does nothing, except where the result of nothing is defined (an empty sum is 0);
+// - work is ordered on `context.stream`; a kernel never waits and never touches the host;
+// - sums run in an order that does not depend on `context.threads`;
+// - NaN and infinity follow IEEE 754.

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "tern/kernels/kernel.hpp"
+
+namespace tern::kernels {
+
+/// What a loss does with its values: keep them all, add them, or average them.
+enum class Reduce : std::uint8_t { none, sum, mean };
+
+/// logits is [rows, classes], labels [rows]. A label equal to `ignore_index` costs nothing and does not count in the
+/// mean; any other label outside [0, classes) makes the loss NaN and is reported (host modes: the caller has
+/// checked; cuda: at the next wait, as NumericError).
+struct CrossEntropy {
+  std::int64_t rows = 0, classes = 0;
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0;  ///< in [0, 1]: weight of the uniform distribution over the classes
+  Reduce reduce = Reduce::mean;
+};
+
+/// Losses. `loss` is one value ([rows] or [n] with Reduce::none); `grad_loss` has loss's shape. A mean over nothing is
+/// NaN.
+template <class T>
+struct Loss {
+  /// -sum(target * log_softmax(logits)), never negative. `probabilities` gets softmax(logits), which backward needs.
+  Kernel<void(Context&, T* loss, T* probabilities, const T* logits, const std::int64_t* labels, const CrossEntropy&)>
+      cross_entropy;
+  /// grad_logits = grad_loss * (probabilities - target), divided by the number of counted rows for the mean.
+  Kernel<void(Context&, T* grad_logits, const T* grad_loss, const T* probabilities, const std::int64_t* labels,
+              const CrossEntropy&)>
+      cross_entropy_backward;
+
+  /// -log_probabilities[row, label]; label_smoothing is 0.
+  Kernel<void(Context&, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy&)> nll;
+  Kernel<void(Context&, T* grad_in, const T* grad_loss, const std::int64_t* labels, const CrossEntropy&)> nll_backward;
+
+  using Pointwise = Kernel<void(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce)>;
+  using PointwiseBackward = Kernel<void(Context&, T* grad_prediction, const T* grad_loss, const T* prediction,
+                                        const T* target, std::int64_t n, Reduce)>;
+  /// (prediction - target)^2.
+  Pointwise mse;
+  PointwiseBackward mse_backward;
+  /// |prediction - target|; the derivative is 0 where they are equal.
+  Pointwise mae;
+  PointwiseBackward mae_backward;
+  /// max(x, 0) - x t + log1p(exp(-|x|)), x the logit, t in [0, 1]; the derivative is sigmoid(x) - t.
+  Pointwise binary_cross_entropy_with_logits;
+  PointwiseBackward binary_cross_entropy_with_logits_backward;
+  /// max(0, 1 - t x), t = -1 or 1; the derivative is -t where t x < 1, else 0.
+  Pointwise hinge;
+  PointwiseBackward hinge_backward;
+};
+
+}  // namespace tern::kernels

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "tern/core/dtype.hpp"
+#include "tern/kernels/arithmetic.hpp"
+
+namespace tern::kernels {
+
+/// `size` elements in each dimension, visited with element strides on both sides. The caller has merged neighbouring
+/// dimensions; rank 0 means one element. Output strides never make two elements meet.
+struct Strided {
+  int rank = 0;
+  std::int64_t size[max_rank] = {};
+  std::int64_t out[max_rank] = {};
+  std::int64_t in[max_rank] = {};
+  std::int64_t count = 1;  ///< the product of `size`
+};
+
+/// Moving elements of any dtype: a mode has one of these for all of them.
+struct Movement {
+  /// Copies elements of `element` bytes (1, 2, 4 or 8) from strides to strides. `out` and `in` do not overlap.
+  Kernel<void(Context&, void* out, const void* in, const Strided&, std::size_t element)> copy;
+  /// Writes the `element` bytes at `value` (host memory, read before the call returns) n times.
+  Kernel<void(Context&, void* out, std::int64_t n, const void* value, std::size_t element)> fill;
+  /// out[i, :] = in[index[i], :], rows of `row_bytes`. An index outside [0, in_rows) is reported as a bad label is
+  /// (kernels/loss.hpp) and its row is zeros.
+  Kernel<void(Context&, void* out, const void* in, const std::int64_t* index, std::int64_t rows, std::int64_t in_rows,
+              std::int64_t row_bytes)>
+      gather;
+  /// Converts n elements. Floating to integer truncates toward zero (out of range: saturates, NaN: 0); to boolean is !=
+  /// 0; to a smaller float rounds to nearest even; integers wrap as static_cast does.
+  Kernel<void(Context&, void* out, DType to, const void* in, DType from, std::int64_t n)> cast;
+};
+
+}  // namespace tern::kernels

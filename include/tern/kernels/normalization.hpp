@@ -1,0 +1,43 @@
+#pragma once
+
+#include "tern/kernels/kernel.hpp"
+
+namespace tern::kernels {
+
+/// y = x / (k + alpha / size * sum x_j^2)^beta over the channels j in [c - size / 2, c - size / 2 + size) inside [0, C)
+/// (integer division). Arrays are [N, C, area].
+struct LocalResponseNorm {
+  std::int64_t N = 0, C = 0, area = 0, size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+/// Arrays are [N, C, area]; per channel over N * area elements.
+struct BatchNorm {
+  std::int64_t N = 0, C = 0, area = 0;
+  double epsilon = 1e-5, momentum = 0.1;
+};
+
+/// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C].
+template <class T>
+struct Normalization {
+  Kernel<void(Context&, T* y, const T* x, const LocalResponseNorm&)> local_response_norm;
+  Kernel<void(Context&, T* grad_x, const T* grad_y, const T* x, const T* y, const LocalResponseNorm&)>
+      local_response_norm_backward;
+
+  /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance. Saves mean and
+  /// inverse_deviation = 1 / sqrt(var + epsilon). When running_mean is not null, updates both in place:
+  /// running = (1 - momentum) running + momentum batch, with the unbiased variance (biased where one element).
+  Kernel<void(Context&, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
+              const T* weight, const T* bias, const BatchNorm&)>
+      batch_norm;
+  /// grad_weight and grad_bias may both be null; grad_x may be null.
+  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
+              const T* mean, const T* inverse_deviation, const BatchNorm&)>
+      batch_norm_backward;
+  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias.
+  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* running_mean, const T* running_var,
+              const BatchNorm&)>
+      batch_norm_inference;
+};
+
+}  // namespace tern::kernels

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "tern/kernels/kernel.hpp"
+
+namespace tern::kernels {
+
+/// Windows over each of `planes` planes [H, W] (planes = N * C); outputs are [OH, OW]. With `ceil_mode` the caller has
+/// rounded OH and OW up and dropped windows that would start in the right or bottom padding.
+struct Pool2d {
+  std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
+  std::int64_t KH = 1, KW = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  bool count_include_pad = true;  ///< average only
+};
+
+/// Adaptive average: output i covers rows floor(i H / OH) up to, not including, ceil((i + 1) H / OH); columns alike.
+struct AdaptivePool2d {
+  std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
+};
+
+/// Pooling.
+template <class T>
+struct Pooling {
+  /// Pads with -infinity; the first maximum in row order wins; the first NaN wins over everything. `index` is the
+  /// winner's position kh * KW + kw in its window, one byte (KH * KW <= 256), or null when no gradient will be asked
+  /// for.
+  Kernel<void(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d&)> max_pool2d;
+  /// grad_in is overwritten: each grad_out goes to its winner; overlapping windows add.
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d&)> max_pool2d_backward;
+
+  /// Sum of the window divided by KH * KW clipped to the padded plane (count_include_pad) or by the number of elements
+  /// inside the plane. Dilation is 1.
+  Kernel<void(Context&, T* out, const T* in, const Pool2d&)> avg_pool2d;
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const Pool2d&)> avg_pool2d_backward;
+
+  Kernel<void(Context&, T* out, const T* in, const AdaptivePool2d&)> adaptive_avg_pool2d;
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const AdaptivePool2d&)> adaptive_avg_pool2d_backward;
+};
+
+}  // namespace tern::kernels

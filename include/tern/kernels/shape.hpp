@@ -1,0 +1,23 @@
+#pragma once
+
+#include "tern/core/random.hpp"
+#include "tern/kernels/kernel.hpp"
+
+namespace tern::kernels {
+
+/// Indexing and dropout: the typed rest of the family whose dtype-free half is Movement.
+template <class T>
+struct Shape {
+  /// grad_in is [in_rows, columns], overwritten: the sum of the rows i of grad_out [rows, columns] with
+  /// index[i] = that row, added in increasing i.
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const std::int64_t* index, std::int64_t rows,
+              std::int64_t in_rows, std::int64_t columns)>
+      gather_backward;
+  /// out is [rows, classes]: 1 at the label, else 0. A bad label is reported as in kernels/loss.hpp; its row is zeros.
+  Kernel<void(Context&, T* out, const std::int64_t* labels, std::int64_t rows, std::int64_t classes)> one_hot;
+  /// out = uniform(word i) >= probability ? in / (1 - probability) : 0, uniform(word i) from the stream `key`
+  /// (core/random.hpp). Its own backward: call it on the gradient with the same key. probability in [0, 1].
+  Kernel<void(Context&, T* out, const T* in, std::int64_t n, double probability, const random::Key& key)> dropout;
+};
+
+}  // namespace tern::kernels

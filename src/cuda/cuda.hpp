@@ -1,0 +1,48 @@
+#pragma once
+// The families of the cuda mode. A mode may borrow any of them from another.
+
+#include "tern/device/mode.hpp"
+
+namespace tern::cuda {
+
+const Mode& mode();
+
+// Each is defined and instantiated for float and double at the end of the file of its name.
+template <class T>
+kernels::Arithmetic<T> arithmetic();
+template <class T>
+kernels::Dot<T> dot();
+template <class T>
+kernels::Conv<T> conv();
+template <class T>
+kernels::Activations<T> activation();
+template <class T>
+kernels::Pooling<T> pooling();
+template <class T>
+kernels::Reduction<T> reduction();
+template <class T>
+kernels::Loss<T> loss();
+template <class T>
+kernels::Normalization<T> normalization();
+template <class T>
+kernels::Shape<T> shape();
+template <class T>
+kernels::Update<T> update();
+kernels::Movement movement();
+
+/// The whole table of one compute dtype.
+template <class T>
+kernels::Operators<T> operators() {
+  return {.arithmetic = arithmetic<T>(),
+          .dot = dot<T>(),
+          .conv = conv<T>(),
+          .activation = activation<T>(),
+          .pooling = pooling<T>(),
+          .reduction = reduction<T>(),
+          .loss = loss<T>(),
+          .normalization = normalization<T>(),
+          .shape = shape<T>(),
+          .update = update<T>()};
+}
+
+}  // namespace tern::cuda

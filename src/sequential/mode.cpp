@@ -1,0 +1,18 @@
+// The sequential mode: plain loops on one thread. It is the reference that every other mode is compared with, and it
+// is never tuned.
+
+#include "sequential.hpp"
+
+namespace tern::sequential {
+
+const Mode& mode() {
+  static const Mode mode{.name = "sequential",
+                         .description = "plain loops on one thread",
+                         .memory = &host_memory(),
+                         .operators = operators<float>(),
+                         .operators_double = operators<double>(),
+                         .movement = movement()};
+  return mode;
+}
+
+}  // namespace tern::sequential
