@@ -1,0 +1,168 @@
+#include "tern/autograd/tape.hpp"
+
+#include <atomic>
+#include <optional>
+#include <queue>
+#include <unordered_map>
+
+#include "tern/core/create.hpp"
+#include "tern/operators/arithmetic.hpp"
+
+namespace tern {
+
+namespace {
+thread_local bool recording_enabled = true;
+}
+
+NoGrad::NoGrad() : outer_(recording_enabled) { recording_enabled = false; }
+NoGrad::~NoGrad() { recording_enabled = outer_; }
+
+namespace autograd {
+
+bool enabled() { return recording_enabled; }
+
+bool recording(const std::vector<Tensor>& inputs) {
+  if (!enabled()) return false;
+  for (const Tensor& input : inputs)
+    if (input.requires_grad()) return true;
+  return false;
+}
+
+Saved::Saved(const Tensor& tensor)
+    : tensor_(tensor.detach()), version_(tensor.defined() ? tensor.storage().version() : 0) {}
+
+const Tensor& Saved::get() const {
+  expects<AutogradError>(!tensor_.defined() || tensor_.storage().version() == version_, "backward: a tensor of shape ",
+                         tensor_.defined() ? tensor_.shape() : Shape{},
+                         " that the forward pass saved was changed in place since; clone it before the change");
+  return tensor_;
+}
+
+/// Where an input of an operator came from: the node that made it, or a leaf that collects its gradient. The input's
+/// own elements are not kept: what backward needs of them is in its Saved tensors.
+struct Edge {
+  std::shared_ptr<Node> node;
+  Tensor leaf;
+  Shape shape;
+  DType dtype;
+};
+
+/// One operator that was run.
+struct Node {
+  const char* name;
+  std::uint64_t order;  // grows with every node: an operator's inputs have smaller ones
+  Scope scope;
+  std::vector<Edge> edges;
+  Backward backward;
+  bool used = false;
+
+  // A chain of a hundred thousand nodes must not be released by as many nested destructors.
+  ~Node() {
+    std::vector<Edge> pending = std::move(edges);
+    while (!pending.empty()) {
+      const std::shared_ptr<Node> last = std::move(pending.back().node);
+      pending.pop_back();
+      if (last.use_count() != 1) continue;
+      for (Edge& edge : last->edges) pending.push_back(std::move(edge));
+      last->edges.clear();
+    }
+  }
+};
+
+void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward) {
+  static std::atomic<std::uint64_t> count{0};
+  auto node = std::make_shared<Node>();
+  node->name = name;
+  node->order = count.fetch_add(1, std::memory_order_relaxed);
+  node->scope = current_scope();
+  node->edges.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    if (!input.requires_grad())
+      node->edges.emplace_back();
+    else if (input.is_leaf())
+      node->edges.push_back({nullptr, input, input.shape(), input.dtype()});
+    else
+      node->edges.push_back({input.body()->node, {}, input.shape(), input.dtype()});
+  }
+  node->backward = std::move(backward);
+  out.body()->node = std::move(node);
+}
+
+namespace {
+
+void add_to_leaf(const Tensor& leaf, const Tensor& gradient) {
+  const Tensor& known = leaf.grad();
+  // Out of place, because operators may hand one tensor to several inputs.
+  Tensor(leaf).set_grad(known.defined() ? operators::add(known, gradient) : gradient);
+}
+
+void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) {
+  expects<AutogradError>(gradient.shape() == edge.shape && gradient.dtype() == edge.dtype, "backward of ", node.name,
+                         ": a gradient of ", gradient.dtype(), " ", gradient.shape(), " for an input of ", edge.dtype,
+                         " ", edge.shape);
+}
+
+// Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in the same order
+// each time, before it is passed on.
+void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions& options) {
+  const NoGrad no_grad;
+  std::unordered_map<Node*, Tensor> gradients;
+  const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);
+  if (root.is_leaf()) {
+    if (root.requires_grad()) add_to_leaf(root, root_gradient);
+    return;
+  }
+  gradients.emplace(root.body()->node.get(), root_gradient);
+  pending.push(root.body()->node);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = pending.top();
+    pending.pop();
+    const auto found = gradients.find(node.get());
+    const Tensor gradient = std::move(found->second);
+    gradients.erase(found);
+    expects<AutogradError>(
+        !node->used, "backward: the graph behind ", node->name,
+        " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
+    const bool same_place = node->scope.mode == current_scope().mode;
+    const std::optional<Device> place = same_place ? std::nullopt : std::optional<Device>(std::in_place, node->scope);
+    const Gradients input_gradients = node->backward(gradient);
+    for (std::size_t i = 0; i < node->edges.size(); ++i) {
+      const Edge& edge = node->edges[i];
+      if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) continue;
+      check_gradient(*node, edge, input_gradients[i]);
+      if (edge.leaf.defined()) {
+        add_to_leaf(edge.leaf, input_gradients[i]);
+      } else if (auto [known, fresh] = gradients.try_emplace(edge.node.get(), input_gradients[i]); fresh) {
+        pending.push(edge.node);
+      } else {
+        known->second = operators::add(known->second, input_gradients[i]);
+      }
+    }
+    if (!options.retain_graph) {
+      node->used = true;
+      node->backward = nullptr;  // frees what the operator saved
+    }
+  }
+}
+
+}  // namespace
+}  // namespace autograd
+
+void Tensor::backward(const BackwardOptions& options) const {
+  expects<AutogradError>(numel() == 1, "backward: a tensor of shape ", shape(),
+                         " is no single loss; reduce it, or pass its gradient");
+  Tensor one(shape(), dtype());
+  one.fill_(1);
+  backward(one, options);
+}
+
+void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
+  expects<AutogradError>(requires_grad(), "backward: this tensor does not depend on anything that requires a gradient",
+                         autograd::enabled() ? "" : " (recording is off: a NoGrad is alive)");
+  expects<ShapeError>(gradient.shape() == shape(), "backward: a gradient of shape ", gradient.shape(),
+                      " for a tensor of ", shape());
+  autograd::run(*this, gradient, options);
+}
+
+}  // namespace tern

@@ -1,0 +1,199 @@
+// The host's memory: blocks of rounded sizes, cached for reuse. Small blocks have a cache per thread, so that the
+// common allocation of an operator costs a few nanoseconds; larger ones share a cache, because fresh pages from the
+// system cost far more than its lock.
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "tern/core/error.hpp"
+#include "tern/device/memory.hpp"
+
+namespace tern {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t small_limit = 32 * 1024;  // larger blocks go to the shared cache
+constexpr int class_count = 4 * 58;
+constexpr std::size_t thread_cache_blocks = 64;  // of each small class
+
+// Four classes per power of two: at most a quarter of a block is waste.
+int class_of(std::size_t bytes) {
+  if (bytes <= alignment) return 0;
+  const std::size_t last = bytes - 1;
+  const int power = static_cast<int>(std::bit_width(last)) - 1;
+  return 4 * (power - 6) + static_cast<int>((last >> (power - 2)) & 3) + 1;
+}
+std::size_t class_bytes(int index) {
+  if (index == 0) return alignment;
+  const int power = (index - 1) / 4 + 6, quarter = (index - 1) % 4 + 1;
+  return (std::size_t{1} << power) + (std::size_t{1} << (power - 2)) * static_cast<std::size_t>(quarter);
+}
+
+std::size_t available_on_system() {
+  std::size_t kilobytes = 0;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "r")) {
+    char line[128];
+    while (std::fgets(line, sizeof line, file))
+      if (std::sscanf(line, "MemAvailable: %zu", &kilobytes) == 1) break;
+    std::fclose(file);
+  }
+  return kilobytes * 1024;
+}
+
+class HostMemory final : public Memory {
+ public:
+  std::string_view name() const override { return "host"; }
+  bool host_accessible() const override { return true; }
+
+  void* allocate(std::size_t bytes, void*) override;
+  void release(void* pointer, std::size_t bytes, void*) noexcept override;
+
+  void copy_in(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memcpy(to, from, bytes); }
+  void copy_out(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memmove(to, from, bytes); }
+
+  MemoryStatistics statistics() const override {
+    return {in_use_.load(), reserved_.load(), peak_.load(), limit_.load()};
+  }
+  void reset_peak() override { peak_.store(in_use_.load()); }
+  void trim() override;
+  void set_limit(std::size_t bytes) override { limit_.store(bytes); }
+
+  void give_back(int index, void* pointer) noexcept {
+    const std::lock_guard lock(mutex_);
+    push(index, pointer);
+  }
+
+ private:
+  struct ThreadCache;
+  static ThreadCache* thread_cache();
+
+  void* fresh(int index);
+  // The free list is threaded through the free blocks themselves, so that returning a block cannot fail.
+  void push(int index, void* pointer) noexcept {
+    *static_cast<void**>(pointer) = free_[index];
+    free_[index] = pointer;
+  }
+
+  std::mutex mutex_;
+  std::array<void*, class_count> free_{};
+  std::atomic<std::size_t> in_use_{0}, reserved_{0}, peak_{0}, limit_{0};
+};
+
+struct HostMemory::ThreadCache {
+  static constexpr int classes = 4 * (15 - 6) + 1;  // up to small_limit = 2^15
+  std::array<void*, classes> head{};
+  std::array<std::uint32_t, classes> count{};
+  static thread_local bool alive;
+  ThreadCache() { alive = true; }
+  ~ThreadCache() {
+    alive = false;
+    auto& memory = static_cast<HostMemory&>(host_memory());
+    for (int i = 0; i < classes; ++i)
+      while (void* block = head[i]) {
+        head[i] = *static_cast<void**>(block);
+        memory.give_back(i, block);
+      }
+  }
+};
+thread_local bool HostMemory::ThreadCache::alive = false;
+
+// Null once the thread's storage is being torn down: tensors in other thread-locals may still be released then.
+HostMemory::ThreadCache* HostMemory::thread_cache() {
+  static thread_local bool made = false;
+  if (made && !ThreadCache::alive) return nullptr;
+  static thread_local ThreadCache cache;
+  made = true;
+  return &cache;
+}
+
+void* HostMemory::allocate(std::size_t bytes, void*) {
+  expects<OutOfMemory>(bytes <= (std::size_t{1} << 62), "host memory: ", bytes, " bytes were asked for at once");
+  const int index = class_of(bytes);
+  const std::size_t size = class_bytes(index);
+  void* block = nullptr;
+  if (size <= small_limit) {
+    if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->head[index] != nullptr) {
+      block = cache->head[index];
+      cache->head[index] = *static_cast<void**>(block);
+      --cache->count[index];
+    }
+  }
+  if (block == nullptr) {
+    const std::lock_guard lock(mutex_);
+    if (free_[index] != nullptr) {
+      block = free_[index];
+      free_[index] = *static_cast<void**>(block);
+    }
+  }
+  if (block == nullptr) block = fresh(index);
+  const std::size_t now = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
+  std::size_t peak = peak_.load(std::memory_order_relaxed);
+  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return block;
+}
+
+void* HostMemory::fresh(int index) {
+  const std::size_t size = class_bytes(index);
+  const std::size_t limit = limit_.load();
+  if (limit != 0 && reserved_.load() + size > limit) {
+    trim();
+    expects<OutOfMemory>(reserved_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
+                         limit, " (", reserved_.load(), " reserved); use a smaller batch or raise the limit");
+  }
+  // The kernel may promise memory that it does not have and kill the process later, so a large request asks first.
+  const bool large = size >= (std::size_t{1} << 30);
+  void* block = large && size > available_on_system()
+                    ? nullptr
+                    : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (block == nullptr) {
+    trim();
+    if (!large || size <= available_on_system())
+      block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  }
+  expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes wanted, ", in_use_.load(),
+                       " in use by tensors, ", available_on_system(), " available on the system; use a smaller batch");
+  reserved_.fetch_add(size);
+  return block;
+}
+
+void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
+  const int index = class_of(bytes);
+  const std::size_t size = class_bytes(index);
+  in_use_.fetch_sub(size, std::memory_order_relaxed);
+  if (size <= small_limit) {
+    if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->count[index] < thread_cache_blocks) {
+      *static_cast<void**>(pointer) = cache->head[index];
+      cache->head[index] = pointer;
+      ++cache->count[index];
+      return;
+    }
+  }
+  give_back(index, pointer);
+}
+
+void HostMemory::trim() {
+  const std::lock_guard lock(mutex_);
+  for (int i = 0; i < class_count; ++i)
+    while (void* block = free_[i]) {
+      free_[i] = *static_cast<void**>(block);
+      std::free(block);
+      reserved_.fetch_sub(class_bytes(i));
+    }
+}
+
+}  // namespace
+
+Memory& host_memory() {
+  static HostMemory* const memory = new HostMemory;  // never destroyed: tensors may outlive static destructors
+  return *memory;
+}
+
+}  // namespace tern

@@ -1,0 +1,159 @@
+#include "tern/operators/activation.hpp"
+
+#include "operators/support.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+template <class Slot, class... Parameters>
+Tensor forward_of(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
+  check_defined(op, "the input", x);
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(x.shape(), x.dtype());
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().activation)(call.context(), call.out(out), call.in(whole), out.numel(),
+                                  static_cast<T>(parameters)...);
+  });
+  return out;
+}
+
+template <class Slot, class... Parameters>
+Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
+  const Tensor whole_grad = grad.contiguous(), whole = saved.contiguous();
+  Tensor out(saved.shape(), saved.dtype());
+  visit(op, saved.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().activation)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
+                                  static_cast<T>(parameters)...);
+  });
+  return out;
+}
+
+kernels::Axis axis_of(const Shape& shape, int dim) {
+  kernels::Axis axis;
+  for (int i = 0; i < shape.rank(); ++i) (i < dim ? axis.outer : i == dim ? axis.length : axis.inner) *= shape[i];
+  return axis;
+}
+
+template <class Slot>
+Tensor along(const char* op, const Tensor& x, int dim, Slot slot) {
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(x.shape(), x.dtype());
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().activation)(call.context(), call.out(out), call.in(whole), axis_of(x.shape(), dim));
+  });
+  return out;
+}
+
+template <class Slot>
+Tensor along_backward(const char* op, const Tensor& grad, const Tensor& out, int dim, Slot slot) {
+  const Tensor whole_grad = grad.contiguous();
+  Tensor grad_in(out.shape(), out.dtype());
+  visit(op, out.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().activation)(call.context(), call.out(grad_in), call.in(whole_grad), call.in(out),
+                                  axis_of(out.shape(), dim));
+  });
+  return grad_in;
+}
+
+}  // namespace
+
+#define SLOT(name) \
+  [](const auto& table) -> const auto& { return table.name; }
+
+Tensor relu(const Tensor& x) {
+  Tensor out = forward_of("relu", x, SLOT(relu));
+  if (recording(x))
+    record("relu", out, {x}, [out = Saved(out)](const Tensor& grad) {
+      return Gradients{backward_of("relu", grad, out.get(), SLOT(relu_backward))};
+    });
+  return out;
+}
+
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  Tensor out = forward_of("leaky_relu", x, SLOT(leaky_relu), negative_slope);
+  if (recording(x))
+    record("leaky_relu", out, {x}, [x = Saved(x), negative_slope](const Tensor& grad) {
+      return Gradients{backward_of("leaky_relu", grad, x.get(), SLOT(leaky_relu_backward), negative_slope)};
+    });
+  return out;
+}
+
+Tensor sigmoid(const Tensor& x) {
+  Tensor out = forward_of("sigmoid", x, SLOT(sigmoid));
+  if (recording(x))
+    record("sigmoid", out, {x}, [out = Saved(out)](const Tensor& grad) {
+      return Gradients{backward_of("sigmoid", grad, out.get(), SLOT(sigmoid_backward))};
+    });
+  return out;
+}
+
+Tensor tanh(const Tensor& x) {
+  Tensor out = forward_of("tanh", x, SLOT(tanh));
+  if (recording(x))
+    record("tanh", out, {x}, [out = Saved(out)](const Tensor& grad) {
+      return Gradients{backward_of("tanh", grad, out.get(), SLOT(tanh_backward))};
+    });
+  return out;
+}
+
+Tensor softplus(const Tensor& x) {
+  Tensor out = forward_of("softplus", x, SLOT(softplus));
+  if (recording(x))
+    record("softplus", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      return Gradients{backward_of("softplus", grad, x.get(), SLOT(softplus_backward))};
+    });
+  return out;
+}
+
+Tensor gelu(const Tensor& x) {
+  Tensor out = forward_of("gelu", x, SLOT(gelu));
+  if (recording(x))
+    record("gelu", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      return Gradients{backward_of("gelu", grad, x.get(), SLOT(gelu_backward))};
+    });
+  return out;
+}
+
+Tensor softmax(const Tensor& x, std::int64_t dim) {
+  check_defined("softmax", "the input", x);
+  const int place = normalize_dim("softmax", dim, x.rank());
+  Tensor out = along("softmax", x, place, SLOT(softmax));
+  if (recording(x))
+    record("softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {
+      return Gradients{along_backward("softmax", grad, out.get(), place, SLOT(softmax_backward))};
+    });
+  return out;
+}
+
+Tensor log_softmax(const Tensor& x, std::int64_t dim) {
+  check_defined("log_softmax", "the input", x);
+  const int place = normalize_dim("log_softmax", dim, x.rank());
+  Tensor out = along("log_softmax", x, place, SLOT(log_softmax));
+  if (recording(x))
+    record("log_softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {
+      return Gradients{along_backward("log_softmax", grad, out.get(), place, SLOT(log_softmax_backward))};
+    });
+  return out;
+}
+
+Tensor activate(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return relu(x);
+    case Activation::sigmoid:
+      return sigmoid(x);
+    case Activation::tanh:
+      return tanh(x);
+    default:
+      return x;
+  }
+}
+
+#undef SLOT
+
+}  // namespace tern::operators

@@ -1,0 +1,261 @@
+#include "tern/operators/arithmetic.hpp"
+
+#include "operators/support.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+// out = slot(a, b) over the broadcast shape; `slot` picks a slot of the table.
+template <class Slot>
+Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
+  check_dtypes(op, a, b);
+  const bool same = a.shape() == b.shape();
+  Tensor out(same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
+  visit(op, a.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(a), call.in(b), sizes);
+  });
+  return out;
+}
+
+template <class Slot>
+Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
+  check_dtypes(op, a, b);
+  Tensor out(broadcast(op, a.shape(), b.shape()), DType::boolean);
+  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
+  visit(op, a.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().arithmetic)(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
+  });
+  return out;
+}
+
+// out = slot(x, parameters...), the parameters converted to the compute type.
+template <class Slot, class... Parameters>
+Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
+  check_defined(op, "the input", x);
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(x.shape(), x.dtype());
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole), out.numel(),
+                                  static_cast<T>(parameters)...);
+  });
+  return out;
+}
+
+// grad_in = slot(grad, saved, parameters...).
+template <class Slot, class... Parameters>
+Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
+  const Tensor whole_grad = grad.contiguous(), whole = saved.contiguous();
+  Tensor out(saved.shape(), saved.dtype());
+  visit(op, saved.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
+                                  static_cast<T>(parameters)...);
+  });
+  return out;
+}
+
+template <class Slot>
+Gradients select_backward(const char* op, const Tensor& grad, const Tensor& a, const Tensor& b, Slot slot) {
+  const Tensor whole_grad = grad.contiguous();
+  Tensor grad_a(grad.shape(), grad.dtype()), grad_b(grad.shape(), grad.dtype());
+  const kernels::Broadcast sizes = make_broadcast(grad.shape(), {&a, &b});
+  visit(op, grad.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().arithmetic)(call.context(), call.out(grad_a), call.out(grad_b), call.in(whole_grad), call.in(a),
+                                  call.in(b), sizes);
+  });
+  return {sum_to(grad_a, a.shape()), sum_to(grad_b, b.shape())};
+}
+
+}  // namespace
+
+#define SLOT(name) \
+  [](const auto& table) -> const auto& { return table.name; }
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("add", a, b, SLOT(add));
+  if (recording(a, b))
+    record("add", out, {a, b},
+           [a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
+             return Gradients{a_needs ? sum_to(grad, a_shape) : Tensor{}, b_needs ? sum_to(grad, b_shape) : Tensor{}};
+           });
+  return out;
+}
+
+Tensor sub(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("sub", a, b, SLOT(sub));
+  if (recording(a, b))
+    record(
+        "sub", out, {a, b},
+        [a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
+          return Gradients{a_needs ? sum_to(grad, a_shape) : Tensor{}, b_needs ? neg(sum_to(grad, b_shape)) : Tensor{}};
+        });
+  return out;
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("mul", a, b, SLOT(mul));
+  if (recording(a, b))
+    record("mul", out, {a, b},
+           [a = Saved(a), b = Saved(b), a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
+             return Gradients{a_needs ? sum_to(mul(grad, b.get()), a.get().shape()) : Tensor{},
+                              b_needs ? sum_to(mul(grad, a.get()), b.get().shape()) : Tensor{}};
+           });
+  return out;
+}
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("div", a, b, SLOT(div));
+  if (recording(a, b))
+    record("div", out, {a, b},
+           [a_shape = a.shape(), b = Saved(b), out = Saved(out), a_needs = needs(a),
+            b_needs = needs(b)](const Tensor& grad) {
+             const Tensor scaled = div(grad, b.get());
+             return Gradients{a_needs ? sum_to(scaled, a_shape) : Tensor{},
+                              b_needs ? neg(sum_to(mul(scaled, out.get()), b.get().shape())) : Tensor{}};
+           });
+  return out;
+}
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("maximum", a, b, SLOT(maximum));
+  if (recording(a, b))
+    record("maximum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
+      return select_backward("maximum", grad, a.get(), b.get(), SLOT(maximum_backward));
+    });
+  return out;
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("minimum", a, b, SLOT(minimum));
+  if (recording(a, b))
+    record("minimum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
+      return select_backward("minimum", grad, a.get(), b.get(), SLOT(minimum_backward));
+    });
+  return out;
+}
+
+namespace {
+
+// scale * x + shift.
+Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
+  Tensor out = unary(op, x, SLOT(affine), scale, shift);
+  if (recording(x))
+    record(op, out, {x}, [op, scale](const Tensor& grad) { return Gradients{affine(op, grad, scale, 0)}; });
+  return out;
+}
+
+Tensor constant(const Tensor& like, double value) {
+  Tensor out(Shape{}, like.dtype());
+  out.fill_(value);
+  return out;
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, double b) { return affine("add", a, 1, b); }
+Tensor sub(const Tensor& a, double b) { return affine("sub", a, 1, -b); }
+Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, 0); }
+// Multiplying by the reciprocal would round differently from a division.
+Tensor div(const Tensor& a, double b) { return div(a, constant(a, b)); }
+Tensor sub(double a, const Tensor& b) { return affine("sub", b, -1, a); }
+Tensor div(double a, const Tensor& b) { return div(constant(b, a), b); }
+
+Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return comparison("not_equal", a, b, SLOT(not_equal)); }
+Tensor less(const Tensor& a, const Tensor& b) { return comparison("less", a, b, SLOT(less)); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return comparison("less_equal", a, b, SLOT(less_equal)); }
+Tensor greater(const Tensor& a, const Tensor& b) { return comparison("greater", a, b, SLOT(greater)); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return comparison("greater_equal", a, b, SLOT(greater_equal));
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_dtypes("where", a, b);
+  check_defined("where", "the condition", condition);
+  expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),
+                      ", expected bool");
+  Tensor out(broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape()), a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b, &condition});
+  visit("where", a.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().arithmetic.where(call.context(), call.out(out), call.in(a), call.in(b),
+                                  call.template in_as<bool>(condition), sizes);
+  });
+  if (recording(a, b))
+    record("where", out, {a, b},
+           [condition = Saved(condition), a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a),
+            b_needs = needs(b)](const Tensor& grad) {
+             const Tensor zero = constant(grad, 0);
+             return Gradients{a_needs ? sum_to(where(condition.get(), grad, zero), a_shape) : Tensor{},
+                              b_needs ? sum_to(where(condition.get(), zero, grad), b_shape) : Tensor{}};
+           });
+  return out;
+}
+
+Tensor neg(const Tensor& x) {
+  Tensor out = unary("neg", x, SLOT(neg));
+  if (recording(x)) record("neg", out, {x}, [](const Tensor& grad) { return Gradients{neg(grad)}; });
+  return out;
+}
+
+Tensor exp(const Tensor& x) {
+  Tensor out = unary("exp", x, SLOT(exp));
+  if (recording(x))
+    record("exp", out, {x}, [out = Saved(out)](const Tensor& grad) { return Gradients{mul(grad, out.get())}; });
+  return out;
+}
+
+Tensor log(const Tensor& x) {
+  Tensor out = unary("log", x, SLOT(log));
+  if (recording(x))
+    record("log", out, {x}, [x = Saved(x)](const Tensor& grad) { return Gradients{div(grad, x.get())}; });
+  return out;
+}
+
+Tensor sqrt(const Tensor& x) {
+  Tensor out = unary("sqrt", x, SLOT(sqrt));
+  if (recording(x))
+    record("sqrt", out, {x}, [out = Saved(out)](const Tensor& grad) {
+      return Gradients{backward_of("sqrt", grad, out.get(), SLOT(sqrt_backward))};
+    });
+  return out;
+}
+
+Tensor abs(const Tensor& x) {
+  Tensor out = unary("abs", x, SLOT(abs));
+  if (recording(x))
+    record("abs", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      return Gradients{backward_of("abs", grad, x.get(), SLOT(abs_backward))};
+    });
+  return out;
+}
+
+Tensor pow(const Tensor& x, double exponent) {
+  Tensor out = unary("pow", x, SLOT(pow), exponent);
+  if (recording(x))
+    record("pow", out, {x}, [x = Saved(x), exponent](const Tensor& grad) {
+      return Gradients{backward_of("pow", grad, x.get(), SLOT(pow_backward), exponent)};
+    });
+  return out;
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  expects<NumericError>(low <= high, "clamp: the bounds ", low, " and ", high, " leave nothing between them");
+  Tensor out = unary("clamp", x, SLOT(clamp), low, high);
+  if (recording(x))
+    record("clamp", out, {x}, [x = Saved(x), low, high](const Tensor& grad) {
+      return Gradients{backward_of("clamp", grad, x.get(), SLOT(clamp_backward), low, high)};
+    });
+  return out;
+}
+
+#undef SLOT
+
+}  // namespace tern::operators

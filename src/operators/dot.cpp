@@ -1,0 +1,134 @@
+#include "tern/operators/dot.hpp"
+
+#include "operators/support.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+// One product of contiguous [..., rows, columns] factors, both of rank >= 2.
+Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const Shape &a_shape = a.shape(), &b_shape = b.shape();
+  kernels::Matmul sizes;
+  sizes.transpose_a = options.transpose_a;
+  sizes.transpose_b = options.transpose_b;
+  const int a_rank = a.rank(), b_rank = b.rank();
+  sizes.m = a_shape[a_rank - (options.transpose_a ? 1 : 2)];
+  sizes.k = a_shape[a_rank - (options.transpose_a ? 2 : 1)];
+  sizes.n = b_shape[b_rank - (options.transpose_b ? 2 : 1)];
+  const std::int64_t b_k = b_shape[b_rank - (options.transpose_b ? 1 : 2)];
+  expects<ShapeError>(sizes.k == b_k, "matmul: inner sizes ", sizes.k, " and ", b_k, " differ (inputs ", a_shape,
+                      options.transpose_a ? " transposed" : "", " and ", b_shape,
+                      options.transpose_b ? " transposed" : "", ")");
+  const Shape a_batch(a_shape.begin(), a_shape.end() - 2), b_batch(b_shape.begin(), b_shape.end() - 2);
+  Shape out_shape = broadcast("matmul", a_batch, b_batch);
+  sizes.batch = element_count(out_shape);
+  // A batch of one, or none at all, is used again for every product; another mixture of sizes is spread out first.
+  const bool a_one = element_count(a_batch) == 1, b_one = element_count(b_batch) == 1;
+  const auto spread = [&](const Tensor& x, const Shape& batch, bool one) {
+    if (one || batch == out_shape) return x.contiguous();
+    Shape full = out_shape;
+    full.push_back(x.size(-2));
+    full.push_back(x.size(-1));
+    return x.expand(full).contiguous();
+  };
+  const Tensor whole_a = spread(a, a_batch, a_one), whole_b = spread(b, b_batch, b_one);
+  sizes.stride_a = a_one ? 0 : sizes.m * sizes.k;
+  sizes.stride_b = b_one ? 0 : sizes.k * sizes.n;
+  // Rows of one big product: [..., m, k] [k, n] needs no batch.
+  if (b_one && !a_one && !options.transpose_a) {
+    sizes.m *= sizes.batch;
+    sizes.batch = 1;
+  }
+  out_shape.push_back(a_shape[a_rank - (options.transpose_a ? 1 : 2)]);
+  out_shape.push_back(sizes.n);
+  Tensor out(out_shape, a.dtype());
+  visit("matmul", a.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().dot.matmul(call.context(), call.out(out), call.in(whole_a), call.in(whole_b), sizes);
+  });
+  return out;
+}
+
+Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  Tensor out = product(a.detach(), b.detach(), options);
+  if (recording(a, b))
+    record("matmul", out, {a, b},
+           [a = Saved(a), b = Saved(b), options, a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
+             Gradients gradients(2);
+             // out = op(a) op(b): d op(a) = g op(b)^T, d op(b) = op(a)^T g; transposing a factor transposes its
+             // gradient.
+             if (a_needs)
+               gradients[0] = sum_to(options.transpose_a ? product(b.get(), grad, {options.transpose_b, true})
+                                                         : product(grad, b.get(), {false, !options.transpose_b}),
+                                     a.get().shape());
+             if (b_needs)
+               gradients[1] = sum_to(options.transpose_b ? product(grad, a.get(), {true, options.transpose_a})
+                                                         : product(a.get(), grad, {!options.transpose_a, false}),
+                                     b.get().shape());
+             return gradients;
+           });
+  return out;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  check_dtypes("matmul", a, b);
+  expects<ShapeError>(a.rank() >= 1 && b.rank() >= 1, "matmul: factors of shapes ", a.shape(), " and ", b.shape(),
+                      "; a number is no matrix, use mul");
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  expects<ShapeError>(!(row && options.transpose_a) && !(column && options.transpose_b),
+                      "matmul: a vector cannot be transposed");
+  Tensor out = recorded_product(row ? a.unsqueeze(0) : a, column ? b.unsqueeze(1) : b, options);
+  if (column) out = out.squeeze(-1);
+  if (row) out = out.squeeze(column ? -1 : -2);
+  return out;
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) { return matmul(a, b); }
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+  check_dtypes("linear", x, weight);
+  check_rank("linear", "weight", weight, 2);
+  expects<ShapeError>(x.rank() >= 1 && x.size(-1) == weight.shape()[1], "linear: input ", x.shape(),
+                      " does not end in the ", weight.shape()[1], " features that weight ", weight.shape(), " expects");
+  if (bias.defined()) {
+    check_dtypes("linear", x, bias);
+    expects<ShapeError>(bias.shape() == Shape{weight.shape()[0]}, "linear: bias ", bias.shape(),
+                        " does not fit weight ", weight.shape(), ", expected [", weight.shape()[0], "]");
+  }
+  kernels::Linear sizes{.in = weight.shape()[1], .out = weight.shape()[0], .activation = activation};
+  sizes.rows = 1;
+  for (int i = 0; i < x.rank() - 1; ++i) sizes.rows *= x.shape()[i];
+  Shape out_shape(x.shape().begin(), x.shape().end() - 1);
+  out_shape.push_back(sizes.out);
+  const Tensor whole = x.detach().contiguous(), whole_weight = weight.detach().contiguous(),
+               whole_bias = bias.defined() ? bias.detach().contiguous() : Tensor{};
+  Tensor out(out_shape, x.dtype());
+  visit("linear", x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().dot.linear(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
+                            sizes);
+  });
+  if (recording(x, weight, bias))
+    record("linear", out, {x, weight, bias},
+           [x = Saved(whole), weight = Saved(whole_weight), out = Saved(out), sizes, x_needs = needs(x),
+            weight_needs = needs(weight), bias_needs = needs(bias), x_shape = x.shape()](const Tensor& grad) {
+             const Tensor whole_grad = grad.contiguous();
+             Tensor grad_x = x_needs ? Tensor(x_shape, grad.dtype()) : Tensor{};
+             Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
+             Tensor grad_bias = bias_needs ? Tensor({sizes.out}, grad.dtype()) : Tensor{};
+             visit("linear", grad.dtype(), [&]<class T>() {
+               const Call<T> call;
+               call.table().dot.linear_backward(call.context(), call.out(grad_x), call.out(grad_weight),
+                                                call.out(grad_bias), call.in(whole_grad), call.in(x.get()),
+                                                call.in(weight.get()), call.in(out.get()), sizes);
+             });
+             return Gradients{grad_x, grad_weight, grad_bias};
+           });
+  return out;
+}
+
+}  // namespace tern::operators

@@ -1,0 +1,175 @@
+#include "tern/operators/reduction.hpp"
+
+#include "operators/support.hpp"
+#include "tern/operators/arithmetic.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+// How a reduction sees its input: [outer, length, inner] along `length`.
+struct Plan {
+  Tensor input;  // contiguous, the reduced dimensions neighbours
+  kernels::Axis axis;
+  Shape reduced;                    // the result's shape
+  Shape kept;                       // the same with size 1 for every reduced dimension
+  std::vector<std::int64_t> order;  // how the dimensions were permuted; empty when they were not
+};
+
+Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
+  check_defined(op, "the input", x);
+  bool reduces[Shape::max_rank] = {};
+  for (std::int64_t dim : dims) {
+    const int place = normalize_dim(op, dim, x.rank());
+    expects<ShapeError>(!reduces[place], op, ": dimension ", dim, " is named twice");
+    reduces[place] = true;
+  }
+  if (dims.empty()) std::fill_n(reduces, x.rank(), true);
+  Plan result;
+  int first = -1, last = -1, count = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (reduces[i]) {
+      if (first < 0) first = i;
+      last = i;
+      ++count;
+    }
+    result.kept.push_back(reduces[i] ? 1 : x.shape()[i]);
+    if (!reduces[i] || keep_dims) result.reduced.push_back(result.kept.back());
+  }
+  if (count == last - first + 1 || count == 0) {
+    for (int i = 0; i < x.rank(); ++i)
+      (i < first ? result.axis.outer : i <= last ? result.axis.length : result.axis.inner) *= x.shape()[i];
+    result.input = x.detach().contiguous();
+    return result;
+  }
+  // The reduced dimensions lie apart: moved to the end first.
+  for (int i = 0; i < x.rank(); ++i)
+    if (!reduces[i]) result.order.push_back(i), result.axis.outer *= x.shape()[i];
+  for (int i = 0; i < x.rank(); ++i)
+    if (reduces[i]) result.order.push_back(i), result.axis.length *= x.shape()[i];
+  result.input = x.detach().permute(result.order).contiguous();
+  return result;
+}
+
+// Brings a gradient in the plan's input layout back to x's.
+Tensor unplan(const Tensor& gradient, const std::vector<std::int64_t>& order) {
+  if (order.empty()) return gradient;
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) back[order[i]] = static_cast<std::int64_t>(i);
+  return gradient.permute(back);
+}
+
+template <class Slot, class... Parameters>
+Tensor reduce(const char* op, const Plan& plan, Slot slot, Parameters... parameters) {
+  Tensor out(plan.reduced, plan.input.dtype());
+  visit(op, out.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().reduction)(call.context(), call.out(out), call.in(plan.input), plan.axis, parameters...);
+  });
+  return out;
+}
+
+#define SLOT(name) \
+  [](const auto& table) -> const auto& { return table.name; }
+
+template <class Slot>
+Tensor extreme(const char* op, const Tensor& x, const Dims& dims, bool keep_dims, Slot slot) {
+  const Plan p = plan(op, x, dims, keep_dims);
+  expects<ShapeError>(p.axis.length > 0, op, ": no elements to choose from (input ", x.shape(), ")");
+  Tensor out(p.reduced, x.dtype());
+  const bool records = recording(x);
+  Tensor index = records ? Tensor(p.reduced, DType::int64) : Tensor{};
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().reduction)(call.context(), call.out(out),
+                                 records ? call.template out_as<std::int64_t>(index) : nullptr, call.in(p.input),
+                                 p.axis);
+  });
+  if (records)
+    record(op, out, {x},
+           [op, index = Saved(index), axis = p.axis, order = p.order, shape = p.input.shape()](const Tensor& grad) {
+             const Tensor whole_grad = grad.contiguous();
+             Tensor grad_in(shape, grad.dtype());
+             visit(op, grad.dtype(), [&]<class T>() {
+               const Call<T> call;
+               call.table().reduction.extreme_backward(call.context(), call.out(grad_in), call.in(whole_grad),
+                                                       call.template in_as<std::int64_t>(index.get()), axis);
+             });
+             return Gradients{unplan(grad_in, order)};
+           });
+  return out;
+}
+
+template <class Slot>
+Tensor position(const char* op, const Tensor& x, std::int64_t dim, bool keep_dims, Slot slot) {
+  const Plan p = plan(op, x, {dim}, keep_dims);
+  expects<ShapeError>(p.axis.length > 0, op, ": no elements to choose from (input ", x.shape(), ")");
+  Tensor index(p.reduced, DType::int64);
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table().reduction)(call.context(), static_cast<T*>(nullptr), call.template out_as<std::int64_t>(index),
+                                 call.in(p.input), p.axis);
+  });
+  return index;
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims) {
+  const Plan p = plan("sum", x, dims, keep_dims);
+  Tensor out = reduce("sum", p, SLOT(sum));
+  if (recording(x))
+    record("sum", out, {x}, [kept = p.kept, shape = x.shape()](const Tensor& grad) {
+      return Gradients{grad.reshape(kept).expand(shape)};
+    });
+  return out;
+}
+
+Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims) {
+  const Plan p = plan("mean", x, dims, keep_dims);
+  Tensor out = reduce("mean", p, SLOT(mean));
+  if (recording(x))
+    record("mean", out, {x}, [kept = p.kept, shape = x.shape(), length = p.axis.length](const Tensor& grad) {
+      return Gradients{div(grad, static_cast<double>(length)).reshape(kept).expand(shape)};
+    });
+  return out;
+}
+
+Tensor var(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
+  const Plan p = plan("var", x, dims, keep_dims);
+  Tensor out = reduce("var", p, SLOT(var), correction);
+  if (recording(x))
+    record("var", out, {x}, [input = Saved(p.input), axis = p.axis, order = p.order, correction](const Tensor& grad) {
+      const Tensor whole_grad = grad.contiguous();
+      Tensor grad_in(input.get().shape(), grad.dtype());
+      visit("var", grad.dtype(), [&]<class T>() {
+        const Call<T> call;
+        call.table().reduction.var_backward(call.context(), call.out(grad_in), call.in(whole_grad),
+                                            call.in(input.get()), axis, correction);
+      });
+      return Gradients{unplan(grad_in, order)};
+    });
+  return out;
+}
+
+Tensor max(const Tensor& x, const Dims& dims, bool keep_dims) { return extreme("max", x, dims, keep_dims, SLOT(max)); }
+Tensor min(const Tensor& x, const Dims& dims, bool keep_dims) { return extreme("min", x, dims, keep_dims, SLOT(min)); }
+Tensor argmax(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  return position("argmax", x, dim, keep_dims, SLOT(max));
+}
+Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  return position("argmin", x, dim, keep_dims, SLOT(min));
+}
+
+#undef SLOT
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Dims dims;
+  const int lead = x.rank() - shape.rank();
+  for (int i = 0; i < x.rank(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) dims.push_back(i);
+  return dims.empty() ? x.reshape(shape) : sum(x, dims, true).reshape(shape);
+}
+
+}  // namespace tern::operators

@@ -1,0 +1,193 @@
+#include "tern/operators/shape.hpp"
+
+#include "device/recording.hpp"
+#include "operators/support.hpp"
+
+namespace tern::operators {
+
+Tensor copy(const Tensor& x) {
+  check_defined("copy", "the input", x);
+  Tensor out(x.shape(), x.dtype());
+  copy_elements(out, x);
+  if (recording(x)) record("copy", out, {x}, [](const Tensor& grad) { return Gradients{grad}; });
+  return out;
+}
+
+Tensor cast(const Tensor& x, DType dtype) {
+  check_defined("cast", "the input", x);
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(x.shape(), dtype);
+  Scope& scope = current_scope();
+  const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) +
+                     whole.offset() * static_cast<std::int64_t>(size_of(whole.dtype()));
+  scope.mode->movement.cast(scope.context, out.storage().write(scope), dtype, from, x.dtype(), x.numel());
+  if (recording(x) && is_floating(dtype))
+    record("cast", out, {x}, [dtype = x.dtype()](const Tensor& grad) { return Gradients{grad.to(dtype)}; });
+  return out;
+}
+
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim) {
+  expects<ShapeError>(!tensors.empty(), "cat: no tensors");
+  for (const Tensor& tensor : tensors) check_defined("cat", "an input", tensor);
+  const Tensor& first = tensors[0];
+  const int place = normalize_dim("cat", dim, first.rank());
+  Shape shape = first.shape();
+  std::vector<std::int64_t> sizes;
+  shape[place] = 0;
+  for (const Tensor& tensor : tensors) {
+    expects<DTypeError>(tensor.dtype() == first.dtype(), "cat: inputs are ", first.dtype(), " and ", tensor.dtype());
+    Shape expected = first.shape();
+    if (tensor.rank() == first.rank()) expected[place] = tensor.shape()[place];
+    expects<ShapeError>(tensor.shape() == expected, "cat: shapes ", first.shape(), " and ", tensor.shape(),
+                        " differ outside dimension ", dim);
+    sizes.push_back(tensor.shape()[place]);
+    shape[place] += sizes.back();
+  }
+  Tensor out(shape, first.dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& tensor : tensors) {
+    const std::int64_t size = tensor.shape()[place];
+    copy_elements(slice(out, place, begin, begin + size), tensor.detach());
+    begin += size;
+  }
+  if (recording(tensors))
+    record("cat", out, tensors, [sizes, place](const Tensor& grad) { return Gradients(split(grad, sizes, place)); });
+  return out;
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
+  expects<ShapeError>(!tensors.empty(), "stack: no tensors");
+  std::vector<Tensor> rows;
+  for (const Tensor& tensor : tensors) {
+    check_defined("stack", "an input", tensor);
+    expects<ShapeError>(tensor.shape() == tensors[0].shape(), "stack: shapes ", tensors[0].shape(), " and ",
+                        tensor.shape(), " differ");
+    rows.push_back(tensor.unsqueeze(normalize_dim("stack", dim, tensor.rank() + 1)));
+  }
+  return cat(rows, normalize_dim("stack", dim, rows[0].rank()));
+}
+
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, double value) {
+  check_defined("pad", "the input", x);
+  Shape shape = x.shape(), start = Shape::filled(x.rank(), 0);
+  for (const Padding& side : padding) {
+    const int place = normalize_dim("pad", side.dim, x.rank());
+    expects<ShapeError>(side.before >= 0 && side.after >= 0, "pad: ", side.before, " before and ", side.after,
+                        " after; use slice to take elements away");
+    shape[place] += side.before + side.after;
+    start[place] += side.before;
+  }
+  Tensor out(shape, x.dtype());
+  out.fill_(value);
+  const auto inside = [start, shape = x.shape()](const Tensor& whole) {
+    Tensor part = whole;
+    for (int i = 0; i < shape.rank(); ++i) part = slice(part, i, start[i], start[i] + shape[i]);
+    return part;
+  };
+  copy_elements(inside(out), x.detach());
+  if (recording(x)) record("pad", out, {x}, [inside](const Tensor& grad) { return Gradients{inside(grad)}; });
+  return out;
+}
+
+Tensor gather(const Tensor& x, const Tensor& index) {
+  check_defined("gather", "the input", x);
+  expects<ShapeError>(x.rank() >= 1, "gather: a number has no rows");
+  const std::int64_t in_rows = x.shape()[0];
+  const Tensor rows = checked_labels("gather", index, in_rows, 0);
+  expects<NumericError>(in_rows > 0 || rows.numel() == 0, "gather: input ", x.shape(), " has no rows to take");
+  Shape shape = x.shape();
+  shape[0] = rows.numel();
+  std::int64_t columns = 1;
+  for (int i = 1; i < x.rank(); ++i) columns *= shape[i];
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(shape, x.dtype());
+  Scope& scope = current_scope();
+  const std::int64_t element = static_cast<std::int64_t>(size_of(x.dtype()));
+  const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) + whole.offset() * element;
+  const auto* places = static_cast<const std::int64_t*>(rows.storage().read(scope)) + rows.offset();
+  scope.mode->movement.gather(scope.context, out.storage().write(scope), from, places, rows.numel(), in_rows,
+                              columns * element);
+  if (recording(x))
+    record("gather", out, {x}, [rows = Saved(rows), in_shape = x.shape(), in_rows, columns](const Tensor& grad) {
+      const Tensor whole_grad = grad.contiguous();
+      Tensor grad_in(in_shape, grad.dtype());
+      visit("gather", grad.dtype(), [&]<class T>() {
+        const Call<T> call;
+        call.table().shape.gather_backward(call.context(), call.out(grad_in), call.in(whole_grad),
+                                           call.template in_as<std::int64_t>(rows.get()), rows.get().numel(), in_rows,
+                                           columns);
+      });
+      return Gradients{grad_in};
+    });
+  return out;
+}
+
+Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
+  expects<ShapeError>(classes >= 1, "one_hot: ", classes, " classes, expected at least 1");
+  const Tensor rows = checked_labels("one_hot", labels, classes, 0);
+  Tensor out({rows.numel(), classes}, dtype);
+  visit("one_hot", dtype, [&]<class T>() {
+    const Call<T> call;
+    call.table().shape.one_hot(call.context(), call.out(out), call.template in_as<std::int64_t>(rows), rows.numel(),
+                               classes);
+  });
+  return out;
+}
+
+namespace {
+
+Tensor masked(const Tensor& x, double probability, const random::Key& key) {
+  const Tensor whole = x.detach().contiguous();
+  Tensor out(x.shape(), x.dtype());
+  visit("dropout", x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().shape.dropout(call.context(), call.out(out), call.in(whole), x.numel(), probability, key);
+  });
+  return out;
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double probability, bool training, Generator& generator) {
+  check_defined("dropout", "the input", x);
+  expects<NumericError>(probability >= 0 && probability <= 1, "dropout: probability ", probability,
+                        " is outside [0, 1]");
+  if (!training) return x;
+  const random::Key key = draw(generator);
+  Tensor out = masked(x, probability, key);
+  if (recording(x))
+    record("dropout", out, {x},
+           [probability, key](const Tensor& grad) { return Gradients{masked(grad, probability, key)}; });
+  return out;
+}
+
+}  // namespace tern::operators
+
+namespace tern {
+
+Tensor& Tensor::fill_(double value) {
+  expects<AutogradError>(!(requires_grad() && autograd::enabled()),
+                         "fill_: this tensor requires a gradient; change it under NoGrad");
+  if (numel() == 0) return *this;
+  Tensor one = full(Shape{}, value, dtype());
+  if (!is_contiguous() || static_cast<std::size_t>(numel()) * size_of(dtype()) != storage().bytes()) {
+    operators::copy_elements(*this, one.expand(shape()));
+    return *this;
+  }
+  Scope& scope = current_scope();
+  scope.mode->movement.fill(scope.context, storage().write(scope), numel(), one.storage().read_host(),
+                            size_of(dtype()));
+  return *this;
+}
+
+Tensor& Tensor::copy_(const Tensor& source) {
+  expects<AutogradError>(!(requires_grad() && autograd::enabled()),
+                         "copy_: this tensor requires a gradient; change it under NoGrad");
+  Tensor converted = source.detach().to(dtype());
+  const Tensor spread = converted.shape() == shape() ? converted : converted.expand(shape());
+  // Copying a tensor onto another view of itself would read what it has just written.
+  operators::copy_elements(*this, &spread.storage() == &storage() ? spread.clone() : spread);
+  return *this;
+}
+
+}  // namespace tern

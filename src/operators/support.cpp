@@ -1,0 +1,69 @@
+#include "operators/support.hpp"
+
+namespace tern::operators {
+
+kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
+  kernels::Broadcast result;
+  for (int i = 0; i < shape.rank(); ++i) result.count *= shape[i];
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    std::int64_t stride[3] = {};
+    int which = 0;
+    for (const Tensor* input : inputs) {
+      const int own = i - (shape.rank() - input->rank());
+      stride[which++] = own < 0 || input->shape()[own] == 1 ? 0 : input->strides()[own];
+    }
+    // Merges into the dimension before when every input steps over that one as if it were a row of this.
+    const int last = result.rank - 1;
+    bool merges = last >= 0;
+    for (int k = 0; merges && k < which; ++k) merges = result.stride[k][last] == stride[k] * shape[i];
+    const int place = merges ? last : result.rank++;
+    result.size[place] = merges ? result.size[place] * shape[i] : shape[i];
+    for (int k = 0; k < which; ++k) result.stride[k][place] = stride[k];
+  }
+  return result;
+}
+
+void copy_elements(const Tensor& out, const Tensor& in) {
+  if (out.numel() == 0) return;
+  kernels::Strided strided;
+  for (int i = 0; i < out.rank(); ++i) {
+    const std::int64_t size = out.shape()[i], to = out.strides()[i], from = in.strides()[i];
+    if (size == 1) continue;
+    strided.count *= size;
+    const int last = strided.rank - 1;
+    if (last >= 0 && strided.out[last] == to * size && strided.in[last] == from * size) {
+      strided.size[last] *= size;
+      strided.out[last] = to;
+      strided.in[last] = from;
+    } else {
+      strided.size[strided.rank] = size;
+      strided.out[strided.rank] = to;
+      strided.in[strided.rank++] = from;
+    }
+  }
+  Scope& scope = current_scope();
+  const std::size_t element = size_of(out.dtype());
+  const bool whole = out.is_contiguous() && static_cast<std::size_t>(out.numel()) * element == out.storage().bytes();
+  const auto* source =
+      static_cast<const std::byte*>(in.storage().read(scope)) + in.offset() * static_cast<std::int64_t>(element);
+  auto* target = static_cast<std::byte*>(whole ? out.storage().write(scope) : out.storage().update(scope)) +
+                 out.offset() * static_cast<std::int64_t>(element);
+  scope.mode->movement.copy(scope.context, target, source, strided, element);
+}
+
+Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored) {
+  check_rank(op, "the label tensor", labels, 1);
+  expects<DTypeError>(labels.dtype() == DType::int64, op, ": labels are ", labels.dtype(),
+                      ", expected int64; convert with to(...)");
+  const Tensor whole = labels.detach().contiguous();
+  if (current_scope().mode->memory->host_accessible()) {
+    const auto values = whole.read<std::int64_t>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": label ", values[i],
+                            " at position ", i, " is outside [0, ", bound, ")");
+  }
+  return whole;
+}
+
+}  // namespace tern::operators

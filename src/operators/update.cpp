@@ -1,0 +1,100 @@
+#include "tern/operators/update.hpp"
+
+#include "operators/support.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+// Parallel lists of one dtype, every tensor contiguous and shaped as its parameter.
+void check_lists(const char* op, const std::vector<Tensor>& parameters,
+                 std::initializer_list<std::pair<const char*, const std::vector<Tensor>*>> lists,
+                 const Tensor& learning_rate) {
+  check_defined(op, "the learning rate", learning_rate);
+  expects<ShapeError>(learning_rate.numel() == 1, op, ": the learning rate has shape ", learning_rate.shape(),
+                      ", expected one element");
+  for (const auto& [which, list] : lists) {
+    expects<ShapeError>(list->size() == parameters.size(), op, ": ", list->size(), " ", which, " for ",
+                        parameters.size(), " parameters");
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const Tensor &parameter = parameters[i], &other = (*list)[i];
+      check_dtypes(op, parameter, other);
+      check_dtypes(op, parameter, learning_rate);
+      expects<ShapeError>(parameter.shape() == other.shape(), op, ": ", which, "[", i, "] has shape ", other.shape(),
+                          ", the parameter ", parameter.shape());
+      expects<ShapeError>(parameter.is_contiguous() && other.is_contiguous(), op, ": parameter ", i, " or its ", which,
+                          " is not contiguous");
+    }
+  }
+}
+
+// The pointers that a kernel gets; the vectors outlive the call.
+template <class T>
+struct Pointers {
+  std::vector<T*> value, first, second;
+  std::vector<const T*> gradient;
+  std::vector<std::int64_t> size;
+
+  Pointers(const Call<T>& call, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+           const std::vector<Tensor>& first_moments, const std::vector<Tensor>& second_moments) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      value.push_back(call.inout(parameters[i]));
+      gradient.push_back(call.in(gradients[i]));
+      size.push_back(parameters[i].numel());
+    }
+    for (const Tensor& moment : first_moments) first.push_back(call.inout(moment));
+    for (const Tensor& moment : second_moments) second.push_back(call.inout(moment));
+  }
+  kernels::Parameters<T> list() const {
+    return {
+        static_cast<std::int64_t>(value.size()),  value.data(), gradient.data(), first.empty() ? nullptr : first.data(),
+        second.empty() ? nullptr : second.data(), size.data()};
+  }
+};
+
+// A strided gradient (of an expanded sum, say) is made whole first.
+std::vector<Tensor> whole(const std::vector<Tensor>& gradients) {
+  std::vector<Tensor> result;
+  result.reserve(gradients.size());
+  for (const Tensor& gradient : gradients)
+    result.push_back(gradient.defined() ? gradient.detach().contiguous() : gradient);
+  return result;
+}
+
+}  // namespace
+
+void sgd(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+         const std::vector<Tensor>& momenta, const Tensor& learning_rate, const kernels::Sgd& options) {
+  if (parameters.empty()) return;
+  const std::vector<Tensor> whole_gradients = whole(gradients);
+  check_lists("sgd", parameters, {{"gradients", &whole_gradients}}, learning_rate);
+  if (!momenta.empty()) check_lists("sgd", parameters, {{"momenta", &momenta}}, learning_rate);
+  expects(options.momentum == 0 || !momenta.empty(), "sgd: momentum ", options.momentum, " needs momenta");
+  expects<NumericError>(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
+                        "sgd: nesterov needs a momentum above 0 and no dampening");
+  visit("sgd", parameters[0].dtype(), [&]<class T>() {
+    const Call<T> call;
+    const Pointers<T> pointers(call, parameters, whole_gradients, momenta, {});
+    call.table().update.sgd(call.context(), pointers.list(), call.in(learning_rate), options);
+  });
+}
+
+void adam(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const std::vector<Tensor>& first,
+          const std::vector<Tensor>& second, const Tensor& learning_rate, const Tensor& step,
+          const kernels::Adam& options) {
+  if (parameters.empty()) return;
+  const std::vector<Tensor> whole_gradients = whole(gradients);
+  check_lists("adam", parameters,
+              {{"gradients", &whole_gradients}, {"first moments", &first}, {"second moments", &second}}, learning_rate);
+  check_defined("adam", "the step", step);
+  expects<DTypeError>(step.dtype() == DType::int64 && step.numel() == 1, "adam: the step is ", step.dtype(), " ",
+                      step.shape(), ", expected one int64");
+  visit("adam", parameters[0].dtype(), [&]<class T>() {
+    const Call<T> call;
+    const Pointers<T> pointers(call, parameters, whole_gradients, first, second);
+    auto* counter = static_cast<std::int64_t*>(step.storage().update(current_scope())) + step.offset();
+    call.table().update.adam(call.context(), pointers.list(), call.in(learning_rate), counter, options);
+  });
+}
+
+}  // namespace tern::operators

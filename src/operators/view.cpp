@@ -1,0 +1,170 @@
+// Views: they share storage, so that no element moves; their gradients are views or copies of the gradient.
+
+#include <algorithm>
+
+#include "operators/support.hpp"
+#include "tern/operators/reduction.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+Tensor view(const Tensor& x, const Shape& shape, const Shape& strides, std::int64_t offset) {
+  return Tensor(x.shared_storage(), x.dtype(), shape, strides, offset);
+}
+
+// One size of -1 is computed from the others.
+Shape completed(const Tensor& x, const Shape& shape) {
+  Shape result = shape;
+  int unknown = -1;
+  std::int64_t known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1) {
+      expects<ShapeError>(unknown < 0, "reshape: ", shape, " leaves two sizes open; at most one may be -1");
+      unknown = i;
+    } else {
+      expects<ShapeError>(shape[i] >= 0, "reshape: size ", shape[i], " in ", shape, " is negative");
+      known = element_count(Shape{known, shape[i]});
+    }
+  }
+  if (unknown >= 0) {
+    expects<ShapeError>(known > 0 && x.numel() % known == 0, "reshape: ", x.shape(), " has ", x.numel(),
+                        " elements, which ", shape, " cannot hold");
+    result[unknown] = x.numel() / known;
+  }
+  expects<ShapeError>(element_count(result) == x.numel(), "reshape: ", x.shape(), " has ", x.numel(), " elements, ",
+                      shape, " ", element_count(result));
+  return result;
+}
+
+// The strides that show x's elements in `shape`, or false when only a copy can.
+bool reshaped_strides(const Tensor& x, const Shape& shape, Shape& strides) {
+  strides = contiguous_strides(shape);
+  if (x.is_contiguous()) return true;
+  // Walks both shapes from the end in groups of equal element counts; inside a group x must be one run.
+  int from = x.rank() - 1;
+  int to = shape.rank() - 1;
+  while (to >= 0 && from >= 0) {
+    std::int64_t have = x.shape()[from], step = x.strides()[from];
+    std::int64_t want = shape[to];
+    std::int64_t next = step;
+    strides[to--] = next;
+    while (have != want) {
+      if (have < want) {
+        if (--from < 0) return false;
+        if (x.shape()[from] != 1 && x.strides()[from] != step * have) return false;
+        have *= x.shape()[from];
+      } else {
+        if (to < 0) return false;
+        next = step * want;
+        want *= shape[to];
+        strides[to--] = next;
+      }
+    }
+    --from;
+  }
+  while (from >= 0)
+    if (x.shape()[from--] != 1) return false;
+  while (to >= 0) strides[to--] = 1;
+  return true;
+}
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  check_defined("reshape", "the input", x);
+  const Shape full = completed(x, shape);
+  Shape strides;
+  Tensor out = reshaped_strides(x, full, strides) ? view(x, full, strides, x.offset())
+                                                  : view(copy(x.detach()), full, contiguous_strides(full), 0);
+  if (recording(x))
+    record("reshape", out, {x}, [shape = x.shape()](const Tensor& grad) { return Gradients{reshape(grad, shape)}; });
+  return out;
+}
+
+Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step) {
+  check_defined("slice", "the input", x);
+  const int place = normalize_dim("slice", dim, x.rank());
+  const std::int64_t size = x.shape()[place];
+  const std::int64_t first = begin < 0 ? begin + size : begin, last = end < 0 ? end + size : end;
+  expects<ShapeError>(step >= 1, "slice: step ", step, ", expected at least 1");
+  expects<ShapeError>(first >= 0 && first <= last && last <= size, "slice: [", begin, ", ", end,
+                      ") is outside dimension ", dim, " of ", x.shape());
+  Shape shape = x.shape(), strides = x.strides();
+  shape[place] = (last - first + step - 1) / step;
+  strides[place] *= step;
+  Tensor out = view(x, shape, strides, x.offset() + first * x.strides()[place]);
+  if (recording(x))
+    record("slice", out, {x}, [place, first, step, full = x.shape()](const Tensor& grad) {
+      Tensor grad_in(full, grad.dtype());
+      grad_in.fill_(0);
+      const std::int64_t count = grad.shape()[place];
+      copy_elements(grad_in.slice(place, first, count == 0 ? first : first + (count - 1) * step + 1, step), grad);
+      return Gradients{grad_in};
+    });
+  return out;
+}
+
+Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order) {
+  check_defined("permute", "the input", x);
+  expects<ShapeError>(static_cast<int>(order.size()) == x.rank(), "permute: ", order.size(),
+                      " places for a tensor of shape ", x.shape());
+  Shape shape, strides;
+  std::vector<std::int64_t> back(order.size(), -1);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const int from = normalize_dim("permute", order[i], x.rank());
+    expects<ShapeError>(back[from] < 0, "permute: dimension ", order[i], " is named twice");
+    back[from] = static_cast<std::int64_t>(i);
+    shape.push_back(x.shape()[from]);
+    strides.push_back(x.strides()[from]);
+  }
+  Tensor out = view(x, shape, strides, x.offset());
+  if (recording(x)) record("permute", out, {x}, [back](const Tensor& grad) { return Gradients{permute(grad, back)}; });
+  return out;
+}
+
+Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b) {
+  check_defined("transpose", "the input", x);
+  std::vector<std::int64_t> order(x.rank());
+  for (int i = 0; i < x.rank(); ++i) order[i] = i;
+  std::swap(order[normalize_dim("transpose", a, x.rank())], order[normalize_dim("transpose", b, x.rank())]);
+  return permute(x, order);
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  check_defined("expand", "the input", x);
+  expects<ShapeError>(shape.rank() >= x.rank() && broadcast("expand", x.shape(), shape) == shape, "expand: ", x.shape(),
+                      " does not broadcast to ", shape);
+  Shape strides = shape;
+  const int lead = shape.rank() - x.rank();
+  for (int i = 0; i < shape.rank(); ++i) {
+    const bool repeats = i < lead || (x.shape()[i - lead] == 1 && shape[i] != 1);
+    strides[i] = repeats ? 0 : x.strides()[i - lead];
+  }
+  Tensor out = view(x, shape, strides, x.offset());
+  if (recording(x))
+    record("expand", out, {x}, [from = x.shape()](const Tensor& grad) { return Gradients{sum_to(grad, from)}; });
+  return out;
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
+  check_defined("split", "the input", x);
+  const int place = normalize_dim("split", dim, x.rank());
+  std::int64_t total = 0;
+  for (std::int64_t size : sizes) {
+    expects<ShapeError>(size >= 0, "split: size ", size, " is negative");
+    total += size;
+  }
+  expects<ShapeError>(total == x.shape()[place], "split: the sizes add up to ", total, ", dimension ", dim, " of ",
+                      x.shape(), " has ", x.shape()[place]);
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  for (std::int64_t size : sizes) {
+    parts.push_back(slice(x, place, begin, begin + size));
+    begin += size;
+  }
+  return parts;
+}
+
+}  // namespace tern::operators
