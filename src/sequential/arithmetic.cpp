@@ -1,0 +1,210 @@
+#include <cmath>
+
+#include "functions.hpp"
+#include "loops.hpp"
+#include "sequential.hpp"
+
+namespace tern::sequential {
+namespace {
+
+using kernels::Broadcast;
+
+/// out[i] = function(a, b) at every position of the broadcast shape.
+template <class Out, class T, class Function>
+void binary(Out* out, const T* a, const T* b, const Broadcast& shape, Function function) {
+  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
+    out[i] = function(a[offset(shape.rank, index, shape.stride[0])], b[offset(shape.rank, index, shape.stride[1])]);
+  });
+}
+
+template <class T>
+void add(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x + y; });
+}
+
+template <class T>
+void sub(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x - y; });
+}
+
+template <class T>
+void mul(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x * y; });
+}
+
+template <class T>
+void div(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x / y; });
+}
+
+template <class T>
+void maximum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return larger(x, y); });
+}
+
+template <class T>
+void minimum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return smaller(x, y); });
+}
+
+template <class T>
+void equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x == y; });
+}
+
+template <class T>
+void not_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x != y; });
+}
+
+template <class T>
+void less(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x < y; });
+}
+
+template <class T>
+void less_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x <= y; });
+}
+
+template <class T>
+void greater(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x > y; });
+}
+
+template <class T>
+void greater_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](T x, T y) { return x >= y; });
+}
+
+template <class T>
+void where(Context&, T* out, const T* a, const T* b, const bool* condition, const Broadcast& shape) {
+  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
+    out[i] = condition[offset(shape.rank, index, shape.stride[2])] ? a[offset(shape.rank, index, shape.stride[0])]
+                                                                   : b[offset(shape.rank, index, shape.stride[1])];
+  });
+}
+
+template <class T>
+void neg(Context&, T* out, const T* in, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = -in[i];
+}
+
+template <class T>
+void exp(Context&, T* out, const T* in, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::exp(in[i]);
+}
+
+template <class T>
+void log(Context&, T* out, const T* in, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::log(in[i]);
+}
+
+template <class T>
+void sqrt(Context&, T* out, const T* in, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::sqrt(in[i]);
+}
+
+template <class T>
+void abs(Context&, T* out, const T* in, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::abs(in[i]);
+}
+
+template <class T>
+void pow(Context&, T* out, const T* in, std::int64_t n, T exponent) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::pow(in[i], exponent);
+}
+
+template <class T>
+void clamp(Context&, T* out, const T* in, std::int64_t n, T low, T high) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = smaller(larger(in[i], low), high);
+}
+
+template <class T>
+void affine(Context&, T* out, const T* in, std::int64_t n, T scale, T shift) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = scale * in[i] + shift;
+}
+
+template <class T>
+void sqrt_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] / (2 * out[i]);
+}
+
+template <class T>
+void abs_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
+  const auto sign = [](T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; };  // of 0 it is 0, of NaN it is NaN
+  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] * sign(in[i]);
+}
+
+template <class T>
+void pow_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
+  for (std::int64_t i = 0; i < n; ++i)
+    grad_in[i] = exponent == 0 ? T(0) : grad_out[i] * exponent * std::pow(in[i], exponent - 1);
+}
+
+template <class T>
+void clamp_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high) {
+  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = low <= in[i] && in[i] <= high ? grad_out[i] : T(0);
+}
+
+/// Shares grad_out between two inputs. Where one is NaN, neither loses, and both get it, as in PyTorch.
+template <class T, class Loses>
+void select_backward(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& shape,
+                     Loses loses) {
+  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
+    const T x = a[offset(shape.rank, index, shape.stride[0])];
+    const T y = b[offset(shape.rank, index, shape.stride[1])];
+    const T share = x == y ? grad_out[i] / 2 : grad_out[i];
+    grad_a[i] = loses(x, y) ? T(0) : share;
+    grad_b[i] = loses(y, x) ? T(0) : share;
+  });
+}
+
+template <class T>
+void maximum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                      const Broadcast& shape) {
+  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](T x, T y) { return x < y; });
+}
+
+template <class T>
+void minimum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                      const Broadcast& shape) {
+  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](T x, T y) { return x > y; });
+}
+
+}  // namespace
+
+template <class T>
+kernels::Arithmetic<T> arithmetic() {
+  return {.add = add<T>,
+          .sub = sub<T>,
+          .mul = mul<T>,
+          .div = div<T>,
+          .maximum = maximum<T>,
+          .minimum = minimum<T>,
+          .equal = equal<T>,
+          .not_equal = not_equal<T>,
+          .less = less<T>,
+          .less_equal = less_equal<T>,
+          .greater = greater<T>,
+          .greater_equal = greater_equal<T>,
+          .where = where<T>,
+          .neg = neg<T>,
+          .exp = exp<T>,
+          .log = log<T>,
+          .sqrt = sqrt<T>,
+          .abs = abs<T>,
+          .pow = pow<T>,
+          .clamp = clamp<T>,
+          .affine = affine<T>,
+          .sqrt_backward = sqrt_backward<T>,
+          .abs_backward = abs_backward<T>,
+          .pow_backward = pow_backward<T>,
+          .clamp_backward = clamp_backward<T>,
+          .maximum_backward = maximum_backward<T>,
+          .minimum_backward = minimum_backward<T>};
+}
+template kernels::Arithmetic<float> arithmetic<float>();
+template kernels::Arithmetic<double> arithmetic<double>();
+
+}  // namespace tern::sequential

@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "functions.hpp"
+#include "sequential.hpp"
+
+namespace tern::sequential {
+namespace {
+
+using kernels::Conv2d;
+
+/// Calls visit(i, n, o, oh, ow) for every output y[i] = y[n, o, oh, ow].
+template <class Visit>
+void for_each_output(const Conv2d& shape, Visit visit) {
+  std::int64_t i = 0;
+  for (std::int64_t n = 0; n < shape.N; ++n)
+    for (std::int64_t o = 0; o < shape.O; ++o)
+      for (std::int64_t oh = 0; oh < shape.OH; ++oh)
+        for (std::int64_t ow = 0; ow < shape.OW; ++ow) visit(i++, n, o, oh, ow);
+}
+
+/// Calls visit(j, k) for every product x[j] * weight[k] that the output [n, o, oh, ow] sums.
+template <class Visit>
+void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow,
+                      Visit visit) {
+  const std::int64_t channels = shape.C / shape.groups;  // that each output sees
+  const std::int64_t group = o / (shape.O / shape.groups);
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t kh = 0; kh < shape.KH; ++kh)
+      for (std::int64_t kw = 0; kw < shape.KW; ++kw) {
+        const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
+        const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
+        if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // the padding adds nothing
+        visit(((n * shape.C + group * channels + c) * shape.H + h) * shape.W + w,
+              ((o * channels + c) * shape.KH + kh) * shape.KW + kw);
+      }
+}
+
+template <class T>
+void conv2d(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
+    T sum = 0;
+    for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sum += x[j] * weight[k]; });
+    if (bias != nullptr) sum += bias[o];
+    y[i] = activate(shape.activation, sum);
+  });
+}
+
+template <class T>
+void conv2d_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
+                     const T* y, const Conv2d& shape) {
+  if (grad_x != nullptr) {
+    std::fill_n(grad_x, shape.N * shape.C * shape.H * shape.W, T(0));
+    for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
+      const T g = activate_gradient(shape.activation, grad_y, y, i);
+      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { grad_x[j] += g * weight[k]; });
+    });
+  }
+
+  if (grad_weight != nullptr) {
+    std::fill_n(grad_weight, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW, T(0));
+    for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
+      const T g = activate_gradient(shape.activation, grad_y, y, i);
+      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { grad_weight[k] += g * x[j]; });
+    });
+  }
+
+  if (grad_bias != nullptr) {
+    const std::int64_t area = shape.OH * shape.OW;
+    for (std::int64_t o = 0; o < shape.O; ++o) {
+      double sum = 0;  // as in reduction.cpp
+      for (std::int64_t n = 0; n < shape.N; ++n)
+        for (std::int64_t p = 0; p < area; ++p)
+          sum += activate_gradient(shape.activation, grad_y, y, (n * shape.O + o) * area + p);
+      grad_bias[o] = static_cast<T>(sum);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+kernels::Conv<T> conv() {
+  return {.conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+}
+template kernels::Conv<float> conv<float>();
+template kernels::Conv<double> conv<double>();
+
+}  // namespace tern::sequential

@@ -1,0 +1,83 @@
+#pragma once
+// The functions of one element that several families of this mode share.
+
+#include <cmath>
+#include <cstdint>
+
+#include "tern/kernels/activation.hpp"
+
+namespace tern::sequential {
+
+/// True when `x` takes the place of `best`: it compares better, or it is the first NaN.
+template <class T, class Better>
+bool wins(T x, T best, Better better) {
+  return better(x, best) || (std::isnan(x) && !std::isnan(best));
+}
+
+/// Of two numbers; NaN if either is NaN.
+template <class T>
+T larger(T a, T b) {
+  return a > b || std::isnan(a) ? a : b;
+}
+template <class T>
+T smaller(T a, T b) {
+  return a < b || std::isnan(a) ? a : b;
+}
+
+template <class T>
+T relu_of(T x) {
+  return x <= 0 ? T(0) : x;  // as it compares, NaN stays NaN
+}
+
+template <class T>
+T sigmoid_of(T x) {
+  if (x >= 0) return 1 / (1 + std::exp(-x));
+  const T power = std::exp(x);
+  return power / (1 + power);
+}
+
+/// The gradients of an activation's input, from its output `y`.
+template <class T>
+T relu_gradient(T grad_y, T y) {
+  return y > 0 ? grad_y : T(0);
+}
+template <class T>
+T sigmoid_gradient(T grad_y, T y) {
+  return grad_y * y * (1 - y);
+}
+template <class T>
+T tanh_gradient(T grad_y, T y) {
+  return grad_y * (1 - y * y);
+}
+
+/// What linear and conv2d apply to each output.
+template <class T>
+T activate(kernels::Activation activation, T x) {
+  switch (activation) {
+    case kernels::Activation::relu:
+      return relu_of(x);
+    case kernels::Activation::sigmoid:
+      return sigmoid_of(x);
+    case kernels::Activation::tanh:
+      return std::tanh(x);
+    default:
+      return x;
+  }
+}
+
+/// The gradient in front of that activation, of output i. Without an activation `y` is not read.
+template <class T>
+T activate_gradient(kernels::Activation activation, const T* grad_y, const T* y, std::int64_t i) {
+  switch (activation) {
+    case kernels::Activation::relu:
+      return relu_gradient(grad_y[i], y[i]);
+    case kernels::Activation::sigmoid:
+      return sigmoid_gradient(grad_y[i], y[i]);
+    case kernels::Activation::tanh:
+      return tanh_gradient(grad_y[i], y[i]);
+    default:
+      return grad_y[i];
+  }
+}
+
+}  // namespace tern::sequential

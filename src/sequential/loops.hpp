@@ -1,0 +1,42 @@
+#pragma once
+// The loops that several families of this mode share.
+
+#include <array>
+#include <cstdint>
+
+#include "tern/kernels/activation.hpp"
+#include "tern/kernels/arithmetic.hpp"
+
+namespace tern::sequential {
+
+/// A position in an array of up to max_rank dimensions.
+using Index = std::array<std::int64_t, kernels::max_rank>;
+
+/// Calls visit(i, index) for the i-th element of an array of `size` in row-major order: the last dimension runs
+/// fastest.
+template <class Visit>
+void for_each_index(int rank, const std::int64_t* size, std::int64_t count, Visit visit) {
+  Index index{};
+  for (std::int64_t i = 0; i < count; ++i) {
+    visit(i, index);
+    for (int d = rank - 1; d >= 0 && ++index[d] == size[d]; --d) index[d] = 0;
+  }
+}
+
+/// Where the element at `index` lies in an array with element strides.
+inline std::int64_t offset(int rank, const Index& index, const std::int64_t* stride) {
+  std::int64_t sum = 0;
+  for (int d = 0; d < rank; ++d) sum += index[d] * stride[d];
+  return sum;
+}
+
+/// Calls visit(line, start) for every line along `length`: its elements are start + j * axis.inner, and `line` counts
+/// the lines in row-major order.
+template <class Visit>
+void for_each_line(const kernels::Axis& axis, Visit visit) {
+  for (std::int64_t outer = 0; outer < axis.outer; ++outer)
+    for (std::int64_t inner = 0; inner < axis.inner; ++inner)
+      visit(outer * axis.inner + inner, outer * axis.length * axis.inner + inner);
+}
+
+}  // namespace tern::sequential

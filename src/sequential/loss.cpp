@@ -1,0 +1,205 @@
+// Losses are computed in double for the reason given in reduction.cpp.
+
+#include <cmath>
+#include <limits>
+
+#include "functions.hpp"
+#include "sequential.hpp"
+
+namespace tern::sequential {
+namespace {
+
+using kernels::CrossEntropy;
+using kernels::Reduce;
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// Keeps, adds or averages value(0) ... value(n - 1), of which `counted` count. A mean over nothing is 0 / 0, NaN.
+template <class T, class Value>
+void reduce(T* loss, Reduce how, std::int64_t n, std::int64_t counted, Value value) {
+  if (how == Reduce::none) {
+    for (std::int64_t i = 0; i < n; ++i) loss[i] = static_cast<T>(value(i));
+    return;
+  }
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += value(i);
+  loss[0] = static_cast<T>(how == Reduce::mean ? sum / static_cast<double>(counted) : sum);
+}
+
+/// The gradient that reaches value(i).
+template <class T>
+double reduce_gradient(const T* grad_loss, Reduce how, std::int64_t i, std::int64_t counted) {
+  if (how == Reduce::none) return grad_loss[i];
+  return how == Reduce::mean ? grad_loss[0] / static_cast<double>(counted) : grad_loss[0];
+}
+
+std::int64_t counted_rows(const std::int64_t* labels, const CrossEntropy& shape) {
+  std::int64_t counted = 0;
+  for (std::int64_t row = 0; row < shape.rows; ++row)
+    if (labels[row] != shape.ignore_index) ++counted;
+  return counted;
+}
+
+bool is_class(std::int64_t label, const CrossEntropy& shape) { return 0 <= label && label < shape.classes; }
+
+/// The probability that `label` gives to class c.
+double target_of(std::int64_t c, std::int64_t label, const CrossEntropy& shape) {
+  const double uniform = shape.label_smoothing / static_cast<double>(shape.classes);
+  return c == label ? 1 - shape.label_smoothing + uniform : uniform;
+}
+
+/// The loss of one row; `probabilities` gets its softmax.
+template <class T>
+double cross_entropy_of(T* probabilities, const T* logits, std::int64_t label, const CrossEntropy& shape) {
+  double max = -std::numeric_limits<double>::infinity();
+  for (std::int64_t c = 0; c < shape.classes; ++c) max = larger<double>(max, logits[c]);
+  double sum = 0;
+  for (std::int64_t c = 0; c < shape.classes; ++c) sum += std::exp(logits[c] - max);
+  for (std::int64_t c = 0; c < shape.classes; ++c) probabilities[c] = static_cast<T>(std::exp(logits[c] - max) / sum);
+
+  if (label == shape.ignore_index) return 0;
+  if (!is_class(label, shape)) return not_a_number;
+  double loss = 0;
+  for (std::int64_t c = 0; c < shape.classes; ++c) {
+    const double target = target_of(c, label, shape);
+    // Neither term of -log_softmax = log(sum) + (max - logit) is negative. A class that is no target costs nothing,
+    // even when it is impossible.
+    if (target != 0) loss += target * (std::log(sum) + (max - logits[c]));
+  }
+  return loss;
+}
+
+template <class T>
+void cross_entropy(Context&, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
+                   const CrossEntropy& shape) {
+  reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
+    return cross_entropy_of(probabilities + row * shape.classes, logits + row * shape.classes, labels[row], shape);
+  });
+}
+
+template <class T>
+void cross_entropy_backward(Context&, T* grad_logits, const T* grad_loss, const T* probabilities,
+                            const std::int64_t* labels, const CrossEntropy& shape) {
+  const std::int64_t counted = counted_rows(labels, shape);
+  for (std::int64_t row = 0; row < shape.rows; ++row)
+    for (std::int64_t c = 0; c < shape.classes; ++c) {
+      const std::int64_t i = row * shape.classes + c;
+      double grad = 0;
+      if (labels[row] != shape.ignore_index)
+        grad = is_class(labels[row], shape) ? reduce_gradient(grad_loss, shape.reduce, row, counted) *
+                                                  (probabilities[i] - target_of(c, labels[row], shape))
+                                            : not_a_number;
+      grad_logits[i] = static_cast<T>(grad);
+    }
+}
+
+template <class T>
+void nll(Context&, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy& shape) {
+  reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
+    if (labels[row] == shape.ignore_index) return 0.0;
+    if (!is_class(labels[row], shape)) return not_a_number;
+    return -static_cast<double>(log_probabilities[row * shape.classes + labels[row]]);
+  });
+}
+
+template <class T>
+void nll_backward(Context&, T* grad_in, const T* grad_loss, const std::int64_t* labels, const CrossEntropy& shape) {
+  const std::int64_t counted = counted_rows(labels, shape);
+  for (std::int64_t row = 0; row < shape.rows; ++row)
+    for (std::int64_t c = 0; c < shape.classes; ++c) {
+      double grad = 0;
+      if (labels[row] != shape.ignore_index) {
+        if (!is_class(labels[row], shape)) grad = not_a_number;
+        if (labels[row] == c) grad = -reduce_gradient(grad_loss, shape.reduce, row, counted);
+      }
+      grad_in[row * shape.classes + c] = static_cast<T>(grad);
+    }
+}
+
+/// A loss of n independent values: value(prediction, target).
+template <class T, class Value>
+void pointwise(T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how, Value value) {
+  reduce(loss, how, n, n, [&](std::int64_t i) { return value(double{prediction[i]}, double{target[i]}); });
+}
+
+/// derivative(prediction, target) is with respect to the prediction.
+template <class T, class Derivative>
+void pointwise_backward(T* grad_prediction, const T* grad_loss, const T* prediction, const T* target, std::int64_t n,
+                        Reduce how, Derivative derivative) {
+  for (std::int64_t i = 0; i < n; ++i)
+    grad_prediction[i] =
+        static_cast<T>(reduce_gradient(grad_loss, how, i, n) * derivative(double{prediction[i]}, double{target[i]}));
+}
+
+template <class T>
+void mse(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+  pointwise(loss, prediction, target, n, how, [](double x, double t) { return (x - t) * (x - t); });
+}
+
+template <class T>
+void mse_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+                  std::int64_t n, Reduce how) {
+  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
+                     [](double x, double t) { return 2 * (x - t); });
+}
+
+template <class T>
+void mae(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+  pointwise(loss, prediction, target, n, how, [](double x, double t) { return std::abs(x - t); });
+}
+
+template <class T>
+void mae_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+                  std::int64_t n, Reduce how) {
+  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how, [](double x, double t) {
+    return x > t ? 1.0 : x < t ? -1.0 : 0.0;
+  });
+}
+
+template <class T>
+void binary_cross_entropy_with_logits(Context&, T* loss, const T* prediction, const T* target, std::int64_t n,
+                                      Reduce how) {
+  pointwise(loss, prediction, target, n, how,
+            [](double x, double t) { return relu_of(x) - x * t + std::log1p(std::exp(-std::abs(x))); });
+}
+
+template <class T>
+void binary_cross_entropy_with_logits_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction,
+                                               const T* target, std::int64_t n, Reduce how) {
+  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
+                     [](double x, double t) { return sigmoid_of(x) - t; });
+}
+
+template <class T>
+void hinge(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+  pointwise(loss, prediction, target, n, how, [](double x, double t) { return relu_of(1 - t * x); });
+}
+
+template <class T>
+void hinge_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+                    std::int64_t n, Reduce how) {
+  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
+                     [](double x, double t) { return t * x < 1 ? -t : 0.0; });
+}
+
+}  // namespace
+
+template <class T>
+kernels::Loss<T> loss() {
+  return {.cross_entropy = cross_entropy<T>,
+          .cross_entropy_backward = cross_entropy_backward<T>,
+          .nll = nll<T>,
+          .nll_backward = nll_backward<T>,
+          .mse = mse<T>,
+          .mse_backward = mse_backward<T>,
+          .mae = mae<T>,
+          .mae_backward = mae_backward<T>,
+          .binary_cross_entropy_with_logits = binary_cross_entropy_with_logits<T>,
+          .binary_cross_entropy_with_logits_backward = binary_cross_entropy_with_logits_backward<T>,
+          .hinge = hinge<T>,
+          .hinge_backward = hinge_backward<T>};
+}
+template kernels::Loss<float> loss<float>();
+template kernels::Loss<double> loss<double>();
+
+}  // namespace tern::sequential

@@ -1,0 +1,149 @@
+// Statistics are computed in double for the reason given in reduction.cpp.
+
+#include <algorithm>
+#include <cmath>
+
+#include "sequential.hpp"
+
+namespace tern::sequential {
+namespace {
+
+using kernels::BatchNorm;
+using kernels::LocalResponseNorm;
+
+/// k + alpha / size * sum x_j^2 over the channels that element i of channel c in image n looks at.
+template <class T>
+double response(const T* x, std::int64_t n, std::int64_t c, std::int64_t i, const LocalResponseNorm& shape) {
+  const std::int64_t first = c - shape.size / 2;
+  double squares = 0;
+  for (std::int64_t j = std::max<std::int64_t>(first, 0); j < std::min(first + shape.size, shape.C); ++j) {
+    const double value = x[(n * shape.C + j) * shape.area + i];
+    squares += value * value;
+  }
+  return shape.k + shape.alpha / static_cast<double>(shape.size) * squares;
+}
+
+template <class T>
+void local_response_norm(Context&, T* y, const T* x, const LocalResponseNorm& shape) {
+  for (std::int64_t n = 0; n < shape.N; ++n)
+    for (std::int64_t c = 0; c < shape.C; ++c)
+      for (std::int64_t i = 0; i < shape.area; ++i) {
+        const std::int64_t here = (n * shape.C + c) * shape.area + i;
+        y[here] = static_cast<T>(x[here] / std::pow(response(x, n, c, i, shape), shape.beta));
+      }
+}
+
+/// y_j = x_j r_j^-beta, and x_c stands in r_j for every j whose channels include c:
+/// grad_x_c = grad_y_c r_c^-beta - 2 alpha beta / size x_c sum_j grad_y_j y_j / r_j.
+template <class T>
+void local_response_norm_backward(Context&, T* grad_x, const T* grad_y, const T* x, const T* y,
+                                  const LocalResponseNorm& shape) {
+  const double factor = 2 * shape.alpha * shape.beta / static_cast<double>(shape.size);
+  for (std::int64_t n = 0; n < shape.N; ++n)
+    for (std::int64_t c = 0; c < shape.C; ++c)
+      for (std::int64_t i = 0; i < shape.area; ++i) {
+        const std::int64_t here = (n * shape.C + c) * shape.area + i;
+        const std::int64_t last = c + shape.size / 2;
+        double sum = 0;
+        for (std::int64_t j = std::max<std::int64_t>(last - shape.size + 1, 0); j <= std::min(last, shape.C - 1); ++j) {
+          const std::int64_t there = (n * shape.C + j) * shape.area + i;
+          sum += static_cast<double>(grad_y[there]) * y[there] / response(x, n, j, i, shape);
+        }
+        grad_x[here] =
+            static_cast<T>(grad_y[here] / std::pow(response(x, n, c, i, shape), shape.beta) - factor * x[here] * sum);
+      }
+}
+
+/// The sum of value(i) over the elements i of channel c.
+template <class Value>
+double sum_over_channel(const BatchNorm& shape, std::int64_t c, Value value) {
+  double sum = 0;
+  for (std::int64_t n = 0; n < shape.N; ++n)
+    for (std::int64_t p = 0; p < shape.area; ++p) sum += value((n * shape.C + c) * shape.area + p);
+  return sum;
+}
+
+/// out[i] = value(i) for the elements i of channel c.
+template <class T, class Value>
+void write_channel(T* out, const BatchNorm& shape, std::int64_t c, Value value) {
+  for (std::int64_t n = 0; n < shape.N; ++n)
+    for (std::int64_t p = 0; p < shape.area; ++p) {
+      const std::int64_t i = (n * shape.C + c) * shape.area + p;
+      out[i] = static_cast<T>(value(i));
+    }
+}
+
+/// `values` may be null and then stands for `otherwise`.
+template <class T>
+double value_or(const T* values, std::int64_t c, double otherwise) {
+  return values != nullptr ? double{values[c]} : otherwise;
+}
+
+template <class T>
+void batch_norm(Context&, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
+                const T* weight, const T* bias, const BatchNorm& shape) {
+  const double count = static_cast<double>(shape.N * shape.area);
+  for (std::int64_t c = 0; c < shape.C; ++c) {
+    const double center = sum_over_channel(shape, c, [&](std::int64_t i) { return double{x[i]}; }) / count;
+    const auto squared_deviation = [&](std::int64_t i) { return (x[i] - center) * (x[i] - center); };
+    const double variance = sum_over_channel(shape, c, squared_deviation) / count;
+    const double inverse = 1 / std::sqrt(variance + shape.epsilon);
+
+    mean[c] = static_cast<T>(center);
+    inverse_deviation[c] = static_cast<T>(inverse);
+    write_channel(y, shape, c, [&](std::int64_t i) {
+      return (x[i] - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0);
+    });
+
+    if (running_mean != nullptr && count > 0) {  // a batch of nothing has nothing to say about the running ones
+      const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
+      running_mean[c] = static_cast<T>((1 - shape.momentum) * running_mean[c] + shape.momentum * center);
+      running_var[c] = static_cast<T>((1 - shape.momentum) * running_var[c] + shape.momentum * unbiased);
+    }
+  }
+}
+
+template <class T>
+void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                         const T* weight, const T* mean, const T* inverse_deviation, const BatchNorm& shape) {
+  const double count = static_cast<double>(shape.N * shape.area);
+  for (std::int64_t c = 0; c < shape.C; ++c) {
+    const auto normalized = [&](std::int64_t i) { return (double{x[i]} - mean[c]) * inverse_deviation[c]; };
+    const double sum = sum_over_channel(shape, c, [&](std::int64_t i) { return double{grad_y[i]}; });
+    const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return grad_y[i] * normalized(i); });
+
+    if (grad_weight != nullptr) grad_weight[c] = static_cast<T>(product);
+    if (grad_bias != nullptr) grad_bias[c] = static_cast<T>(sum);
+    if (grad_x != nullptr)
+      write_channel(grad_x, shape, c, [&](std::int64_t i) {
+        return value_or(weight, c, 1) * inverse_deviation[c] *
+               (grad_y[i] - sum / count - normalized(i) * product / count);
+      });
+  }
+}
+
+template <class T>
+void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const T* running_mean,
+                          const T* running_var, const BatchNorm& shape) {
+  for (std::int64_t c = 0; c < shape.C; ++c) {
+    const double deviation = std::sqrt(running_var[c] + shape.epsilon);
+    write_channel(y, shape, c, [&](std::int64_t i) {
+      return (double{x[i]} - running_mean[c]) / deviation * value_or(weight, c, 1) + value_or(bias, c, 0);
+    });
+  }
+}
+
+}  // namespace
+
+template <class T>
+kernels::Normalization<T> normalization() {
+  return {.local_response_norm = local_response_norm<T>,
+          .local_response_norm_backward = local_response_norm_backward<T>,
+          .batch_norm = batch_norm<T>,
+          .batch_norm_backward = batch_norm_backward<T>,
+          .batch_norm_inference = batch_norm_inference<T>};
+}
+template kernels::Normalization<float> normalization<float>();
+template kernels::Normalization<double> normalization<double>();
+
+}  // namespace tern::sequential

@@ -1,0 +1,114 @@
+// Sums run in double, here and wherever this mode adds up many elements: a reference whose own rounding grew with the
+// length could not judge the modes that split their sums.
+
+#include <functional>
+#include <limits>
+
+#include "functions.hpp"
+#include "loops.hpp"
+#include "sequential.hpp"
+
+namespace tern::sequential {
+namespace {
+
+using kernels::Axis;
+
+template <class T>
+double sum_of(const T* in, const Axis& axis, std::int64_t start) {
+  double total = 0;
+  for (std::int64_t j = 0; j < axis.length; ++j) total += in[start + j * axis.inner];
+  return total;
+}
+
+template <class T>
+double mean_of(const T* in, const Axis& axis, std::int64_t start) {
+  return sum_of(in, axis, start) / static_cast<double>(axis.length);  // 0 / 0, NaN, of nothing
+}
+
+template <class T>
+void sum(Context&, T* out, const T* in, const Axis& axis) {
+  for_each_line(axis,
+                [&](std::int64_t line, std::int64_t start) { out[line] = static_cast<T>(sum_of(in, axis, start)); });
+}
+
+template <class T>
+void mean(Context&, T* out, const T* in, const Axis& axis) {
+  for_each_line(axis,
+                [&](std::int64_t line, std::int64_t start) { out[line] = static_cast<T>(mean_of(in, axis, start)); });
+}
+
+/// What a variance divides by.
+double degrees_of_freedom(const Axis& axis, std::int64_t correction) {
+  return axis.length > correction ? static_cast<double>(axis.length - correction)
+                                  : std::numeric_limits<double>::quiet_NaN();
+}
+
+template <class T>
+void var(Context&, T* out, const T* in, const Axis& axis, std::int64_t correction) {
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
+    const double center = mean_of(in, axis, start);
+    double squares = 0;
+    for (std::int64_t j = 0; j < axis.length; ++j) {
+      const double deviation = in[start + j * axis.inner] - center;
+      squares += deviation * deviation;
+    }
+    out[line] = static_cast<T>(squares / degrees_of_freedom(axis, correction));
+  });
+}
+
+template <class T>
+void var_backward(Context&, T* grad_in, const T* grad_out, const T* in, const Axis& axis, std::int64_t correction) {
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
+    const double center = mean_of(in, axis, start);
+    for (std::int64_t j = 0; j < axis.length; ++j) {
+      const std::int64_t i = start + j * axis.inner;
+      grad_in[i] = static_cast<T>(grad_out[line] * 2 * (in[i] - center) / degrees_of_freedom(axis, correction));
+    }
+  });
+}
+
+template <class T, class Better>
+void extreme(T* out, std::int64_t* index, const T* in, const Axis& axis, Better better) {
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
+    std::int64_t winner = 0;
+    for (std::int64_t j = 1; j < axis.length; ++j)
+      if (wins(in[start + j * axis.inner], in[start + winner * axis.inner], better)) winner = j;
+    if (out != nullptr) out[line] = in[start + winner * axis.inner];
+    if (index != nullptr) index[line] = winner;
+  });
+}
+
+template <class T>
+void max(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  extreme(out, index, in, axis, std::greater<T>());
+}
+
+template <class T>
+void min(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  extreme(out, index, in, axis, std::less<T>());
+}
+
+template <class T>
+void extreme_backward(Context&, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
+    for (std::int64_t j = 0; j < axis.length; ++j)
+      grad_in[start + j * axis.inner] = j == index[line] ? grad_out[line] : T(0);
+  });
+}
+
+}  // namespace
+
+template <class T>
+kernels::Reduction<T> reduction() {
+  return {.sum = sum<T>,
+          .mean = mean<T>,
+          .var = var<T>,
+          .var_backward = var_backward<T>,
+          .max = max<T>,
+          .min = min<T>,
+          .extreme_backward = extreme_backward<T>};
+}
+template kernels::Reduction<float> reduction<float>();
+template kernels::Reduction<double> reduction<double>();
+
+}  // namespace tern::sequential
