@@ -1,0 +1,105 @@
+#include "cells.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "tern/models/models.hpp"
+#include "tern/optim/optim.hpp"
+
+namespace tern::benchmarks {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::shared_ptr<nn::Module> make_net(const std::string& name) {
+  if (name == "mlp-small") return std::make_shared<models::Mlp>(models::mlp_small(1));
+  if (name == "mlp-medium") return std::make_shared<models::Mlp>(models::mlp_medium(1));
+  if (name == "mlp-big") return std::make_shared<models::Mlp>(models::mlp_big(1));
+  if (name == "lenet") return std::make_shared<models::LeNet>(1);
+  std::string known;
+  for (const std::string& net : nets()) known += " " + net;
+  throw Error(message("net \"", name, "\" is unknown; there are", known));
+}
+
+Shape input_shape(const std::string& net, std::int64_t batch) {
+  return net == "lenet" ? Shape{batch, 1, 28, 28} : Shape{batch, 784};
+}
+
+std::int64_t transfer_count() {
+  std::int64_t count = 0;
+  for (const Transfer& transfer : transfers()) count += transfer.count;
+  return count;
+}
+
+}  // namespace
+
+const std::vector<std::string>& nets() {
+  static const std::vector<std::string> names{"mlp-small", "mlp-medium", "mlp-big", "lenet"};
+  return names;
+}
+
+Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(threads) {
+  const Device device(cell.mode, {.threads = threads, .precision = cell.precision});
+  Generator generator(7);
+  const auto net = make_net(cell.net);
+  const Tensor images = randn(input_shape(cell.net, cell.batch), generator);
+  const Tensor labels = randint(0, 10, {cell.batch}, generator);
+  if (cell.phase == "train") {
+    const auto sgd = std::make_shared<optim::SGD>(
+        net->parameters(), optim::SgdOptions{.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
+    const auto step = std::make_shared<Step>([net, sgd](const Tensor& x, const Tensor& y) {
+      const Tensor loss = operators::cross_entropy((*net)(x), y);
+      sgd->zero_grad();
+      loss.backward();
+      sgd->step();
+      return loss;
+    });
+    run_ = [=] { (*step)(images, labels); };
+  } else if (cell.phase == "infer") {
+    net->eval();
+    const auto step = std::make_shared<Step>([net](const Tensor& x) {
+      const NoGrad no_grad;
+      return (*net)(x);
+    });
+    run_ = [=] { (*step)(images); };
+  } else {
+    throw Error(message("phase \"", cell.phase, "\" is unknown; there are train and infer"));
+  }
+}
+
+Timing Workload::measure(double seconds, int least) {
+  Device device(cell_.mode, {.threads = threads_, .precision = cell_.precision});
+  if (!warm_) {
+    for (int i = 0; i < 3; ++i) run_();
+    device.synchronize();
+    warm_ = true;
+  }
+  auto start = Clock::now();
+  run_();
+  device.synchronize();
+  const double once = std::max(seconds_since(start), 1e-7);
+  // A sample is long enough for the clock and for the wait at its end not to matter.
+  const auto inner = static_cast<std::int64_t>(std::clamp(0.01 / once, 1.0, 20000.0));
+  const std::int64_t transfers_before = transfer_count();
+  std::vector<double> samples;
+  const auto begin = Clock::now();
+  while (static_cast<int>(samples.size()) < least || seconds_since(begin) < seconds) {
+    start = Clock::now();
+    for (std::int64_t i = 0; i < inner; ++i) run_();
+    device.synchronize();
+    samples.push_back(seconds_since(start) * 1e6 / static_cast<double>(inner));
+    if (seconds_since(begin) > 4 * seconds && samples.size() >= 2) break;
+  }
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double quantile) {
+    return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
+  };
+  return {at(0.5), at(0.1), at(0.9), inner * static_cast<std::int64_t>(samples.size()),
+          transfer_count() - transfers_before};
+}
+
+}  // namespace tern::benchmarks

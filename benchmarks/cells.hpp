@@ -1,0 +1,44 @@
+#pragma once
+// What the model benchmarks time: a training step or an inference of one net at one batch size.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tern/tern.hpp"
+
+namespace tern::benchmarks {
+
+/// One cell of a table: everything that a run needs, made once.
+struct Cell {
+  std::string net, mode, phase;  ///< phase: "train" or "infer"
+  std::int64_t batch = 0;
+  Precision precision = Precision::strict;
+};
+
+/// Microseconds of one run, over the samples of a measurement.
+struct Timing {
+  double median = 0, low = 0, high = 0;  ///< low and high: the 10th and 90th percentile
+  std::int64_t runs = 0;
+  std::int64_t transfers = 0;  ///< moves between memories while the samples ran
+};
+
+/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet.
+const std::vector<std::string>& nets();
+
+/// A cell that is ready to run, warmed up. Keeps its Device mode and thread count for every measurement.
+class Workload {
+ public:
+  /// Throws Error when net or phase is unknown, DeviceUnavailable when the mode is missing.
+  Workload(const Cell& cell, int threads);
+  /// Runs for about `seconds` (at least `least` samples) and returns the spread.
+  Timing measure(double seconds, int least = 5);
+
+ private:
+  Cell cell_;
+  int threads_;
+  std::function<void()> run_;
+  bool warm_ = false;
+};
+
+}  // namespace tern::benchmarks

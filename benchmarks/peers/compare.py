@@ -1,0 +1,204 @@
+"""Tern beside PyTorch, cell by cell, interleaved in one run on one machine.
+
+For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one CUDA
+graph) are timed once, the fastest is then timed in turn with Tern's, pair by pair, and the ratio PyTorch / Tern of every
+pair is kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster.
+
+usage: compare.py PATH/TO/modes --mode cuda --precision strict --out peers.md
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch.nn import functional
+
+from nets import NETS
+
+
+def quantile(values, q):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(q * (len(ordered) - 1))))]
+
+
+class Tern:
+    """The program `modes --serve`: one line asks for a cell, one line answers."""
+
+    def __init__(self, program, mode, threads):
+        command = [program, "--serve", "--threads", str(threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.mode = mode
+
+    def microseconds(self, net, phase, batch, precision, seconds):
+        self.process.stdin.write(f"{net} {self.mode} {phase} {batch} {precision} {seconds}\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["us"], answer["transfers"]
+
+
+class Peer:
+    """One net in PyTorch, ready to run in several ways."""
+
+    def __init__(self, net, batch, phase, device):
+        make, shape = NETS[net]
+        torch.manual_seed(0)
+        self.device = device
+        self.module = make().to(device)
+        self.x = torch.randn(batch, *shape, device=device)
+        self.y = torch.randint(0, 10, (batch,), device=device)
+        self.phase = phase
+        kind = {"fused": True} if device == "cuda" else {"foreach": True}
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, **kind)
+
+    def function(self, compiled):
+        def loss_of(x, y):
+            return functional.cross_entropy(self.module(x), y)
+
+        forward = torch.compile(self.module) if compiled else self.module
+        loss = torch.compile(loss_of) if compiled else loss_of
+
+        def train():
+            self.optimizer.zero_grad(set_to_none=True)
+            loss(self.x, self.y).backward()
+            self.optimizer.step()
+
+        def infer():
+            with torch.no_grad():
+                forward(self.x)
+
+        self.module.train(self.phase == "train")
+        return train if self.phase == "train" else infer
+
+    def graphed(self, run):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        return graph.replay
+
+    def ways(self, compiles):
+        yield "eager", self.function(False)
+        if self.device == "cuda":
+            yield "graph", self.graphed(self.function(False))
+        if compiles:
+            yield "compile", self.function(True)
+            if self.device == "cuda":
+                yield "compile+graph", self.graphed(self.function(True))
+
+
+def microseconds(run, device, seconds):
+    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    run()
+    wait()
+    start = time.perf_counter()
+    run()
+    wait()
+    inner = max(1, int(0.01 / max(time.perf_counter() - start, 1e-7)))
+    samples = []
+    begin = time.perf_counter()
+    while len(samples) < 3 or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        for _ in range(inner):
+            run()
+        wait()
+        samples.append((time.perf_counter() - start) * 1e6 / inner)
+    return statistics.median(samples)
+
+
+def processor():
+    with open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the benchmark program `modes`")
+    parser.add_argument("--mode", default="vectorized", help="Tern's mode; on cuda PyTorch runs on the GPU, else on the CPU")
+    parser.add_argument("--precision", default="strict", choices=["strict", "tf32"])
+    parser.add_argument("--nets", default="mlp-small,mlp-medium,mlp-big,lenet")
+    parser.add_argument("--phases", default="train,infer")
+    parser.add_argument("--batches", default="1,32,128,512")
+    parser.add_argument("--threads", type=int, default=2, help="threads of both, on the CPU")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement")
+    parser.add_argument("--budget", type=float, default=1e9, help="stop starting cells after so many seconds")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile too (seconds to minutes a cell)")
+    parser.add_argument("--label", default="", help="a line for the table, such as the commit")
+    parser.add_argument("--out", help="Markdown file")
+    options = parser.parse_args()
+
+    device = "cuda" if options.mode == "cuda" else "cpu"
+    torch.set_num_threads(options.threads)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
+    where = torch.cuda.get_device_name() if device == "cuda" else f"{processor()}, {options.threads} threads"
+    lines = [
+        f"Tern `{options.mode}` beside PyTorch {torch.__version__} on {where}, precision {options.precision}. Median microseconds of one "
+        "run; the ratio PyTorch / Tern is taken pair by pair (above 1: Tern is faster).",
+        "",
+        f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
+        "",
+        "| net | phase | batch | PyTorch eager | PyTorch best | how | Tern | ratio | 10th to 90th percentile | transfers |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    tern = Tern(options.program, options.mode, options.threads if device == "cpu" else 0)
+    begin = time.time()
+    behind = 0
+    for net in options.nets.split(","):
+        for phase in options.phases.split(","):
+            for batch in map(int, options.batches.split(",")):
+                if time.time() - begin > options.budget:
+                    print(f"(time is up before {net} {phase} {batch})", flush=True)
+                    continue
+                peer = Peer(net, batch, phase, device)
+                found = {}
+                for how, run in peer.ways(options.compile):
+                    for _ in range(3):
+                        run()
+                    found[how] = (microseconds(run, device, options.seconds), run)
+                how, (_, run) = min(found.items(), key=lambda item: item[1][0])
+                ours, theirs, ratios, moved = [], [], [], 0
+                tern.microseconds(net, phase, batch, options.precision, options.seconds)
+                for pair in range(options.pairs):
+                    for which in ("tern", "peer") if pair % 2 == 0 else ("peer", "tern"):
+                        if which == "tern":
+                            value, transfers = tern.microseconds(net, phase, batch, options.precision, options.seconds)
+                            ours.append(value)
+                            moved += transfers
+                        else:
+                            theirs.append(microseconds(run, device, options.seconds))
+                    ratios.append(theirs[-1] / ours[-1])
+                ratio = statistics.median(ratios)
+                behind += ratio < 1
+                lines.append(
+                    f"| {net} | {phase} | {batch} | {found['eager'][0]:.1f} | {statistics.median(theirs):.1f} | {how} "
+                    f"| {statistics.median(ours):.1f} | {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} |"
+                )
+                print(lines[-1], flush=True)
+                del peer, run, found
+    lines += ["", f"Cells in which PyTorch is faster: {behind}."]
+    print(lines[-1], flush=True)
+    if options.out:
+        with open(options.out, "w") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
