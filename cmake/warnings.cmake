@@ -1,9 +1,11 @@
-# Warnings are errors in our own code; TERN_SANITIZE applies to everything built here.
+# Warnings are errors in our own build, not in one that embeds us, whose compiler may be newer. TERN_SANITIZE applies to
+# everything built here for the host.
 add_library(tern_warnings INTERFACE)
 target_compile_options(tern_warnings INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${PROJECT_IS_TOP_LEVEL}>>:-Werror>)
 if(TERN_SANITIZE)
   list(JOIN TERN_SANITIZE "," sanitizers)
-  add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizers};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>")
   add_link_options(-fsanitize=${sanitizers})
 endif()

@@ -6,6 +6,9 @@
 namespace tern::cuda {
 
 const Mode& mode();
+Memory& memory();
+/// Recording a stream's work as a CUDA graph.
+const Capture& capture();
 
 // Each is defined and instantiated for float and double at the end of the file of its name.
 template <class T>

@@ -8,10 +8,11 @@
 
 namespace tern {
 
+constinit thread_local Scope* detail::innermost_scope = nullptr;
+
 namespace {
 
 std::atomic<const Mode*> process_mode{nullptr};
-thread_local Scope* innermost = nullptr;
 
 const Mode& default_mode() {
   const Mode* known = process_mode.load(std::memory_order_acquire);
@@ -35,33 +36,29 @@ Scope make_scope(const Mode& mode, const DeviceOptions& options, int threads_out
 
 const Mode& find(std::string_view name) { return name == "auto" ? mode(fastest_mode()) : mode(name); }
 
+}  // namespace
+
 // The scope of a thread outside every Device; follows set_mode.
-Scope& thread_default() {
+Scope& detail::default_scope() {
   static thread_local Scope scope;
   const Mode& mode = default_mode();
   if (scope.mode != &mode) scope = make_scope(mode, {}, omp_get_max_threads());
   return scope;
 }
 
-}  // namespace
-
-Scope& current_scope() { return innermost != nullptr ? *innermost : thread_default(); }
-
 void set_mode(std::string_view name) { process_mode.store(&find(name), std::memory_order_release); }
 
 Device::Device(std::string_view mode_name, const DeviceOptions& options) : Device(find(mode_name), options) {}
 
 Device::Device(const Mode& mode, const DeviceOptions& options)
-    : scope_(make_scope(mode, options, current_scope().context.threads)), outer_(innermost) {
-  innermost = &scope_;
+    : scope_(make_scope(mode, options, current_scope().context.threads)), outer_(detail::innermost_scope) {
+  detail::innermost_scope = &scope_;
 }
 
-Device::Device(const Scope& scope) : scope_(scope), outer_(innermost) {
+Device::Device(const Scope& scope) : scope_(scope), outer_(detail::innermost_scope) {
   scope_.context.stream = scope.context.memory->stream();
-  innermost = &scope_;
+  detail::innermost_scope = &scope_;
 }
-
-Device::~Device() { innermost = outer_; }
 
 void Device::synchronize() { scope_.context.memory->synchronize(scope_.context.stream); }
 

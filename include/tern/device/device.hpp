@@ -31,6 +31,16 @@ struct Scope {
   Transfers transfers = Transfers::allow;
 };
 
+namespace detail {
+extern constinit thread_local Scope* innermost_scope;  // of the innermost Device; null outside
+Scope& default_scope();
+}  // namespace detail
+
+/// The scope of the calling thread: its innermost Device, else the process's default.
+inline Scope& current_scope() {
+  return detail::innermost_scope != nullptr ? *detail::innermost_scope : detail::default_scope();
+}
+
 /// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
 /// way out. Without a name, or with "auto", the fastest mode present. Costs a few nanoseconds when it gets a Mode.
 class [[nodiscard]] Device {
@@ -43,7 +53,7 @@ class [[nodiscard]] Device {
   explicit Device(const Scope& scope);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  ~Device();
+  ~Device() { detail::innermost_scope = outer_; }
 
   const std::string& name() const { return scope_.mode->name; }
   const std::string& description() const { return scope_.mode->description; }
@@ -55,9 +65,6 @@ class [[nodiscard]] Device {
   Scope scope_;
   Scope* outer_;
 };
-
-/// The scope of the calling thread: its innermost Device, else the process's default.
-Scope& current_scope();
 
 /// The process's default mode, for programs and threads that never scope; "vectorized" at first. Throws
 /// DeviceUnavailable.

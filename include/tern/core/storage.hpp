@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "tern/device/device.hpp"
+
+namespace tern {
+
+class Storage;
+
+/// Hears of every device access while a Step records.
+class AccessListener {
+ public:
+  virtual ~AccessListener() = default;
+  virtual void accessed(Storage& storage, bool written) = 0;
+};
+
+/// Bytes that live in one or more memories. Each memory holds at most one copy, valid or stale: reading in a
+/// memory makes its copy valid (moving the bytes only when it was not), writing makes the others stale. Concurrent
+/// reads are safe; a write needs exclusive access.
+class Storage : public std::enable_shared_from_this<Storage> {
+ public:
+  explicit Storage(std::size_t bytes) : bytes_(bytes) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage();
+
+  std::size_t bytes() const { return bytes_; }
+
+  /// A pointer for kernels of `scope`; null for no bytes. `read` moves the bytes if need be; `write` promises to
+  /// overwrite all of them and moves nothing; `update` reads and then writes.
+  const void* read(Scope& scope) { return access(scope.mode->memory, scope, true, false); }
+  void* write(Scope& scope) { return access(scope.mode->memory, scope, false, true); }
+  void* update(Scope& scope) { return access(scope.mode->memory, scope, true, true); }
+  /// The same for the host; waits for the device work that produces the bytes.
+  const void* read_host() { return access(&host_memory(), current_scope(), true, false); }
+  void* write_host() { return access(&host_memory(), current_scope(), false, true); }
+  void* update_host() { return access(&host_memory(), current_scope(), true, true); }
+
+  /// True when `memory` holds a valid copy.
+  bool valid_in(const Memory& memory) const;
+  /// The pointer in `memory`, valid or stale; null when there is none.
+  const void* pointer_in(const Memory& memory) const;
+  /// Grows with every write: autograd compares it to find a saved tensor that was changed.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  /// Bytes written by a replayed step: `memory` holds the only valid copy now.
+  void written_in(const Memory& memory);
+
+  /// Hears of the calling thread's accesses; null for none.
+  static void listen(AccessListener* listener);
+
+ private:
+  struct Copy {
+    Memory* memory = nullptr;
+    void* pointer = nullptr;
+    std::atomic<void*> stream{nullptr};
+    std::atomic<bool> valid{false};
+  };
+  static constexpr int max_copies = 4;
+
+  void* access(Memory* memory, Scope& scope, bool reads, bool writes);
+  Copy& copy_in_memory(Memory* memory);
+  void make_valid(Copy& copy, Scope& scope, void* stream);
+
+  std::size_t bytes_;
+  std::array<Copy, max_copies> copies_;
+  std::atomic<int> count_{0};
+  std::atomic<std::uint64_t> version_{0};
+  std::mutex moving_;
+};
+
+}  // namespace tern

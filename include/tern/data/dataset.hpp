@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "tern/core/tensor.hpp"
+
+namespace tern::data {
+
+/// Labelled examples in memory. Tensors are handles, so copying a Dataset copies no elements.
+struct Dataset {
+  Tensor images = {};        ///< uint8 or float32, the first dimension counts the examples
+  Tensor labels = {};        ///< int64 [n], each in [0, classes)
+  std::int64_t classes = 0;  ///< how many different labels there are
+  std::string source = {};   ///< where the examples come from, for messages: "MNIST training set in data/MNIST/raw"
+  bool synthetic = false;    ///< drawn by a generator, not read from a file
+
+  std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
+  /// The first `n` examples (all of them when there are fewer), as views.
+  Dataset take(std::int64_t n) const;
+  /// Throws DTypeError or ShapeError when the tensors do not fit each other, and NumericError with the source and the
+  /// position for a label outside [0, classes).
+  void check() const;
+};
+
+/// float32 of the shape of `images`: uint8 becomes (x / 255 - mean) / deviation, float32 is itself.
+Tensor to_float(const Tensor& images, double mean = 0, double deviation = 1);
+
+}  // namespace tern::data

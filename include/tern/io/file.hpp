@@ -1,0 +1,55 @@
+#pragma once
+// Files read and written with every error checked: FileError names the file, the cause and what to do.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tern::io {
+
+/// A regular file open for reading.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& file);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  const std::string& name() const { return name_; }
+  /// Bytes of the file when it was opened.
+  std::uint64_t size() const { return size_; }
+  /// Fills `bytes` from `position` on; a file that ends before is a FileError.
+  void read(std::uint64_t position, std::span<std::byte> bytes) const;
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+/// A file that appears whole or not at all: written beside its place under a temporary name, brought to the disk and
+/// renamed by `commit`. Without a commit nothing remains, and an older file of the name is untouched.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& file);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void commit();
+  /// Where the bytes are until `commit`.
+  const std::string& temporary_name() const { return temporary_; }
+
+ private:
+  [[noreturn]] void fail(const char* what, int error) const;
+
+  std::string name_, temporary_;
+  int descriptor_ = -1;
+};
+
+/// Creates `folder` and those above it. Throws FileError.
+void make_folders(const std::string& folder);
+
+}  // namespace tern::io

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "tern/nn/sequential.hpp"
+#include "tern/operators/activation.hpp"
+
+namespace tern::models {
+
+struct MlpOptions {
+  std::vector<std::int64_t> layers = {784, 196, 196, 196, 10};  ///< sizes from the input to the classes
+  Activation activation = Activation::relu;                     ///< between the layers
+  double dropout = 0;                                           ///< after each hidden activation; 0: none
+};
+
+/// Linear layers with an activation between them: a Sequential whose parameters are named as torch's. Inputs of more
+/// than two dimensions are flattened.
+class Mlp : public nn::Sequential {
+ public:
+  explicit Mlp(const MlpOptions& options = {}, std::uint64_t seed = 0);
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override { return "Mlp"; }
+};
+
+/// 784-h-h-h-10 with h = 196, 392 and 784.
+Mlp mlp_small(std::uint64_t seed = 0);
+Mlp mlp_medium(std::uint64_t seed = 0);
+Mlp mlp_big(std::uint64_t seed = 0);
+
+}  // namespace tern::models

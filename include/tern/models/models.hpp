@@ -1,0 +1,4 @@
+#pragma once
+
+#include "tern/models/lenet.hpp"
+#include "tern/models/mlp.hpp"

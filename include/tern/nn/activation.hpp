@@ -1,0 +1,62 @@
+#pragma once
+// Activations as modules; the operators of the same names say what they compute.
+
+#include "tern/nn/module.hpp"
+#include "tern/operators/activation.hpp"
+
+namespace tern::nn {
+
+class Relu : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::relu(x); }
+  std::string describe() const override { return "Relu()"; }
+  Activation fusable_activation() const override { return Activation::relu; }
+};
+
+class LeakyRelu : public Module {
+ public:
+  explicit LeakyRelu(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  Tensor forward(const Tensor& x) const override { return operators::leaky_relu(x, negative_slope_); }
+  std::string describe() const override { return message("LeakyRelu(", negative_slope_, ")"); }
+
+ private:
+  double negative_slope_;
+};
+
+class Sigmoid : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::sigmoid(x); }
+  std::string describe() const override { return "Sigmoid()"; }
+  Activation fusable_activation() const override { return Activation::sigmoid; }
+};
+
+class Tanh : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::tanh(x); }
+  std::string describe() const override { return "Tanh()"; }
+  Activation fusable_activation() const override { return Activation::tanh; }
+};
+
+class Softplus : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::softplus(x); }
+  std::string describe() const override { return "Softplus()"; }
+};
+
+class Gelu : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::gelu(x); }
+  std::string describe() const override { return "Gelu()"; }
+};
+
+class Softmax : public Module {
+ public:
+  explicit Softmax(std::int64_t dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& x) const override { return operators::softmax(x, dim_); }
+  std::string describe() const override { return message("Softmax(dim ", dim_, ")"); }
+
+ private:
+  std::int64_t dim_;
+};
+
+}  // namespace tern::nn

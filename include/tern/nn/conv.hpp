@@ -1,0 +1,35 @@
+#pragma once
+
+#include "tern/nn/module.hpp"
+#include "tern/operators/conv.hpp"
+
+namespace tern::nn {
+
+struct Conv2dOptions {
+  Pair stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Activation activation = Activation::none;  ///< computed in the same kernel
+  DType dtype = DType::float32;
+};
+
+/// operators::conv2d with weight [out, in / groups, KH, KW] and bias [out]. Both start uniform in +-1 / sqrt(fan in).
+class Conv2d : public Module {
+ public:
+  Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options = {},
+         Generator& generator = default_generator());
+
+  Tensor forward(const Tensor& x) const override { return forward_activated(x, Activation::none); }
+  Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  std::string describe() const override;
+  std::int64_t flops(const Shape& input, const Shape& output) const override;
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+
+ private:
+  operators::Conv2dOptions options_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace tern::nn

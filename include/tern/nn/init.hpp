@@ -1,0 +1,37 @@
+#pragma once
+// Starting values, torch.nn.init's names and formulas. They overwrite the tensor (never recorded) and return it; the
+// numbers come from the generator's next stream, so the same seed gives the same bits in every mode.
+
+#include "tern/core/create.hpp"
+
+namespace tern::nn::init {
+
+/// What follows the layer, for its gain.
+enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu };
+/// The factor by which the deviation must grow to keep the variance: torch's calculate_gain.
+double gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
+
+/// Inputs (outputs) that meet in one output (input): sizes of a weight [out, in, ...]. Throws ShapeError below rank 2.
+std::int64_t fan_in(const Tensor& weight);
+std::int64_t fan_out(const Tensor& weight);
+enum class Fan : std::uint8_t { in, out };
+
+Tensor uniform_(Tensor tensor, Generator& generator, double low = 0, double high = 1);
+Tensor normal_(Tensor tensor, Generator& generator, double mean = 0, double deviation = 1);
+Tensor constant_(Tensor tensor, double value);
+
+struct KaimingOptions {
+  double negative_slope = 0;
+  Fan fan = Fan::in;
+  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
+};
+/// Uniform in +-gain sqrt(3 / fan).
+Tensor kaiming_uniform_(Tensor weight, Generator& generator, const KaimingOptions& options = {});
+/// Normal with the deviation gain / sqrt(fan).
+Tensor kaiming_normal_(Tensor weight, Generator& generator, const KaimingOptions& options = {});
+/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)).
+Tensor xavier_uniform_(Tensor weight, Generator& generator, double gain = 1);
+/// Normal with the deviation gain sqrt(2 / (fan_in + fan_out)).
+Tensor xavier_normal_(Tensor weight, Generator& generator, double gain = 1);
+
+}  // namespace tern::nn::init

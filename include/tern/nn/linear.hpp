@@ -1,0 +1,33 @@
+#pragma once
+
+#include "tern/nn/module.hpp"
+#include "tern/operators/dot.hpp"
+
+namespace tern::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  Activation activation = Activation::none;  ///< computed in the same kernel
+  DType dtype = DType::float32;
+};
+
+/// activation(x weight^T + bias): x [..., in], weight [out, in], bias [out]. Both start uniform in +-1 / sqrt(in).
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {},
+         Generator& generator = default_generator());
+
+  Tensor forward(const Tensor& x) const override { return forward_activated(x, Activation::none); }
+  Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  std::string describe() const override;
+  std::int64_t flops(const Shape& input, const Shape& output) const override;
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+
+ private:
+  Activation activation_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace tern::nn

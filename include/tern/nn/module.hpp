@@ -1,0 +1,139 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tern/core/create.hpp"
+#include "tern/kernels/activation.hpp"
+
+namespace tern::nn {
+
+/// Tensors by name: what a checkpoint holds.
+using State = std::map<std::string, Tensor>;
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+struct LoadOptions {
+  bool allow_missing = false;     ///< leave tensors alone that the state does not have
+  bool allow_unexpected = false;  ///< ignore names that are not here
+};
+
+/// Copies the tensors of `state` into those of the same names. Everything is checked first: one Error beginning with
+/// `what` lists all that is missing, unexpected or of another shape or kind, and then nothing was changed.
+void load_tensors(const std::string& what, const std::vector<NamedTensor>& targets, const State& state,
+                  const LoadOptions& options = {});
+
+/// A tensor that a module trains. Only Module::parameter makes one, and it registers it: a Parameter member that
+/// `parameters()` does not list cannot be written. Undefined when the module was made without it (a bias).
+class Parameter {
+ public:
+  operator const Tensor&() const { return tensor_; }
+  const Tensor& tensor() const { return tensor_; }
+  const Tensor* operator->() const { return &tensor_; }
+
+ private:
+  friend class Module;
+  explicit Parameter(Tensor tensor) : tensor_(std::move(tensor)) {}
+  Tensor tensor_;
+};
+
+/// Base of all modules. A module is a handle, as a Tensor is: a copy shares the parameters, the buffers, the children
+/// and the training switch. One's own module registers its parts where it declares them:
+///
+///     class Net : public nn::Module {
+///      public:
+///       Tensor forward(const Tensor& x) const override { return last_(operators::relu(first_(x))); }
+///      private:
+///       nn::Linear first_ = module("first", nn::Linear{784, 100});
+///       nn::Linear last_ = module("last", nn::Linear{100, 10});
+///       nn::Parameter scale_ = parameter("scale", ones({10}));
+///     };
+///
+/// A module with parameters that is called inside another one's forward without being registered is an Error.
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = default;
+
+  /// Runs `forward`.
+  Tensor operator()(const Tensor& x) const;
+  virtual Tensor forward(const Tensor& x) const = 0;
+  /// One line, such as "Linear(784, 196)".
+  virtual std::string describe() const { return "Module"; }
+  /// Floating-point operations of `forward`, a multiply-add counted as two, without the children's. Matrix products and
+  /// convolutions count; what is linear in the number of elements does not.
+  virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
+
+  /// The activation that this module is, where a Linear or Conv2d before it can compute it in its own kernel.
+  virtual kernels::Activation fusable_activation() const { return kernels::Activation::none; }
+  /// `forward` and then the activation: in one kernel where the module can.
+  virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
+
+  /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
+  std::vector<NamedTensor> named_parameters() const;
+  std::vector<Tensor> parameters() const;
+  std::vector<NamedTensor> named_buffers() const;
+  /// Elements of all parameters.
+  std::int64_t parameter_count() const;
+
+  /// Training (the default) or evaluation, here and in all children: what Dropout and BatchNorm2d do depends on it.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return body_->training; }
+  /// Forgets the gradients of all parameters.
+  void zero_grad();
+
+  /// Parameters and buffers under all their names, sharing the elements.
+  State state() const;
+  /// See load_tensors.
+  void load_state(const State& state, const LoadOptions& options = {});
+
+  /// Calls `function` for this module (path "") and everything below it, in order of registration.
+  void visit(const std::function<void(const std::string& path, const Module& module)>& function) const;
+  /// True when both are handles of one module.
+  bool is(const Module& other) const { return body_ == other.body_; }
+
+ protected:
+  Module() : body_(std::make_shared<Body>()) {}
+
+  // Names are not empty, have no dot and are not taken; else Error.
+  /// Registers and returns a tensor to train; an undefined one is registered as absent. The gradient is switched on.
+  Parameter parameter(const std::string& name, Tensor tensor);
+  /// Registers and returns a tensor that is saved with the state but not trained.
+  Tensor buffer(const std::string& name, Tensor tensor);
+  /// Registers and returns a child.
+  template <std::derived_from<Module> M>
+  M module(const std::string& name, M child) {
+    add_child(name, std::make_shared<M>(child));
+    return child;
+  }
+  void add_child(const std::string& name, std::shared_ptr<Module> child);
+  std::size_t child_count() const { return body_->children.size(); }
+  const Module& child(std::size_t i) const { return *body_->children[i].second; }
+
+ private:
+  friend struct EvaluationScope;
+  struct Body {
+    std::vector<NamedTensor> parameters, buffers;
+    std::vector<std::pair<std::string, std::shared_ptr<Module>>> children;
+    bool training = true;
+    bool registered = false;  // is the child of some module
+  };
+  void check_name(const char* what, const std::string& name) const;
+  void visit(const std::string& path, const std::function<void(const std::string&, const Module&)>& function) const;
+  std::vector<NamedTensor> collect(std::vector<NamedTensor> Body::*list, bool once) const;
+
+  std::shared_ptr<Body> body_;
+};
+
+}  // namespace tern::nn

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <type_traits>
+
+#include "tern/nn/module.hpp"
+
+namespace tern::nn {
+
+/// Modules one after another: `Sequential net{Linear{784, 100}, Relu{}, Linear{100, 10}}`. The children are named "0",
+/// "1", ... A Relu, Sigmoid or Tanh is computed by the Linear or Conv2d before it, in one kernel; names and results
+/// stay the same.
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+  template <std::derived_from<Module>... Modules>
+  requires(sizeof...(Modules) > 0 &&
+           !(sizeof...(Modules) == 1 &&
+             (std::is_base_of_v<Sequential, Modules> && ...))) explicit Sequential(const Modules&... modules) {
+    (add(modules), ...);
+  }
+
+  /// Appends a module under its number, or under a name.
+  template <std::derived_from<Module> M>
+  Sequential& add(const M& next) {
+    return add(std::to_string(child_count()), next);
+  }
+  template <std::derived_from<Module> M>
+  Sequential& add(const std::string& name, const M& next) {
+    add_child(name, std::make_shared<M>(next));
+    return *this;
+  }
+
+  std::size_t size() const { return child_count(); }
+  const Module& operator[](std::size_t i) const;
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override { return "Sequential"; }
+};
+
+}  // namespace tern::nn

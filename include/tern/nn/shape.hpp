@@ -1,0 +1,32 @@
+#pragma once
+
+#include "tern/nn/module.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::nn {
+
+/// Merges the dimensions from `begin` to the last into one.
+class Flatten : public Module {
+ public:
+  explicit Flatten(std::int64_t begin = 1) : begin_(begin) {}
+  Tensor forward(const Tensor& x) const override { return x.flatten(begin_); }
+  std::string describe() const override { return "Flatten()"; }
+
+ private:
+  std::int64_t begin_;
+};
+
+/// operators::dropout in training, drawing from the calling thread's default_generator(); nothing in evaluation.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double probability = 0.5) : probability_(probability) {
+    expects(probability >= 0 && probability <= 1, "Dropout: the probability is in [0, 1], not ", probability);
+  }
+  Tensor forward(const Tensor& x) const override { return operators::dropout(x, probability_, training()); }
+  std::string describe() const override { return message("Dropout(", probability_, ")"); }
+
+ private:
+  double probability_;
+};
+
+}  // namespace tern::nn

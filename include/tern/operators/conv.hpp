@@ -1,0 +1,28 @@
+#pragma once
+
+#include "tern/operators/activation.hpp"
+
+namespace tern {
+
+/// A size for height and width; one number stands for both.
+struct Pair {
+  std::int64_t h = 1, w = 1;
+  constexpr Pair(std::int64_t both) : h(both), w(both) {}
+  constexpr Pair(std::int64_t height, std::int64_t width) : h(height), w(width) {}
+};
+
+namespace operators {
+
+struct Conv2dOptions {
+  Pair stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;
+};
+
+/// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, KH, KW], plus bias [O] (or undefined), then the
+/// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + 2 padding - dilation (KH - 1) - 1) /
+/// stride) + 1.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
+
+}  // namespace operators
+}  // namespace tern

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+
+#include "tern/operators/conv.hpp"
+
+namespace tern::operators {
+
+struct MaxPool2dOptions {
+  std::optional<Pair> stride = {};  ///< the kernel's size when absent
+  Pair padding = 0, dilation = 1;
+  bool ceil_mode = false;  ///< round the output up; windows that start in the right or bottom padding are dropped
+};
+
+struct AvgPool2dOptions {
+  std::optional<Pair> stride = {};
+  Pair padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+};
+
+/// Largest value of each window of x [N, C, H, W]; padding is -infinity, the first maximum wins, NaN propagates.
+/// Padding is at most half the kernel; a window has at most 256 positions (use `max` over dimensions for more).
+Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options = {});
+/// Mean of each window of x [N, C, H, W].
+Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options = {});
+/// Means over a grid of `output` windows that cover x [N, C, H, W], as PyTorch's.
+Tensor adaptive_avg_pool2d(const Tensor& x, Pair output);
+/// The mean of each plane: [N, C, 1, 1].
+Tensor global_avg_pool2d(const Tensor& x);
+
+}  // namespace tern::operators

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "tern/core/create.hpp"
+
+namespace tern::operators {
+
+// Views: no element moves, any dtype. The members of Tensor call these.
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
+Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order);
+Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);
+Tensor expand(const Tensor& x, const Shape& shape);
+
+/// A contiguous copy, any dtype.
+Tensor copy(const Tensor& x);
+/// Converted elements, any dtype to any dtype (kernels/movement.hpp has the rules); recorded between floating dtypes.
+Tensor cast(const Tensor& x, DType dtype);
+/// Joins tensors along `dim`; the other sizes are equal. Any dtype.
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim);
+/// A new dimension `dim` that holds the tensors of one shape.
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim);
+/// Views of `sizes` consecutive parts along `dim`; the sizes add up to the dimension.
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim);
+
+/// Elements added before and after one dimension.
+struct Padding {
+  std::int64_t dim = 0, before = 0, after = 0;
+};
+/// Surrounds x with `value`. Any dtype.
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, double value = 0);
+
+/// Rows of x along its first dimension: result [i, ...] = x[index[i], ...]. index [n] int64. Any dtype; an index out of
+/// range is a NumericError (on cuda: at the next wait).
+Tensor gather(const Tensor& x, const Tensor& index);
+/// [n, classes] float32 (or float64): 1 at each label, else 0. labels [n] int64.
+Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype = DType::float32);
+
+/// Zeroes each element with `probability` and scales the others by 1 / (1 - probability); x itself unless `training`.
+/// The mask is a function of (seed, stream, element): the same in every mode.
+Tensor dropout(const Tensor& x, double probability, bool training, Generator& generator = default_generator());
+
+}  // namespace tern::operators

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "tern/core/tensor.hpp"
+#include "tern/kernels/update.hpp"
+
+namespace tern::operators {
+
+/// One optimiser step over all parameters in one kernel, in place, not recorded. Vectors are parallel; every tensor is
+/// contiguous and of one dtype; `learning_rate` is one element of it. Parameters without a gradient are left out by the
+/// caller. `momenta` is empty when momentum is 0.
+void sgd(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+         const std::vector<Tensor>& momenta, const Tensor& learning_rate, const kernels::Sgd& options);
+/// `step` is one int64 element that the kernel increments.
+void adam(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const std::vector<Tensor>& first,
+          const std::vector<Tensor>& second, const Tensor& learning_rate, const Tensor& step,
+          const kernels::Adam& options);
+
+}  // namespace tern::operators

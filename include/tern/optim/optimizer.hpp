@@ -1,0 +1,57 @@
+#pragma once
+
+#include "tern/nn/module.hpp"
+
+namespace tern::optim {
+
+/// Base of the optimisers: changes parameters in place by their gradients. One `step` is one kernel over all of them;
+/// parameters without a gradient are left alone. What a step reads that may change (the learning rate) lives in
+/// tensors, so that a replayed Step sees its present value. Everything that a step creates is created by the first one.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  virtual void step() = 0;
+  /// Forgets the gradients of all parameters.
+  void zero_grad();
+
+  double learning_rate() const { return rate_; }
+  /// Written on the host: call it between Steps, not inside one.
+  void set_learning_rate(double rate);
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+  /// The learning rate and what the steps so far left behind, sharing the elements; torch's names behind the number of
+  /// the parameter: "0.momentum_buffer".
+  virtual nn::State state() const;
+  /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors.
+  void load_state(const nn::State& state);
+
+ protected:
+  /// Throws unless the parameters are leaves of one floating dtype, contiguous and at least one.
+  Optimizer(const char* name, std::vector<Tensor> parameters, double learning_rate);
+
+  /// Tensors of the optimiser, one per parameter; undefined until a step has made it.
+  struct Slot {
+    const char* name;
+    std::vector<Tensor>* tensors;
+  };
+  virtual std::vector<Slot> slots() { return {}; }
+  /// Further tensors of the state.
+  virtual std::vector<nn::NamedTensor> extras() const { return {}; }
+
+  /// Positions of the parameters that have a gradient.
+  std::vector<std::size_t> active() const;
+  const Tensor& parameter(std::size_t i) const { return parameters_[i]; }
+  std::size_t size() const { return parameters_.size(); }
+  const Tensor& learning_rate_tensor() const { return rate_tensor_; }
+
+ private:
+  const char* name_;
+  std::vector<Tensor> parameters_;
+  double rate_ = 0;
+  Tensor rate_tensor_;
+};
+
+}  // namespace tern::optim

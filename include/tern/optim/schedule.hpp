@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+
+#include "tern/optim/optimizer.hpp"
+
+namespace tern::optim {
+
+// Learning-rate schedules: pure functions of the position (steps or epochs, as the scheduler is stepped) that give the
+// factor of the starting learning rate.
+
+/// gamma^(position / step_size), integer division.
+struct StepLr {
+  std::int64_t step_size = 1;
+  double gamma = 0.1;
+  double operator()(std::int64_t position) const;
+};
+
+/// gamma^position.
+struct ExponentialLr {
+  double gamma = 0.9;
+  double operator()(std::int64_t position) const;
+};
+
+/// Rises linearly to 1 over the first `warmup` positions ((position + 1) / (warmup + 1)), then falls along half a
+/// cosine to `minimum` at `total`, where it stays.
+struct CosineLr {
+  std::int64_t total = 1;
+  std::int64_t warmup = 0;
+  double minimum = 0;
+  double operator()(std::int64_t position) const;
+};
+
+using Schedule = std::function<double(std::int64_t position)>;
+
+/// Applies a schedule to an optimiser, which must outlive it: at once for position 0, then at each `step`.
+class Scheduler {
+ public:
+  Scheduler(Optimizer& optimizer, Schedule schedule);
+  void step() { set_position(position_ + 1); }
+  std::int64_t position() const { return position_; }
+  /// Goes on from a checkpoint.
+  void set_position(std::int64_t position);
+
+ private:
+  Optimizer* optimizer_;
+  Schedule schedule_;
+  double start_;  // the optimiser's learning rate when the scheduler was made
+  std::int64_t position_ = 0;
+};
+
+}  // namespace tern::optim

@@ -1,0 +1,114 @@
+# What the scripts of this folder share; they source it. Every function is safe to call again.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '%s\n' "$*" >&2; }
+fail() {
+  say "$(basename "$0"): $*"
+  exit 1
+}
+
+# ---- what is missing ------------------------------------------------------------------------------------------------
+missing_packages=()
+missing_reasons=()
+
+have_command() { command -v "$1" >/dev/null 2>&1; }
+have_file() { [[ -e $1 ]]; }
+
+# A folder of one's own for headers and libraries goes in TERN_DEPENDENCIES.
+have_header() {
+  local folder
+  for folder in ${TERN_DEPENDENCIES:+"$TERN_DEPENDENCIES/include"} /usr/include /usr/local/include; do
+    [[ -e $folder/$1 ]] && return
+  done
+  return 1
+}
+
+# need command|header|file NAME PACKAGE WHY
+need() {
+  "have_$1" "$2" && return
+  missing_packages+=("$3")
+  missing_reasons+=("  $3: $4")
+}
+
+need_to_build() {
+  if ! have_command "${CXX:-c++}"; then need command g++ g++ "the C++ compiler, with OpenMP"; fi
+  need command cmake cmake "configures the build"
+  need command ninja ninja-build "runs the build"
+  need header hwy/highway.h libhwy-dev "Highway, the SIMD of the vectorized mode"
+  need header zlib.h zlib1g-dev "reads .gz files"
+  need header CLI/CLI.hpp libcli11-dev "CLI11, the examples' command line"
+}
+
+# Installs what `need` found missing, by apt; asks apt for nothing when all is there.
+install_missing() {
+  ((${#missing_packages[@]})) || return 0
+  say "Missing here, to be installed with apt:"
+  printf '%s\n' "${missing_reasons[@]}" >&2
+  have_command apt-get || fail "there is no apt-get; install these packages, or what they are called here, and start again"
+  local as_root=()
+  if ((EUID != 0)); then
+    have_command sudo || fail "not root, and there is no sudo; as root: apt-get install ${missing_packages[*]}"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -q >&2 || say "apt-get update failed; trying with the lists that are there"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+    "${missing_packages[@]}" >&2 || fail "apt could not install ${missing_packages[*]}"
+  missing_packages=() missing_reasons=()
+}
+
+check_cmake() {
+  local version
+  version=$(cmake --version | sed -n '1s/.* //p')
+  [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -n 1) == 3.25 ]] ||
+    fail "CMake $version is too old: 3.25 is needed (Debian 12 and Ubuntu 24.04 have it)"
+}
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
+cores() { nproc 2>/dev/null || echo 2; }
+
+have_gpu() { have_command nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
+
+# NVIDIA's packages leave nvcc off the PATH.
+have_nvcc() {
+  if ! have_command nvcc && [[ -x /usr/local/cuda/bin/nvcc ]]; then export PATH=$PATH:/usr/local/cuda/bin; fi
+  have_command nvcc
+}
+
+# The architecture to compile for: that of the GPU here, else one, as a check that the mode compiles.
+cuda_architectures() {
+  local found=
+  if [[ -n ${TERN_CUDA_ARCHITECTURES:-} ]]; then
+    found=$TERN_CUDA_ARCHITECTURES
+  elif have_gpu; then
+    found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -u | paste -sd ';')
+  fi
+  echo "${found:-90}"
+}
+
+# ---- the build ------------------------------------------------------------------------------------------------------
+# configure FOLDER [-DOPTION=VALUE ...]
+configure() {
+  local folder=$1 generator=()
+  shift
+  check_cmake
+  [[ -f $folder/CMakeCache.txt ]] || generator=(-G Ninja)
+  cmake -S "$root" -B "$folder" "${generator[@]}" ${TERN_DEPENDENCIES:+"-DCMAKE_PREFIX_PATH=$TERN_DEPENDENCIES"} "$@" >&2
+}
+
+# has_targets FOLDER TARGET ...: whether FOLDER is configured to build them
+has_targets() {
+  local folder=$1 target
+  shift
+  for target in "$@"; do
+    grep -qs "^build $target: phony" "$folder/build.ninja" || return 1
+  done
+}
+
+# build FOLDER [TARGET ...]
+build() {
+  local folder=$1 targets=()
+  shift
+  (($# == 0)) || targets=(--target "$@")
+  cmake --build "$folder" --parallel "${TERN_JOBS:-$(cores)}" "${targets[@]}" >&2
+}

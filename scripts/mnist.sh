@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Trains the CNN on MNIST in the fastest mode present, from a bare Debian 12 or Ubuntu 24.04: installs what is missing,
+# builds what it needs in build/, trains. Options go to the example: scripts/mnist.sh --help lists them.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+folder=$root/build
+
+need_to_build
+if [[ " $* " == *" --download "* ]]; then
+  have_command wget || need command curl curl "fetches MNIST"
+  need file /etc/ssl/certs/ca-certificates.crt ca-certificates "certificates for the download"
+fi
+install_missing
+
+targets=(mnist_cnn)
+options=(-DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=OFF)
+if have_gpu && have_nvcc; then
+  targets+=(tern_cuda)
+  options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
+else
+  have_gpu && say "There is a GPU but no nvcc: the cuda mode is left out. NVIDIA's cuda-toolkit (12 or later) brings it."
+  options+=(-DTERN_CUDA=OFF)
+fi
+# A folder that scripts/test.sh configured has these targets, and keeps its own options.
+has_targets "$folder" "${targets[@]}" || configure "$folder" "${options[@]}"
+has_targets "$folder" tern_cuda || targets=(mnist_cnn)
+build "$folder" "${targets[@]}"
+
+# Digits that lie beside the tree serve when nothing else is named.
+data=()
+if [[ -z ${TERN_DATA_DIR:-} && -d $root/../shared/data/mnist && ! " $* " =~ " --"(data|download|synthetic)[=\ ] ]]; then
+  data=(--data "$root/../shared/data/mnist")
+fi
+exec "$folder/examples/mnist_cnn" "${data[@]}" "$@"

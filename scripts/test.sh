@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds everything in build/ and runs every test, from a bare Debian 12 or Ubuntu 24.04: installs what is missing first.
+# Arguments go to ctest: scripts/test.sh -L package, scripts/test.sh -R operators.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+need_to_build
+need header catch2 catch2 "Catch2, for the tests"
+need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks and tests"
+need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the benchmarks"
+need command pkg-config pkg-config "the test of the installed tern.pc"
+install_missing
+
+options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON)
+if have_nvcc; then
+  options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
+else
+  options+=(-DTERN_CUDA=OFF)
+fi
+configure "$root/build" "${options[@]}"
+build "$root/build"
+ctest --test-dir "$root/build" --output-on-failure --parallel "${TERN_JOBS:-$(cores)}" --no-tests=error \
+  --output-junit "$root/build/tests.xml" "$@"

@@ -1,0 +1,209 @@
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "cuda/rows.cuh"
+#include "tern/kernels/activation.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::Axis;
+
+// ---- the element functions ----
+
+template <class T>
+__device__ T sigmoid_of(T x) {
+  // exp of a number that is never positive: no overflow on either side.
+  const T e = ::exp(-::fabs(x));
+  return x < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+
+template <class T>
+struct Relu {
+  __device__ T operator()(T x) const { return x <= 0 ? T(0) : x; }
+};
+template <class T>
+struct ReluBackward {
+  __device__ T operator()(T grad_out, T out) const { return out > 0 ? grad_out : T(0); }
+};
+template <class T>
+struct LeakyRelu {
+  T slope;
+  __device__ T operator()(T x) const { return x > 0 ? x : slope * x; }
+};
+template <class T>
+struct LeakyReluBackward {
+  T slope;
+  __device__ T operator()(T grad_out, T in) const { return in > 0 ? grad_out : slope * grad_out; }
+};
+template <class T>
+struct Sigmoid {
+  __device__ T operator()(T x) const { return sigmoid_of(x); }
+};
+template <class T>
+struct SigmoidBackward {
+  __device__ T operator()(T grad_out, T out) const { return grad_out * out * (1 - out); }
+};
+template <class T>
+struct Tanh {
+  __device__ T operator()(T x) const { return ::tanh(x); }
+};
+template <class T>
+struct TanhBackward {
+  __device__ T operator()(T grad_out, T out) const { return grad_out * (1 - out * out); }
+};
+template <class T>
+struct Softplus {
+  // Not fmax: a NaN must stay one.
+  __device__ T operator()(T x) const { return (x < 0 ? T(0) : x) + ::log1p(::exp(-::fabs(x))); }
+};
+template <class T>
+struct SoftplusBackward {
+  __device__ T operator()(T grad_out, T in) const { return grad_out * sigmoid_of(in); }
+};
+template <class T>
+struct Gelu {
+  __device__ T operator()(T x) const { return x * ::normcdf(x); }
+};
+template <class T>
+struct GeluBackward {
+  __device__ T operator()(T grad_out, T in) const {
+    constexpr T inverse_root_two_pi = T(0.3989422804014326779);
+    return grad_out * (::normcdf(in) + in * (inverse_root_two_pi * ::exp(T(-0.5) * in * in)));
+  }
+};
+
+// ---- softmax ----
+
+template <class T, bool Logarithm>
+struct SoftmaxForward {
+  T* out;
+  const T* in;
+  template <class Walk>
+  __device__ void run(const Walk& walk) const {
+    if constexpr (Logarithm) {
+      const Held<Walk, T> held(walk, in);
+      T largest = -infinity<T>(), sum = 0;
+      walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held.get(k, i)); });
+      largest = walk.reduce(largest, Largest{});
+      walk.each([&](int k, std::int64_t i) { sum += ::exp(held.get(k, i) - largest); });
+      const T shift = ::log(walk.reduce(sum, Plus{}));
+      walk.each([&](int k, std::int64_t i) { out[walk.at(i)] = held.get(k, i) - largest - shift; });
+    } else {
+      const SoftmaxRow<Walk, T> row(walk, in);
+      walk.each([&](int k, std::int64_t i) { out[walk.at(i)] = row.probability(k, i); });
+    }
+  }
+};
+
+template <class T, bool Logarithm>
+struct SoftmaxBackward {
+  T* grad_in;
+  const T *grad_out, *out;
+  template <class Walk>
+  __device__ void run(const Walk& walk) const {
+    const Held<Walk, T> gradient(walk, grad_out), y(walk, out);
+    T sum = 0;
+    walk.each([&](int k, std::int64_t i) { sum += Logarithm ? gradient.get(k, i) : gradient.get(k, i) * y.get(k, i); });
+    sum = walk.reduce(sum, Plus{});
+    walk.each([&](int k, std::int64_t i) {
+      grad_in[walk.at(i)] =
+          Logarithm ? gradient.get(k, i) - ::exp(y.get(k, i)) * sum : y.get(k, i) * (gradient.get(k, i) - sum);
+    });
+  }
+};
+
+template <class Shape, class F>
+__global__ void rows_kernel(std::int64_t rows, std::int64_t length, F f) {
+  begin_kernel();
+  const std::int64_t step = global_threads() / Shape::threads;
+  for (std::int64_t row = global_thread() / Shape::threads; row < rows; row += step)
+    f.run(typename Shape::Walk{row * length, length});
+}
+
+template <class F>
+__global__ void columns_kernel(Axis axis, F f) {
+  begin_kernel();
+  for (std::int64_t i = global_thread(); i < axis.outer * axis.inner; i += global_threads())
+    f.run(ColumnWalk{i / axis.inner * axis.length * axis.inner + i % axis.inner, axis.length, axis.inner});
+}
+
+template <class F>
+void along(Context& context, const Axis& axis, F f) {
+  if (axis.outer == 0 || axis.length == 0 || axis.inner == 0) return;
+  if (axis.inner > 1) {
+    launch(context, Grid(blocks_for(axis.outer * axis.inner, 128), 128), columns_kernel<F>, axis, f);
+    return;
+  }
+  with_row(axis.outer, axis.length, [&](auto shape) {
+    using Shape = decltype(shape);
+    launch(context, group_grid<Shape::threads>(axis.outer), rows_kernel<Shape, F>, axis.outer, axis.length, f);
+  });
+}
+
+// ---- the slots ----
+
+template <class F, class T>
+void unary(Context& context, T* out, const T* in, std::int64_t n) {
+  map(context, n, F{}, out, in);
+}
+
+template <class F, class T>
+void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map(context, n, F{}, grad_in, grad_out, saved);
+}
+
+template <class T>
+void leaky_relu(Context& context, T* out, const T* in, std::int64_t n, T slope) {
+  map(context, n, LeakyRelu<T>{slope}, out, in);
+}
+
+template <class T>
+void leaky_relu_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T slope) {
+  map(context, n, LeakyReluBackward<T>{slope}, grad_in, grad_out, in);
+}
+
+template <class T>
+void softmax(Context& context, T* out, const T* in, const Axis& axis) {
+  along(context, axis, SoftmaxForward<T, false>{out, in});
+}
+
+template <class T>
+void softmax_backward(Context& context, T* grad_in, const T* grad_out, const T* out, const Axis& axis) {
+  along(context, axis, SoftmaxBackward<T, false>{grad_in, grad_out, out});
+}
+
+template <class T>
+void log_softmax(Context& context, T* out, const T* in, const Axis& axis) {
+  along(context, axis, SoftmaxForward<T, true>{out, in});
+}
+
+template <class T>
+void log_softmax_backward(Context& context, T* grad_in, const T* grad_out, const T* out, const Axis& axis) {
+  along(context, axis, SoftmaxBackward<T, true>{grad_in, grad_out, out});
+}
+
+}  // namespace
+
+template <class T>
+kernels::Activations<T> activation() {
+  return {.relu = unary<Relu<T>, T>,
+          .relu_backward = unary_backward<ReluBackward<T>, T>,
+          .leaky_relu = leaky_relu<T>,
+          .leaky_relu_backward = leaky_relu_backward<T>,
+          .sigmoid = unary<Sigmoid<T>, T>,
+          .sigmoid_backward = unary_backward<SigmoidBackward<T>, T>,
+          .tanh = unary<Tanh<T>, T>,
+          .tanh_backward = unary_backward<TanhBackward<T>, T>,
+          .softplus = unary<Softplus<T>, T>,
+          .softplus_backward = unary_backward<SoftplusBackward<T>, T>,
+          .gelu = unary<Gelu<T>, T>,
+          .gelu_backward = unary_backward<GeluBackward<T>, T>,
+          .softmax = softmax<T>,
+          .softmax_backward = softmax_backward<T>,
+          .log_softmax = log_softmax<T>,
+          .log_softmax_backward = log_softmax_backward<T>};
+}
+template kernels::Activations<float> activation<float>();
+template kernels::Activations<double> activation<double>();
+
+}  // namespace tern::cuda

@@ -1,0 +1,305 @@
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "tern/kernels/arithmetic.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::Broadcast;
+
+// ---- the element functions ----
+
+struct Add {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+// a + b passes on the NaN of either side.
+struct Maximum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return isnan(a) || isnan(b) ? a + b : (b > a ? b : a);
+  }
+};
+struct Minimum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return isnan(a) || isnan(b) ? a + b : (b < a ? b : a);
+  }
+};
+struct Equal {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct Less {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <class T>
+  __device__ bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
+
+template <class T>
+struct Neg {
+  __device__ T operator()(T x) const { return -x; }
+};
+template <class T>
+struct Exp {
+  __device__ T operator()(T x) const { return ::exp(x); }
+};
+template <class T>
+struct Log {
+  __device__ T operator()(T x) const { return ::log(x); }
+};
+template <class T>
+struct Sqrt {
+  __device__ T operator()(T x) const { return ::sqrt(x); }
+};
+template <class T>
+struct Abs {
+  __device__ T operator()(T x) const { return ::fabs(x); }
+};
+template <class T>
+struct Pow {
+  T exponent;
+  __device__ T operator()(T x) const { return exponent == T(2) ? x * x : ::pow(x, exponent); }
+};
+template <class T>
+struct Clamp {
+  T low, high;
+  __device__ T operator()(T x) const {
+    const T raised = x < low ? low : x;
+    return high < raised ? high : raised;
+  }
+};
+template <class T>
+struct Affine {
+  T scale, shift;
+  // The intrinsics keep the compiler from fusing the two roundings into one.
+  __device__ float operator()(float x) const { return __fadd_rn(__fmul_rn(scale, x), shift); }
+  __device__ double operator()(double x) const { return __dadd_rn(__dmul_rn(scale, x), shift); }
+};
+
+template <class T>
+struct SqrtBackward {
+  __device__ T operator()(T grad_out, T out) const { return grad_out / (2 * out); }
+};
+template <class T>
+struct AbsBackward {
+  __device__ T operator()(T grad_out, T in) const {
+    return in > 0 ? grad_out : in < 0 ? -grad_out : in == 0 ? T(0) : in;
+  }
+};
+template <class T>
+struct PowBackward {
+  T exponent;
+  __device__ T operator()(T grad_out, T in) const {
+    if (exponent == 0) return 0;
+    if (exponent == T(2)) return grad_out * (2 * in);
+    return grad_out * (exponent * ::pow(in, exponent - 1));
+  }
+};
+template <class T>
+struct ClampBackward {
+  T low, high;
+  __device__ T operator()(T grad_out, T in) const { return in >= low && in <= high ? grad_out : T(0); }
+};
+
+// ---- over broadcasts ----
+
+template <class F, class T, class Out>
+struct BinaryMap {
+  Out* out;
+  Operand<T> a, b;
+  template <int V>
+  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
+    store<V>(out + position, apply<V, Out>(F{}, a.template get<V>(offset[0]), b.template get<V>(offset[1])));
+  }
+};
+
+template <class T>
+struct WhereMap {
+  T* out;
+  Operand<T> a, b;
+  Operand<bool> condition;
+  template <int V>
+  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
+    const auto first = a.template get<V>(offset[0]), second = b.template get<V>(offset[1]);
+    const auto chosen = condition.template get<V>(offset[2]);
+    Pack<T, V> result;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      result.value[lane] = chosen.value[lane] ? first.value[lane] : second.value[lane];
+    store<V>(out + position, result);
+  }
+};
+
+/// A side that loses by Loses gets nothing; equal sides get half each.
+template <class Loses, class T>
+struct SelectMap {
+  T *grad_a, *grad_b;
+  const T* grad_out;
+  Operand<T> a, b;
+  template <int V>
+  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
+    const auto left = a.template get<V>(offset[0]), right = b.template get<V>(offset[1]);
+    const auto gradient = load<V>(grad_out + position);
+    Pack<T, V> to_a, to_b;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      const T x = left.value[lane], y = right.value[lane], g = gradient.value[lane];
+      const T share = x == y ? g / 2 : g;
+      to_a.value[lane] = Loses{}(x, y) ? T(0) : share;
+      to_b.value[lane] = Loses{}(y, x) ? T(0) : share;
+    }
+    store<V>(grad_a + position, to_a);
+    store<V>(grad_b + position, to_b);
+  }
+};
+
+template <class T>
+Operand<T> operand(const T* pointer, const Broadcast& sizes, int input) {
+  return {pointer, sizes.rank > 0 && sizes.stride[input][sizes.rank - 1] == 0};
+}
+
+template <class F, class T, class Out>
+void binary(Context& context, Out* out, const T* a, const T* b, const Broadcast& sizes) {
+  constexpr int V = pack_size<T>;
+  broadcast<V>(context, sizes, 2, aligned<V>(out) && aligned<V>(a) && aligned<V>(b),
+               BinaryMap<F, T, Out>{out, operand(a, sizes, 0), operand(b, sizes, 1)});
+}
+
+template <class Loses, class T>
+void select(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& sizes) {
+  constexpr int V = pack_size<T>;
+  const bool packable =
+      aligned<V>(grad_a) && aligned<V>(grad_b) && aligned<V>(grad_out) && aligned<V>(a) && aligned<V>(b);
+  broadcast<V>(context, sizes, 2, packable,
+               SelectMap<Loses, T>{grad_a, grad_b, grad_out, operand(a, sizes, 0), operand(b, sizes, 1)});
+}
+
+// ---- the slots ----
+
+template <class T>
+void where(Context& context, T* out, const T* a, const T* b, const bool* condition, const Broadcast& sizes) {
+  constexpr int V = pack_size<T>;
+  const bool packable = aligned<V>(out) && aligned<V>(a) && aligned<V>(b) && aligned<V>(condition);
+  broadcast<V>(context, sizes, 3, packable,
+               WhereMap<T>{out, operand(a, sizes, 0), operand(b, sizes, 1), operand(condition, sizes, 2)});
+}
+
+template <class F, class T>
+void unary(Context& context, T* out, const T* in, std::int64_t n) {
+  map(context, n, F{}, out, in);
+}
+
+template <class T>
+void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
+  map(context, n, Pow<T>{exponent}, out, in);
+}
+
+template <class T>
+void clamp(Context& context, T* out, const T* in, std::int64_t n, T low, T high) {
+  map(context, n, Clamp<T>{low, high}, out, in);
+}
+
+template <class T>
+void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T shift) {
+  map(context, n, Affine<T>{scale, shift}, out, in);
+}
+
+template <class F, class T>
+void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map(context, n, F{}, grad_in, grad_out, saved);
+}
+
+template <class T>
+void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
+  map(context, n, PowBackward<T>{exponent}, grad_in, grad_out, in);
+}
+
+template <class T>
+void clamp_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high) {
+  map(context, n, ClampBackward<T>{low, high}, grad_in, grad_out, in);
+}
+
+}  // namespace
+
+template <class T>
+kernels::Arithmetic<T> arithmetic() {
+  return {.add = binary<Add, T, T>,
+          .sub = binary<Sub, T, T>,
+          .mul = binary<Mul, T, T>,
+          .div = binary<Div, T, T>,
+          .maximum = binary<Maximum, T, T>,
+          .minimum = binary<Minimum, T, T>,
+          .equal = binary<Equal, T, bool>,
+          .not_equal = binary<NotEqual, T, bool>,
+          .less = binary<Less, T, bool>,
+          .less_equal = binary<LessEqual, T, bool>,
+          .greater = binary<Greater, T, bool>,
+          .greater_equal = binary<GreaterEqual, T, bool>,
+          .where = where<T>,
+          .neg = unary<Neg<T>, T>,
+          .exp = unary<Exp<T>, T>,
+          .log = unary<Log<T>, T>,
+          .sqrt = unary<Sqrt<T>, T>,
+          .abs = unary<Abs<T>, T>,
+          .pow = pow<T>,
+          .clamp = clamp<T>,
+          .affine = affine<T>,
+          .sqrt_backward = unary_backward<SqrtBackward<T>, T>,
+          .abs_backward = unary_backward<AbsBackward<T>, T>,
+          .pow_backward = pow_backward<T>,
+          .clamp_backward = clamp_backward<T>,
+          .maximum_backward = select<Less, T>,
+          .minimum_backward = select<Greater, T>};
+}
+template kernels::Arithmetic<float> arithmetic<float>();
+template kernels::Arithmetic<double> arithmetic<double>();
+
+}  // namespace tern::cuda

@@ -1,0 +1,78 @@
+#include <memory>
+
+#include "cuda/cuda.hpp"
+#include "cuda/streams.cuh"
+
+namespace tern::cuda {
+
+struct Recording {
+  cudaGraphExec_t executable = nullptr;
+  cudaStream_t launched_on = nullptr;
+};
+
+namespace {
+
+void begin(void* stream_handle) {
+  Stream& stream = stream_state(stream_handle);
+  expects(stream.recording.load() == nullptr, "cuda: this thread is already recording a step; steps do not nest");
+  auto recording = std::make_unique<Recording>();
+  // Relaxed: the allocator may have to ask the card for memory while recording, which touches no stream.
+  check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeRelaxed), "starting to record");
+  open_recording(stream, recording.release());
+}
+
+void destroy(void* recording_handle) {
+  auto* recording = static_cast<Recording*>(recording_handle);
+  if (recording == nullptr) return;
+  // A replay may still be running on the blocks. At process exit the driver may be gone: then nothing is left to do.
+  if (recording->launched_on != nullptr) cudaStreamSynchronize(recording->launched_on);
+  if (recording->executable != nullptr) cudaGraphExecDestroy(recording->executable);
+  cudaGetLastError();
+  disband_recording(recording);
+  delete recording;
+}
+
+void abandon(void* stream_handle) {
+  Stream& stream = stream_state(stream_handle);
+  Recording* recording = stream.recording.load();
+  if (recording == nullptr) return;
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(stream.handle, &graph);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  close_recording(stream);
+  destroy(recording);
+}
+
+void* end(void* stream_handle) {
+  Stream& stream = stream_state(stream_handle);
+  Recording* recording = stream.recording.load();
+  expects(recording != nullptr, "cuda: this thread is not recording a step");
+  cudaGraph_t graph = nullptr;
+  cudaError_t status = cudaStreamEndCapture(stream.handle, &graph);
+  close_recording(stream);
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, graph, 0);
+  if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (status != cudaSuccess) {
+    destroy(recording);
+    check(status, "recording the step");
+  }
+  return recording;
+}
+
+void launch_recording(void* recording_handle, void* stream_handle) {
+  auto* recording = static_cast<Recording*>(recording_handle);
+  recording->launched_on = static_cast<cudaStream_t>(stream_handle);
+  check(cudaGraphLaunch(recording->executable, recording->launched_on), "replaying the step");
+}
+
+}  // namespace
+
+const Capture& capture() {
+  static const Capture capture{
+      .begin = begin, .end = end, .abandon = abandon, .launch = launch_recording, .destroy = destroy};
+  return capture;
+}
+
+}  // namespace tern::cuda

@@ -1,0 +1,426 @@
+#include <algorithm>
+
+#include "cuda/convolutions.cuh"
+#include "cuda/fused.cuh"
+
+namespace tern::cuda {
+namespace {
+
+// Every convolution pass is a matrix product whose factors are read in place: 64 x 64 outputs per block, 16 k at a
+// time, 4 x 4 outputs per thread.
+constexpr int tile = 64, depth = 16, threads = 256, part = 4, pitch = tile + 4;
+
+/// The sizes in the form that the loaders need.
+struct Geometry {
+  int C, H, W, O, KH, KW, OH, OW;  // C and O per group
+  int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
+  int positions, inputs;  // N OH OW and N H W
+  Divider area, width, window, window_width, stride_rows, stride_columns, in_area, in_width;
+};
+
+Geometry geometry(const Conv2d& s) {
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  expects<ShapeError>(s.N * s.OH * s.OW < most - tile && s.N * s.H * s.W < most - tile &&
+                          s.C * s.KH * s.KW < most - tile && s.O * s.KH * s.KW < most - tile,
+                      "cuda conv2d: expected fewer than 2^31 positions, came ", s.N, " images of ", s.OH, " x ", s.OW,
+                      "; split the batch");
+  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
+  return {i(s.C / s.groups), i(s.H), i(s.W), i(s.O / s.groups), i(s.KH), i(s.KW), i(s.OH), i(s.OW), i(s.stride_h),
+          i(s.stride_w), i(s.pad_h), i(s.pad_w), i(s.dilation_h), i(s.dilation_w), i(s.groups), i(s.N * s.OH * s.OW),
+          i(s.N * s.H * s.W), Divider(s.OH * s.OW), Divider(s.OW), Divider(s.KH * s.KW), Divider(s.KW),
+          Divider(s.stride_h), Divider(s.stride_w), Divider(s.H * s.W), Divider(s.W)};
+}
+
+// A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, neighbouring threads hold neighbouring
+// k of rows 16 apart; else neighbouring rows of k 4 apart.
+template <bool KFirst>
+struct Places {
+  static __device__ __forceinline__ int row(int i) {
+    return KFirst ? static_cast<int>(threadIdx.x) / depth + i * (threads / depth)
+                  : static_cast<int>(threadIdx.x) % tile;
+  }
+  static __device__ __forceinline__ int k(int i) {
+    return KFirst ? static_cast<int>(threadIdx.x) % depth
+                  : static_cast<int>(threadIdx.x) / tile + i * (threads / tile);
+  }
+};
+
+/// sum += a b over [k_begin, k_end); row_sum (when with_sums) += a.
+template <class T, class A, class B>
+__device__ __forceinline__ void multiply(T (&sum)[part][part], T (&row_sum)[part], A& a, B& b, int k_begin, int k_end,
+                                         bool with_sums) {
+  __shared__ __align__(16) T stage_a[2][depth][pitch];
+  __shared__ __align__(16) T stage_b[2][depth][pitch];
+  const int tx = static_cast<int>(threadIdx.x) % 16, ty = static_cast<int>(threadIdx.x) / 16;
+  T next_a[part], next_b[part];
+  const auto load = [&](int k0) {
+    a.load(next_a, k0, k_end);
+    b.load(next_b, k0, k_end);
+  };
+  const auto store = [&](int parity) {
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      stage_a[parity][A::Place::k(i)][A::Place::row(i)] = next_a[i];
+      stage_b[parity][B::Place::k(i)][B::Place::row(i)] = next_b[i];
+    }
+  };
+  load(k_begin);
+  store(0);
+  __syncthreads();
+  int parity = 0;
+  for (int k0 = k_begin; k0 < k_end; k0 += depth) {
+    const bool more = k0 + depth < k_end;
+    if (more) load(k0 + depth);
+#pragma unroll
+    for (int k = 0; k < depth; ++k) {
+      T left[part], right[part];
+#pragma unroll
+      for (int i = 0; i < part; ++i) left[i] = stage_a[parity][k][ty * part + i];
+#pragma unroll
+      for (int i = 0; i < part; ++i) right[i] = stage_b[parity][k][tx * part + i];
+#pragma unroll
+      for (int r = 0; r < part; ++r)
+#pragma unroll
+        for (int c = 0; c < part; ++c) sum[r][c] = fma(left[r], right[c], sum[r][c]);
+      if (with_sums) {
+#pragma unroll
+        for (int r = 0; r < part; ++r) row_sum[r] += left[r];
+      }
+    }
+    if (more) {
+      parity ^= 1;
+      store(parity);
+      __syncthreads();
+    }
+  }
+}
+
+// ---- forward: [O, C KH KW] times [C KH KW, positions] ----
+
+template <class T>
+struct WeightRows {
+  using Place = Places<true>;
+  const T* weight;  // of this group
+  int first, rows, row_length;
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+    const int k = k0 + Place::k(0);
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int row = first + Place::row(i);
+      value[i] = row < rows && k < k_end ? weight[static_cast<std::int64_t>(row) * row_length + k] : T(0);
+    }
+  }
+};
+
+template <class T>
+struct Patches {
+  using Place = Places<false>;
+  const Geometry& g;
+  const T* x;  // of this position's image and group
+  int h, w;    // of the window's first element
+  bool inside;
+  __device__ Patches(const Geometry& geometry, const T* images, int group, int first) : g(geometry) {
+    const int position = first + Place::row(0);
+    inside = position < g.positions;
+    int image, rest, oh, ow;
+    g.area.split(inside ? position : 0, image, rest);
+    g.width.split(rest, oh, ow);
+    h = oh * g.stride_h - g.pad_h;
+    w = ow * g.stride_w - g.pad_w;
+    x = images + (static_cast<std::int64_t>(image) * g.groups + group) * g.C * g.H * g.W;
+  }
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int k = k0 + Place::k(i);
+      int c, rest, kh, kw;
+      g.window.split(k, c, rest);
+      g.window_width.split(rest, kh, kw);
+      const int row = h + kh * g.dilation_h, column = w + kw * g.dilation_w;
+      const bool valid = inside && k < k_end && row >= 0 && row < g.H && column >= 0 && column < g.W;
+      value[i] = valid ? x[(static_cast<std::int64_t>(c) * g.H + row) * g.W + column] : T(0);
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* y, const T* x, const T* weight, const T* bias, const __grid_constant__ Geometry g,
+                   Activation activation) {
+  begin_kernel();
+  const int group = static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
+  const int position0 = static_cast<int>(blockIdx.x) * tile, length = g.C * g.KH * g.KW;
+  WeightRows<T> a{weight + static_cast<std::int64_t>(group) * g.O * length, row0, g.O, length};
+  Patches<T> b(g, x, group, position0);
+  T sum[part][part] = {}, unused[part] = {};
+  multiply(sum, unused, a, b, 0, length, false);
+  const int tx = static_cast<int>(threadIdx.x) % 16, ty = static_cast<int>(threadIdx.x) / 16;
+#pragma unroll
+  for (int c = 0; c < part; ++c) {
+    const int position = position0 + tx * part + c;
+    if (position >= g.positions) break;
+    int image, rest;
+    g.area.split(position, image, rest);
+#pragma unroll
+    for (int r = 0; r < part; ++r) {
+      const int o = row0 + ty * part + r;
+      if (o >= g.O) break;
+      const std::int64_t channel = static_cast<std::int64_t>(group) * g.O + o;
+      const T value = bias == nullptr ? sum[r][c] : sum[r][c] + bias[channel];
+      y[(static_cast<std::int64_t>(image) * g.groups * g.O + channel) * (g.OH * g.OW) + rest] =
+          activate(value, activation);
+    }
+  }
+}
+
+// ---- the gradient of x: [C, O KH KW] times [O KH KW, inputs] ----
+
+template <class T>
+struct WeightColumns {
+  using Place = Places<true>;
+  const Geometry& g;
+  const T* weight;  // of this group
+  int first;
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+    const int k = k0 + Place::k(0);
+    int o, rest;
+    g.window.split(k, o, rest);
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int c = first + Place::row(i);
+      value[i] = c < g.C && k < k_end ? weight[(static_cast<std::int64_t>(o) * g.C + c) * (g.KH * g.KW) + rest] : T(0);
+    }
+  }
+};
+
+template <class T>
+struct Reached {
+  using Place = Places<false>;
+  const Geometry& g;
+  const T* gradient;  // of this image and group
+  int h, w;
+  bool inside;
+  __device__ Reached(const Geometry& geometry, const T* gradients, int group, int first) : g(geometry) {
+    const int position = first + Place::row(0);
+    inside = position < g.inputs;
+    int image, rest, row, column;
+    g.in_area.split(inside ? position : 0, image, rest);
+    g.in_width.split(rest, row, column);
+    h = row + g.pad_h;
+    w = column + g.pad_w;
+    gradient = gradients + (static_cast<std::int64_t>(image) * g.groups + group) * g.O * g.OH * g.OW;
+  }
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int k = k0 + Place::k(i);
+      int o, rest, kh, kw;
+      g.window.split(k, o, rest);
+      g.window_width.split(rest, kh, kw);
+      const int down = h - kh * g.dilation_h, across = w - kw * g.dilation_w;
+      value[i] = T(0);
+      if (!inside || k >= k_end || down < 0 || across < 0) continue;
+      int oh, off_h, ow, off_w;
+      g.stride_rows.split(down, oh, off_h);
+      g.stride_columns.split(across, ow, off_w);
+      if (off_h == 0 && off_w == 0 && oh < g.OH && ow < g.OW)
+        value[i] = gradient[(static_cast<std::int64_t>(o) * g.OH + oh) * g.OW + ow];
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    grad_x_kernel(T* grad_x, const T* gradient, const T* weight, const __grid_constant__ Geometry g) {
+  begin_kernel();
+  const int group = static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
+  const int position0 = static_cast<int>(blockIdx.x) * tile, window = g.KH * g.KW;
+  WeightColumns<T> a{g, weight + static_cast<std::int64_t>(group) * g.O * g.C * window, row0};
+  Reached<T> b(g, gradient, group, position0);
+  T sum[part][part] = {}, unused[part] = {};
+  multiply(sum, unused, a, b, 0, g.O * window, false);
+  const int tx = static_cast<int>(threadIdx.x) % 16, ty = static_cast<int>(threadIdx.x) / 16;
+#pragma unroll
+  for (int c = 0; c < part; ++c) {
+    const int position = position0 + tx * part + c;
+    if (position >= g.inputs) break;
+    int image, rest;
+    g.in_area.split(position, image, rest);
+#pragma unroll
+    for (int r = 0; r < part; ++r) {
+      const int channel = row0 + ty * part + r;
+      if (channel >= g.C) break;
+      grad_x[((static_cast<std::int64_t>(image) * g.groups + group) * g.C + channel) * (g.H * g.W) + rest] = sum[r][c];
+    }
+  }
+}
+
+// ---- the gradient of the weight: [O, positions] times [positions, C KH KW] ----
+
+template <class T>
+struct GradientRows {
+  using Place = Places<true>;
+  const Geometry& g;
+  const T* gradient;  // of this group, first image
+  int first;
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+    const int position = k0 + Place::k(0);
+    int image, rest;
+    g.area.split(min(position, g.positions - 1), image, rest);
+    const T* from = gradient + static_cast<std::int64_t>(image) * g.groups * g.O * g.OH * g.OW + rest;
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int o = first + Place::row(i);
+      value[i] = o < g.O && position < k_end ? from[static_cast<std::int64_t>(o) * g.OH * g.OW] : T(0);
+    }
+  }
+};
+
+template <class T>
+struct PatchRows {
+  using Place = Places<true>;
+  const Geometry& g;
+  const T* x;  // of this group, first image
+  int row[part], column[part];
+  std::int64_t offset[part];  // negative: no such column
+  __device__ PatchRows(const Geometry& geometry, const T* images, int group, int first) : g(geometry) {
+    x = images + static_cast<std::int64_t>(group) * g.C * g.H * g.W;
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int at = first + Place::row(i);
+      int c, rest, kh, kw;
+      g.window.split(at, c, rest);
+      g.window_width.split(rest, kh, kw);
+      row[i] = kh * g.dilation_h - g.pad_h;
+      column[i] = kw * g.dilation_w - g.pad_w;
+      offset[i] = c < g.C ? static_cast<std::int64_t>(c) * g.H * g.W : -1;
+    }
+  }
+  __device__ __forceinline__ void load(T (&value)[part], int k0, int k_end) const {
+    const int position = k0 + Place::k(0);
+    int image, rest, oh, ow;
+    g.area.split(min(position, g.positions - 1), image, rest);
+    g.width.split(rest, oh, ow);
+    const T* from = x + static_cast<std::int64_t>(image) * g.groups * g.C * g.H * g.W;
+#pragma unroll
+    for (int i = 0; i < part; ++i) {
+      const int h = oh * g.stride_h + row[i], w = ow * g.stride_w + column[i];
+      const bool valid = position < k_end && offset[i] >= 0 && h >= 0 && h < g.H && w >= 0 && w < g.W;
+      value[i] = valid ? from[offset[i] + static_cast<std::int64_t>(h) * g.W + w] : T(0);
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    grad_weight_kernel(T* partials, const T* gradient, const T* x, int slices, const __grid_constant__ Geometry g) {
+  begin_kernel();
+  const int group = static_cast<int>(blockIdx.z) / slices, slice = static_cast<int>(blockIdx.z) % slices;
+  const int row0 = static_cast<int>(blockIdx.y) * tile, column0 = static_cast<int>(blockIdx.x) * tile;
+  const int length = g.C * g.KH * g.KW;
+  const int share = ((g.positions + slices - 1) / slices + depth - 1) / depth * depth;
+  const int begin = min(slice * share, g.positions), end = min(begin + share, g.positions);
+  GradientRows<T> a{g, gradient + static_cast<std::int64_t>(group) * g.O * g.OH * g.OW, row0};
+  PatchRows<T> b(g, x, group, column0);
+  T sum[part][part] = {}, row_sum[part] = {};
+  multiply(sum, row_sum, a, b, begin, end, column0 == 0);
+  const int tx = static_cast<int>(threadIdx.x) % 16, ty = static_cast<int>(threadIdx.x) / 16;
+  const std::int64_t channels = static_cast<std::int64_t>(g.groups) * g.O, weights = channels * length;
+  T* to = partials + slice * (weights + channels);
+#pragma unroll
+  for (int r = 0; r < part; ++r) {
+    const int o = row0 + ty * part + r;
+    if (o >= g.O) break;
+    const std::int64_t channel = static_cast<std::int64_t>(group) * g.O + o;
+#pragma unroll
+    for (int c = 0; c < part; ++c) {
+      const int column = column0 + tx * part + c;
+      if (column < length) to[channel * length + column] = sum[r][c];
+    }
+    if (column0 == 0 && tx == 0) to[weights + channel] = row_sum[r];
+  }
+}
+
+// ---- adding the slices ----
+
+constexpr int slice_lanes = 8;
+template <class T>
+__global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                                  std::int64_t weights, std::int64_t channels) {
+  __shared__ T partial[slice_lanes][33];
+  begin_kernel();
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = weights + channels;
+  T sum = 0;
+  if (at < stride) {
+#pragma unroll 4
+    for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
+  }
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || at >= stride) return;
+  T total = 0;
+  for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
+  if (at < weights) {
+    if (grad_weight != nullptr) grad_weight[at] = total;
+  } else if (grad_bias != nullptr) {
+    grad_bias[at - weights] = total;
+  }
+}
+
+unsigned tiles(std::int64_t extent) { return static_cast<unsigned>(ceil_div(extent, tile)); }
+
+}  // namespace
+
+template <class T>
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                std::int64_t weights, std::int64_t channels) {
+  launch(context, Grid(static_cast<unsigned>(ceil_div(weights + channels, 32)), dim3(32, slice_lanes)),
+         sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
+}
+
+template <class T>
+void general_conv2d(const Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  const Geometry g = geometry(shape);
+  launch(context, Grid(dim3(tiles(g.positions), tiles(g.O), static_cast<unsigned>(g.groups)), threads),
+         forward_kernel<T>, y, x, weight, bias, g, shape.activation);
+}
+
+template <class T>
+void general_grad_x(const Context& context, cudaStream_t stream, T* grad_x, const T* g, const T* weight,
+                    const Conv2d& shape) {
+  const Geometry sizes = geometry(shape);
+  Context on = context;
+  on.stream = stream;
+  launch(on, Grid(dim3(tiles(sizes.inputs), tiles(sizes.C), static_cast<unsigned>(sizes.groups)), threads),
+         grad_x_kernel<T>, grad_x, g, weight, sizes);
+}
+
+std::int64_t general_slices(const Conv2d& shape) {
+  const std::int64_t blocks = static_cast<std::int64_t>(tiles(shape.O / shape.groups)) *
+                              tiles(shape.C / shape.groups * shape.KH * shape.KW) * shape.groups;
+  const std::int64_t wanted = ceil_div(3 * card().multiprocessors, blocks);
+  const std::int64_t most = ceil_div(shape.N * shape.OH * shape.OW, 16 * depth);
+  return std::clamp<std::int64_t>(std::min(wanted, most), 1, 65535 / std::max<std::int64_t>(shape.groups, 1));
+}
+
+template <class T>
+void general_grad_weight(const Context& context, T* partials, const T* g, const T* x, std::int64_t slices,
+                         const Conv2d& shape) {
+  const Geometry sizes = geometry(shape);
+  launch(context,
+         Grid(dim3(tiles(static_cast<std::int64_t>(sizes.C) * sizes.KH * sizes.KW), tiles(sizes.O),
+                   static_cast<unsigned>(sizes.groups * slices)),
+              threads),
+         grad_weight_kernel<T>, partials, g, x, static_cast<int>(slices), sizes);
+}
+
+#define TERN_INSTANTIATE(T)                                                                                           \
+  template void sum_slices<T>(const Context&, T*, T*, const T*, std::int64_t, std::int64_t, std::int64_t);             \
+  template void general_conv2d<T>(const Context&, T*, const T*, const T*, const T*, const Conv2d&);                    \
+  template void general_grad_x<T>(const Context&, cudaStream_t, T*, const T*, const T*, const Conv2d&);                \
+  template void general_grad_weight<T>(const Context&, T*, const T*, const T*, std::int64_t, const Conv2d&);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(double)
+#undef TERN_INSTANTIATE
+
+}  // namespace tern::cuda

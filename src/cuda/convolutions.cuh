@@ -1,0 +1,59 @@
+#pragma once
+// The two ways to convolve, and what they share. Gradients arrive here already taken through the activation.
+
+#include "cuda/support.cuh"
+#include "tern/kernels/conv.hpp"
+
+namespace tern::cuda {
+
+using kernels::Conv2d;
+
+/// Division by a number fixed at launch, without the division: exact for 0 <= n < 2^31.
+struct Divider {
+  std::uint32_t divisor = 1, multiplier = 0, shift = 0;
+  Divider() = default;
+  explicit Divider(std::int64_t value) : divisor(static_cast<std::uint32_t>(value)) {
+    while ((std::uint64_t{1} << shift) < divisor) ++shift;
+    multiplier = static_cast<std::uint32_t>(
+        ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
+  }
+  __device__ __forceinline__ void split(int n, int& quotient, int& rest) const {
+    const auto value = static_cast<std::uint32_t>(n);
+    const std::uint32_t high = __umulhi(value, multiplier);
+    quotient = static_cast<int>((high + value) >> shift);
+    rest = n - quotient * static_cast<int>(divisor);
+  }
+};
+
+/// How the weight's gradient is summed: `slices` of the images (or positions) each give one partial gradient of the
+/// weight followed by one of the bias; sum_slices adds them in order.
+template <class T>
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                std::int64_t weights, std::int64_t channels);
+
+// ---- any shape: implicit matrix products (conv_general.cu) ----
+
+template <class T>
+void general_conv2d(const Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape);
+template <class T>
+void general_grad_x(const Context& context, cudaStream_t stream, T* grad_x, const T* g, const T* weight,
+                    const Conv2d& shape);
+std::int64_t general_slices(const Conv2d& shape);
+template <class T>
+void general_grad_weight(const Context& context, T* partials, const T* g, const T* x, std::int64_t slices,
+                         const Conv2d& shape);
+
+// ---- small planes, stride 1: whole planes in shared memory (conv_direct.cu) ----
+
+bool direct_conv2d_fits(const Conv2d& shape);
+void direct_conv2d(const Context& context, float* y, const float* x, const float* weight, const float* bias,
+                   const Conv2d& shape);
+bool direct_grad_x_fits(const Conv2d& shape);
+void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, const float* g, const float* weight,
+                   const Conv2d& shape);
+bool direct_grad_weight_fits(const Conv2d& shape);
+std::int64_t direct_slices(const Conv2d& shape);
+void direct_grad_weight(const Context& context, float* partials, const float* g, const float* x, std::int64_t slices,
+                        const Conv2d& shape);
+
+}  // namespace tern::cuda

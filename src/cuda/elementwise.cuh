@@ -1,0 +1,198 @@
+#pragma once
+// Elementwise work: 16-byte loads where the pointers allow it, element by element where they do not.
+
+#include <algorithm>
+
+#include "cuda/support.cuh"
+#include "tern/kernels/activation.hpp"
+#include "tern/kernels/arithmetic.hpp"
+
+namespace tern::cuda {
+
+/// V neighbouring elements, moved in one access (two for more than 16 bytes).
+template <class T, int V>
+struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
+  T value[V];
+};
+
+/// How many elements of the widest of these types fill 16 bytes.
+template <class... T>
+inline constexpr int pack_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+template <int V, class T>
+__device__ Pack<T, V> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, V>*>(from);
+}
+
+template <int V, class T>
+__device__ void store(T* to, const Pack<T, V>& pack) {
+  *reinterpret_cast<Pack<T, V>*>(to) = pack;
+}
+
+/// Contracts promise alignment to the element only, so packs are used after this check.
+template <int V, class T>
+bool aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(Pack<T, V>) == 0;
+}
+
+/// Division by a number known at the launch. 32 bits: numbers below 2^31, as one multiplication and one shift.
+template <class Index>
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(std::int64_t divisor) : divisor_(static_cast<Index>(divisor)) {
+    if constexpr (sizeof(Index) == 4) {
+      while ((std::uint64_t{1} << shift_) < divisor_) ++shift_;
+      multiplier_ = static_cast<Index>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift_) - divisor_)) /
+                                           std::max<std::uint64_t>(divisor_, 1) +
+                                       1);
+    }
+  }
+  __device__ Index quotient(Index number) const {
+    if constexpr (sizeof(Index) == 4)
+      return (__umulhi(number, multiplier_) + number) >> shift_;
+    else
+      return number / divisor_;
+  }
+  __device__ Index value() const { return divisor_; }
+  /// Replaces `number` by its quotient and returns the remainder.
+  __device__ Index split(Index& number) const {
+    const Index before = number;
+    number = quotient(number);
+    return before - number * divisor_;
+  }
+
+ private:
+  Index divisor_ = 1, multiplier_ = 1, shift_ = 0;
+};
+
+/// Calls `function(std::uint32_t{})` when every index up to `count` fits the fast division, else with 64 bits.
+template <class Function>
+void with_index(std::int64_t count, Function function) {
+  if (count < (std::int64_t{1} << 31))
+    function(std::uint32_t{});
+  else
+    function(std::uint64_t{});
+}
+
+/// Threads of a block of an elementwise kernel: smaller blocks spread small work over more multiprocessors.
+inline unsigned threads_for(std::int64_t items) { return items <= card().multiprocessors * 512ll ? 64 : 256; }
+
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::int64_t global_threads() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
+
+template <int V, class Out, class F, class... In>
+__device__ Pack<Out, V> apply(const F& f, const Pack<In, V>&... in) {
+  Pack<Out, V> result;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) result.value[lane] = f(in.value[lane]...);
+  return result;
+}
+
+template <int V, class F, class Out, class... In>
+__global__ void map_kernel(std::int64_t n, F f, Out* out, const In*... in) {
+  begin_kernel();
+  for (std::int64_t i = global_thread() * V; i < n; i += global_threads() * V) {
+    if (i + V <= n) {
+      store<V>(out + i, apply<V, Out>(f, load<V>(in + i)...));
+    } else {
+      for (std::int64_t rest = i; rest < n; ++rest) out[rest] = f(in[rest]...);
+    }
+  }
+}
+
+/// out[i] = f(in[i]...). `out` may be any of the inputs.
+template <int V, class F, class Out, class... In>
+void map_packed(Context& context, std::int64_t n, F f, Out* out, const In*... in) {
+  if (n == 0) return;
+  const bool packed = aligned<V>(out) && (aligned<V>(in) && ...);
+  const std::int64_t items = packed ? (n + V - 1) / V : n;
+  const unsigned threads = threads_for(items);
+  launch(context, Grid(blocks_for(items, threads), threads),
+         packed ? map_kernel<V, F, Out, In...> : map_kernel<1, F, Out, In...>, n, f, out, in...);
+}
+
+template <class F, class Out, class... In>
+void map(Context& context, std::int64_t n, F f, Out* out, const In*... in) {
+  map_packed<pack_size<Out, In...>>(context, n, f, out, in...);
+}
+
+/// A Broadcast in packs: the innermost dimension counts packs, and each input either walks it or repeats one element.
+template <class Index>
+struct BroadcastLayout {
+  int rank = 0;
+  Divisor<Index> size[kernels::max_rank];
+  std::int64_t stride[3][kernels::max_rank] = {};
+};
+
+template <int V, class Index, class F>
+__global__ void broadcast_kernel(Index packs, BroadcastLayout<Index> layout, F f) {
+  begin_kernel();
+  const Index step = static_cast<Index>(global_threads());
+  for (Index pack = static_cast<Index>(global_thread()); pack < packs; pack += step) {
+    Index rest = pack;
+    std::int64_t offset[3] = {};
+#pragma unroll
+    for (int from_last = 0; from_last < kernels::max_rank; ++from_last) {
+      const int d = layout.rank - 1 - from_last;
+      if (d < 0) break;
+      const Index at = d == 0 ? rest : layout.size[d].split(rest);
+#pragma unroll
+      for (int input = 0; input < 3; ++input) offset[input] += at * layout.stride[input][d];
+    }
+    f.template run<V>(static_cast<std::int64_t>(pack) * V, offset);
+  }
+}
+
+/// An input of a broadcast: its elements at `offset`, or one of them V times.
+template <class T>
+struct Operand {
+  const T* pointer;
+  bool repeat;
+  template <int V>
+  __device__ Pack<T, V> get(std::int64_t offset) const {
+    if (V > 1 && repeat) {
+      const T value = pointer[offset];
+      Pack<T, V> pack;
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) pack.value[lane] = value;
+      return pack;
+    }
+    return load<V>(pointer + offset);
+  }
+};
+
+/// Runs `f.run<V>(position, offsets)` over a broadcast; `packable` says that the pointers are aligned for V.
+template <int V, class F>
+void broadcast(Context& context, const kernels::Broadcast& sizes, int inputs, bool packable, F f) {
+  if (sizes.count == 0) return;
+  const int last = sizes.rank - 1;
+  packable = packable && sizes.rank > 0 && sizes.size[last] % V == 0 && sizes.count / V < (std::int64_t{1} << 31);
+  for (int input = 0; packable && input < inputs; ++input) {
+    packable = sizes.stride[input][last] == 0 || sizes.stride[input][last] == 1;
+    for (int d = 0; d < last; ++d)
+      packable = packable && (sizes.stride[input][last] == 0 || sizes.stride[input][d] % V == 0);
+  }
+  const std::int64_t pack = packable ? V : 1;
+  const std::int64_t items = sizes.count / pack;
+  const unsigned threads = threads_for(items);
+  with_index(items, [&](auto zero) {
+    using Index = decltype(zero);
+    BroadcastLayout<Index> layout;
+    layout.rank = sizes.rank;
+    for (int d = 0; d < sizes.rank; ++d) {
+      layout.size[d] = Divisor<Index>(d == last ? sizes.size[d] / pack : sizes.size[d]);
+      for (int input = 0; input < inputs; ++input)
+        layout.stride[input][d] = sizes.stride[input][d] * (d == last ? pack : 1);
+    }
+    auto kernel = broadcast_kernel<1, Index, F>;
+    if constexpr (sizeof(Index) == 4) {
+      if (packable) kernel = broadcast_kernel<V, Index, F>;
+    }
+    launch(context, Grid(blocks_for(items, threads), threads), kernel, static_cast<Index>(items), layout, f);
+  });
+}
+
+}  // namespace tern::cuda

@@ -1,0 +1,28 @@
+#pragma once
+// Matrix products by cuBLASLt, for shapes where it is at its best and for float64.
+
+#include <cublasLt.h>
+
+#include "cuda/support.cuh"
+#include "tern/kernels/dot.hpp"
+
+namespace tern::cuda {
+
+/// How cuBLASLt computes one product: chosen once per shape, precision and determinism.
+struct LibraryPlan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;
+};
+
+/// The plan for out = op(a) op(b). Without `deterministic`, and outside a recording, the first call times the library's
+/// candidates on the arrays it gets (`out` is overwritten).
+template <class T>
+const LibraryPlan& library_plan(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape);
+
+/// Queues the product on `stream`; `workspace` has plan.workspace bytes.
+template <class T>
+void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const T* a, const T* b);
+
+}  // namespace tern::cuda

@@ -1,0 +1,331 @@
+#include "cuda/cuda.hpp"
+#include "cuda/rows.cuh"
+#include "tern/kernels/loss.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::CrossEntropy;
+using kernels::Reduce;
+
+template <class T>
+__device__ constexpr T quiet_nan() {
+  return std::numeric_limits<T>::quiet_NaN();
+}
+
+// ---- losses of labelled rows ----
+
+/// The loss of some rows and how many of them count.
+template <class T>
+struct RowsReducer {
+  struct State {
+    T loss, rows;
+  };
+  T* out;
+  bool mean;
+  __device__ State init() const { return {0, 0}; }
+  __device__ State operator()(const State& a, const State& b) const { return {a.loss + b.loss, a.rows + b.rows}; }
+  __device__ void store(std::int64_t output, const State& state) const {
+    out[output] = mean ? state.loss / state.rows : state.loss;
+  }
+};
+
+/// What one row costs: `run` is called by all threads of its group and gives each the same. A label below 0 is none.
+template <class T>
+struct CrossEntropyRow {
+  T* probabilities;
+  const T* logits;
+  T smoothing;
+  template <class Walk>
+  __device__ T run(const Walk& walk, std::int64_t label) const {
+    const T logit = label >= 0 ? logits[walk.at(label)] : T(0);
+    const SoftmaxRow<Walk, T> row(walk, logits);
+    walk.each([&](int k, std::int64_t i) { probabilities[walk.at(i)] = row.probability(k, i); });
+    // Both terms are never negative: the largest logit alone adds 1 to the sum.
+    const T normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
+    if (smoothing == 0) return at_label;
+    T below = 0;
+    walk.each([&](int, std::int64_t i) { below += row.largest - logits[walk.at(i)]; });
+    below = walk.reduce(below, Plus{});
+    return (1 - smoothing) * at_label + smoothing * (normaliser + below / static_cast<T>(walk.length));
+  }
+};
+
+template <class T>
+struct NllRow {
+  const T* log_probabilities;
+  template <class Walk>
+  __device__ T run(const Walk& walk, std::int64_t label) const {
+    return label >= 0 ? -log_probabilities[walk.at(label)] : T(0);
+  }
+};
+
+/// `partial` null: one block, which stores the reduced loss. With Reduce::none each row stores its own.
+template <class Shape, class T, class Row>
+__global__ void __launch_bounds__(1024)
+    label_loss_kernel(T* loss, const std::int64_t* labels, CrossEntropy sizes, Row row_loss, ProblemCell* cell,
+                      typename RowsReducer<T>::State* partial) {
+  begin_kernel();
+  constexpr int Threads = Shape::threads;
+  const RowsReducer<T> reducer{loss, sizes.reduce == Reduce::mean};
+  auto state = reducer.init();
+  const std::int64_t step = global_threads() / Threads;
+  for (std::int64_t row = global_thread() / Threads; row < sizes.rows; row += step) {
+    const std::int64_t label = labels[row];
+    const bool ignored = label == sizes.ignore_index, bad = !ignored && (label < 0 || label >= sizes.classes);
+    T cost = row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label);
+    if (Group<Threads>::rank() != 0) continue;
+    if (bad) report(cell, Problem::label, label, sizes.classes);
+    cost = bad ? quiet_nan<T>() : ignored ? T(0) : cost;
+    if (sizes.reduce == Reduce::none)
+      loss[row] = cost;
+    else
+      state = reducer(state, {cost, ignored ? T(0) : T(1)});
+  }
+  if (sizes.reduce == Reduce::none) return;
+  state = reduce_block(state, reducer);
+  if (threadIdx.x != 0) return;
+  if (partial != nullptr)
+    partial[blockIdx.x] = state;
+  else
+    reducer.store(0, state);
+}
+
+template <class Shape, class T, class Row>
+void label_loss(Context& context, T* loss, const std::int64_t* labels, const CrossEntropy& sizes, const Row& row) {
+  using State = typename RowsReducer<T>::State;
+  constexpr int Threads = Shape::threads;
+  const auto kernel = label_loss_kernel<Shape, T, Row>;
+  ProblemCell* const cell = problem_cell(context);
+  State* const none = nullptr;
+  // One block when a few turns of 1024 threads do, or a reduced loss of no rows is to be written.
+  const std::int64_t groups = 1024 / Threads;
+  if (Threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * groups) {
+    const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(sizes.rows, groups), 1) * Threads);
+    launch(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), kernel, loss, labels, sizes, row, cell,
+           none);
+    return;
+  }
+  const unsigned threads = Threads > 256 ? Threads : 256;
+  const auto blocks = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(sizes.rows * Threads, threads), 1,
+                                                                     sizes.reduce == Reduce::none ? 1 << 30 : 1024));
+  if (sizes.reduce == Reduce::none) {
+    launch(context, Grid(blocks, threads), kernel, loss, labels, sizes, row, cell, none);
+    return;
+  }
+  Scratch partial(context, blocks * sizeof(State));
+  launch(context, Grid(blocks, threads), kernel, loss, labels, sizes, row, cell, partial.as<State>());
+  combine(context, 1, blocks, RowsReducer<T>{loss, sizes.reduce == Reduce::mean}, partial.as<State>());
+}
+
+// ---- their gradients ----
+
+/// The labels that count among those that this block's threads see.
+__device__ int counted(const std::int64_t* labels, const CrossEntropy& sizes, std::int64_t first, std::int64_t step) {
+  int rows = 0;
+#pragma unroll 4
+  for (std::int64_t row = first; row < sizes.rows; row += step) rows += labels[row] != sizes.ignore_index;
+  return reduce_block(rows, Plus{});
+}
+
+/// Blocks of the counting kernel, and threads of the kernel that adds their counts up.
+inline constexpr unsigned count_blocks = 256;
+
+__global__ void count_kernel(const std::int64_t* labels, CrossEntropy sizes, std::int64_t* partial) {
+  begin_kernel();
+  const int rows = counted(labels, sizes, global_thread(), global_threads());
+  if (threadIdx.x == 0) partial[blockIdx.x] = rows;
+}
+
+template <class T>
+struct CrossEntropyGradient {
+  const T* probabilities;
+  T at_label, elsewhere;  ///< the target
+  template <int V>
+  __device__ Pack<T, V> input(std::int64_t i) const {
+    return load<V>(probabilities + i);
+  }
+  __device__ T operator()(T probability, bool is_label) const {
+    return probability - (is_label ? at_label : elsewhere);
+  }
+};
+template <class T>
+struct NllGradient {
+  template <int V>
+  __device__ Pack<T, V> input(std::int64_t) const {
+    return {};
+  }
+  __device__ T operator()(T, bool is_label) const { return is_label ? T(-1) : T(0); }
+};
+
+/// Every block finds the number of counted rows by itself, from the labels or from the partial counts, so that the
+/// gradient of a usual batch is one kernel. Packs never cross rows.
+template <int V, class T, class Gradient>
+__global__ void label_gradient_kernel(T* grad_in, const T* grad_loss, const std::int64_t* labels, CrossEntropy sizes,
+                                      Gradient gradient, const std::int64_t* partial,
+                                      Divisor<std::uint32_t> row_packs) {
+  begin_kernel();
+  T divide = 1;
+  if (sizes.reduce == Reduce::mean) {
+    divide = partial == nullptr ? static_cast<T>(counted(labels, sizes, threadIdx.x, blockDim.x))
+                                : static_cast<T>(reduce_block(partial[threadIdx.x], Plus{}));
+  }
+  const std::int64_t packs = sizes.rows * sizes.classes / V;
+  const bool narrow = packs < (std::int64_t{1} << 31);
+  for (std::int64_t pack = global_thread(); pack < packs; pack += global_threads()) {
+    auto values = gradient.template input<V>(pack * V);
+    const std::int64_t row = narrow ? row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
+    const std::int64_t label = labels[row], column = pack * V - row * sizes.classes;
+    const T scale = grad_loss[sizes.reduce == Reduce::none ? row : 0] / divide;
+    const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      const T result = scale * gradient(values.value[lane], column + lane == label);
+      values.value[lane] = ignored ? T(0) : bad ? quiet_nan<T>() : result;
+    }
+    store<V>(grad_in + pack * V, values);
+  }
+}
+
+template <class T, class Gradient>
+void label_gradient(Context& context, T* grad_in, const T* grad_loss, const std::int64_t* labels,
+                    const CrossEntropy& sizes, bool packable, const Gradient& gradient) {
+  constexpr int V = pack_size<T>;
+  packable = packable && aligned<V>(grad_in) && sizes.classes % V == 0;
+  const std::int64_t row_packs = packable ? sizes.classes / V : sizes.classes;
+  if (sizes.rows * row_packs == 0) return;
+  const bool count_first = sizes.reduce == Reduce::mean && sizes.rows > 4096;
+  Scratch partial(context, count_first ? count_blocks * sizeof(std::int64_t) : 0);
+  if (count_first)
+    launch(context, Grid(count_blocks, count_blocks), count_kernel, labels, sizes, partial.as<std::int64_t>());
+  launch(context, Grid(blocks_for(sizes.rows * row_packs, count_blocks), count_blocks),
+         packable ? label_gradient_kernel<V, T, Gradient> : label_gradient_kernel<1, T, Gradient>, grad_in, grad_loss,
+         labels, sizes, gradient, partial.as<std::int64_t>(), Divisor<std::uint32_t>(row_packs));
+}
+
+// ---- pointwise losses ----
+
+template <class T>
+struct SquaredError {
+  __device__ T operator()(T x, T t) const { return (x - t) * (x - t); }
+  __device__ T derivative(T x, T t) const { return 2 * (x - t); }
+};
+template <class T>
+struct AbsoluteError {
+  __device__ T operator()(T x, T t) const { return ::fabs(x - t); }
+  __device__ T derivative(T x, T t) const { return x > t ? T(1) : x < t ? T(-1) : x == t ? T(0) : quiet_nan<T>(); }
+};
+template <class T>
+struct BinaryCrossEntropy {
+  // Not fmax: a NaN must stay one.
+  __device__ T operator()(T x, T t) const { return (x < 0 ? T(0) : x) - x * t + ::log1p(::exp(-::fabs(x))); }
+  __device__ T derivative(T x, T t) const {
+    const T e = ::exp(-::fabs(x));
+    return (x < 0 ? e / (1 + e) : 1 / (1 + e)) - t;
+  }
+};
+template <class T>
+struct Hinge {
+  __device__ T operator()(T x, T t) const {
+    const T margin = 1 - t * x;
+    return margin < 0 ? T(0) : margin;
+  }
+  __device__ T derivative(T x, T t) const { return t * x < 1 ? -t : T(0); }
+};
+
+/// The loss of each element as the source of a reduction.
+template <class T, class F>
+struct Losses {
+  const T *prediction, *target;
+  template <int V>
+  __device__ Pack<T, V> get(std::int64_t offset) const {
+    return apply<V, T>(F{}, load<V>(prediction + offset), load<V>(target + offset));
+  }
+  template <int V>
+  bool packable() const {
+    return aligned<V>(prediction) && aligned<V>(target);
+  }
+};
+
+template <class T, class F>
+struct EachGradient {
+  __device__ T operator()(T prediction, T target, T grad_loss) const {
+    return grad_loss * F{}.derivative(prediction, target);
+  }
+};
+template <class T, class F>
+struct CommonGradient {
+  const T* grad_loss;
+  T divide;
+  __device__ T operator()(T prediction, T target) const {
+    return __ldg(grad_loss) / divide * F{}.derivative(prediction, target);
+  }
+};
+
+// ---- the slots ----
+
+template <class T>
+void cross_entropy(Context& context, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
+                   const CrossEntropy& sizes) {
+  const CrossEntropyRow<T> row{probabilities, logits, static_cast<T>(sizes.label_smoothing)};
+  with_group(sizes.rows, sizes.classes,
+             [&](auto threads) { label_loss<decltype(threads)::value>(context, loss, labels, sizes, row); });
+}
+
+template <class T>
+void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss, const T* probabilities,
+                            const std::int64_t* labels, const CrossEntropy& sizes) {
+  const double uniform = sizes.label_smoothing / static_cast<double>(std::max<std::int64_t>(sizes.classes, 1));
+  const CrossEntropyGradient<T> gradient{probabilities, static_cast<T>(1 - sizes.label_smoothing + uniform),
+                                         static_cast<T>(uniform)};
+  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities), gradient);
+}
+
+template <class T>
+void nll(Context& context, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy& sizes) {
+  label_loss<RowShape<1, 0>>(context, loss, labels, sizes, NllRow<T>{log_probabilities});
+}
+
+template <class T>
+void nll_backward(Context& context, T* grad_in, const T* grad_loss, const std::int64_t* labels,
+                  const CrossEntropy& sizes) {
+  label_gradient(context, grad_in, grad_loss, labels, sizes, true, NllGradient<T>{});
+}
+
+template <class F, class T>
+void pointwise(Context& context, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce reduction) {
+  if (reduction == Reduce::none) return map(context, n, F{}, loss, prediction, target);
+  reduce<T>(context, {.length = n}, SumReducer<T>{loss, reduction == Reduce::mean, static_cast<T>(n)},
+            Losses<T, F>{prediction, target});
+}
+
+template <class F, class T>
+void pointwise_backward(Context& context, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+                        std::int64_t n, Reduce reduction) {
+  if (reduction == Reduce::none)
+    return map(context, n, EachGradient<T, F>{}, grad_prediction, prediction, target, grad_loss);
+  map(context, n, CommonGradient<T, F>{grad_loss, reduction == Reduce::mean ? static_cast<T>(n) : T(1)},
+      grad_prediction, prediction, target);
+}
+
+}  // namespace
+
+template <class T>
+kernels::Loss<T> loss() {
+  return {.cross_entropy = cross_entropy<T>,
+          .cross_entropy_backward = cross_entropy_backward<T>,
+          .nll = nll<T>,
+          .nll_backward = nll_backward<T>,
+          .mse = pointwise<SquaredError<T>, T>,
+          .mse_backward = pointwise_backward<SquaredError<T>, T>,
+          .mae = pointwise<AbsoluteError<T>, T>,
+          .mae_backward = pointwise_backward<AbsoluteError<T>, T>,
+          .binary_cross_entropy_with_logits = pointwise<BinaryCrossEntropy<T>, T>,
+          .binary_cross_entropy_with_logits_backward = pointwise_backward<BinaryCrossEntropy<T>, T>,
+          .hinge = pointwise<Hinge<T>, T>,
+          .hinge_backward = pointwise_backward<Hinge<T>, T>};
+}
+template kernels::Loss<float> loss<float>();
+template kernels::Loss<double> loss<double>();
+
+}  // namespace tern::cuda

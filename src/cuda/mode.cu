@@ -1,0 +1,75 @@
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/cuda.hpp"
+#include "cuda/support.cuh"
+#include "tern/device/plugin.hpp"
+
+namespace tern::cuda {
+namespace {
+
+__global__ void probe_kernel() {}
+
+std::string version_name(int version) { return message(version / 1000, '.', version % 1000 / 10); }
+
+// Empty when the first card can run this mode.
+std::string why_not() {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);  // leaves 0 where there is no driver
+  cudaRuntimeGetVersion(&runtime);
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  if (driver == 0) return "no NVIDIA driver is installed (libcuda.so.1 was not found)";
+  if (status == cudaErrorInsufficientDriver)
+    return message("the NVIDIA driver is too old: it supports CUDA ", version_name(driver),
+                   ", this build needs that of CUDA ", version_name(runtime));
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+    return "the NVIDIA driver is installed but shows no device (check CUDA_VISIBLE_DEVICES and nvidia-smi)";
+  if (status != cudaSuccess) return message("the NVIDIA driver does not start: ", cudaGetErrorString(status));
+
+  cudaFuncAttributes attributes{};
+  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, probe_kernel);
+  cudaGetLastError();
+  if (loaded == cudaSuccess) return {};
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || loaded != cudaErrorNoKernelImageForDevice)
+    return message("the device does not start: ", cudaGetErrorString(loaded));
+  return message("the device is too old for this build: ", properties.name, " has compute capability ",
+                 properties.major, '.', properties.minor, "; configure with TERN_CUDA_ARCHITECTURES=", properties.major,
+                 properties.minor, " (7.5 or later)");
+}
+
+}  // namespace
+
+const Mode& mode() {
+  static const Mode mode{
+      .name = "cuda",
+      .description = message(card().name, ", ", card().multiprocessors, " multiprocessors, ",
+                             card().memory / (std::size_t{1} << 30), " GiB"),
+      .memory = &memory(),
+      .operators = operators<float>(),
+      .operators_double = operators<double>(),
+      .movement = movement(),
+      .capture = &capture(),
+  };
+  return mode;
+}
+
+}  // namespace tern::cuda
+
+extern "C" const tern::Plugin* tern_plugin() {
+  static tern::Plugin plugin;
+  static const std::string reason = [] {
+    try {
+      std::string sentence = tern::cuda::why_not();
+      if (sentence.empty()) plugin.mode = &tern::cuda::mode();
+      return sentence;
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+  }();
+  plugin.status = plugin.mode == nullptr ? reason.c_str() : nullptr;
+  return &plugin;
+}

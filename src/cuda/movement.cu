@@ -1,0 +1,319 @@
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "tern/kernels/movement.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::Strided;
+
+// ---- units: elements of 1, 2, 4, 8 or 16 bytes, whatever they mean ----
+
+/// Calls `function(Unit{})` with the unit of that many bytes.
+template <class Function>
+void with_unit(std::size_t bytes, Function function) {
+  switch (bytes) {
+    case 1:
+      return function(std::uint8_t{});
+    case 2:
+      return function(std::uint16_t{});
+    case 4:
+      return function(std::uint32_t{});
+    case 8:
+      return function(std::uint64_t{});
+    default:
+      return function(uint4{});
+  }
+}
+
+struct Identity {
+  template <class T>
+  __device__ T operator()(T value) const {
+    return value;
+  }
+};
+
+template <class T>
+struct Constant {
+  T value;
+  __device__ T operator()() const { return value; }
+};
+
+// ---- strided copies ----
+
+template <class Index>
+struct StridedLayout {
+  int rank = 0;
+  Divisor<Index> size[kernels::max_rank];
+  std::int64_t out[kernels::max_rank] = {}, in[kernels::max_rank] = {};
+};
+
+template <class Unit, class Index>
+__global__ void copy_kernel(Index n, StridedLayout<Index> layout, Unit* out, const Unit* in) {
+  begin_kernel();
+  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
+    Index rest = i;
+    std::int64_t to = 0, from = 0;
+#pragma unroll
+    for (int from_last = 0; from_last < kernels::max_rank; ++from_last) {
+      const int d = layout.rank - 1 - from_last;
+      if (d < 0) break;
+      const Index at = d == 0 ? rest : layout.size[d].split(rest);
+      to += at * layout.out[d];
+      from += at * layout.in[d];
+    }
+    out[to] = in[from];
+  }
+}
+
+inline constexpr int tile = 32, tile_rows = 8;
+
+/// One side's neighbours lie along dimension `a` (in), the other's along `b` (out): tiles pass through shared memory,
+/// so that both sides move whole lines.
+struct Transpose {
+  std::int64_t size_a = 0, out_a = 0, size_b = 0, in_b = 0;
+  int rank = 0;  ///< of the other dimensions
+  std::int64_t size[kernels::max_rank] = {}, out[kernels::max_rank] = {}, in[kernels::max_rank] = {};
+  std::int64_t tiles_a = 0, tiles_b = 0, tiles = 0;
+};
+
+template <class Unit>
+__global__ void transpose_kernel(Transpose p, Unit* out, const Unit* in) {
+  begin_kernel();
+  __shared__ Unit held[tile][tile + 1];
+  for (std::int64_t item = blockIdx.x; item < p.tiles; item += gridDim.x) {
+    const std::int64_t a = item % p.tiles_a * tile, b = item / p.tiles_a % p.tiles_b * tile;
+    std::int64_t rest = item / p.tiles_a / p.tiles_b, to = 0, from = 0;
+    for (int d = p.rank - 1; d >= 0; --d) {
+      const std::int64_t at = rest % p.size[d];
+      rest /= p.size[d];
+      to += at * p.out[d];
+      from += at * p.in[d];
+    }
+    const std::int64_t along_a = a + threadIdx.x, along_b = b + threadIdx.x;
+#pragma unroll
+    for (int row = static_cast<int>(threadIdx.y); row < tile; row += tile_rows) {
+      if (along_a < p.size_a && b + row < p.size_b) held[row][threadIdx.x] = in[from + along_a + (b + row) * p.in_b];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int row = static_cast<int>(threadIdx.y); row < tile; row += tile_rows) {
+      if (along_b < p.size_b && a + row < p.size_a) out[to + along_b + (a + row) * p.out_a] = held[threadIdx.x][row];
+    }
+    __syncthreads();
+  }
+}
+
+/// The dimension whose neighbours are neighbours in memory, or -1.
+int unit_stride(const Strided& shape, const std::int64_t* stride) {
+  for (int d = shape.rank - 1; d >= 0; --d) {
+    if (stride[d] == 1 && shape.size[d] > 1) return d;
+  }
+  return -1;
+}
+
+/// Makes pairs of neighbouring elements one element, where the innermost dimension, the strides and the addresses
+/// allow it on both sides.
+bool widen(Strided& shape, std::size_t element, const void* out, const void* in) {
+  const int last = shape.rank - 1;
+  if (element >= 16 || last < 0 || shape.out[last] != 1 || shape.in[last] != 1 || shape.size[last] % 2 != 0)
+    return false;
+  const auto addresses = reinterpret_cast<std::uintptr_t>(out) | reinterpret_cast<std::uintptr_t>(in);
+  if (addresses % (2 * element) != 0) return false;
+  for (int d = 0; d < last; ++d) {
+    if (shape.out[d] % 2 != 0 || shape.in[d] % 2 != 0) return false;
+  }
+  for (int d = 0; d < last; ++d) {
+    shape.out[d] /= 2;
+    shape.in[d] /= 2;
+  }
+  shape.size[last] /= 2;
+  shape.count /= 2;
+  return true;
+}
+
+template <class Unit>
+void copy_tiles(Context& context, void* out, const void* in, const Strided& shape, int a, int b) {
+  Transpose p;
+  p.size_a = shape.size[a];
+  p.out_a = shape.out[a];
+  p.size_b = shape.size[b];
+  p.in_b = shape.in[b];
+  p.tiles_a = ceil_div(p.size_a, tile);
+  p.tiles_b = ceil_div(p.size_b, tile);
+  p.tiles = p.tiles_a * p.tiles_b;
+  for (int d = 0; d < shape.rank; ++d) {
+    if (d == a || d == b) continue;
+    p.size[p.rank] = shape.size[d];
+    p.out[p.rank] = shape.out[d];
+    p.in[p.rank++] = shape.in[d];
+    p.tiles *= shape.size[d];
+  }
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.tiles, 1 << 30));
+  launch(context, Grid(blocks, dim3(tile, tile_rows)), transpose_kernel<Unit>, p, static_cast<Unit*>(out),
+         static_cast<const Unit*>(in));
+}
+
+template <class Unit>
+void copy_elements(Context& context, void* out, const void* in, const Strided& shape) {
+  with_index(shape.count, [&](auto zero) {
+    using Index = decltype(zero);
+    StridedLayout<Index> layout;
+    layout.rank = shape.rank;
+    for (int d = 0; d < shape.rank; ++d) {
+      layout.size[d] = Divisor<Index>(shape.size[d]);
+      layout.out[d] = shape.out[d];
+      layout.in[d] = shape.in[d];
+    }
+    launch(context, Grid(blocks_for(shape.count), 256), copy_kernel<Unit, Index>, static_cast<Index>(shape.count),
+           layout, static_cast<Unit*>(out), static_cast<const Unit*>(in));
+  });
+}
+
+// ---- gather ----
+
+template <class Unit>
+__global__ void gather_kernel(Unit* out, const Unit* in, const std::int64_t* index, std::int64_t rows,
+                              std::int64_t in_rows, std::int64_t row_units, Divisor<std::uint32_t> divisor,
+                              ProblemCell* cell) {
+  begin_kernel();
+  const bool narrow = rows * row_units < (std::int64_t{1} << 31);
+  for (std::int64_t i = global_thread(); i < rows * row_units; i += global_threads()) {
+    const std::int64_t row = narrow ? divisor.quotient(static_cast<std::uint32_t>(i)) : i / row_units;
+    const std::int64_t column = i - row * row_units, from = index[row];
+    const bool bad = from < 0 || from >= in_rows;
+    if (bad && column == 0) report(cell, Problem::index, from, in_rows);
+    out[i] = bad ? Unit{} : in[from * row_units + column];
+  }
+}
+
+// ---- cast ----
+
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// `value` as a float that rounds to a half precision as `value` itself would: between two floats, the one with the odd
+/// last bit, which is never halfway between two halves.
+__device__ float round_to_odd(double value) {
+  const float truncated = __double2float_rz(value);
+  const bool exact = static_cast<double>(truncated) == value || isnan(value);
+  return exact ? truncated : __uint_as_float(__float_as_uint(truncated) | 1u);
+}
+
+/// Toward zero; out of range saturates, NaN gives 0.
+template <class To, class From>
+__device__ To truncate(From value) {
+  using Limits = std::numeric_limits<To>;
+  if (isnan(value)) return 0;
+  if (value <= static_cast<From>(Limits::min())) return Limits::min();
+  if (value >= static_cast<From>(Limits::max())) return Limits::max();
+  return static_cast<To>(value);
+}
+
+template <class To>
+struct Convert {
+  template <class From>
+  __device__ To operator()(From value) const {
+    if constexpr (is_half<From>)
+      return (*this)(static_cast<float>(value));
+    else if constexpr (is_half<To> && std::is_same_v<From, float>)
+      return To(value);
+    else if constexpr (is_half<To>)
+      return To(round_to_odd(static_cast<double>(value)));
+    else if constexpr (std::is_same_v<To, bool>)
+      return value != 0;
+    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
+      return truncate<To>(value);
+    else
+      return static_cast<To>(value);
+  }
+};
+
+/// Calls visit with a value of the C++ type of `dtype`.
+template <class Visit>
+void with_type_of(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::float32:
+      return visit(float{});
+    case DType::float64:
+      return visit(double{});
+    case DType::bfloat16:
+      return visit(BFloat16{});
+    case DType::float16:
+      return visit(Float16{});
+    case DType::int32:
+      return visit(std::int32_t{});
+    case DType::int64:
+      return visit(std::int64_t{});
+    case DType::uint8:
+      return visit(std::uint8_t{});
+    case DType::boolean:
+      return visit(bool{});
+  }
+}
+
+// ---- the slots ----
+
+void copy_contiguous(Context& context, void* out, const void* in, std::int64_t n, std::size_t element) {
+  with_unit(element, [&](auto unit) {
+    using Unit = decltype(unit);
+    map(context, n, Identity{}, static_cast<Unit*>(out), static_cast<const Unit*>(in));
+  });
+}
+
+void copy(Context& context, void* out, const void* in, const Strided& sizes, std::size_t element) {
+  if (sizes.count == 0) return;
+  Strided shape = sizes;
+  if (shape.rank == 0 || (shape.rank == 1 && shape.out[0] == 1 && shape.in[0] == 1))
+    return copy_contiguous(context, out, in, shape.count, element);
+  const int a = unit_stride(shape, shape.in), b = unit_stride(shape, shape.out);
+  if (a >= 0 && b >= 0 && a != b && shape.size[a] >= 8 && shape.size[b] >= 8) {
+    with_unit(element, [&](auto unit) { copy_tiles<decltype(unit)>(context, out, in, shape, a, b); });
+    return;
+  }
+  while (widen(shape, element, out, in)) element *= 2;
+  with_unit(element, [&](auto unit) { copy_elements<decltype(unit)>(context, out, in, shape); });
+}
+
+void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
+  with_unit(element, [&](auto unit) {
+    std::memcpy(&unit, value, sizeof unit);
+    map(context, n, Constant<decltype(unit)>{unit}, static_cast<decltype(unit)*>(out));
+  });
+}
+
+void gather(Context& context, void* out, const void* in, const std::int64_t* index, std::int64_t rows,
+            std::int64_t in_rows, std::int64_t row_bytes) {
+  if (rows * row_bytes == 0) return;
+  const auto low_bits = reinterpret_cast<std::uintptr_t>(out) | reinterpret_cast<std::uintptr_t>(in) |
+                        static_cast<std::uintptr_t>(row_bytes) | 16;
+  const std::size_t bytes = low_bits & ~(low_bits - 1);
+  with_unit(bytes, [&](auto unit) {
+    using Unit = decltype(unit);
+    const std::int64_t row_units = row_bytes / static_cast<std::int64_t>(sizeof(Unit)), n = rows * row_units;
+    const unsigned threads = threads_for(n);
+    launch(context, Grid(blocks_for(n, threads), threads), gather_kernel<Unit>, static_cast<Unit*>(out),
+           static_cast<const Unit*>(in), index, rows, in_rows, row_units, Divisor<std::uint32_t>(row_units),
+           problem_cell(context));
+  });
+}
+
+void cast(Context& context, void* out, DType to, const void* in, DType from, std::int64_t n) {
+  if (to == from) return copy_contiguous(context, out, in, n, size_of(to));
+  with_type_of(to, [&]<class To>(To) {
+    with_type_of(from, [&]<class From>(From) {
+      if constexpr (!std::is_same_v<To, From>)
+        map_packed<4>(context, n, Convert<To>{}, static_cast<To*>(out), static_cast<const From*>(in));
+    });
+  });
+}
+
+}  // namespace
+
+kernels::Movement movement() { return {.copy = copy, .fill = fill, .gather = gather, .cast = cast}; }
+
+}  // namespace tern::cuda

@@ -1,0 +1,145 @@
+#include "cuda/cuda.hpp"
+#include "cuda/moments.cuh"
+#include "tern/kernels/reduction.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::Axis;
+
+template <class T>
+struct VarReducer : MomentsReducer<T> {
+  T* out;
+  T divisor;
+  VarReducer(T* variances, T divide_by) : out(variances), divisor(divide_by) {}
+  __device__ void add(Moments<T>& state, T value, std::int64_t) const { MomentsReducer<T>::add(state, value); }
+  __device__ void store(std::int64_t output, const Moments<T>& state) const {
+    out[output] = divisor > 0 ? state.squares / divisor : std::numeric_limits<T>::quiet_NaN();
+  }
+};
+
+/// The rule decides between any two elements, so the order of combining does not matter.
+template <class T>
+struct ExtremeReducer {
+  struct State {
+    T value;
+    std::int64_t index;  ///< -1: nothing yet
+  };
+  T* out;
+  std::int64_t* indices;
+  bool largest;
+  __device__ State init() const { return {T(0), -1}; }
+  __device__ State operator()(const State& a, const State& b) const {
+    if (a.index < 0) return b;
+    if (b.index < 0) return a;
+    const bool first = a.index < b.index;
+    if (isnan(a.value) || isnan(b.value)) return isnan(a.value) && (first || !isnan(b.value)) ? a : b;
+    if (a.value == b.value) return first ? a : b;
+    return (a.value > b.value) == largest ? a : b;
+  }
+  /// The same for indices that increase: only a better value, or the first NaN, replaces.
+  __device__ void add(State& state, T value, std::int64_t index) const {
+    const bool better = largest ? value > state.value : value < state.value;
+    if (better || state.index < 0 || (isnan(value) && !isnan(state.value))) state = {value, index};
+  }
+  __device__ void store(std::int64_t output, const State& state) const {
+    if (out != nullptr) out[output] = state.value;
+    if (indices != nullptr) indices[output] = state.index;
+  }
+};
+
+template <class T, class Index>
+__global__ void var_backward_kernel(Index n, Divisor<Index> inner, Divisor<Index> length, T divisor, T* grad_in,
+                                    const T* grad_out, const T* in, const T* mean) {
+  begin_kernel();
+  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
+    Index outer = i;
+    const Index column = inner.split(outer);
+    const Index output = length.quotient(outer) * inner.value() + column;
+    grad_in[i] = grad_out[output] * (2 * (in[i] - mean[output]) / divisor);
+  }
+}
+
+template <class T, class Index>
+__global__ void extreme_backward_kernel(Index n, Divisor<Index> inner, Divisor<Index> length, T* grad_in,
+                                        const T* grad_out, const std::int64_t* index) {
+  begin_kernel();
+  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
+    Index outer = i;
+    const Index column = inner.split(outer);
+    const Index at = length.split(outer);
+    const Index output = outer * inner.value() + column;
+    grad_in[i] = index[output] == static_cast<std::int64_t>(at) ? grad_out[output] : T(0);
+  }
+}
+
+// ---- the slots ----
+
+template <class T>
+void sum(Context& context, T* out, const T* in, const Axis& axis) {
+  reduce<T>(context, axis, SumReducer<T>{out, false, T(1)}, Elements<T>{in});
+}
+
+template <class T>
+void mean(Context& context, T* out, const T* in, const Axis& axis) {
+  reduce<T>(context, axis, SumReducer<T>{out, true, static_cast<T>(axis.length)}, Elements<T>{in});
+}
+
+template <class T>
+void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
+  reduce<T>(context, axis, VarReducer<T>(out, static_cast<T>(axis.length - correction)), Elements<T>{in});
+}
+
+template <class T>
+void var_backward(Context& context, T* grad_in, const T* grad_out, const T* in, const Axis& axis,
+                  std::int64_t correction) {
+  const std::int64_t n = axis.outer * axis.length * axis.inner;
+  if (n == 0) return;
+  const T divisor =
+      axis.length > correction ? static_cast<T>(axis.length - correction) : std::numeric_limits<T>::quiet_NaN();
+  Scratch means(context, static_cast<std::size_t>(axis.outer * axis.inner) * sizeof(T));
+  mean(context, means.as<T>(), in, axis);
+  with_index(n, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(n), 256), var_backward_kernel<T, Index>, static_cast<Index>(n),
+           Divisor<Index>(axis.inner), Divisor<Index>(axis.length), divisor, grad_in, grad_out, in, means.as<T>());
+  });
+}
+
+template <class T>
+void max(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  reduce<T>(context, axis, ExtremeReducer<T>{out, index, true}, Elements<T>{in});
+}
+
+template <class T>
+void min(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  reduce<T>(context, axis, ExtremeReducer<T>{out, index, false}, Elements<T>{in});
+}
+
+template <class T>
+void extreme_backward(Context& context, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
+  const std::int64_t n = axis.outer * axis.length * axis.inner;
+  if (n == 0) return;
+  with_index(n, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(n), 256), extreme_backward_kernel<T, Index>, static_cast<Index>(n),
+           Divisor<Index>(axis.inner), Divisor<Index>(axis.length), grad_in, grad_out, index);
+  });
+}
+
+}  // namespace
+
+template <class T>
+kernels::Reduction<T> reduction() {
+  return {.sum = sum<T>,
+          .mean = mean<T>,
+          .var = var<T>,
+          .var_backward = var_backward<T>,
+          .max = max<T>,
+          .min = min<T>,
+          .extreme_backward = extreme_backward<T>};
+}
+template kernels::Reduction<float> reduction<float>();
+template kernels::Reduction<double> reduction<double>();
+
+}  // namespace tern::cuda

@@ -1,0 +1,122 @@
+#pragma once
+// Work on whole rows (softmax, cross-entropy): groups of threads walk a row and, where it is short enough, hold it in
+// registers, so that it is read once.
+
+#include "cuda/reduce.cuh"
+
+namespace tern::cuda {
+
+/// A row of `length` neighbours for `Threads` threads, each with `Items` elements in registers; 0: any length, read
+/// again by every pass.
+template <int Threads, int Items>
+struct RowWalk {
+  static constexpr int items = Items;
+  std::int64_t base, length;
+
+  __device__ std::int64_t at(std::int64_t i) const { return base + i; }
+  /// use(k, i) for each element i of this thread, its k-th.
+  template <class Use>
+  __device__ void each(Use use) const {
+    if constexpr (Items > 0) {
+#pragma unroll
+      for (int k = 0; k < Items; ++k) {
+        const int i = Group<Threads>::rank() + k * Threads;
+        if (i < length) use(k, std::int64_t{i});
+      }
+    } else {
+      for (std::int64_t i = Group<Threads>::rank(); i < length; i += Threads) use(0, i);
+    }
+  }
+  template <class T, class Combine>
+  __device__ T reduce(T value, Combine combine) const {
+    return Group<Threads>::reduce(value, combine);
+  }
+};
+
+/// A strided row for one thread.
+struct ColumnWalk {
+  static constexpr int items = 0;
+  std::int64_t base, length, stride;
+
+  __device__ std::int64_t at(std::int64_t i) const { return base + i * stride; }
+  template <class Use>
+  __device__ void each(Use use) const {
+    for (std::int64_t i = 0; i < length; ++i) use(0, i);
+  }
+  template <class T, class Combine>
+  __device__ T reduce(T value, Combine) const {
+    return value;
+  }
+};
+
+/// The elements of `in` along a walk: from registers where it has room for them.
+template <class Walk, class T>
+class Held {
+ public:
+  __device__ Held(const Walk& walk, const T* in) : walk_(walk), in_(in) {
+    if constexpr (Walk::items > 0) walk.each([&](int k, std::int64_t i) { value_[k] = in[walk.at(i)]; });
+  }
+  __device__ T get(int k, std::int64_t i) const {
+    if constexpr (Walk::items > 0)
+      return value_[k];
+    else
+      return in_[walk_.at(i)];
+  }
+  /// Only where elements are held.
+  __device__ void put(int k, T value) { value_[k] = value; }
+
+ private:
+  const Walk& walk_;
+  const T* in_;
+  T value_[Walk::items > 0 ? Walk::items : 1];
+};
+
+/// The softmax of a row: each thread's exp(x - largest), where held, and what they must be divided by.
+template <class Walk, class T>
+class SoftmaxRow {
+ public:
+  T largest = -infinity<T>(), sum = 0;
+
+  __device__ SoftmaxRow(const Walk& walk, const T* in) : held_(walk, in) {
+    walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held_.get(k, i)); });
+    largest = walk.reduce(largest, Largest{});
+    walk.each([&](int k, std::int64_t i) {
+      const T power = ::exp(held_.get(k, i) - largest);
+      sum += power;
+      if constexpr (Walk::items > 0) held_.put(k, power);
+    });
+    sum = walk.reduce(sum, Plus{});
+  }
+  __device__ T probability(int k, std::int64_t i) const {
+    if constexpr (Walk::items > 0)
+      return held_.get(k, i) / sum;
+    else
+      return ::exp(held_.get(k, i) - largest) / sum;
+  }
+
+ private:
+  Held<Walk, T> held_;
+};
+
+template <int Threads, int Items>
+struct RowShape {
+  static constexpr int threads = Threads, items = Items;
+  using Walk = RowWalk<Threads, Items>;
+};
+
+/// Calls `function(RowShape<Threads, Items>{})` with what suits rows of this length.
+template <class Function>
+void with_row(std::int64_t rows, std::int64_t length, Function function) {
+  if (length <= 16 && rows >= 16384)
+    function(RowShape<1, 16>{});
+  else if (length <= 16)
+    function(RowShape<8, 2>{});
+  else if (length <= 256)
+    function(RowShape<32, 8>{});
+  else if (length <= 2048)
+    function(RowShape<256, 8>{});
+  else
+    function(RowShape<512, 0>{});
+}
+
+}  // namespace tern::cuda

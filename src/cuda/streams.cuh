@@ -1,0 +1,53 @@
+#pragma once
+// The streams of the mode: one per host thread, pooled, never destroyed (a process may exit after the driver).
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "cuda/support.cuh"
+
+namespace tern::cuda {
+
+struct Recording;
+
+/// Pinned memory that host data passes through on its way to the card: a ring of segments, each with the event after
+/// which it may be written again.
+struct StagingRing {
+  static constexpr std::size_t segments = 8, segment_bytes = std::size_t{1} << 20;
+  std::byte* base = nullptr;
+  std::array<cudaEvent_t, segments> copied{};
+  std::size_t segment = 0, used = 0;
+};
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  cudaEvent_t ordered = nullptr;  ///< for Memory::order
+  cudaStream_t side = nullptr;    ///< runs beside `handle` between fork() and join()
+  cudaEvent_t forked = nullptr, joined = nullptr;
+  ProblemCell* problem = nullptr;
+  StagingRing staging;
+  std::byte* bounce = nullptr;  ///< pinned, for small copies to the host
+  std::atomic<Recording*> recording{nullptr};
+};
+
+/// The calling thread's stream.
+Stream& thread_stream();
+/// The state behind a Context's stream; throws Error for a stream that is not one of ours.
+Stream& stream_state(void* stream);
+/// Waits for every stream that is not recording; errors are left to the owners of the streams.
+void quiesce() noexcept;
+
+/// Work queued on the returned stream runs beside the context's stream from here until join().
+cudaStream_t fork(const Context& context);
+void join(const Context& context);
+
+// ---- blocks and recordings (memory.cu) ----
+
+/// From now on, what is allocated on the stream belongs to the recording.
+void open_recording(Stream& stream, Recording* recording);
+void close_recording(Stream& stream) noexcept;
+/// Hands the recording's blocks back to the cache.
+void disband_recording(Recording* recording) noexcept;
+
+}  // namespace tern::cuda

@@ -1,0 +1,140 @@
+#include "cuda/support.cuh"
+
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/streams.cuh"
+
+namespace tern::cuda {
+
+void fail(cudaError_t status, const char* doing, const std::source_location& where) {
+  cudaGetLastError();  // else the next, innocent, call would report it again
+  std::string_view file = where.file_name();
+  file.remove_prefix(file.find_last_of('/') + 1);
+  const std::string text = message("cuda: ", doing, " failed: ", cudaGetErrorString(status), " (",
+                                   cudaGetErrorName(status), ", ", file, ":", where.line(), ")");
+  if (status == cudaErrorMemoryAllocation) throw OutOfMemory(text);
+  throw Error(text);
+}
+
+const Card& card() {
+  static const Card card = [] {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, 0), "reading the card's properties");
+    Card read;
+    read.name = properties.name;
+    read.major = properties.major;
+    read.minor = properties.minor;
+    read.multiprocessors = properties.multiProcessorCount;
+    read.shared_per_block = properties.sharedMemPerBlockOptin;
+    read.memory = properties.totalGlobalMem;
+    read.overlap = properties.major >= 9;
+    return read;
+  }();
+  return card;
+}
+
+namespace {
+
+// Leaked on purpose: threads may end, and tensors may be freed, after static objects are gone.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<void*, Stream*> all;
+  std::vector<Stream*> idle;
+};
+Registry& registry() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+Stream* make_stream() {
+  auto* stream = new Stream;
+  check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
+  check(cudaStreamCreateWithFlags(&stream->side, cudaStreamNonBlocking), "creating a stream");
+  for (cudaEvent_t* event : {&stream->ordered, &stream->forked, &stream->joined})
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
+  check(cudaHostAlloc(reinterpret_cast<void**>(&stream->problem), sizeof(ProblemCell), cudaHostAllocPortable),
+        "pinning host memory");
+  *stream->problem = ProblemCell{};
+  return stream;
+}
+
+struct ThreadStream {
+  Stream* stream = nullptr;
+  ~ThreadStream() {
+    if (stream == nullptr) return;
+    Registry& streams = registry();
+    std::lock_guard lock(streams.mutex);
+    streams.idle.push_back(stream);
+  }
+};
+thread_local ThreadStream own_stream;
+thread_local Stream* last_looked_up = nullptr;
+
+}  // namespace
+
+Stream& thread_stream() {
+  if (own_stream.stream != nullptr) [[likely]]
+    return *own_stream.stream;
+  Registry& streams = registry();
+  std::lock_guard lock(streams.mutex);
+  if (streams.idle.empty()) {
+    Stream* made = make_stream();
+    streams.all[made->handle] = made;
+    own_stream.stream = made;
+  } else {
+    own_stream.stream = streams.idle.back();
+    streams.idle.pop_back();
+  }
+  return *own_stream.stream;
+}
+
+Stream& stream_state(void* stream) {
+  if (last_looked_up != nullptr && last_looked_up->handle == stream) [[likely]]
+    return *last_looked_up;
+  Registry& streams = registry();
+  std::lock_guard lock(streams.mutex);
+  const auto found = streams.all.find(stream);
+  expects(found != streams.all.end(), "cuda: a stream that Memory::stream() did not make; use that of the scope");
+  last_looked_up = found->second;
+  return *found->second;
+}
+
+void quiesce() noexcept {
+  Registry& streams = registry();
+  std::lock_guard lock(streams.mutex);
+  for (const auto& [handle, stream] : streams.all)
+    if (stream->recording.load() == nullptr && cudaStreamSynchronize(stream->handle) != cudaSuccess) cudaGetLastError();
+}
+
+bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }
+
+ProblemCell* problem_cell(const Context& context) { return stream_state(context.stream).problem; }
+
+cudaStream_t fork(const Context& context) {
+  Stream& stream = stream_state(context.stream);
+  check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
+  check(cudaStreamWaitEvent(stream.side, stream.forked), "ordering two streams");
+  return stream.side;
+}
+
+void join(const Context& context) {
+  Stream& stream = stream_state(context.stream);
+  check(cudaEventRecord(stream.joined, stream.side), "recording an event");
+  check(cudaStreamWaitEvent(stream.handle, stream.joined), "ordering two streams");
+}
+
+void allow_shared(const void* kernel, std::size_t bytes) {
+  static std::mutex mutex;
+  static auto* allowed = new std::unordered_map<const void*, std::size_t>;
+  std::lock_guard lock(mutex);
+  std::size_t& most = (*allowed)[kernel];
+  if (bytes <= most) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "asking for more shared memory");
+  most = bytes;
+}
+
+}  // namespace tern::cuda

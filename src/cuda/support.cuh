@@ -1,0 +1,129 @@
+#pragma once
+// What every file of the cuda mode stands on: checked calls, the card's figures, launches, and the problem cell.
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include "tern/core/error.hpp"
+#include "tern/device/context.hpp"
+
+namespace tern::cuda {
+
+// ---- checked calls ----
+
+/// Throws OutOfMemory or Error with the sentence, the runtime's reason and the place; the sticky error is cleared.
+[[noreturn]] void fail(cudaError_t status, const char* doing, const std::source_location& where);
+
+/// `check(cudaEventRecord(event, stream), "recording an event")`.
+inline void check(cudaError_t status, const char* doing,
+                  const std::source_location& where = std::source_location::current()) {
+  if (status != cudaSuccess) [[unlikely]]
+    fail(status, doing, where);
+}
+
+// ---- the card ----
+
+struct Card {
+  std::string name;
+  int major = 0, minor = 0;
+  int multiprocessors = 1;
+  std::size_t shared_per_block = 48 * 1024;  ///< the most dynamic shared memory that a block may ask for
+  std::size_t memory = 0;
+  bool overlap = false;  ///< has programmatic dependent launch and thread block clusters (9.0 and later)
+};
+/// The first card, read once.
+const Card& card();
+
+// ---- streams ----
+
+/// What kernels report about the values they met; the next wait on the stream throws it as NumericError.
+enum class Problem : int { none = 0, label, index };
+struct ProblemCell {
+  int kind;  ///< a Problem
+  int unused;
+  long long value, limit;
+};
+
+inline cudaStream_t stream_of(const Context& context) { return static_cast<cudaStream_t>(context.stream); }
+/// True while the work queued on the context's stream is recorded instead of run.
+bool recording(const Context& context);
+/// Where kernels on this stream report; pass it as a kernel argument. Host memory that the card can write.
+ProblemCell* problem_cell(const Context& context);
+
+// ---- kernels ----
+
+/// The first statement of EVERY kernel, in every thread: launches overlap their start with the end of the kernel before
+/// (programmatic dependent launch), and only from here on is that kernel's work finished and visible.
+__device__ __forceinline__ void begin_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Says that `value` is outside [0, limit). Any thread may call it; one of the reports is kept.
+__device__ __forceinline__ void report(ProblemCell* cell, Problem kind, long long value, long long limit) {
+  volatile ProblemCell* written = cell;
+  written->value = value;
+  written->limit = limit;
+  __threadfence_system();
+  written->kind = static_cast<int>(kind);
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Blocks for a grid-stride loop over n elements, `per_block` of them per block and turn: enough to fill the card
+/// several times over, never more.
+inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = 256) {
+  const std::int64_t most = static_cast<std::int64_t>(card().multiprocessors) * 16;
+  const std::int64_t wanted = ceil_div(n, per_block);
+  return static_cast<unsigned>(wanted < most ? wanted : most);
+}
+
+/// The shape of a launch.
+struct Grid {
+  dim3 blocks, threads;
+  std::size_t shared;  ///< dynamic shared memory; above 48 KiB, call allow_shared for the kernel first
+  unsigned cluster = 1;  ///< blocks (along x) of a thread block cluster; only where card().overlap
+  std::source_location where;
+  Grid(dim3 grid_blocks, dim3 block_threads, std::size_t shared_bytes = 0,
+       const std::source_location& place = std::source_location::current())
+      : blocks(grid_blocks), threads(block_threads), shared(shared_bytes), where(place) {}
+};
+
+/// Queues a kernel on the context's stream; an empty grid does nothing. Throws when the launch itself fails.
+///
+///     launch(context, Grid(blocks_for(n), 256), scale_kernel<T>, out, in, n, factor);
+template <class... Parameters, class... Arguments>
+void launch(const Context& context, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+  cudaLaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (card().overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    if (grid.cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count].val.clusterDim.x = grid.cluster;
+      attributes[count].val.clusterDim.y = 1;
+      attributes[count++].val.clusterDim.z = 1;
+    }
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared;
+  config.stream = stream_of(context);
+  config.attrs = attributes;
+  config.numAttrs = count;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "launching a kernel", grid.where);
+}
+
+/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered per kernel.
+void allow_shared(const void* kernel, std::size_t bytes);
+
+}  // namespace tern::cuda

@@ -1,0 +1,248 @@
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "tern/kernels/update.hpp"
+
+namespace tern::cuda {
+namespace {
+
+using kernels::Adam;
+using kernels::Parameters;
+using kernels::Sgd;
+
+/// As many tensors as fit the 4 KiB of arguments that every launch may carry. By value, so that nothing is uploaded and
+/// a recorded launch keeps them.
+inline constexpr int tensors_per_launch = 88;
+
+template <class T>
+struct Tensors {
+  T* value[tensors_per_launch];
+  const T* gradient[tensors_per_launch];
+  T* first[tensors_per_launch];
+  T* second[tensors_per_launch];
+  std::int64_t size[tensors_per_launch];
+  std::int32_t first_block[tensors_per_launch];  ///< blocks before this tensor's
+  std::int32_t count, blocks;
+};
+
+inline constexpr int update_threads = 256;
+/// Elements of one block: two packs a thread.
+template <class T>
+inline constexpr std::int64_t block_elements = 2 * pack_size<T>* update_threads;
+
+/// The tensor that a block works on.
+template <class T>
+__device__ int tensor_of(const Tensors<T>& tensors, std::int32_t block) {
+  int low = 0, high = tensors.count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (tensors.first_block[middle] <= block)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+/// Applies rule(value, gradient, first, second) to the elements of [begin, end), two packs at a time, so that their
+/// loads overlap. States that are null read as 0.
+template <int V, class T, class Rule>
+__device__ void update_block(T* value, const T* gradient, T* first, T* second, std::int64_t begin, std::int64_t end,
+                             const Rule& rule) {
+  constexpr int packs = 2;
+  for (std::int64_t start = begin + threadIdx.x * V; start < end; start += packs * update_threads * V) {
+    Pack<T, V> values[packs], gradients[packs], firsts[packs]{}, seconds[packs]{};
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      const std::int64_t i = start + k * update_threads * V;
+      if (i >= end) break;
+      values[k] = load<V>(value + i);
+      gradients[k] = load<V>(gradient + i);
+      if (first != nullptr && rule.reads_state) firsts[k] = load<V>(first + i);
+      if (second != nullptr && rule.reads_state) seconds[k] = load<V>(second + i);
+    }
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      const std::int64_t i = start + k * update_threads * V;
+      if (i >= end) break;
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane)
+        rule(values[k].value[lane], gradients[k].value[lane], firsts[k].value[lane], seconds[k].value[lane]);
+      store<V>(value + i, values[k]);
+      if (first != nullptr) store<V>(first + i, firsts[k]);
+      if (second != nullptr) store<V>(second + i, seconds[k]);
+    }
+  }
+}
+
+template <class T, class Rule>
+__device__ void update_tensors(const Tensors<T>& tensors, const Rule& rule) {
+  constexpr int V = pack_size<T>;
+  for (std::int32_t block = static_cast<std::int32_t>(blockIdx.x); block < tensors.blocks; block += gridDim.x) {
+    const int which = tensor_of(tensors, block);
+    T* const value = tensors.value[which];
+    const T* const gradient = tensors.gradient[which];
+    T *const first = tensors.first[which], *const second = tensors.second[which];
+    const std::int64_t begin = (block - tensors.first_block[which]) * block_elements<T>;
+    const std::int64_t end = min(begin + block_elements<T>, tensors.size[which]);
+    const auto addresses = reinterpret_cast<std::uintptr_t>(value) | reinterpret_cast<std::uintptr_t>(gradient) |
+                           reinterpret_cast<std::uintptr_t>(first) | reinterpret_cast<std::uintptr_t>(second);
+    const std::int64_t whole = addresses % sizeof(Pack<T, V>) == 0 ? begin + (end - begin) / V * V : begin;
+    update_block<V>(value, gradient, first, second, begin, whole, rule);
+    update_block<1>(value, gradient, first, second, whole, end, rule);
+  }
+}
+
+template <class T>
+struct SgdRule {
+  T learning_rate, momentum, dampened, weight_decay;  ///< dampened: 1 - dampening
+  bool nesterov, keeps, reads_state;
+  __device__ void operator()(T& value, T gradient, T& velocity, T&) const {
+    T step = gradient + weight_decay * value;
+    if (keeps) {
+      velocity = reads_state ? momentum * velocity + dampened * step : step;
+      step = nesterov ? step + momentum * velocity : velocity;
+    }
+    value -= learning_rate * step;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(update_threads)
+    sgd_kernel(const __grid_constant__ Tensors<T> tensors, const T* learning_rate, SgdRule<T> rule) {
+  begin_kernel();
+  rule.learning_rate = *learning_rate;
+  update_tensors(tensors, rule);
+}
+
+template <class T>
+struct AdamRule {
+  T learning_rate, beta1, beta2, rest1, rest2, epsilon, weight_decay;  ///< rest: 1 - beta
+  T correction1, correction2;                                          ///< 1 - beta^t
+  bool decoupled;
+  static constexpr bool reads_state = true;
+  __device__ void operator()(T& value, T gradient, T& first, T& second) const {
+    if (decoupled)
+      value -= learning_rate * weight_decay * value;
+    else
+      gradient += weight_decay * value;
+    first = beta1 * first + rest1 * gradient;
+    second = beta2 * second + rest2 * gradient * gradient;
+    value -= learning_rate * (first / correction1) / (::sqrt(second / correction2) + epsilon);
+  }
+};
+
+/// While the last launch of a step runs, the upper half of `step` counts the blocks that have read it; the last one
+/// stores the new step. So one kernel can read the old value everywhere and still replace it.
+inline constexpr std::int64_t step_mask = 0xffffffffll;
+
+/// base^exponent by squaring: far quicker than pow, and as exact as 1 - beta^t needs.
+__device__ double whole_power(double base, std::int64_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base) {
+    if (exponent % 2 != 0) result *= base;
+  }
+  return result;
+}
+
+template <class T>
+__global__ void __launch_bounds__(update_threads)
+    adam_kernel(const __grid_constant__ Tensors<T> tensors, const T* learning_rate, std::int64_t* step,
+                AdamRule<T> rule, double beta1, double beta2, bool last) {
+  begin_kernel();
+  __shared__ T corrections[2];
+  if (threadIdx.x < 2) {
+    const std::int64_t t = (*static_cast<volatile std::int64_t*>(step) & step_mask) + 1;
+    corrections[threadIdx.x] = static_cast<T>(1 - whole_power(threadIdx.x == 0 ? beta1 : beta2, t));
+    __syncwarp(3);  // both have read the step
+    if (last && threadIdx.x == 0) {
+      __threadfence();
+      const auto before = atomicAdd(reinterpret_cast<unsigned long long*>(step), 1ull << 32);
+      if (before >> 32 == gridDim.x - 1) *static_cast<volatile std::int64_t*>(step) = t;
+    }
+  }
+  __syncthreads();
+  rule.learning_rate = *learning_rate;
+  rule.correction1 = corrections[0];
+  rule.correction2 = corrections[1];
+  update_tensors(tensors, rule);
+}
+
+/// Calls `start(tensors, blocks, last)` for every launch that it takes. With `always`, at least once.
+template <class T, class Start>
+void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
+  Tensors<T> tensors{};
+  const std::int32_t most_blocks = card().multiprocessors * 8;
+  const auto flush = [&](bool last) {
+    if (tensors.blocks > 0 || (last && always))
+      start(tensors, static_cast<unsigned>(std::clamp(tensors.blocks, 1, most_blocks)), last);
+    tensors.count = tensors.blocks = 0;
+  };
+  for (std::int64_t i = 0; i < parameters.count; ++i) {
+    // A tensor of 2^31 blocks or more goes out in pieces.
+    constexpr std::int64_t most = (std::int64_t{1} << 30) * block_elements<T>;
+    for (std::int64_t begin = 0; begin < parameters.size[i]; begin += most) {
+      const std::int64_t size = std::min(parameters.size[i] - begin, most);
+      const std::int64_t blocks = ceil_div(size, block_elements<T>);
+      if (tensors.count == tensors_per_launch || tensors.blocks + blocks > (std::int64_t{1} << 30)) flush(false);
+      const std::int32_t at = tensors.count++;
+      const auto state = [&](T* const* states) {
+        return states == nullptr || states[i] == nullptr ? nullptr : states[i] + begin;
+      };
+      tensors.value[at] = parameters.value[i] + begin;
+      tensors.gradient[at] = parameters.gradient[i] + begin;
+      tensors.first[at] = state(parameters.first);
+      tensors.second[at] = state(parameters.second);
+      tensors.size[at] = size;
+      tensors.first_block[at] = tensors.blocks;
+      tensors.blocks += static_cast<std::int32_t>(blocks);
+    }
+  }
+  flush(true);
+}
+
+// ---- the slots ----
+
+template <class T>
+void sgd(Context& context, const Parameters<T>& parameters, const T* learning_rate, const Sgd& sizes) {
+  const bool keeps = parameters.first != nullptr;
+  const SgdRule<T> rule{.learning_rate = 0,
+                        .momentum = static_cast<T>(sizes.momentum),
+                        .dampened = static_cast<T>(1 - sizes.dampening),
+                        .weight_decay = static_cast<T>(sizes.weight_decay),
+                        .nesterov = sizes.nesterov,
+                        .keeps = keeps,
+                        .reads_state = keeps && !sizes.first_step};
+  for_chunks(parameters, false, [&](const Tensors<T>& tensors, unsigned blocks, bool) {
+    launch(context, Grid(blocks, update_threads), sgd_kernel<T>, tensors, learning_rate, rule);
+  });
+}
+
+template <class T>
+void adam(Context& context, const Parameters<T>& parameters, const T* learning_rate, std::int64_t* step,
+          const Adam& sizes) {
+  const AdamRule<T> rule{.learning_rate = 0,
+                         .beta1 = static_cast<T>(sizes.beta1),
+                         .beta2 = static_cast<T>(sizes.beta2),
+                         .rest1 = static_cast<T>(1 - sizes.beta1),
+                         .rest2 = static_cast<T>(1 - sizes.beta2),
+                         .epsilon = static_cast<T>(sizes.epsilon),
+                         .weight_decay = static_cast<T>(sizes.weight_decay),
+                         .correction1 = 1,
+                         .correction2 = 1,
+                         .decoupled = sizes.decoupled};
+  for_chunks(parameters, true, [&](const Tensors<T>& tensors, unsigned blocks, bool last) {
+    launch(context, Grid(blocks, update_threads), adam_kernel<T>, tensors, learning_rate, step, rule, sizes.beta1,
+           sizes.beta2, last);
+  });
+}
+
+}  // namespace
+
+template <class T>
+kernels::Update<T> update() {
+  return {.sgd = sgd<T>, .adam = adam<T>};
+}
+template kernels::Update<float> update<float>();
+template kernels::Update<double> update<double>();
+
+}  // namespace tern::cuda

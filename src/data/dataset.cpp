@@ -1,0 +1,53 @@
+#include "tern/data/dataset.hpp"
+
+#include <algorithm>
+
+#include "data/conversion.hpp"
+
+namespace tern::data {
+
+Dataset Dataset::take(std::int64_t n) const {
+  expects<ShapeError>(n >= 0, "take: expected a number of examples, found ", n);
+  Dataset part = *this;
+  const std::int64_t count = std::min(n, size());
+  part.images = images.slice(0, 0, count);
+  part.labels = labels.slice(0, 0, count);
+  return part;
+}
+
+void Dataset::check() const {
+  expects<ShapeError>(images.defined() && labels.defined(), source, ": a dataset needs images and labels");
+  expects<DTypeError>(images.dtype() == DType::uint8 || images.dtype() == DType::float32, source,
+                      ": expected images of uint8 or float32, found ", images.dtype());
+  expects<DTypeError>(labels.dtype() == DType::int64, source, ": expected labels of int64, found ", labels.dtype());
+  expects<ShapeError>(images.rank() >= 1 && labels.rank() == 1 && images.size(0) == labels.size(0), source,
+                      ": expected images [n, ...] and labels [n], found ", images.shape(), " and ", labels.shape());
+  expects<NumericError>(classes > 0, source, ": expected at least one class, found ", classes);
+  const std::vector<std::int64_t> values = labels.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    expects<NumericError>(values[i] >= 0 && values[i] < classes, source, ": label ", values[i], " at position ", i,
+                          " is outside [0, ", classes, "); correct the labels or the number of classes");
+}
+
+Conversion::Conversion(double mean, double deviation) {
+  expects<NumericError>(deviation > 0, "to_float: expected a deviation above 0, found ", deviation);
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    values_[i] = static_cast<float>((static_cast<double>(i) / 255 - mean) / deviation);
+}
+
+void Conversion::operator()(const std::uint8_t* from, std::int64_t count, float* to) const {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = values_[from[i]];
+}
+
+Tensor to_float(const Tensor& images, double mean, double deviation) {
+  if (images.dtype() == DType::float32) return images;
+  expects<DTypeError>(images.dtype() == DType::uint8, "to_float: expected uint8 or float32, found ", images.dtype(),
+                      "; cast the tensor first");
+  const Conversion convert(mean, deviation);
+  const Tensor whole = images.contiguous();
+  Tensor result(images.shape());
+  convert(whole.read<std::uint8_t>().data(), whole.numel(), result.write<float>().data());
+  return result;
+}
+
+}  // namespace tern::data

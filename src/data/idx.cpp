@@ -1,0 +1,253 @@
+#include "tern/data/idx.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "io/tensor_bytes.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern::data {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the swaps below turn big-endian files into little-endian memory");
+
+constexpr std::size_t chunk = std::size_t{1} << 16;
+
+/// Bytes at a position of the file or the memory that is read.
+struct Source {
+  std::string name;
+  std::uint64_t size = 0;
+  std::function<void(std::uint64_t position, std::span<std::byte> bytes)> read;
+};
+
+/// A front-to-back reader of the bytes themselves.
+class PlainStream {
+ public:
+  explicit PlainStream(const Source& source) : source_(source) {}
+  /// Fills as much of `bytes` as there is and returns how much.
+  std::size_t read(std::span<std::byte> bytes) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), source_.size - position_));
+    source_.read(position_, bytes.first(count));
+    position_ += count;
+    return count;
+  }
+
+  /// How many bytes are left, at most `most`.
+  std::uint64_t count(std::uint64_t most) const { return std::min(most, source_.size - position_); }
+
+ private:
+  const Source& source_;
+  std::uint64_t position_ = 0;
+};
+
+/// A front-to-back reader of what gzip packed.
+class PackedStream {
+ public:
+  explicit PackedStream(const Source& source) : source_(source), input_(chunk) {
+    if (inflateInit2(&stream_, 15 + 16) != Z_OK) throw OutOfMemory(source.name + ": no memory to unpack the file");
+  }
+  PackedStream(const PackedStream&) = delete;
+  PackedStream& operator=(const PackedStream&) = delete;
+  ~PackedStream() { inflateEnd(&stream_); }
+
+  std::size_t read(std::span<std::byte> bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size() && !ended_) {
+      const auto room = static_cast<uInt>(std::min<std::size_t>(bytes.size() - done, std::size_t{1} << 30));
+      stream_.next_out = reinterpret_cast<Bytef*>(bytes.data() + done);
+      stream_.avail_out = room;
+      step();
+      done += room - stream_.avail_out;
+    }
+    return done;
+  }
+
+  /// How many bytes are left, at most `most`: unpacks that many and drops them.
+  std::uint64_t count(std::uint64_t most) {
+    std::vector<std::byte> scratch(chunk);
+    std::uint64_t found = 0;
+    for (std::size_t part = 1; part > 0 && found < most; found += part)
+      part = read(std::span(scratch).first(static_cast<std::size_t>(std::min<std::uint64_t>(chunk, most - found))));
+    return found;
+  }
+
+ private:
+  void step() {
+    if (stream_.avail_in == 0) {
+      const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(chunk, source_.size - position_));
+      expects<FileError>(count > 0, source_.name, ": the gzip data ends early; the file was cut short, fetch it again");
+      source_.read(position_, std::span(input_).first(count));
+      position_ += count;
+      stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
+      stream_.avail_in = static_cast<uInt>(count);
+    }
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    ended_ = status == Z_STREAM_END;
+    expects<FileError>(ended_ || status == Z_OK || status == Z_BUF_ERROR, source_.name, ": the gzip data is damaged (",
+                       stream_.msg != nullptr ? stream_.msg : "no reason given", "); fetch the file again");
+    expects<FileError>(!ended_ || (stream_.avail_in == 0 && position_ == source_.size), source_.name,
+                       ": bytes follow the end of the gzip data");
+  }
+
+  const Source& source_;
+  std::vector<std::byte> input_;
+  z_stream stream_{};
+  std::uint64_t position_ = 0;
+  bool ended_ = false;
+};
+
+struct Header {
+  DType dtype = DType::uint8;
+  Shape shape;
+  std::uint64_t bytes = 0;  // of the elements
+};
+
+std::uint32_t big_endian(std::span<const std::byte> bytes) {
+  std::uint32_t value = 0;
+  for (const std::byte byte : bytes.first(4)) value = (value << 8) | std::to_integer<std::uint32_t>(byte);
+  return value;
+}
+
+DType dtype_of_code(unsigned code, const std::string& name) {
+  switch (code) {
+    case 0x08:
+      return DType::uint8;
+    case 0x0c:
+      return DType::int32;
+    case 0x0d:
+      return DType::float32;
+    case 0x0e:
+      return DType::float64;
+    case 0x09:
+    case 0x0b:
+      throw FileError(message(name, ": IDX elements of ", code == 9 ? "int8" : "int16",
+                              " are not supported; expected uint8, int32, float32 or float64"));
+    default:
+      throw FileError(message(name, ": unknown IDX element type ", code, "; expected 8, 12, 13 or 14"));
+  }
+}
+
+template <class Stream>
+Header read_header(Stream& stream, const std::string& name, const IdxOptions& options) {
+  std::array<std::byte, 4> magic{};
+  expects<FileError>(stream.read(magic) == 4, name, ": not an IDX file: it ends inside the first 4 bytes");
+  expects<FileError>(magic[0] == std::byte{0} && magic[1] == std::byte{0}, name,
+                     ": not an IDX file: expected it (or what is packed in it) to begin with two zero bytes, found ",
+                     std::to_integer<int>(magic[0]), " and ", std::to_integer<int>(magic[1]));
+  Header header;
+  header.dtype = dtype_of_code(std::to_integer<unsigned>(magic[2]), name);
+  const int rank = std::to_integer<int>(magic[3]);
+  expects<FileError>(rank >= 1 && rank <= Shape::max_rank, name, ": an IDX file of rank ", rank, "; expected 1 to ",
+                     Shape::max_rank);
+  expects<FileError>(options.rank == 0 || options.rank == rank, name, ": expected an IDX file of rank ", options.rank,
+                     ", found rank ", rank, "; are images and labels swapped?");
+  header.bytes = size_of(header.dtype);
+  for (int i = 0; i < rank; ++i) {
+    std::array<std::byte, 4> size{};
+    expects<FileError>(stream.read(size) == 4, name, ": the IDX file ends inside its header");
+    const std::uint64_t value = big_endian(size);
+    header.shape.push_back(static_cast<std::int64_t>(value));
+    expects<FileError>(value == 0 || header.bytes <= static_cast<std::uint64_t>(options.limit) / value, name,
+                       ": declares more than ", options.limit, " bytes: shape ", header.shape,
+                       "... (IdxOptions::limit raises the limit)");
+    header.bytes *= value;
+  }
+  return header;
+}
+
+template <class Stream>
+void check_size(Stream& stream, const Header& header, const std::string& name) {
+  const std::uint64_t found = stream.count(header.bytes + 1);
+  expects<FileError>(found >= header.bytes, name, ": declares ", header.dtype, ' ', header.shape, " = ", header.bytes,
+                     " bytes, found only ", found, "; the file was cut short, fetch it again");
+  expects<FileError>(found == header.bytes, name, ": declares ", header.dtype, ' ', header.shape, " = ", header.bytes,
+                     " bytes, but more follow; the header is wrong or the file damaged");
+}
+
+// From big-endian to memory order, and back.
+void swap_elements(std::span<std::byte> bytes, std::size_t element) {
+  if (element == 1) return;
+  for (std::size_t i = 0; i < bytes.size(); i += element) std::reverse(&bytes[i], &bytes[i] + element);
+}
+
+// Twice over the file: first to know that its size is what it declares, then into a tensor of that size.
+template <class Stream>
+Tensor read_with(const Source& source, const IdxOptions& options) {
+  {
+    Stream stream(source);
+    check_size(stream, read_header(stream, source.name, options), source.name);
+  }
+  Stream stream(source);
+  const Header header = read_header(stream, source.name, options);
+  Tensor result(header.shape, header.dtype);
+  const std::span<std::byte> bytes = io::writable_bytes(result);
+  expects<FileError>(stream.read(bytes) == bytes.size(), source.name, ": the file changed while it was read");
+  swap_elements(bytes, size_of(header.dtype));
+  return result;
+}
+
+Tensor read_source(const Source& source, const IdxOptions& options) {
+  std::array<std::byte, 2> magic{};
+  if (source.size >= 2) source.read(0, magic);
+  const bool packed = magic[0] == std::byte{0x1f} && magic[1] == std::byte{0x8b};
+  return packed ? read_with<PackedStream>(source, options) : read_with<PlainStream>(source, options);
+}
+
+}  // namespace
+
+Tensor read_idx(const std::string& file, const IdxOptions& options) {
+  const io::InputFile input(file);
+  return read_source(
+      {file, input.size(), [&](std::uint64_t position, std::span<std::byte> bytes) { input.read(position, bytes); }},
+      options);
+}
+
+Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, const IdxOptions& options) {
+  return read_source({name, bytes.size(),
+                      [&](std::uint64_t position, std::span<std::byte> to) {
+                        if (!to.empty()) std::memcpy(to.data(), bytes.data() + position, to.size());
+                      }},
+                     options);
+}
+
+void write_idx(const std::string& file, const Tensor& tensor) {
+  const auto code = [&]() -> std::uint8_t {
+    switch (tensor.dtype()) {
+      case DType::uint8:
+        return 0x08;
+      case DType::int32:
+        return 0x0c;
+      case DType::float32:
+        return 0x0d;
+      case DType::float64:
+        return 0x0e;
+      default:
+        throw DTypeError(message("write_idx: expected uint8, int32, float32 or float64, found ", tensor.dtype()));
+    }
+  }();
+  expects<ShapeError>(tensor.rank() >= 1, "write_idx: expected a tensor of rank 1 or more");
+  std::vector<std::byte> header{std::byte{0}, std::byte{0}, std::byte{code}, static_cast<std::byte>(tensor.rank())};
+  for (const std::int64_t size : tensor.shape()) {
+    expects<ShapeError>(size <= 0xffffffff, "write_idx: a dimension of ", size, " does not fit the format's 32 bits");
+    for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<std::byte>(size >> shift));
+  }
+  const Tensor whole = tensor.detach().contiguous();
+  const std::span<const std::byte> elements = io::readable_bytes(whole);
+  std::vector<std::byte> bytes(elements.begin(), elements.end());
+  swap_elements(bytes, size_of(tensor.dtype()));
+  io::AtomicFile output(file);
+  output.write(header);
+  output.write(bytes);
+  output.commit();
+}
+
+}  // namespace tern::data

@@ -1,0 +1,108 @@
+#include "tern/io/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "io/safetensors_header.hpp"
+#include "io/tensor_bytes.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern::io {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and so is this reader");
+
+namespace {
+
+// `read(position, bytes)` fills bytes of a source of `size` bytes. One path for files and memory, so that what is
+// tested and fuzzed in memory is what reads files.
+template <class Read>
+Safetensors read_all(const std::string& file, std::uint64_t size, const SafetensorsOptions& options, Read read) {
+  expects<FileError>(size >= 8, file, ": not a safetensors file: expected at least 8 bytes, found ", size);
+  std::array<std::byte, 8> prefix{};
+  read(0, std::span(prefix));
+  const auto length = std::bit_cast<std::uint64_t>(prefix);
+  expects<FileError>(length <= options.header_limit, file,
+                     ": not a safetensors file, or a hostile one: its header claims ", length, " bytes, the limit is ",
+                     options.header_limit, " (SafetensorsOptions::header_limit raises it)");
+  expects<FileError>(length <= size - 8, file, ": the header claims ", length, " bytes, the file holds ", size - 8,
+                     " after its length; it was cut short");
+  std::string text(static_cast<std::size_t>(length), '\0');
+  read(8, std::as_writable_bytes(std::span(text)));
+
+  Header header = parse_header(text, size - 8 - length, file);
+  Safetensors result;
+  result.metadata = std::move(header.metadata);
+  for (const HeaderEntry& entry : header.entries) {
+    Tensor tensor(entry.shape, entry.dtype);
+    const std::span<std::byte> bytes = writable_bytes(tensor);
+    if (!bytes.empty()) read(8 + length + entry.begin, bytes);
+    if (entry.dtype == DType::boolean)
+      for (const std::byte value : bytes)
+        expects<FileError>(std::to_integer<int>(value) <= 1, file, ": tensor ", quoted(entry.name),
+                           ": a BOOL is 0 or 1, found ", std::to_integer<int>(value));
+    result.tensors.emplace(entry.name, std::move(tensor));
+  }
+  return result;
+}
+
+std::size_t alignment_order(DType dtype) { return 8 - size_of(dtype); }
+
+}  // namespace
+
+Safetensors load_safetensors(const std::string& file, const SafetensorsOptions& options) {
+  const InputFile input(file);
+  return read_all(file, input.size(), options,
+                  [&](std::uint64_t position, std::span<std::byte> bytes) { input.read(position, bytes); });
+}
+
+Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                              const SafetensorsOptions& options) {
+  return read_all(name, bytes.size(), options, [&](std::uint64_t position, std::span<std::byte> to) {
+    if (!to.empty()) std::memcpy(to.data(), bytes.data() + position, to.size());
+  });
+}
+
+void save_safetensors(const std::string& file, const std::map<std::string, Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<std::pair<HeaderEntry, Tensor>> parts;
+  for (const auto& [name, tensor] : tensors) {
+    expects<FileError>(tensor.defined(), file, ": tensor ", quoted(name), " is undefined and cannot be saved");
+    expects<FileError>(name != "__metadata__" && is_utf8(name), file, ": ", quoted(name),
+                       " cannot name a tensor: it is reserved or not UTF-8");
+    parts.emplace_back(HeaderEntry{.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()}, tensor);
+  }
+  for (const auto& [key, value] : metadata)
+    expects<FileError>(is_utf8(key) && is_utf8(value), file, ": the metadata ", quoted(key), " is not UTF-8");
+  // Largest elements first keeps every tensor aligned to its elements; then by name, so that the bytes repeat.
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return std::tuple(alignment_order(a.first.dtype), std::string_view(a.first.name)) <
+           std::tuple(alignment_order(b.first.dtype), std::string_view(b.first.name));
+  });
+
+  Header header;
+  header.metadata = metadata;
+  std::uint64_t position = 0;
+  for (auto& [entry, tensor] : parts) {
+    entry.begin = position;
+    position += byte_count(entry.shape, size_of(entry.dtype));
+    entry.end = position;
+    header.entries.push_back(entry);
+  }
+  const std::string text = write_header(header);
+
+  AtomicFile output(file);
+  const auto length = std::bit_cast<std::array<std::byte, 8>>(std::uint64_t{text.size()});
+  output.write(length);
+  output.write(std::as_bytes(std::span(text)));
+  for (const auto& [entry, tensor] : parts) {
+    const Tensor whole = tensor.detach().contiguous();
+    output.write(readable_bytes(whole));
+  }
+  output.commit();
+}
+
+}  // namespace tern::io

@@ -1,0 +1,20 @@
+#include "tern/models/lenet.hpp"
+
+#include "tern/nn/activation.hpp"
+#include "tern/nn/conv.hpp"
+#include "tern/nn/linear.hpp"
+#include "tern/nn/pooling.hpp"
+#include "tern/nn/shape.hpp"
+
+namespace tern::models {
+
+LeNet::LeNet(std::uint64_t seed) {
+  Generator generator(seed);
+  add(nn::Conv2d(1, 20, 5, {}, generator)).add(nn::MaxPool2d(2));
+  add(nn::Conv2d(20, 50, 5, {}, generator)).add(nn::MaxPool2d(2));
+  add(nn::Flatten());
+  add(nn::Linear(800, 500, {}, generator)).add(nn::Relu());
+  add(nn::Linear(500, 10, {}, generator));
+}
+
+}  // namespace tern::models

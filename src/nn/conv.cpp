@@ -1,0 +1,45 @@
+#include "tern/nn/conv.hpp"
+
+#include "nn/layer.hpp"
+
+namespace tern::nn {
+namespace {
+
+Shape weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t groups) {
+  expects<ShapeError>(groups > 0 && in % groups == 0 && out % groups == 0, "Conv2d: ", in, " input and ", out,
+                      " output channels do not divide into ", groups, " groups");
+  return {out, in / groups, kernel.h, kernel.w};
+}
+
+}  // namespace
+
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options, Generator& generator)
+    : options_{options.stride, options.padding, options.dilation, options.groups, options.activation},
+      weight_(parameter("weight", start_weight("Conv2d", weight_shape(in, out, kernel, options.groups), options.dtype,
+                                               generator))),
+      bias_(parameter("bias", options.bias ? start_bias(weight_, generator) : Tensor())) {}
+
+Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) const {
+  if (options_.activation != Activation::none)
+    return operators::activate(operators::conv2d(x, weight_, bias_, options_), activation);
+  operators::Conv2dOptions options = options_;
+  options.activation = activation;
+  return operators::conv2d(x, weight_, bias_, options);
+}
+
+std::string Conv2d::describe() const {
+  const auto pair = [](const char* name, Pair value, std::int64_t usual) {
+    return value.h == usual && value.w == usual ? std::string() : message(", ", name, ' ', value.h, 'x', value.w);
+  };
+  return message("Conv2d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), 'x',
+                 weight_->size(3), pair("stride", options_.stride, 1), pair("padding", options_.padding, 0),
+                 pair("dilation", options_.dilation, 1),
+                 options_.groups == 1 ? std::string() : message(", groups ", options_.groups),
+                 bias_->defined() ? "" : ", no bias", suffix(options_.activation), ")");
+}
+
+std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
+  return 2 * element_count(output) * init::fan_in(weight_);
+}
+
+}  // namespace tern::nn

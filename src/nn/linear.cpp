@@ -1,0 +1,28 @@
+#include "tern/nn/linear.hpp"
+
+#include "nn/layer.hpp"
+
+namespace tern::nn {
+
+Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options, Generator& generator)
+    : activation_(options.activation),
+      weight_(parameter("weight", start_weight("Linear", {out, in}, options.dtype, generator))),
+      bias_(parameter("bias", options.bias ? start_bias(weight_, generator) : Tensor())) {}
+
+Tensor Linear::forward_activated(const Tensor& x, Activation activation) const {
+  // A kernel computes one activation: a second one follows by itself.
+  if (activation_ != Activation::none)
+    return operators::activate(operators::linear(x, weight_, bias_, activation_), activation);
+  return operators::linear(x, weight_, bias_, activation);
+}
+
+std::string Linear::describe() const {
+  return message("Linear(", weight_->size(1), ", ", weight_->size(0), bias_->defined() ? "" : ", no bias",
+                 suffix(activation_), ")");
+}
+
+std::int64_t Linear::flops(const Shape& /*input*/, const Shape& output) const {
+  return 2 * element_count(output) * weight_->size(1);
+}
+
+}  // namespace tern::nn

@@ -1,0 +1,170 @@
+#include "tern/nn/module.hpp"
+
+#include <set>
+#include <unordered_set>
+
+#include "nn/observer.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/activation.hpp"
+
+namespace tern::nn {
+namespace {
+
+thread_local int call_depth = 0;
+thread_local Observer* current_observer = nullptr;
+
+struct CallDepth {
+  CallDepth() { ++call_depth; }
+  CallDepth(const CallDepth&) = delete;
+  CallDepth& operator=(const CallDepth&) = delete;
+  ~CallDepth() { --call_depth; }
+};
+
+std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+
+}  // namespace
+
+Observer::Observer() : outer_(current_observer) { current_observer = this; }
+Observer::~Observer() { current_observer = outer_; }
+Observer* observer() { return current_observer; }
+
+Tensor Module::operator()(const Tensor& x) const {
+  if (call_depth > 0 && !body_->registered && !parameters().empty()) [[unlikely]]
+    throw Error(message("nn: ", describe(),
+            " is called inside the forward of another module but is not one of its children, so that its parameters would "
+            "not be trained; create it by module(\"name\", ...), or call its forward() if that is meant"));
+  const CallDepth depth;
+  Tensor y = forward(x);
+  if (current_observer != nullptr) [[unlikely]]
+    current_observer->called(*this, x, y);
+  return y;
+}
+
+Tensor Module::forward_activated(const Tensor& x, kernels::Activation activation) const {
+  return operators::activate(forward(x), activation);
+}
+
+// Runs in constructors, where describe() would meet members that are not there yet.
+void Module::check_name(const char* what, const std::string& name) const {
+  expects(!name.empty() && name.find('.') == std::string::npos, "nn: the name of ", what, " is '", name,
+          "'; it must not be empty and has no dot");
+  bool taken = false;
+  for (const auto* list : {&body_->parameters, &body_->buffers})
+    for (const NamedTensor& other : *list) taken |= other.name == name;
+  for (const auto& other : body_->children) taken |= other.first == name;
+  expects(!taken, "nn: a module has two parts named '", name, "'; give each its own name");
+}
+
+Parameter Module::parameter(const std::string& name, Tensor tensor) {
+  check_name("a parameter", name);
+  if (tensor.defined()) {
+    expects<AutogradError>(tensor.is_leaf(), "nn: parameter '", name,
+                           "' is the result of a recorded operator; register its detach()");
+    tensor.set_requires_grad();
+  }
+  body_->parameters.push_back({name, tensor});
+  return Parameter(std::move(tensor));
+}
+
+Tensor Module::buffer(const std::string& name, Tensor tensor) {
+  check_name("a buffer", name);
+  body_->buffers.push_back({name, tensor});
+  return tensor;
+}
+
+void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
+  check_name("a child", name);
+  child->visit([this, &name](const std::string&, const Module& below) {
+    expects(!below.is(*this), "nn: a module cannot contain itself (child '", name, "')");
+  });
+  child->body_->registered = true;
+  body_->children.emplace_back(name, std::move(child));
+}
+
+void Module::visit(const std::string& path,
+                   const std::function<void(const std::string&, const Module&)>& function) const {
+  function(path, *this);
+  for (const auto& [name, below] : body_->children) below->visit(join(path, name), function);
+}
+
+void Module::visit(const std::function<void(const std::string&, const Module&)>& function) const {
+  visit("", function);
+}
+
+std::vector<NamedTensor> Module::collect(std::vector<NamedTensor> Body::*list, bool once) const {
+  std::vector<NamedTensor> found;
+  std::unordered_set<const void*> seen;
+  visit([&](const std::string& path, const Module& module) {
+    for (const NamedTensor& own : (*module.body_).*list)
+      if (own.tensor.defined() && (seen.insert(own.tensor.body().get()).second || !once))
+        found.push_back({join(path, own.name), own.tensor});
+  });
+  return found;
+}
+
+std::vector<NamedTensor> Module::named_parameters() const { return collect(&Body::parameters, true); }
+std::vector<NamedTensor> Module::named_buffers() const { return collect(&Body::buffers, true); }
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> tensors;
+  for (NamedTensor& named : named_parameters()) tensors.push_back(std::move(named.tensor));
+  return tensors;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : parameters()) count += tensor.numel();
+  return count;
+}
+
+void Module::train(bool on) {
+  visit([on](const std::string&, const Module& module) { module.body_->training = on; });
+}
+
+void Module::zero_grad() {
+  for (Tensor& tensor : parameters()) tensor.zero_grad();
+}
+
+State Module::state() const {
+  State state;
+  for (auto list : {&Body::parameters, &Body::buffers})
+    for (const NamedTensor& named : collect(list, false)) state.emplace(named.name, named.tensor.detach());
+  return state;
+}
+
+void Module::load_state(const State& state, const LoadOptions& options) {
+  std::vector<NamedTensor> targets = collect(&Body::parameters, false);
+  for (NamedTensor& named : collect(&Body::buffers, false)) targets.push_back(std::move(named));
+  load_tensors("load_state: the state does not fit " + describe(), targets, state, options);
+}
+
+void load_tensors(const std::string& what, const std::vector<NamedTensor>& targets, const State& state,
+                  const LoadOptions& options) {
+  std::ostringstream problems;
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : targets) {
+    known.insert(name);
+    const auto entry = state.find(name);
+    if (entry == state.end()) {
+      if (!options.allow_missing) problems << "\n  missing: " << name << ' ' << tensor.shape();
+    } else if (!entry->second.defined()) {
+      problems << "\n  undefined: " << name;
+    } else if (!(entry->second.shape() == tensor.shape())) {
+      problems << "\n  wrong shape: " << name << " is " << tensor.shape() << " here and " << entry->second.shape()
+               << " in the state";
+    } else if (is_floating(entry->second.dtype()) != is_floating(tensor.dtype())) {
+      problems << "\n  wrong dtype: " << name << " is " << tensor.dtype() << " here and " << entry->second.dtype()
+               << " in the state";
+    }
+  }
+  if (!options.allow_unexpected)
+    for (const auto& [name, tensor] : state)
+      if (!known.contains(name)) problems << "\n  unexpected: " << name;
+  expects(problems.str().empty(), what, problems.str());
+
+  const NoGrad no_grad;
+  for (const auto& [name, tensor] : targets)
+    if (const auto entry = state.find(name); entry != state.end()) Tensor(tensor).copy_(entry->second);
+}
+
+}  // namespace tern::nn

@@ -1,0 +1,31 @@
+#include "tern/nn/normalization.hpp"
+
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/arithmetic.hpp"
+
+namespace tern::nn {
+
+BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& options)
+    : channels_(channels),
+      epsilon_(options.epsilon),
+      momentum_(options.momentum),
+      weight_(parameter("weight", options.affine ? ones({channels}, options.dtype) : Tensor())),
+      bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())),
+      running_mean_(buffer("running_mean", options.track_running_stats ? zeros({channels}, options.dtype) : Tensor())),
+      running_var_(buffer("running_var", options.track_running_stats ? ones({channels}, options.dtype) : Tensor())) {}
+
+Tensor BatchNorm2d::forward(const Tensor& x) const {
+  expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
+                      channels_, ",H,W]");
+  const bool batch_statistics = training() || !running_mean_.defined();
+  if (!batch_statistics && autograd::recording(x, weight_.tensor(), bias_.tensor())) {
+    // Frozen statistics with gradients, as in fine-tuning: the operator's inference form has none, so it is composed.
+    const auto channel = [](const Tensor& tensor) { return tensor.reshape({1, tensor.numel(), 1, 1}); };
+    const Tensor normal = (x - channel(running_mean_)) / operators::sqrt(channel(running_var_) + epsilon_);
+    return weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal;
+  }
+  return operators::batch_norm(x, weight_, bias_, running_mean_, running_var_,
+                               {.training = batch_statistics, .momentum = momentum_, .epsilon = epsilon_});
+}
+
+}  // namespace tern::nn

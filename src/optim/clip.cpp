@@ -1,0 +1,27 @@
+#include "tern/optim/clip.hpp"
+
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::optim {
+
+Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+  expects(max_norm >= 0, "clip_grad_norm: max_norm is ", max_norm, ", it must not be negative");
+  const NoGrad no_grad;
+  Tensor squares;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const Tensor square = operators::sum(parameter.grad() * parameter.grad());
+    squares = squares.defined() ? squares + square : square;
+  }
+  if (!squares.defined()) return scalar(0.0f);
+  const Tensor norm = operators::sqrt(squares);
+  const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
+  for (const Tensor& parameter : parameters)
+    if (parameter.grad().defined()) Tensor(parameter).set_grad(parameter.grad() * factor);
+  return norm;
+}
+
+}  // namespace tern::optim

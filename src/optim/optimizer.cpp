@@ -1,0 +1,73 @@
+#include "tern/optim/optimizer.hpp"
+
+namespace tern::optim {
+
+Optimizer::Optimizer(const char* name, std::vector<Tensor> parameters, double learning_rate)
+    : name_(name), parameters_(std::move(parameters)) {
+  expects(!parameters_.empty(), name_, ": there are no parameters to optimise");
+  for (const Tensor& tensor : parameters_) {
+    expects(tensor.defined() && tensor.requires_grad(), name_,
+            ": a parameter takes no gradient; pass the parameters() of a module, or call set_requires_grad()");
+    expects<AutogradError>(tensor.is_leaf(), name_, ": a parameter is the result of a recorded operator, not a leaf");
+    expects<DTypeError>(tensor.dtype() == parameters_[0].dtype(), name_, ": parameters are ", parameters_[0].dtype(),
+                        " and ", tensor.dtype(), "; use one optimiser for each dtype");
+    expects<ShapeError>(tensor.is_contiguous(), name_, ": a parameter ", tensor.shape(), " is not contiguous");
+  }
+  rate_tensor_ = empty({1}, parameters_[0].dtype());
+  set_learning_rate(learning_rate);
+}
+
+void Optimizer::zero_grad() {
+  for (Tensor& tensor : parameters_) tensor.zero_grad();
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  expects(rate >= 0, name_, ": the learning rate is ", rate, ", it must not be negative");
+  rate_ = rate;
+  if (rate_tensor_.dtype() == DType::float64)
+    rate_tensor_.write<double>()[0] = rate;
+  else
+    rate_tensor_.write<float>()[0] = static_cast<float>(rate);
+}
+
+std::vector<std::size_t> Optimizer::active() const {
+  std::vector<std::size_t> found;
+  found.reserve(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].grad().defined()) found.push_back(i);
+  return found;
+}
+
+nn::State Optimizer::state() const {
+  // slots() hands out what load_state fills in; here it is only read.
+  nn::State state{{"learning_rate", scalar(rate_)}};
+  for (const Slot& slot : const_cast<Optimizer*>(this)->slots())
+    for (std::size_t i = 0; i < slot.tensors->size(); ++i)
+      if ((*slot.tensors)[i].defined()) state.emplace(message(i, '.', slot.name), (*slot.tensors)[i]);
+  for (const nn::NamedTensor& extra : extras()) state.emplace(extra.name, extra.tensor);
+  return state;
+}
+
+void Optimizer::load_state(const nn::State& state) {
+  // Tensors that exist are filled in place, because a recorded Step may hold them; the others are made here.
+  Tensor rate = scalar(rate_);
+  std::vector<nn::NamedTensor> targets{{"learning_rate", rate}};
+  std::vector<std::vector<Tensor>> loaded;
+  for (const Slot& slot : slots()) {
+    std::vector<Tensor>& tensors = loaded.emplace_back(slot.tensors->size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::string name = message(i, '.', slot.name);
+      if (!state.contains(name)) continue;
+      tensors[i] = (*slot.tensors)[i].defined() ? (*slot.tensors)[i]
+                                                : empty(parameters_[i].shape(), parameters_[i].dtype());
+      targets.push_back({name, tensors[i]});
+    }
+  }
+  for (nn::NamedTensor& extra : extras()) targets.push_back(std::move(extra));
+  nn::load_tensors(message("load_state: the state does not fit this ", name_), targets, state);
+  std::size_t position = 0;
+  for (const Slot& slot : slots()) *slot.tensors = std::move(loaded[position++]);
+  set_learning_rate(rate.item());
+}
+
+}  // namespace tern::optim

@@ -1,0 +1,375 @@
+// Arithmetic: one loop per operation, one walk for all broadcasts.
+
+#include "vectorized/targets.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/arithmetic.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "vectorized/broadcast.hpp"
+#include "vectorized/math.hpp"
+#include "vectorized/simd.hpp"
+#include "vectorized/vectorized.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::Broadcast;
+
+// Rough costs of one element in nanoseconds.
+constexpr double streamed = 0.3, root = 0.8, exponential = 0.8, logarithm = 1.2, power = 20;
+
+// ---- operations of vectors -----------------------------------------------------------------------------------------
+
+// clang-format off
+struct Add { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Add(a, b); } };
+struct Sub { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Sub(a, b); } };
+struct Mul { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Mul(a, b); } };
+struct Div { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Div(a, b); } };
+struct Maximum { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return larger(a, b); } };
+struct Minimum { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return smaller(a, b); } };
+
+struct Equal { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Eq(a, b); } };
+struct NotEqual { template <class V> HWY_INLINE auto operator()(V a, V b) const {
+  return hn::Not(hn::Eq(a, b)); } };  // Highway's Ne is false for NaN on some instruction sets
+struct Less { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Lt(a, b); } };
+struct LessEqual { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Le(a, b); } };
+struct Greater { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Gt(a, b); } };
+struct GreaterEqual { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Ge(a, b); } };
+
+struct Neg { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Neg(x); } };
+struct Exp { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
+  return HWY_NAMESPACE::exp(d, x); } };
+struct Log { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
+  return HWY_NAMESPACE::log(d, x); } };
+struct Sqrt { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Sqrt(x); } };
+struct Abs { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Abs(x); } };
+struct Square { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Mul(x, x); } };
+struct Cube { template <class D, class V> HWY_INLINE V operator()(D, V x) const {
+  return hn::Mul(hn::Mul(x, x), x); } };
+struct Inverse { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
+  return hn::Div(hn::Set(d, hn::TFromD<D>(1)), x); } };
+// clang-format on
+
+template <class T>
+struct Clamp {
+  T low, high;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V above = hn::IfThenElse(hn::Lt(x, hn::Set(d, low)), hn::Set(d, low), x);
+    return hn::IfThenElse(hn::Gt(above, hn::Set(d, high)), hn::Set(d, high), above);
+  }
+};
+
+template <class T>
+struct Affine {
+  T scale, shift;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Add(hn::Mul(hn::Set(d, scale), x), hn::Set(d, shift));
+  }
+};
+
+struct SqrtBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*d*/, V grad_out, V out) const {
+    return hn::Div(grad_out, hn::Add(out, out));
+  }
+};
+
+struct AbsBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_out, V in) const {
+    const V zero = hn::Zero(d), one = hn::Set(d, hn::TFromD<D>(1));
+    // Of 0 it is 0, of NaN it is NaN.
+    const V sign = hn::IfThenElse(hn::Gt(in, zero), one, hn::IfThenElse(hn::Lt(in, zero), hn::Neg(one), in));
+    return hn::Mul(grad_out, sign);
+  }
+};
+
+template <class T>
+struct ClampBackward {
+  T low, high;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_out, V in) const {
+    return hn::IfThenElseZero(hn::And(hn::Ge(in, hn::Set(d, low)), hn::Le(in, hn::Set(d, high))), grad_out);
+  }
+};
+
+/// grad * exponent * in^(exponent - 1) for the exponents 2 and 3.
+template <class T>
+struct SquareBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*d*/, V grad_out, V in) const {
+    return hn::Mul(hn::Add(grad_out, grad_out), in);
+  }
+};
+template <class T>
+struct CubeBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_out, V in) const {
+    return hn::Mul(hn::Mul(grad_out, hn::Set(d, T(3))), hn::Mul(in, in));
+  }
+};
+
+// ---- loops over contiguous arrays ----------------------------------------------------------------------------------
+
+template <class Op, class T>
+void map_two(T* out, const T* a, const T* b, std::int64_t n) {
+  map(Op{}, out, n, a, b);
+}
+
+/// Lanes of 0 or 1 as bytes.
+template <class D, class M>
+HWY_INLINE auto bytes_of(D d, M mask) {
+  const hn::RebindToUnsigned<D> unsigned_tag;
+  const hn::Rebind<std::uint8_t, D> byte_tag;
+  return hn::TruncateTo(byte_tag,
+                        hn::And(hn::BitCast(unsigned_tag, hn::VecFromMask(d, mask)), hn::Set(unsigned_tag, 1)));
+}
+
+template <class Op, class T>
+void compare_two(bool* out, const T* a, const T* b, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> byte_tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto* bytes = reinterpret_cast<std::uint8_t*>(out);
+  const Op op;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(bytes_of(d, op(hn::LoadU(d, a + i), hn::LoadU(d, b + i))), byte_tag, bytes + i);
+  if (i < n) store_first(bytes_of(d, op(load_first(d, a + i, n - i), load_first(d, b + i, n - i))), byte_tag, bytes + i, n - i);
+}
+
+/// The mask of bytes that are not 0.
+template <class D, class VBytes>
+HWY_INLINE auto mask_of(D d, VBytes bytes) {
+  const hn::Rebind<std::uint32_t, D> word_tag;
+  const auto words = hn::PromoteTo(word_tag, bytes);
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::RebindMask(d, hn::Ne(words, hn::Zero(word_tag)));
+  } else {
+    const hn::RebindToUnsigned<D> wide_tag;
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(wide_tag, words), hn::Zero(wide_tag)));
+  }
+}
+
+template <class T>
+void choose(T* out, const T* a, const T* b, const bool* condition, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> byte_tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(condition);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::IfThenElse(mask_of(d, hn::LoadU(byte_tag, bytes + i)), hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d,
+               out + i);
+  if (i < n)
+    store_first(hn::IfThenElse(mask_of(d, load_first(byte_tag, bytes + i, n - i)), load_first(d, a + i, n - i),
+                               load_first(d, b + i, n - i)),
+                d, out + i, n - i);
+}
+
+/// What loses gets nothing, equals get half each; where one is NaN neither loses, and both get it all.
+template <class Loses, class T>
+void split_gradient(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto half = hn::Set(d, T(0.5));
+  const Loses loses;
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const bool whole = i + lanes <= n;
+    const auto g = whole ? hn::LoadU(d, grad_out + i) : load_first(d, grad_out + i, n - i);
+    const auto va = whole ? hn::LoadU(d, a + i) : load_first(d, a + i, n - i);
+    const auto vb = whole ? hn::LoadU(d, b + i) : load_first(d, b + i, n - i);
+    const auto share = hn::IfThenElse(hn::Eq(va, vb), hn::Mul(g, half), g);
+    const auto to_a = hn::IfThenZeroElse(loses(va, vb), share);
+    const auto to_b = hn::IfThenZeroElse(loses(vb, va), share);
+    if (whole) {
+      hn::StoreU(to_a, d, grad_a + i);
+      hn::StoreU(to_b, d, grad_b + i);
+    } else {
+      store_first(to_a, d, grad_a + i, n - i);
+      store_first(to_b, d, grad_b + i, n - i);
+    }
+  }
+}
+
+// ---- a loop and its output: what the walk of a broadcast calls -----------------------------------------------------
+
+template <class Out, class... In>
+struct Loop {
+  void (*loop)(Out*, const In*..., std::int64_t);
+  Out* out;
+  void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
+};
+
+template <class T>
+struct SplitLoop {
+  void (*loop)(T*, T*, const T*, const T*, const T*, std::int64_t);
+  T *grad_a, *grad_b;
+  const T* grad_out;
+  void operator()(std::int64_t offset, std::int64_t n, const T* a, const T* b) const {
+    loop(grad_a + offset, grad_b + offset, grad_out + offset, a, b, n);
+  }
+};
+
+template <class Op, class T>
+void binary(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
+  broadcast(context, streamed, shape, Loop<T, T, T>{map_two<Op, T>, out}, a, b);
+}
+
+template <class Op, class T>
+void comparison(Context& context, bool* out, const T* a, const T* b, const Broadcast& shape) {
+  broadcast(context, streamed, shape, Loop<bool, T, T>{compare_two<Op, T>, out}, a, b);
+}
+
+// ---- the slots -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void where(Context& context, T* out, const T* a, const T* b, const bool* condition, const Broadcast& shape) {
+  broadcast(context, streamed, shape, Loop<T, T, T, bool>{choose<T>, out}, a, b, condition);
+}
+
+template <class T>
+void neg(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, streamed, Neg{}, out, n, in);
+}
+
+template <class T>
+void exp(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, exponential, Exp{}, out, n, in);
+}
+
+template <class T>
+void log(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, logarithm, Log{}, out, n, in);
+}
+
+template <class T>
+void sqrt(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, root, Sqrt{}, out, n, in);
+}
+
+template <class T>
+void abs(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, streamed, Abs{}, out, n, in);
+}
+
+template <class T>
+void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
+  if (exponent == T(2)) return map_parallel(context, streamed, Square{}, out, n, in);
+  if (exponent == T(3)) return map_parallel(context, streamed, Cube{}, out, n, in);
+  if (exponent == T(-1)) return map_parallel(context, streamed, Inverse{}, out, n, in);
+  parallel_for(context, n, power, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = std::pow(in[i], exponent);
+  });
+}
+
+template <class T>
+void clamp(Context& context, T* out, const T* in, std::int64_t n, T low, T high) {
+  map_parallel(context, streamed, Clamp<T>{low, high}, out, n, in);
+}
+
+template <class T>
+void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T shift) {
+  map_parallel(context, streamed, Affine<T>{scale, shift}, out, n, in);
+}
+
+template <class T>
+void sqrt_backward(Context& context, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
+  map_parallel(context, root, SqrtBackward{}, grad_in, n, grad_out, out);
+}
+
+template <class T>
+void abs_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
+  map_parallel(context, streamed, AbsBackward{}, grad_in, n, grad_out, in);
+}
+
+template <class T>
+void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
+  if (exponent == T(2)) return map_parallel(context, streamed, SquareBackward<T>{}, grad_in, n, grad_out, in);
+  if (exponent == T(3)) return map_parallel(context, streamed, CubeBackward<T>{}, grad_in, n, grad_out, in);
+  parallel_for(context, n, power, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      grad_in[i] = exponent == T(0) ? T(0) : grad_out[i] * exponent * std::pow(in[i], exponent - 1);
+  });
+}
+
+template <class T>
+void clamp_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high) {
+  map_parallel(context, streamed, ClampBackward<T>{low, high}, grad_in, n, grad_out, in);
+}
+
+template <class T>
+void maximum_backward(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                      const Broadcast& shape) {
+  broadcast(context, 2 * streamed, shape, SplitLoop<T>{split_gradient<Less, T>, grad_a, grad_b, grad_out}, a, b);
+}
+
+template <class T>
+void minimum_backward(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                      const Broadcast& shape) {
+  broadcast(context, 2 * streamed, shape, SplitLoop<T>{split_gradient<Greater, T>, grad_a, grad_b, grad_out}, a, b);
+}
+
+template <class T>
+kernels::Arithmetic<T> table() {
+  return {.add = binary<Add, T>,
+          .sub = binary<Sub, T>,
+          .mul = binary<Mul, T>,
+          .div = binary<Div, T>,
+          .maximum = binary<Maximum, T>,
+          .minimum = binary<Minimum, T>,
+          .equal = comparison<Equal, T>,
+          .not_equal = comparison<NotEqual, T>,
+          .less = comparison<Less, T>,
+          .less_equal = comparison<LessEqual, T>,
+          .greater = comparison<Greater, T>,
+          .greater_equal = comparison<GreaterEqual, T>,
+          .where = where<T>,
+          .neg = neg<T>,
+          .exp = exp<T>,
+          .log = log<T>,
+          .sqrt = sqrt<T>,
+          .abs = abs<T>,
+          .pow = pow<T>,
+          .clamp = clamp<T>,
+          .affine = affine<T>,
+          .sqrt_backward = sqrt_backward<T>,
+          .abs_backward = abs_backward<T>,
+          .pow_backward = pow_backward<T>,
+          .clamp_backward = clamp_backward<T>,
+          .maximum_backward = maximum_backward<T>,
+          .minimum_backward = minimum_backward<T>};
+}
+
+}  // namespace
+
+kernels::Arithmetic<float> arithmetic_float() { return table<float>(); }
+kernels::Arithmetic<double> arithmetic_double() { return table<double>(); }
+
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(arithmetic_float);
+HWY_EXPORT(arithmetic_double);
+
+// The instruction set is chosen here, once: a slot is the function of that set.
+template <>
+kernels::Arithmetic<float> arithmetic<float>() {
+  return HWY_DYNAMIC_DISPATCH(arithmetic_float)();
+}
+template <>
+kernels::Arithmetic<double> arithmetic<double>() {
+  return HWY_DYNAMIC_DISPATCH(arithmetic_double)();
+}
+
+}  // namespace tern::vectorized
+#endif

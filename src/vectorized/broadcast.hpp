@@ -1,0 +1,158 @@
+#pragma once
+// Walks a broadcast: hands its inputs to a loop over contiguous arrays, in pieces as long as possible.
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "tern/kernels/arithmetic.hpp"
+#include "vectorized/parallel.hpp"
+
+namespace tern::vectorized {
+
+namespace detail {
+
+inline constexpr std::int64_t block = 512;     ///< elements gathered at a time; three blocks of doubles fit half an L1
+inline constexpr std::int64_t long_run = 128;  ///< inner dimensions from here on are walked run by run
+
+/// One input of a broadcast: where it stands, and a block for what does not lie contiguously.
+template <class T>
+struct Input {
+  const T* data;
+  const std::int64_t* stride;
+  std::int64_t offset = 0;
+  alignas(64) T gathered[block];
+
+  Input(const T* data_, const std::int64_t* stride_) : data(data_), stride(stride_) {}
+};
+
+/// The multi-dimensional position of a flat output index; moves the inputs along.
+template <class... In>
+struct Position {
+  const kernels::Broadcast& shape;
+  std::tuple<Input<In>...>& inputs;
+  std::int64_t index[kernels::max_rank] = {};
+
+  Position(const kernels::Broadcast& shape_, std::tuple<Input<In>...>& inputs_, std::int64_t flat)
+      : shape(shape_), inputs(inputs_) {
+    for (int i = shape.rank - 1; i >= 0; --i) {
+      index[i] = flat % shape.size[i];
+      flat /= shape.size[i];
+      move(i, index[i]);
+    }
+  }
+  std::int64_t inner_left() const { return shape.size[shape.rank - 1] - index[shape.rank - 1]; }
+  /// Forward by at most inner_left() elements.
+  void advance(std::int64_t steps) {
+    int dimension = shape.rank - 1;
+    index[dimension] += steps;
+    move(dimension, steps);
+    while (index[dimension] == shape.size[dimension] && dimension > 0) {
+      move(dimension, -index[dimension]);
+      index[dimension] = 0;
+      --dimension;
+      ++index[dimension];
+      move(dimension, 1);
+    }
+  }
+
+ private:
+  void move(int dimension, std::int64_t steps) {
+    std::apply([&](auto&... input) { ((input.offset += steps * input.stride[dimension]), ...); }, inputs);
+  }
+};
+
+/// The `n` elements from `offset` at `stride`: where they lie, or gathered. A repeated element was filled in before.
+template <class T>
+const T* piece(Input<T>& input, std::int64_t stride, std::int64_t done, std::int64_t n) {
+  if (stride == 1) return input.data + input.offset + done;
+  if (stride != 0) {
+    const T* from = input.data + input.offset + done * stride;
+    for (std::int64_t i = 0; i < n; ++i) input.gathered[i] = from[i * stride];
+  }
+  return input.gathered;
+}
+
+template <class Body, class... In>
+void walk_runs(const kernels::Broadcast& shape, std::int64_t begin, std::int64_t end, const Body& body,
+               std::tuple<Input<In>...>& inputs) {
+  const int inner = shape.rank - 1;
+  Position<In...> position(shape, inputs, begin);
+  while (begin < end) {
+    const std::int64_t run = std::min(position.inner_left(), end - begin);
+    std::apply(
+        [&](auto&... input) {
+          const bool contiguous = ((input.stride[inner] == 1) && ...);
+          const std::int64_t step = contiguous ? run : std::min(run, block);
+          (
+              [&] {
+                if (input.stride[inner] == 0) std::fill_n(input.gathered, step, input.data[input.offset]);
+              }(),
+              ...);
+          for (std::int64_t done = 0; done < run; done += step) {
+            const std::int64_t n = std::min(step, run - done);
+            body(begin + done, n, piece(input, input.stride[inner], done, n)...);
+          }
+        },
+        inputs);
+    begin += run;
+    position.advance(run);
+  }
+}
+
+template <class Body, class... In>
+void walk_blocks(const kernels::Broadcast& shape, std::int64_t begin, std::int64_t end, const Body& body,
+                 std::tuple<Input<In>...>& inputs) {
+  const int inner = shape.rank - 1;
+  Position<In...> position(shape, inputs, begin);
+  while (begin < end) {
+    const std::int64_t n = std::min(block, end - begin);
+    for (std::int64_t filled = 0; filled < n;) {
+      const std::int64_t run = std::min(position.inner_left(), n - filled);
+      std::apply(
+          [&](auto&... input) {
+            (
+                [&] {
+                  const std::int64_t stride = input.stride[inner];
+                  for (std::int64_t i = 0; i < run; ++i)
+                    input.gathered[filled + i] = input.data[input.offset + i * stride];
+                }(),
+                ...);
+          },
+          inputs);
+      filled += run;
+      position.advance(run);
+    }
+    std::apply([&](auto&... input) { body(begin, n, input.gathered...); }, inputs);
+    begin += n;
+  }
+}
+
+}  // namespace detail
+
+/// Calls body(offset, n, in...) for pieces that together cover the output once: `in` are contiguous there. A piece does
+/// not change the value of an element, so the cuts of the threads do not either.
+template <class Body, class... In>
+void broadcast(const Context& context, double nanoseconds, const kernels::Broadcast& shape, const Body& body,
+               const In*... in) {
+  if (shape.count <= 0) return;
+  return [&]<std::size_t... k>(std::index_sequence<k...>) {
+    if (shape.rank == 0 || (shape.rank == 1 && ((shape.stride[k][0] == 1) && ...))) {
+      if (context.threads <= 1 || static_cast<double>(shape.count) * nanoseconds < parallel_threshold_ns)
+        return body(0, shape.count, in...);
+      return parallel_for(context, shape.count, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+        body(begin, end - begin, (in + begin)...);
+      });
+    }
+    parallel_for(context, shape.count, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+      std::tuple<detail::Input<In>...> inputs{detail::Input<In>(in, shape.stride[k])...};
+      if (shape.size[shape.rank - 1] >= detail::long_run)
+        detail::walk_runs(shape, begin, end, body, inputs);
+      else
+        detail::walk_blocks(shape, begin, end, body, inputs);
+    });
+  }(std::index_sequence_for<In...>{});
+}
+
+}  // namespace tern::vectorized

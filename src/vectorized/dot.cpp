@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include "vectorized/gemm.hpp"
+#include "vectorized/parallel.hpp"
+#include "vectorized/product.hpp"
+#include "vectorized/vectorized.hpp"
+
+namespace tern::vectorized {
+namespace {
+
+using kernels::Activation;
+
+/// Scratch per thread starts on a cache line of its own.
+std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
+
+template <class T>
+void multiply(Context& context, const Product<T>& product) {
+  if (product.shape.batch == 0 || product.shape.m == 0 || product.shape.n == 0) return;
+  const int threads = useful_threads(context, Plan<T>(product, 1).nanoseconds());
+  const Plan<T> plan(product, threads);
+  const std::int64_t each = aligned(plan.scratch());
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.partials()) * sizeof(T));
+  T* const partials = scratch.as<T>() + each * threads;
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t part = team.begin(plan.parts()); part < team.end(plan.parts()); ++part)
+      plan.run(part, scratch.as<T>() + each * team.index, partials);
+  });
+  if (plan.partials() > 0) plan.add(partials);
+}
+
+template <class T>
+void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
+  multiply(context, Product<T>{.c = out, .a = a, .b = b, .shape = shape});
+}
+
+template <class T>
+void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
+  multiply(context, Product<T>{.c = y,
+                               .a = x,
+                               .b = weight,
+                               .shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
+                               .column_bias = bias,
+                               .relu = shape.activation == Activation::relu});
+  if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
+  if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
+}
+
+template <class T>
+void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const kernels::Linear& shape) {
+  const auto& kernels = gemm_kernels<T>();
+  const std::int64_t n = shape.rows * shape.out;
+  const Scratch activated(context, shape.activation == Activation::none ? 0 : static_cast<std::size_t>(n) * sizeof(T));
+  const T* g = grad_y;
+  if (shape.activation != Activation::none) g = activated.as<T>();
+  if (shape.activation == Activation::sigmoid)
+    activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
+  if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
+
+  const Product<T> to_x{
+      .c = grad_x, .a = g, .b = weight, .shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
+  const Product<T> to_weight{.c = grad_weight,
+                             .a = g,
+                             .b = x,
+                             .shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
+  double nanoseconds = 0;
+  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, 1).nanoseconds();
+  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, 1).nanoseconds();
+  const int threads = useful_threads(context, nanoseconds);
+  const Plan<T> plan_x(to_x, threads), plan_weight(to_weight, threads);
+  const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));
+  const std::int64_t partials_x = aligned(plan_x.partials());
+  const Scratch scratch(context,
+                        static_cast<std::size_t>(each * threads + partials_x + plan_weight.partials()) * sizeof(T));
+  T* const partials = scratch.as<T>() + each * threads;
+  parallel(threads, [&](const Team& team) {
+    if (shape.activation == Activation::relu) {
+      const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
+      kernels.relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
+      team.barrier();
+    }
+    T* const mine = scratch.as<T>() + each * team.index;
+    if (grad_weight != nullptr && shape.out > 0 && shape.in > 0) {
+      for (std::int64_t part = team.begin(plan_weight.parts()); part < team.end(plan_weight.parts()); ++part)
+        plan_weight.run(part, mine, partials + partials_x);
+    }
+    if (grad_x != nullptr && shape.rows > 0 && shape.in > 0) {
+      for (std::int64_t part = team.begin(plan_x.parts()); part < team.end(plan_x.parts()); ++part)
+        plan_x.run(part, mine, partials);
+    }
+    if (grad_bias != nullptr) {
+      const std::int64_t begin = team.begin(shape.out, 16), end = team.end(shape.out, 16);
+      kernels.column_sums(grad_bias + begin, g + begin, shape.out, shape.rows, end - begin);
+    }
+  });
+  if (grad_x != nullptr && plan_x.partials() > 0) plan_x.add(partials);
+  if (grad_weight != nullptr && plan_weight.partials() > 0) plan_weight.add(partials + partials_x);
+}
+
+}  // namespace
+
+template <class T>
+kernels::Dot<T> dot() {
+  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = linear_backward<T>};
+}
+template kernels::Dot<float> dot();
+template kernels::Dot<double> dot();
+
+}  // namespace tern::vectorized

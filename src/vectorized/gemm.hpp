@@ -1,0 +1,59 @@
+#pragma once
+// The SIMD kernels under matrix products and convolutions, compiled per instruction set and chosen once at run time.
+// They work on one thread and on one block; blocking, packing buffers and threads are their callers' business.
+
+#include <cstdint>
+
+namespace tern::vectorized {
+
+/// c [m, n] = a [m, k] b [k, n], with an epilogue. b comes as panels of `panel_width` columns: row p of panel j is at
+/// b + j * b_panel + p * b_row, `panel_width` readable elements. Every element of c is summed in increasing k by one
+/// chain of fused multiply-adds, wherever the block is cut.
+template <class T>
+struct Block {
+  std::int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  std::int64_t a_row = 0, a_column = 0;  ///< strides of a; one of them is 1
+  const T* b = nullptr;
+  std::int64_t b_row = 0, b_panel = 0;
+  T* c = nullptr;
+  std::int64_t c_row = 0;
+  bool accumulate = false;         ///< start from c instead of the bias (or 0)
+  const T* row_bias = nullptr;     ///< [m]
+  const T* column_bias = nullptr;  ///< [n]
+  bool relu = false;
+};
+
+template <class T>
+struct GemmKernels {
+  std::int64_t lanes;        ///< elements of a vector
+  std::int64_t tile_rows;    ///< rows of c that are best computed together
+  std::int64_t panel_width;  ///< a whole number of vectors
+
+  void (*multiply)(const Block<T>&);
+  /// c [m, n] = a [m, k] b^T with b [n, k], or c += it: vectors along k, nothing packed. For few elements of c.
+  void (*dots)(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
+               std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu);
+  /// Panels (b_row = panel_width, b_panel = k * panel_width) of b [k, n], zeros behind column n.
+  void (*pack)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
+  /// The same panels of a b that is stored as [n, k].
+  void (*pack_transposed)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
+  /// out [columns, rows] = in [rows, columns]^T.
+  void (*transpose)(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
+                    std::int64_t columns);
+  /// out[i] = saved[i] <= 0 ? 0 : grad[i].
+  void (*relu_gradient)(T* out, const T* grad, const T* saved, std::int64_t n);
+  /// out[j] = the sum of column j of in [rows, n], in fixed blocks of rows.
+  void (*column_sums)(T* out, const T* in, std::int64_t in_row, std::int64_t rows, std::int64_t n);
+  /// The sum of n elements in a fixed order.
+  T (*sum)(const T* in, std::int64_t n);
+};
+
+/// The kernels of the best instruction set of this processor.
+template <class T>
+const GemmKernels<T>& gemm_kernels();
+
+/// That instruction set by Highway's name: "AVX3" is AVX-512.
+const char* gemm_target();
+
+}  // namespace tern::vectorized

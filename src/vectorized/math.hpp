@@ -1,0 +1,130 @@
+// Elementary functions of vectors, a few units in the last place from the exact value and with IEEE 754's special
+// cases; compiled once per instruction set (see targets.hpp).
+
+#if defined(TERN_VECTORIZED_MATH_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TERN_VECTORIZED_MATH_HPP
+#undef TERN_VECTORIZED_MATH_HPP
+#else
+#define TERN_VECTORIZED_MATH_HPP
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Highway's Exp returns 0 for NaN and wraps round where the result overflows twice.
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V bounded = hn::Min(x, hn::Set(d, sizeof(T) == 4 ? T(104) : T(720)));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, bounded));
+}
+
+/// Highway's Log is for positive finite arguments.
+template <class D, class V>
+HWY_INLINE V log(D d, V x) {
+  using T = hn::TFromD<D>;
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const V zero = hn::Zero(d), top = hn::Set(d, infinity);
+  V result = hn::IfThenElse(hn::Lt(x, top), hn::Log(d, x), x);
+  result = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(top), result);
+  return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), result);
+}
+
+/// exp(x) for x <= 0, which cannot overflow.
+template <class D, class V>
+HWY_INLINE V exp_of_nonpositive(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  const V small = exp_of_nonpositive(d, hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), small, one), hn::Add(one, small));
+}
+
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
+}
+
+/// log(1 + exp(-|x|)).
+template <class D, class V>
+HWY_INLINE V log1p_of_exp_of_minus_abs(D d, V x) {
+  const V small = exp_of_nonpositive(d, hn::Neg(hn::Abs(x)));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Log1p(d, small));
+}
+
+/// log(1 + exp(x)).
+template <class D, class V>
+HWY_INLINE V softplus(D d, V x) {
+  const V positive = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Zero(d));
+  return hn::Add(positive, log1p_of_exp_of_minus_abs(d, x));
+}
+
+template <class D, class V, std::size_t size>
+HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&coefficients)[size]) {
+  // Even and odd powers apart: two independent chains.
+  const V square = hn::Mul(x, x);
+  V even = hn::Set(d, coefficients[(size - 1) & ~std::size_t{1}]);
+  V odd = hn::Set(d, coefficients[(size - 2) | std::size_t{1}]);
+  for (std::size_t i = (size - 1) & ~std::size_t{1}; i >= 2; i -= 2)
+    even = hn::MulAdd(even, square, hn::Set(d, coefficients[i - 2]));
+  for (std::size_t i = (size - 2) | std::size_t{1}; i >= 3; i -= 2)
+    odd = hn::MulAdd(odd, square, hn::Set(d, coefficients[i - 2]));
+  return hn::MulAdd(odd, x, even);
+}
+
+template <class T>
+struct NormalTail;
+template <>
+struct NormalTail<float> {
+  static constexpr float limit = 14.5f, middle = 4;
+  static constexpr float coefficients[] = {0.7552851385f,     -0.6078966061f,  0.3871366798f,  -0.1865230059f,
+                                           0.06040646975f,    -0.007527212912f, -0.003523574056f, 0.001569313645f,
+                                           0.0001948018511f, -0.000122983157f};
+};
+template <>
+struct NormalTail<double> {
+  static constexpr double limit = 39, middle = 4.5;
+  static constexpr double coefficients[] = {
+      0.763230528970203258,     -0.640257760252620672,    0.446452517055644529,    -0.253141799950634527,
+      0.111382596571752983,     -0.0338713261861647017,   0.00422361335235297724,  0.00174883067736582574,
+      -0.000917746239098824469, 6.38043620587897159e-6,   0.000112041228834336091, -0.0000159303661197912421,
+      -0.0000142307074595481754, 3.18405386990472446e-6,  2.13107417847164956e-6,  -4.92261202996603411e-7,
+      -3.62354280762247429e-7,  5.67852873663364172e-8,   5.59704007392894798e-8,  -2.70353589295291382e-9,
+      -4.69007795761491302e-9};
+};
+
+/// The normal distribution function Phi(x) = (1 + erf(x / sqrt 2)) / 2, accurate in the left tail as well, and its
+/// density. With u = |x|: Phi(-u) = exp(-u^2 / 2) P(t) / (u + m), t = (u - m) / (u + m), where P interpolates
+/// exp(u^2 / 2) Phi(-u) (u + m) at the Chebyshev nodes of t (the substitution of Shepherd and Laframboise,
+/// "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < infinity", 1981): 1e-8 and 3e-16 relative.
+template <class D, class V>
+HWY_INLINE V normal_distribution(D d, V x, V& density) {
+  using T = hn::TFromD<D>;
+  using Tail = NormalTail<T>;
+  const V one = hn::Set(d, T(1)), half = hn::Set(d, T(0.5)), middle = hn::Set(d, Tail::middle);
+  const V u = hn::Min(hn::Abs(x), hn::Set(d, Tail::limit));
+  const V square = hn::Mul(u, u);
+  const V lost = hn::MulSub(u, u, square);  // u^2 - square, exact with fused multiply-add
+  const V gauss = hn::Exp(d, hn::Neg(hn::Mul(half, square)));
+  const V corrected = hn::NegMulAdd(hn::Mul(half, lost), gauss, gauss);
+  density = hn::Mul(corrected, hn::Set(d, T(0.398942280401432677939946)));
+  const V inverse = hn::Div(one, hn::Add(u, middle));
+  const V t = hn::Mul(hn::Sub(u, middle), inverse);
+  const V tail = hn::Mul(corrected, hn::Mul(inverse, polynomial(d, t, Tail::coefficients)));
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(one, tail), tail);
+}
+
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

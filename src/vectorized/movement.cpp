@@ -1,0 +1,271 @@
+// Moving elements of any dtype. Nothing here computes, so plain loops over the right order reach the memory's speed.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "vectorized/parallel.hpp"
+#include "vectorized/vectorized.hpp"
+
+namespace tern::vectorized {
+namespace {
+
+using kernels::Strided;
+
+constexpr double nanoseconds_per_byte = 0.08, nanoseconds_per_strided_element = 0.8;
+
+// ---- copy ----------------------------------------------------------------------------------------------------------
+
+/// The dimensions that an inner loop leaves over, and a position in them.
+class Outer {
+ public:
+  /// All dimensions of `shape` but `a` and `b`, from the position `flat`.
+  Outer(const Strided& shape, int a, int b, std::int64_t flat) {
+    for (int i = shape.rank - 1; i >= 0; --i) {
+      if (i == a || i == b) continue;
+      size_[rank_] = shape.size[i];
+      in_stride_[rank_] = shape.in[i];
+      out_stride_[rank_] = shape.out[i];
+      index_[rank_] = flat % shape.size[i];
+      flat /= shape.size[i];
+      in += index_[rank_] * in_stride_[rank_];
+      out += index_[rank_] * out_stride_[rank_];
+      ++rank_;
+    }
+  }
+  void next() {
+    for (int i = 0; i < rank_; ++i) {
+      in += in_stride_[i];
+      out += out_stride_[i];
+      if (++index_[i] < size_[i]) return;
+      in -= size_[i] * in_stride_[i];
+      out -= size_[i] * out_stride_[i];
+      index_[i] = 0;
+    }
+  }
+  std::int64_t in = 0, out = 0;  ///< offsets in elements
+
+ private:
+  int rank_ = 0;
+  std::int64_t size_[kernels::max_rank], in_stride_[kernels::max_rank], out_stride_[kernels::max_rank];
+  std::int64_t index_[kernels::max_rank];
+};
+
+/// The dimension with the smallest stride.
+int fastest(const std::int64_t* stride, int rank) {
+  const auto nearer = [](std::int64_t a, std::int64_t b) { return std::abs(a) < std::abs(b); };
+  return static_cast<int>(std::min_element(stride, stride + rank, nearer) - stride);
+}
+
+/// Whole runs lie contiguously on both sides.
+template <class Element>
+void copy_runs(const Context& context, Element* out, const Element* in, const Strided& shape, int inner) {
+  const std::int64_t run = shape.size[inner];
+  const auto bytes = static_cast<std::size_t>(run) * sizeof(Element);
+  if (run == shape.count)
+    return parallel_for(context, run, nanoseconds_per_byte * sizeof(Element), [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(Element));
+    });
+  parallel_for(context, shape.count / run, 4 + nanoseconds_per_byte * static_cast<double>(bytes),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Outer outer(shape, inner, inner, begin);
+                 for (std::int64_t i = begin; i < end; ++i, outer.next())
+                   std::memcpy(out + outer.out, in + outer.in, bytes);
+               });
+}
+
+/// One dimension at any strides.
+template <class Element>
+void copy_strided(const Context& context, Element* out, const Element* in, const Strided& shape, int inner) {
+  const std::int64_t run = shape.size[inner], out_stride = shape.out[inner], in_stride = shape.in[inner];
+  parallel_for(context, shape.count / run, 4 + nanoseconds_per_strided_element * static_cast<double>(run),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Outer outer(shape, inner, inner, begin);
+                 for (std::int64_t i = begin; i < end; ++i, outer.next()) {
+                   Element* to = out + outer.out;
+                   const Element* from = in + outer.in;
+                   for (std::int64_t j = 0; j < run; ++j) to[j * out_stride] = from[j * in_stride];
+                 }
+               });
+}
+
+/// A transposition of `row` (near on the input's side) and `column` (near on the output's), in tiles that fit the
+/// nearest cache, so that every line is read and written once.
+template <class Element>
+void copy_tiles(const Context& context, Element* out, const Element* in, const Strided& shape, int row, int column) {
+  constexpr std::int64_t tile = 128 / sizeof(Element) < 32 ? 32 : 128 / sizeof(Element);
+  const std::int64_t rows = shape.size[row], columns = shape.size[column];
+  const std::int64_t bands = (rows + tile - 1) / tile, items = shape.count / (rows * columns) * bands;
+  const double cost = nanoseconds_per_strided_element * static_cast<double>(std::min(tile, rows) * columns);
+  parallel_for(context, items, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const Outer outer(shape, row, column, item / bands);
+      const std::int64_t first = item % bands * tile, last = std::min(rows, first + tile);
+      for (std::int64_t left = 0; left < columns; left += tile) {
+        const std::int64_t right = std::min(columns, left + tile);
+        for (std::int64_t r = first; r < last; ++r) {
+          Element* to = out + outer.out + r * shape.out[row];
+          const Element* from = in + outer.in + r * shape.in[row];
+          for (std::int64_t c = left; c < right; ++c) to[c * shape.out[column]] = from[c * shape.in[column]];
+        }
+      }
+    }
+  });
+}
+
+template <class Element>
+void copy_elements(const Context& context, void* out, const void* in, const Strided& shape) {
+  auto* to = static_cast<Element*>(out);
+  const auto* from = static_cast<const Element*>(in);
+  if (shape.rank == 0) {
+    *to = *from;
+    return;
+  }
+  const int row = fastest(shape.in, shape.rank), column = fastest(shape.out, shape.rank);
+  if (row != column && shape.size[row] > 1 && shape.in[row] != 0)
+    copy_tiles(context, to, from, shape, row, column);
+  else if (shape.in[column] == 1 && shape.out[column] == 1)
+    copy_runs(context, to, from, shape, column);
+  else
+    copy_strided(context, to, from, shape, column);
+}
+
+void copy(Context& context, void* out, const void* in, const Strided& shape, std::size_t element) {
+  if (shape.count <= 0) return;
+  switch (element) {
+    case 1:
+      return copy_elements<std::uint8_t>(context, out, in, shape);
+    case 2:
+      return copy_elements<std::uint16_t>(context, out, in, shape);
+    case 4:
+      return copy_elements<std::uint32_t>(context, out, in, shape);
+    default:
+      return copy_elements<std::uint64_t>(context, out, in, shape);
+  }
+}
+
+// ---- fill and gather -----------------------------------------------------------------------------------------------
+
+void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
+  constexpr std::size_t block = 1024;
+  alignas(64) std::byte pattern[block];
+  const std::size_t total = static_cast<std::size_t>(std::max<std::int64_t>(n, 0)) * element;
+  for (std::size_t i = 0; i < std::min(block, total); i += element) std::memcpy(pattern + i, value, element);
+  auto* to = static_cast<std::byte*>(out);
+  const std::size_t blocks = (total + block - 1) / block;
+  parallel_for(context, static_cast<std::int64_t>(blocks), nanoseconds_per_byte / 2 * block,
+               [&](std::int64_t begin, std::int64_t end) {
+                 const std::size_t last = std::min(total, static_cast<std::size_t>(end) * block);
+                 for (std::size_t at = static_cast<std::size_t>(begin) * block; at < last; at += block)
+                   std::memcpy(to + at, pattern, std::min(block, last - at));
+               });
+}
+
+void gather(Context& context, void* out, const void* in, const std::int64_t* index, std::int64_t rows,
+            std::int64_t in_rows, std::int64_t row_bytes) {
+  const auto bytes = static_cast<std::size_t>(row_bytes);
+  parallel_for(context, rows, 5 + nanoseconds_per_byte * static_cast<double>(row_bytes),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   auto* to = static_cast<std::byte*>(out) + row * row_bytes;
+                   if (index[row] >= 0 && index[row] < in_rows)
+                     std::memcpy(to, static_cast<const std::byte*>(in) + index[row] * row_bytes, bytes);
+                   else
+                     std::memset(to, 0, bytes);
+                 }
+               });
+}
+
+// ---- cast ----------------------------------------------------------------------------------------------------------
+
+template <class T>
+constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// The float nearest to `value` or, where that is inexact, its neighbour with an odd last bit: it lies halfway between
+/// no two halves, so rounding it on to a half does not round twice.
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (static_cast<double>(nearest) == value || std::isnan(value) || (bits & 1u) != 0) return nearest;
+  // One step away from zero or towards it: the bits of a float count up with its magnitude.
+  return std::bit_cast<float>(std::abs(static_cast<double>(nearest)) < std::abs(value) ? bits + 1 : bits - 1);
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (is_half<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (is_half<To>) {
+    if constexpr (std::is_same_v<From, float>)
+      return To(value);
+    else
+      return To(round_to_odd(static_cast<double>(value)));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != 0;
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    using Limits = std::numeric_limits<To>;
+    if (std::isnan(value)) return 0;
+    if (value <= static_cast<From>(Limits::min())) return Limits::min();
+    if (value >= static_cast<From>(Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+/// Blocks of a constant length, which compilers turn into vector code.
+template <class To, class From>
+void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) {
+  constexpr std::int64_t block = 64;
+  std::int64_t i = 0;
+  for (; i + block <= n; i += block)
+    for (std::int64_t j = 0; j < block; ++j) out[i + j] = convert<To>(in[i + j]);
+  for (; i < n; ++i) out[i] = convert<To>(in[i]);
+}
+
+/// Calls visit with a value of the C++ type of `dtype`.
+template <class Visit>
+void with_type_of(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::float32:
+      return visit(float{});
+    case DType::float64:
+      return visit(double{});
+    case DType::bfloat16:
+      return visit(BFloat16{});
+    case DType::float16:
+      return visit(Float16{});
+    case DType::int32:
+      return visit(std::int32_t{});
+    case DType::int64:
+      return visit(std::int64_t{});
+    case DType::uint8:
+      return visit(std::uint8_t{});
+    case DType::boolean:
+      return visit(bool{});
+  }
+}
+
+void cast(Context& context, void* out, DType to, const void* in, DType from, std::int64_t n) {
+  with_type_of(to, [&]<class To>(To) {
+    with_type_of(from, [&]<class From>(From) {
+      const double cost = is_half<To> || is_half<From> ? 2 : 0.4;
+      parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
+        convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+kernels::Movement movement() { return {.copy = copy, .fill = fill, .gather = gather, .cast = cast}; }
+
+}  // namespace tern::vectorized

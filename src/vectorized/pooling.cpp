@@ -1,0 +1,496 @@
+// Pooling. Lanes are neighbouring outputs of one row wherever the stride is 1 or 2 and no column is padding; the last
+// vector of a row overlaps the one before. Borders and other strides go one output at a time.
+
+#include "vectorized/targets.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/pooling.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "vectorized/fold.hpp"
+#include "vectorized/simd.hpp"
+#include "vectorized/vectorized.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::AdaptivePool2d;
+using kernels::Pool2d;
+
+constexpr double streamed = 0.3;  // rough cost of reading one element in nanoseconds
+
+double window_cost(const Pool2d& p) { return 0.5 + 0.15 * static_cast<double>(p.KH * p.KW); }
+
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+/// The rows of the window that lie inside the plane: [first, last) of 0 ... KH.
+struct KernelRows {
+  std::int64_t first, last;
+};
+KernelRows kernel_rows(std::int64_t origin, std::int64_t K, std::int64_t dilation, std::int64_t size) {
+  const std::int64_t first = origin >= 0 ? 0 : (-origin + dilation - 1) / dilation;
+  const std::int64_t last = origin >= size ? 0 : std::min(K, (size - 1 - origin) / dilation + 1);
+  return {std::min(first, last), last};
+}
+
+/// The outputs [first, last) of a row whose windows have no column in the padding.
+struct Interior {
+  std::int64_t first, last;
+  explicit Interior(const Pool2d& p) {
+    first = std::min(p.OW, (p.pad_w + p.stride_w - 1) / p.stride_w);
+    const std::int64_t room = p.W - 1 - (p.KW - 1) * p.dilation_w + p.pad_w;  // of the last window's left edge
+    last = room < 0 ? first : std::clamp(room / p.stride_w + 1, first, p.OW);
+  }
+};
+
+/// Even and odd elements of two vectors' worth from `in`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void load_pairs(D d, const T* in, hn::Vec<D>& even, hn::Vec<D>& odd) {
+#if HWY_TARGET == HWY_SCALAR
+  hn::LoadInterleaved2(d, in, even, odd);
+#else
+  const auto low = hn::LoadU(d, in), high = hn::LoadU(d, in + hn::Lanes(d));
+  even = hn::ConcatEven(d, high, low);
+  odd = hn::ConcatOdd(d, high, low);
+#endif
+}
+
+/// Gives the window of each lane, in row order, to `state`: lane i starts at from[i * stride].
+template <int stride, class D, class State, class T = hn::TFromD<D>>
+HWY_INLINE void visit_window(D d, const T* from, const KernelRows& rows, const Pool2d& p, State& state) {
+  hn::Vec<D> even, odd;
+  for (std::int64_t kh = rows.first; kh < rows.last; ++kh) {
+    const T* row = from + kh * p.dilation_h * p.W;
+    if (stride == 1) {
+      for (std::int64_t kw = 0; kw < p.KW; ++kw) state.take(d, hn::LoadU(d, row + kw * p.dilation_w), kh * p.KW + kw);
+    } else if (p.dilation_w == 1) {
+      for (std::int64_t kw = 0; kw < p.KW; kw += 2) {
+        load_pairs(d, row + kw, even, odd);
+        state.take(d, even, kh * p.KW + kw);
+        if (kw + 1 < p.KW) state.take(d, odd, kh * p.KW + kw + 1);
+      }
+    } else {
+      for (std::int64_t kw = 0; kw < p.KW; ++kw) {
+        load_pairs(d, row + kw * p.dilation_w, even, odd);
+        state.take(d, even, kh * p.KW + kw);
+      }
+    }
+  }
+}
+
+/// The same for windows of 2 x 2 with stride 2, the most frequent ones.
+template <class D, class State, class T = hn::TFromD<D>>
+HWY_INLINE void visit_two_by_two(D d, const T* from, const Pool2d& p, State& state) {
+  hn::Vec<D> even, odd;
+  load_pairs(d, from, even, odd);
+  state.take(d, even, 0);
+  state.take(d, odd, 1);
+  load_pairs(d, from + p.W, even, odd);
+  state.take(d, even, 2);
+  state.take(d, odd, 3);
+}
+
+bool is_two_by_two(const Pool2d& p) {
+  return p.KH == 2 && p.KW == 2 && p.stride_h == 2 && p.stride_w == 2 && p.dilation_h == 1 && p.dilation_w == 1;
+}
+
+/// The maximum and its position, which a T holds exactly.
+template <class D>
+struct MaxState {
+  hn::Vec<D> best, where;
+  HWY_INLINE MaxState(D d, std::int64_t first)
+      : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())),
+        where(hn::Set(d, static_cast<hn::TFromD<D>>(first))) {}
+  HWY_INLINE void take(D d, hn::Vec<D> value, std::int64_t position) {
+    const auto stays = hn::Or(hn::Le(value, best), hn::IsNaN(best));
+    best = hn::IfThenElse(stays, best, value);
+    where = hn::IfThenElse(stays, where, hn::Set(d, static_cast<hn::TFromD<D>>(position)));
+  }
+};
+
+template <class D>
+struct SumState {
+  hn::Vec<D> sum;
+  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, std::int64_t /*position*/) { sum = hn::Add(sum, value); }
+};
+
+/// Positions to and from the bytes of `index`.
+template <class D>
+HWY_INLINE auto position_bytes(D /*d*/, hn::Vec<D> where) {
+  const hn::Rebind<std::int32_t, D> words;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return hn::DemoteTo(bytes, hn::ConvertTo(words, where));
+  else
+    return hn::DemoteTo(bytes, hn::DemoteTo(words, where));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> positions_of(D d, const std::uint8_t* index) {
+  const hn::Rebind<std::int32_t, D> words;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  const auto promoted = hn::PromoteTo(words, hn::LoadU(bytes, index));
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return hn::ConvertTo(d, promoted);
+  else
+    return hn::PromoteTo(d, promoted);
+}
+
+// ---- rows of outputs -----------------------------------------------------------------------------------------------
+
+/// One row of outputs: what the vector and the scalar code need to know of it.
+template <class T>
+struct Row {
+  const T* plane;         ///< of the input
+  const T* end;           ///< of the whole input
+  std::int64_t origin_h;  ///< of the windows; negative in the padding
+  KernelRows rows;
+};
+
+template <class T>
+struct MaxRow {
+  T* out;
+  std::uint8_t* index;
+
+  template <class D>
+  HWY_INLINE void vector(D d, const T* from, const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
+    MaxState<D> state(d, row.rows.first * p.KW);
+    if (p.stride_w == 1)
+      visit_window<1>(d, from, row.rows, p, state);
+    else
+      visit_window<2>(d, from, row.rows, p, state);
+    store(d, state, ow);
+  }
+  template <class D>
+  HWY_INLINE void two_by_two(D d, const T* from, const Row<T>& /*row*/, std::int64_t ow, const Pool2d& p) const {
+    MaxState<D> state(d, 0);
+    visit_two_by_two(d, from, p, state);
+    store(d, state, ow);
+  }
+  void scalar(const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
+    T best = -std::numeric_limits<T>::infinity();
+    std::int64_t winner = -1;
+    const std::int64_t left = ow * p.stride_w - p.pad_w;
+    const KernelRows columns = kernel_rows(left, p.KW, p.dilation_w, p.W);
+    for (std::int64_t kh = row.rows.first; kh < row.rows.last; ++kh) {
+      const T* from = row.plane + (row.origin_h + kh * p.dilation_h) * p.W + left;
+      for (std::int64_t kw = columns.first; kw < columns.last; ++kw) {
+        const T value = from[kw * p.dilation_w];
+        if (winner >= 0 && (value <= best || std::isnan(best))) continue;
+        best = value;
+        winner = kh * p.KW + kw;
+      }
+    }
+    out[ow] = best;
+    if (index != nullptr) index[ow] = static_cast<std::uint8_t>(std::max<std::int64_t>(winner, 0));
+  }
+
+ private:
+  template <class D>
+  HWY_INLINE void store(D d, const MaxState<D>& state, std::int64_t ow) const {
+    hn::StoreU(state.best, d, out + ow);
+    if (index != nullptr) hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index + ow);
+  }
+};
+
+template <class T>
+struct AverageRow {
+  T* out;
+  std::int64_t covered_rows;  ///< what the divisor counts of a window's rows
+
+  template <class D>
+  HWY_INLINE void vector(D d, const T* from, const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
+    SumState<D> state{hn::Zero(d)};
+    if (p.stride_w == 1)
+      visit_window<1>(d, from, row.rows, p, state);
+    else
+      visit_window<2>(d, from, row.rows, p, state);
+    hn::StoreU(hn::Div(state.sum, hn::Set(d, static_cast<T>(covered_rows * p.KW))), d, out + ow);
+  }
+  template <class D>
+  HWY_INLINE void two_by_two(D d, const T* from, const Row<T>& /*row*/, std::int64_t ow, const Pool2d& p) const {
+    SumState<D> state{hn::Zero(d)};
+    visit_two_by_two(d, from, p, state);
+    hn::StoreU(hn::Mul(state.sum, hn::Set(d, T(0.25))), d, out + ow);
+  }
+  void scalar(const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
+    const std::int64_t left = ow * p.stride_w - p.pad_w;
+    const KernelRows columns = kernel_rows(left, p.KW, 1, p.W);
+    T sum = 0;
+    for (std::int64_t kh = row.rows.first; kh < row.rows.last; ++kh)
+      for (std::int64_t kw = columns.first; kw < columns.last; ++kw)
+        sum += row.plane[(row.origin_h + kh) * p.W + left + kw];
+    const std::int64_t covered =
+        p.count_include_pad ? std::min(p.KW, p.W + p.pad_w - left) : columns.last - columns.first;
+    out[ow] = sum / static_cast<T>(covered_rows * covered);
+  }
+};
+
+/// The outputs [first, last) of a row in vectors of D; there is at least one vector's worth.
+template <class D, class T, class RowKind>
+HWY_NOINLINE void interior(D d, const RowKind& kind, const Row<T>& row, std::int64_t first, std::int64_t last,
+                           const Pool2d& p) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const bool simple = is_two_by_two(p) && row.rows.last - row.rows.first == 2;
+  const std::int64_t last_column = p.dilation_w == 1 ? (p.KW - 1) & ~std::int64_t{1} : (p.KW - 1) * p.dilation_w;
+  const std::int64_t reach = (row.rows.last - 1) * p.dilation_h * p.W + last_column + 2 * lanes;
+  for (std::int64_t ow = first; ow < last; ow += lanes) {
+    const std::int64_t start = std::min(ow, last - lanes);
+    const T* from = row.plane + row.origin_h * p.W + start * p.stride_w - p.pad_w;
+    if (simple)
+      kind.two_by_two(d, from, row, start, p);
+    else if (p.stride_w == 1 || row.end - from >= reach)
+      kind.vector(d, from, row, start, p);
+    else  // pairs would read past the end of the input
+      for (std::int64_t i = start; i < start + lanes; ++i) kind.scalar(row, i, p);
+  }
+}
+
+template <class T, class RowKind>
+void pool_row(const RowKind& kind, const Row<T>& row, const Interior& inside, const Pool2d& p) {
+  const hn::ScalableTag<T> full;
+  const hn::CappedTag<T, 8> eight;
+  const hn::CappedTag<T, 4> four;
+  const std::int64_t width = inside.last - inside.first;
+  const auto fits = [&](auto d) { return width >= static_cast<std::int64_t>(hn::Lanes(d)); };
+  const bool vectors = row.rows.first < row.rows.last && p.stride_w <= 2 && fits(four);
+  const std::int64_t first = vectors ? inside.first : p.OW, last = vectors ? inside.last : p.OW;
+  for (std::int64_t ow = 0; ow < first; ++ow) kind.scalar(row, ow, p);
+  if (vectors) {
+    if (fits(full))
+      interior(full, kind, row, first, last, p);
+    else if (fits(eight))
+      interior(eight, kind, row, first, last, p);
+    else
+      interior(four, kind, row, first, last, p);
+  }
+  for (std::int64_t ow = last; ow < p.OW; ++ow) kind.scalar(row, ow, p);
+}
+
+/// Calls body(output row, Row) for all rows of all planes.
+template <class T, class Body>
+void for_rows(const Context& context, const T* in, const Pool2d& p, const Body& body) {
+  const double cost = window_cost(p) * static_cast<double>(p.OW);
+  parallel_for(context, p.planes * p.OH, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t origin = item % p.OH * p.stride_h - p.pad_h;
+      body(item, Row<T>{in + item / p.OH * p.H * p.W, in + p.planes * p.H * p.W, origin,
+                        kernel_rows(origin, p.KH, p.dilation_h, p.H)});
+    }
+  });
+}
+
+// ---- gradients -----------------------------------------------------------------------------------------------------
+
+/// A plane whose windows are 2 x 2 and lie side by side: every element is written once, by its own window.
+template <class D, class T>
+HWY_INLINE void scatter_two_by_two(D d, T* top, T* bottom, const T* grad_out, const std::uint8_t* index) {
+  const auto grad = hn::LoadU(d, grad_out), where = positions_of(d, index);
+  const auto at = [&](T position) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Eq(where, hn::Set(d, position)), grad);
+  };
+  hn::StoreInterleaved2(at(0), at(1), d, top);
+  hn::StoreInterleaved2(at(2), at(3), d, bottom);
+}
+
+template <class T>
+HWY_NOINLINE void two_by_two_backward(T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
+  const hn::CappedTag<T, 8> eight;
+  const hn::CappedTag<T, 4> four;
+  const auto lanes8 = static_cast<std::int64_t>(hn::Lanes(eight)), lanes4 = static_cast<std::int64_t>(hn::Lanes(four));
+  for (std::int64_t oh = 0; oh < p.OH; ++oh) {
+    T* top = grad_in + 2 * oh * p.W;
+    T* bottom = top + p.W;
+    std::int64_t ow = 0;
+    for (; ow + lanes8 <= p.OW; ow += lanes8)
+      scatter_two_by_two(eight, top + 2 * ow, bottom + 2 * ow, grad_out + oh * p.OW + ow, index + oh * p.OW + ow);
+    for (; ow + lanes4 <= p.OW; ow += lanes4)
+      scatter_two_by_two(four, top + 2 * ow, bottom + 2 * ow, grad_out + oh * p.OW + ow, index + oh * p.OW + ow);
+    for (; ow < p.OW; ++ow) {
+      T* places[]{top + 2 * ow, top + 2 * ow + 1, bottom + 2 * ow, bottom + 2 * ow + 1};
+      for (int i = 0; i < 4; ++i) *places[i] = index[oh * p.OW + ow] == i ? grad_out[oh * p.OW + ow] : T(0);
+    }
+    std::fill(top + 2 * p.OW, top + p.W, T(0));
+    std::fill(bottom + 2 * p.OW, bottom + p.W, T(0));
+  }
+  std::fill(grad_in + 2 * p.OH * p.W, grad_in + p.H * p.W, T(0));
+}
+
+template <class T>
+void plane_backward(T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
+  std::fill_n(grad_in, p.H * p.W, T(0));
+  for (std::int64_t oh = 0; oh < p.OH; ++oh)
+    for (std::int64_t ow = 0; ow < p.OW; ++ow) {
+      const std::int64_t i = oh * p.OW + ow, kh = index[i] / p.KW, kw = index[i] - kh * p.KW;
+      const std::int64_t h = oh * p.stride_h - p.pad_h + kh * p.dilation_h;
+      const std::int64_t w = ow * p.stride_w - p.pad_w + kw * p.dilation_w;
+      if (h >= 0 && h < p.H && w >= 0 && w < p.W) grad_in[h * p.W + w] += grad_out[i];  // else all padding
+    }
+}
+
+/// The part of a plane that one average covers, and what its sum is divided by.
+struct Window {
+  std::int64_t top, bottom, left, right, divisor;
+};
+Window window_of(const Pool2d& p, std::int64_t oh, std::int64_t ow) {
+  const std::int64_t top = oh * p.stride_h - p.pad_h, left = ow * p.stride_w - p.pad_w;
+  const std::int64_t bottom = std::min(top + p.KH, p.H + p.pad_h), right = std::min(left + p.KW, p.W + p.pad_w);
+  Window window{std::max<std::int64_t>(top, 0), std::min(bottom, p.H), std::max<std::int64_t>(left, 0),
+                std::min(right, p.W), (bottom - top) * (right - left)};
+  if (!p.count_include_pad) window.divisor = (window.bottom - window.top) * (window.right - window.left);
+  return window;
+}
+Window window_of(const AdaptivePool2d& p, std::int64_t oh, std::int64_t ow) {
+  const std::int64_t top = oh * p.H / p.OH, bottom = ((oh + 1) * p.H + p.OH - 1) / p.OH;
+  const std::int64_t left = ow * p.W / p.OW, right = ((ow + 1) * p.W + p.OW - 1) / p.OW;
+  return {top, bottom, left, right, (bottom - top) * (right - left)};
+}
+
+template <class T>
+HWY_NOINLINE T contiguous_sum(const T* in, std::int64_t n) {
+  if (n > fold_block) {
+    const std::int64_t half = (n / 2 + fold_block - 1) / fold_block * fold_block;
+    return contiguous_sum(in, half) + contiguous_sum(in + half, n - half);
+  }
+  return fold_sum(Same{}, n, in);
+}
+
+template <class T>
+struct AddNumber {
+  T number;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    return hn::Add(value, hn::Set(d, number));
+  }
+};
+
+template <class T, class Pool>
+void average_backward(const Context& context, T* grad_in, const T* grad_out, const Pool& p, double nanoseconds) {
+  constexpr std::int64_t wide = 8;  // rows from here on go through vectors
+  parallel_for(context, p.planes, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      T* to = grad_in + plane * p.H * p.W;
+      std::fill_n(to, p.H * p.W, T(0));
+      for (std::int64_t oh = 0; oh < p.OH; ++oh)
+        for (std::int64_t ow = 0; ow < p.OW; ++ow) {
+          const Window window = window_of(p, oh, ow);
+          const T share = grad_out[(plane * p.OH + oh) * p.OW + ow] / static_cast<T>(window.divisor);
+          const std::int64_t width = window.right - window.left;
+          for (std::int64_t h = window.top; h < window.bottom; ++h) {
+            T* row = to + h * p.W + window.left;
+            if (width >= wide)
+              map(AddNumber<T>{share}, row, width, row);
+            else
+              for (std::int64_t w = 0; w < width; ++w) row[w] += share;
+          }
+        }
+    }
+  });
+}
+
+// ---- the slots -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  const Interior inside(p);
+  for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
+    pool_row(MaxRow<T>{out + item * p.OW, index == nullptr ? nullptr : index + item * p.OW}, row, inside, p);
+  });
+}
+
+template <class T>
+void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
+  const bool side_by_side =
+      is_two_by_two(p) && p.pad_h == 0 && p.pad_w == 0 && 2 * p.OH <= p.H && 2 * p.OW <= p.W;
+  const double cost = streamed * static_cast<double>(p.H * p.W) + static_cast<double>(p.OH * p.OW);
+  parallel_for(context, p.planes, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      const std::int64_t at = plane * p.H * p.W, from = plane * p.OH * p.OW;
+      if (side_by_side)
+        two_by_two_backward(grad_in + at, grad_out + from, index + from, p);
+      else
+        plane_backward(grad_in + at, grad_out + from, index + from, p);
+    }
+  });
+}
+
+template <class T>
+void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& p) {
+  const Interior inside(p);
+  for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
+    const std::int64_t covered = p.count_include_pad ? std::min(p.KH, p.H + p.pad_h - row.origin_h)
+                                                     : row.rows.last - row.rows.first;
+    pool_row(AverageRow<T>{out + item * p.OW, covered}, row, inside, p);
+  });
+}
+
+template <class T>
+void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& p) {
+  const double windows = static_cast<double>(p.OH * p.OW) * (5 + streamed * static_cast<double>(p.KH * p.KW));
+  average_backward(context, grad_in, grad_out, p, streamed * static_cast<double>(p.H * p.W) + windows);
+}
+
+template <class T>
+void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& p) {
+  const double cost = 10 + streamed * static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH));
+  parallel_for(context, p.planes * p.OH, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item)
+      for (std::int64_t ow = 0; ow < p.OW; ++ow) {
+        const Window window = window_of(p, item % p.OH, ow);
+        const T* from = in + (item / p.OH * p.H + window.top) * p.W + window.left;
+        const std::int64_t rows = window.bottom - window.top, width = window.right - window.left;
+        T sum = 0;
+        if (width == p.W)
+          sum = contiguous_sum(from, rows * width);
+        else
+          for (std::int64_t h = 0; h < rows; ++h) sum += contiguous_sum(from + h * p.W, width);
+        out[item * p.OW + ow] = sum / static_cast<T>(window.divisor);
+      }
+  });
+}
+
+template <class T>
+void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& p) {
+  average_backward(context, grad_in, grad_out, p,
+                   2 * streamed * static_cast<double>(p.H * p.W) + 5 * static_cast<double>(p.OH * p.OW));
+}
+
+template <class T>
+kernels::Pooling<T> table() {
+  return {.max_pool2d = max_pool2d<T>,
+          .max_pool2d_backward = max_pool2d_backward<T>,
+          .avg_pool2d = avg_pool2d<T>,
+          .avg_pool2d_backward = avg_pool2d_backward<T>,
+          .adaptive_avg_pool2d = adaptive_avg_pool2d<T>,
+          .adaptive_avg_pool2d_backward = adaptive_avg_pool2d_backward<T>};
+}
+
+}  // namespace
+
+kernels::Pooling<float> pooling_float() { return table<float>(); }
+kernels::Pooling<double> pooling_double() { return table<double>(); }
+
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(pooling_float);
+HWY_EXPORT(pooling_double);
+
+template <>
+kernels::Pooling<float> pooling<float>() {
+  return HWY_DYNAMIC_DISPATCH(pooling_float)();
+}
+template <>
+kernels::Pooling<double> pooling<double>() {
+  return HWY_DYNAMIC_DISPATCH(pooling_double)();
+}
+
+}  // namespace tern::vectorized
+#endif

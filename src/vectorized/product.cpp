@@ -1,0 +1,229 @@
+#include "vectorized/product.hpp"
+
+#include <algorithm>
+
+#include "vectorized/gemm.hpp"
+
+namespace tern::vectorized {
+namespace {
+
+// Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache, and bytes of a packed block,
+// which streams from the second.
+constexpr std::int64_t depth_bytes = 2048, block_bytes = std::int64_t{512} * 1024;
+// Products of at most this many elements are sliced along k, in slices of at least this length.
+constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Edge `index` of `items` cut into `parts` at multiples of `unit`.
+std::int64_t edge(std::int64_t items, std::int64_t unit, std::int64_t parts, std::int64_t index) {
+  return std::min(items, divide_up(items, unit) * index / parts * unit);
+}
+
+}  // namespace
+
+template <class T>
+double Plan<T>::cost(Way way, std::int64_t m, std::int64_t n) const {
+  const auto& kernels = gemm_kernels<T>();
+  const auto& shape = product_.shape;
+  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
+  const auto vectors = [&](std::int64_t items) { return static_cast<double>(divide_up(items, kernels.lanes)); };
+  // Cycles: half a cycle per fused multiply-add of a vector, then what moving costs beside it.
+  switch (way) {
+    case Way::plain:
+      return 0.5 * k * vectors(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
+    case Way::turned:
+      return 0.5 * k * vectors(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns;
+    case Way::dots:
+      return (0.6 * vectors(shape.k) + 5) * rows * columns;
+  }
+  return 0;
+}
+
+template <class T>
+double Plan<T>::nanoseconds() const {
+  const auto& shape = product_.shape;
+  return cost(way_, shape.m, shape.n) * static_cast<double>(shape.batch) / 3;
+}
+
+template <class T>
+Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
+  auto& shape = product_.shape;
+  // One matrix b for many a that lie behind each other is one product.
+  if (shape.batch > 1 && shape.stride_b == 0 && !shape.transpose_a && shape.stride_a == shape.m * shape.k) {
+    shape.m *= shape.batch;
+    shape.batch = 1;
+  }
+  const std::int64_t m = shape.m, n = shape.n, k = shape.k;
+  const auto& kernels = gemm_kernels<T>();
+
+  const bool dots_fit = !shape.transpose_a && shape.transpose_b;
+  const double plain = cost(Way::plain, m, n), turned = cost(Way::turned, m, n);
+  if (dots_fit && cost(Way::dots, m, n) < std::min(plain, turned)) way_ = Way::dots;
+  if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
+
+  double best = -1;
+  for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
+    const std::int64_t column_parts = threads / row_parts;
+    if (row_parts > m || column_parts > n) continue;
+    for (const Way way : {Way::plain, Way::turned, Way::dots}) {
+      if ((way == Way::dots) != (way_ == Way::dots)) continue;
+      const double cycles = cost(way, divide_up(m, row_parts), divide_up(n, column_parts));
+      if (best >= 0 && cycles >= best) continue;
+      best = cycles;
+      if (way_ != Way::dots) way_ = way;
+      row_parts_ = row_parts;
+      column_parts_ = column_parts;
+    }
+  }
+  if (shape.batch >= 2 * threads || slices_ >= 2 * threads) row_parts_ = column_parts_ = 1;
+  if (way_ == Way::dots || m == 0 || n == 0) return;
+
+  const auto element = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t longest = divide_up(k, slices_);
+  block_k_ = std::max<std::int64_t>(1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
+  const std::int64_t width = kernels.panel_width;
+  const std::int64_t packed_side = way_ == Way::turned ? m : n;
+  const std::int64_t most = std::max<std::int64_t>(1, block_bytes / element / block_k_ / width) * width;
+  block_columns_ = std::min(most, divide_up(packed_side, width) * width);
+  packed_ = block_k_ * block_columns_;
+  if (way_ == Way::turned) {
+    const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
+    turned_ = divide_up(rows * block_columns_, 16) * 16;
+  }
+  packed_ = divide_up(packed_, 16) * 16;
+}
+
+template <class T>
+void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
+  const auto& shape = product_.shape;
+  const auto& kernels = gemm_kernels<T>();
+  const std::int64_t column_part = part % column_parts_;
+  part /= column_parts_;
+  const std::int64_t row_part = part % row_parts_;
+  part /= row_parts_;
+  const std::int64_t slice = part % slices_, batch = part / slices_;
+
+  const std::int64_t row_unit = way_ == Way::turned ? kernels.lanes : 1;
+  const std::int64_t column_unit = way_ == Way::turned ? 1 : kernels.lanes;
+  const std::int64_t row = edge(shape.m, row_unit, row_parts_, row_part);
+  const std::int64_t column = edge(shape.n, column_unit, column_parts_, column_part);
+  Part work{};
+  work.m = edge(shape.m, row_unit, row_parts_, row_part + 1) - row;
+  work.n = edge(shape.n, column_unit, column_parts_, column_part + 1) - column;
+  if (work.m <= 0 || work.n <= 0) return;
+  work.first_k = shape.k * slice / slices_;
+  work.k = shape.k * (slice + 1) / slices_ - work.first_k;
+  work.a = product_.a + batch * shape.stride_a + (shape.transpose_a ? row : row * shape.k);
+  work.b = product_.b + batch * shape.stride_b + (shape.transpose_b ? column * shape.k : column);
+  T* const c = slices_ == 1 ? product_.c : partials + slice * size();
+  work.c = c + (batch * shape.m + row) * shape.n + column;
+  work.bias = product_.column_bias == nullptr || slice > 0 ? nullptr : product_.column_bias + column;
+
+  switch (way_) {
+    case Way::plain:
+      return run_plain(work, scratch);
+    case Way::turned:
+      return run_turned(work, scratch, scratch + packed_);
+    case Way::dots:
+      return kernels.dots(work.c, shape.n, work.a + work.first_k, shape.k, work.b + work.first_k, shape.k, work.m,
+                          work.n, work.k, false, work.bias, product_.relu && slices_ == 1);
+  }
+}
+
+template <class T>
+void Plan<T>::run_plain(const Part& part, T* packed) const {
+  const auto& kernels = gemm_kernels<T>();
+  const auto& shape = product_.shape;
+  const std::int64_t width = kernels.panel_width;
+  // A b that is read once is used where it lies, but for the last columns.
+  const bool in_place = !shape.transpose_b && part.m <= kernels.tile_rows;
+  const std::int64_t b_row = shape.transpose_b ? shape.k : shape.n;
+  for (std::int64_t column = 0; column < part.n; column += block_columns_) {
+    const std::int64_t columns = std::min(block_columns_, part.n - column);
+    for (std::int64_t first = 0; first == 0 || first < part.k; first += block_k_) {
+      const std::int64_t from = part.first_k + first;
+      Block<T> block;
+      block.k = std::min(block_k_, part.k - first);
+      block.m = part.m;
+      block.a = part.a + (shape.transpose_a ? from * shape.m : from);
+      block.a_row = shape.transpose_a ? 1 : shape.k;
+      block.a_column = shape.transpose_a ? shape.m : 1;
+      block.c = part.c + column;
+      block.c_row = shape.n;
+      block.accumulate = first > 0;
+      block.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
+      block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
+      std::int64_t done = 0;
+      if (in_place) {
+        done = columns / width * width;
+        block.n = done;
+        block.b = b;
+        block.b_row = b_row;
+        block.b_panel = width;
+        kernels.multiply(block);
+        if (done == columns) continue;
+        block.c += done;
+        if (block.column_bias != nullptr) block.column_bias += done;
+      }
+      if (shape.transpose_b)
+        kernels.pack_transposed(packed, b, b_row, block.k, columns);
+      else
+        kernels.pack(packed, b + done, b_row, block.k, columns - done);
+      block.n = columns - done;
+      block.b = packed;
+      block.b_row = width;
+      block.b_panel = block.k * width;
+      kernels.multiply(block);
+    }
+  }
+}
+
+template <class T>
+void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
+  const auto& kernels = gemm_kernels<T>();
+  const auto& shape = product_.shape;
+  const std::int64_t width = kernels.panel_width;
+  for (std::int64_t column = 0; column < part.m; column += block_columns_) {  // of c^T
+    const std::int64_t columns = std::min(block_columns_, part.m - column);
+    for (std::int64_t first = 0; first == 0 || first < part.k; first += block_k_) {
+      const std::int64_t from = part.first_k + first;
+      Block<T> block;
+      block.k = std::min(block_k_, part.k - first);
+      if (shape.transpose_a)
+        kernels.pack(packed, part.a + from * shape.m + column, shape.m, block.k, columns);
+      else
+        kernels.pack_transposed(packed, part.a + column * shape.k + from, shape.k, block.k, columns);
+      block.m = part.n;
+      block.n = columns;
+      block.a = part.b + (shape.transpose_b ? from : from * shape.n);
+      block.a_row = shape.transpose_b ? shape.k : 1;
+      block.a_column = shape.transpose_b ? 1 : shape.n;
+      block.b = packed;
+      block.b_row = width;
+      block.b_panel = block.k * width;
+      block.c = turned;
+      block.c_row = block_columns_;
+      block.accumulate = first > 0;
+      block.row_bias = part.bias;
+      block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      kernels.multiply(block);
+    }
+    kernels.transpose(part.c + column * shape.n, shape.n, turned, block_columns_, part.n, columns);
+  }
+}
+
+template <class T>
+void Plan<T>::add(const T* partials) const {
+  for (std::int64_t i = 0; i < size(); ++i) {
+    T total = partials[i];
+    for (std::int64_t slice = 1; slice < slices_; ++slice) total += partials[slice * size() + i];
+    product_.c[i] = product_.relu && total < T{0} ? T{0} : total;
+  }
+}
+
+template class Plan<float>;
+template class Plan<double>;
+
+}  // namespace tern::vectorized

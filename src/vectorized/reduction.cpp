@@ -1,0 +1,509 @@
+// Reductions. Along a contiguous axis: blocks of rows, lanes combined in a fixed order, block sums as a fixed tree.
+// Across inner elements: lanes are columns. Threads share out blocks whose cuts depend on the shape alone.
+
+#include "vectorized/targets.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/reduction.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "vectorized/fold.hpp"
+#include "vectorized/simd.hpp"
+#include "vectorized/vectorized.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::Axis;
+
+constexpr double streamed = 0.15;  // rough cost of one element in nanoseconds
+
+struct SquaredDeviation {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*d*/, V value, V center) const {
+    const V deviation = hn::Sub(value, center);
+    return hn::Mul(deviation, deviation);
+  }
+};
+struct Value {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*d*/, V value, V /*center*/) const {
+    return value;
+  }
+};
+
+/// The term of one row: its centre is a number.
+template <class Term, class T>
+struct Centred {
+  T center;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    return Term{}(d, value, hn::Set(d, center));
+  }
+};
+
+template <class Term, class T>
+HWY_NOINLINE T row_sum(const T* in, std::int64_t n, T center) {
+  return fold_sum(Centred<Term, T>{center}, n, in);
+}
+
+/// How [outer, length, inner] with inner > 1 is cut into items: `rows` of `length` and `width` columns each.
+struct Cut {
+  static constexpr std::int64_t width = 512;
+  std::int64_t rows, row_blocks, column_blocks, items;
+
+  explicit Cut(const Axis& axis)
+      : rows(std::max<std::int64_t>(256, (axis.length + 255) / 256)),
+        row_blocks(std::max<std::int64_t>(1, (axis.length + rows - 1) / rows)),
+        column_blocks((axis.inner + width - 1) / width),
+        items(axis.outer * row_blocks * column_blocks) {}
+};
+
+/// Sums of `columns` columns over `rows` rows that lie `inner` apart; sixteen rows at a time, so that rounding grows
+/// with the square root of the length at most. `out` may be `center`.
+template <class Term, class T>
+HWY_NOINLINE void column_sums(T* out, const T* in, const T* center, std::int64_t rows, std::int64_t inner,
+                              std::int64_t columns) {
+  constexpr std::int64_t stride = 16;
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Term term;
+  std::int64_t c = 0;
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) {
+    const auto center0 = hn::LoadU(d, center + c), center1 = hn::LoadU(d, center + c + lanes);
+    const auto center2 = hn::LoadU(d, center + c + 2 * lanes), center3 = hn::LoadU(d, center + c + 3 * lanes);
+    auto total0 = hn::Zero(d), total1 = total0, total2 = total0, total3 = total0;
+    for (std::int64_t first = 0; first < rows; first += stride) {
+      auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+      for (std::int64_t r = first; r < std::min(rows, first + stride); ++r) {
+        const T* from = in + r * inner + c;
+        sum0 = hn::Add(sum0, term(d, hn::LoadU(d, from), center0));
+        sum1 = hn::Add(sum1, term(d, hn::LoadU(d, from + lanes), center1));
+        sum2 = hn::Add(sum2, term(d, hn::LoadU(d, from + 2 * lanes), center2));
+        sum3 = hn::Add(sum3, term(d, hn::LoadU(d, from + 3 * lanes), center3));
+      }
+      total0 = hn::Add(total0, sum0);
+      total1 = hn::Add(total1, sum1);
+      total2 = hn::Add(total2, sum2);
+      total3 = hn::Add(total3, sum3);
+    }
+    hn::StoreU(total0, d, out + c);
+    hn::StoreU(total1, d, out + c + lanes);
+    hn::StoreU(total2, d, out + c + 2 * lanes);
+    hn::StoreU(total3, d, out + c + 3 * lanes);
+  }
+  for (; c < columns; c += lanes) {
+    const auto shift = load_columns(d, center + c, columns - c);
+    auto total = hn::Zero(d);
+    for (std::int64_t first = 0; first < rows; first += stride) {
+      auto sum = hn::Zero(d);
+      for (std::int64_t r = first; r < std::min(rows, first + stride); ++r)
+        sum = hn::Add(sum, term(d, load_columns(d, in + r * inner + c, columns - c), shift));
+      total = hn::Add(total, sum);
+    }
+    store_columns(total, d, out + c, columns - c);
+  }
+}
+
+/// out = factor * sums over a contiguous `length`, as the part of one thread of the team. `partial` holds a value per
+/// block when a row has several; `center` has a value per row, or is null.
+template <class Term, class T>
+void sum_rows(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
+  const std::int64_t blocks = std::max<std::int64_t>(1, fold_blocks(axis.length));
+  const std::int64_t items = axis.outer * blocks;
+  for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+    const std::int64_t row = item / blocks, first = item % blocks * fold_block;
+    const std::int64_t n = std::min(fold_block, axis.length - first);
+    const T sum = row_sum<Term>(in + row * axis.length + first, n, center == nullptr ? T(0) : center[row]);
+    if (blocks == 1)
+      out[row] = sum / divisor;
+    else
+      partial[item] = sum;
+  }
+  if (blocks == 1) return;
+  team.barrier();
+  for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row)
+    out[row] = pairwise_sum(partial + row * blocks, blocks) / divisor;
+}
+
+/// The same across `inner` columns.
+template <class Term, class T>
+void sum_columns(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
+  const Cut cut(axis);
+  T* sums = cut.row_blocks == 1 ? out : partial;  // [outer, row_blocks, inner]
+  const auto divide = [&](T* values, std::int64_t n) {
+    if (divisor != T(1))
+      for (std::int64_t i = 0; i < n; ++i) values[i] /= divisor;
+  };
+  for (std::int64_t item = team.begin(cut.items); item < team.end(cut.items); ++item) {
+    const std::int64_t column = item % cut.column_blocks * Cut::width, group = item / cut.column_blocks;
+    const std::int64_t row = group % cut.row_blocks * cut.rows, outer = group / cut.row_blocks;
+    const std::int64_t columns = std::min(Cut::width, axis.inner - column);
+    const T* from = in + (outer * axis.length + row) * axis.inner + column;
+    T* to = sums + group * axis.inner + column;
+    const T* shift = center == nullptr ? from : center + outer * axis.inner + column;
+    column_sums<Term>(to, from, axis.length == 0 ? to : shift, std::min(cut.rows, axis.length - row), axis.inner, columns);
+    if (cut.row_blocks == 1) divide(to, columns);
+  }
+  if (cut.row_blocks == 1) return;
+  team.barrier();
+  const std::int64_t items = axis.outer * cut.column_blocks;
+  for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+    const std::int64_t column = item % cut.column_blocks * Cut::width, outer = item / cut.column_blocks;
+    const std::int64_t columns = std::min(Cut::width, axis.inner - column);
+    const T* from = partial + outer * cut.row_blocks * axis.inner + column;
+    T* to = out + outer * axis.inner + column;
+    column_sums<Value>(to, from, from, cut.row_blocks, axis.inner, columns);
+    divide(to, columns);
+  }
+}
+
+template <class Term, class T>
+void sum_axis(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
+  if (axis.inner == 1)
+    sum_rows<Term>(team, out, partial, in, center, axis, divisor);
+  else
+    sum_columns<Term>(team, out, partial, in, center, axis, divisor);
+}
+
+/// Bytes of the partial sums that sum_axis needs.
+template <class T>
+std::size_t partial_bytes(const Axis& axis) {
+  const std::int64_t blocks = axis.inner == 1 ? fold_blocks(axis.length) : Cut(axis).row_blocks;
+  return blocks <= 1 ? 0 : static_cast<std::size_t>(axis.outer * blocks * axis.inner) * sizeof(T);
+}
+
+double work(const Axis& axis) {
+  return streamed * static_cast<double>(axis.outer) * static_cast<double>(axis.length) *
+         static_cast<double>(axis.inner);
+}
+
+template <class T>
+void sum_over(Context& context, T* out, const T* in, const Axis& axis, T divisor) {
+  const Scratch partial(context, partial_bytes<T>(axis));
+  parallel(useful_threads(context, work(axis)), [&](const Team& team) {
+    sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, divisor);
+  });
+}
+
+/// length - correction, NaN where that is not positive.
+template <class T>
+T degrees_of_freedom(const Axis& axis, std::int64_t correction) {
+  return axis.length > correction ? static_cast<T>(axis.length - correction) : std::numeric_limits<T>::quiet_NaN();
+}
+
+/// scale * grad * (in - mean) for a row or for columns.
+template <class T>
+struct DeviationGradient {
+  T scale;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V in, V grad, V mean) const {
+    return hn::Mul(hn::Mul(grad, hn::Set(d, scale)), hn::Sub(in, mean));
+  }
+};
+template <class T>
+struct RowDeviationGradient {
+  T factor, mean;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V in) const {
+    return hn::Mul(hn::Set(d, factor), hn::Sub(in, hn::Set(d, mean)));
+  }
+};
+
+// ---- extremes ------------------------------------------------------------------------------------------------------
+
+struct Larger {
+  template <class V>
+  HWY_INLINE auto better(V a, V b) const {
+    return hn::Gt(a, b);
+  }
+  template <class V>
+  HWY_INLINE V of(V a, V b) const {
+    return larger(a, b);
+  }
+  template <class D, class V>
+  HWY_INLINE V of_lanes(D d, V v) const {
+    return hn::MaxOfLanes(d, v);
+  }
+  template <class T>
+  bool replaces(T challenger, T best) const {
+    return challenger > best || (std::isnan(challenger) && !std::isnan(best));
+  }
+};
+struct Smaller {
+  template <class V>
+  HWY_INLINE auto better(V a, V b) const {
+    return hn::Lt(a, b);
+  }
+  template <class V>
+  HWY_INLINE V of(V a, V b) const {
+    return smaller(a, b);
+  }
+  template <class D, class V>
+  HWY_INLINE V of_lanes(D d, V v) const {
+    return hn::MinOfLanes(d, v);
+  }
+  template <class T>
+  bool replaces(T challenger, T best) const {
+    return challenger < best || (std::isnan(challenger) && !std::isnan(best));
+  }
+};
+
+/// The position of the first lane that `wanted` holds for; there is one in [0, n).
+template <class T, class Wanted>
+HWY_INLINE std::int64_t find_first(const T* in, std::int64_t n, const Wanted& wanted) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto found = wanted(d, hn::LoadU(d, in + i));
+    if (!hn::AllFalse(d, found)) return i + static_cast<std::int64_t>(hn::FindFirstTrue(d, found));
+  }
+  return i + static_cast<std::int64_t>(hn::FindFirstTrue(d, wanted(d, load_first(d, in + i, n - i))));
+}
+
+template <class T>
+struct EqualTo {
+  T value;
+  template <class D, class V>
+  HWY_INLINE auto operator()(D d, V v) const {
+    return hn::Eq(v, hn::Set(d, value));
+  }
+};
+struct NotANumber {
+  template <class D, class V>
+  HWY_INLINE auto operator()(D /*d*/, V v) const {
+    return hn::IsNaN(v);
+  }
+};
+
+/// The position of the extreme of n > 0 contiguous elements: one pass for the value, a second, shorter one for where.
+template <class Choice, class T>
+HWY_NOINLINE std::int64_t extreme_of_row(const T* in, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Choice choice;
+  const auto first = hn::Set(d, in[0]);
+  auto best0 = first, best1 = first;
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    best0 = choice.of(best0, hn::LoadU(d, in + i));
+    best1 = choice.of(best1, hn::LoadU(d, in + i + lanes));
+  }
+  for (; i < n; i += lanes) {
+    auto value = load_columns(d, in + i, n - i);
+    if (n - i < lanes) value = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n - i)), value, first);
+    best0 = choice.of(best0, value);
+  }
+  const auto best = choice.of(best0, best1);
+  if (!hn::AllFalse(d, hn::IsNaN(best))) return find_first(in, n, NotANumber{});
+  return find_first(in, n, EqualTo<T>{hn::GetLane(choice.of_lanes(d, best))});
+}
+
+/// The extremes of up to a vector of columns. Positions are counted in lanes as wide as T, hence the blocks.
+template <class Choice, class T>
+HWY_NOINLINE void extreme_of_columns(T* out, std::int64_t* index, const T* in, std::int64_t length,
+                                     std::int64_t inner, std::int64_t columns) {
+  constexpr std::int64_t block = std::int64_t{1} << 30;
+  const hn::ScalableTag<T> d;
+  const hn::RebindToSigned<decltype(d)> positions;
+  using Signed = hn::TFromD<decltype(positions)>;
+  const Choice choice;
+  HWY_ALIGN T best_value[hn::MaxLanes(d)];
+  HWY_ALIGN Signed best_position[hn::MaxLanes(d)];
+  columns = std::min(columns, static_cast<std::int64_t>(hn::Lanes(d)));
+  for (std::int64_t start = 0; start < length; start += block) {
+    const std::int64_t rows = std::min(block, length - start);
+    const T* from = in + start * inner;
+    auto best = load_columns(d, from, columns);
+    auto where = hn::Zero(positions);
+    for (std::int64_t r = 1; r < rows; ++r) {
+      const auto value = load_columns(d, from + r * inner, columns);
+      const auto replaces = hn::Or(choice.better(value, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(value)));
+      best = hn::IfThenElse(replaces, value, best);
+      where = hn::IfThenElse(hn::RebindMask(positions, replaces), hn::Set(positions, static_cast<Signed>(r)), where);
+    }
+    hn::Store(best, d, best_value);
+    hn::Store(where, positions, best_position);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t position = start + static_cast<std::int64_t>(best_position[c]);
+      if (start > 0 && !choice.replaces(best_value[c], in[index[c] * inner + c])) continue;
+      if (out != nullptr) out[c] = best_value[c];
+      if (index != nullptr) index[c] = position;
+    }
+  }
+}
+
+template <class Choice, class T>
+void extreme(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  if (axis.inner == 1) {
+    const std::int64_t blocks = fold_blocks(axis.length);
+    const Scratch scratch(context,
+                          blocks == 1 ? 0 : static_cast<std::size_t>(axis.outer * blocks) * sizeof(std::int64_t));
+    auto* position = scratch.as<std::int64_t>();  // the winner of each block, in its row
+    const auto put = [=](std::int64_t row, std::int64_t where) {
+      if (out != nullptr) out[row] = in[row * axis.length + where];
+      if (index != nullptr) index[row] = where;
+    };
+    const double cost = 2 * streamed * static_cast<double>(std::min(fold_block, axis.length));
+    parallel_for(context, axis.outer * blocks, cost, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::int64_t row = item / blocks, first = item % blocks * fold_block;
+        const T* from = in + row * axis.length + first;
+        const std::int64_t where =
+            first + extreme_of_row<Choice>(from, std::min(fold_block, axis.length - first));
+        if (blocks == 1)
+          put(row, where);
+        else
+          position[item] = where;
+      }
+    });
+    if (blocks == 1) return;
+    for (std::int64_t row = 0; row < axis.outer; ++row) {
+      const T* from = in + row * axis.length;
+      std::int64_t best = position[row * blocks];
+      for (std::int64_t i = 1; i < blocks; ++i)
+        if (Choice{}.replaces(from[position[row * blocks + i]], from[best])) best = position[row * blocks + i];
+      put(row, best);
+    }
+    return;
+  }
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t groups = (axis.inner + lanes - 1) / lanes;
+  const double cost = 3 * streamed * static_cast<double>(axis.length * std::min(lanes, axis.inner));
+  parallel_for(context, axis.outer * groups, cost, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t outer = item / groups, column = item % groups * lanes;
+      const std::int64_t at = outer * axis.inner + column;
+      std::int64_t positions[hn::MaxLanes(d)];
+      extreme_of_columns<Choice>(out == nullptr ? nullptr : out + at, index == nullptr ? positions : index + at,
+                                 in + outer * axis.length * axis.inner + column, axis.length, axis.inner,
+                                 axis.inner - column);
+    }
+  });
+}
+
+// ---- the slots -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void sum(Context& context, T* out, const T* in, const Axis& axis) {
+  sum_over(context, out, in, axis, T(1));
+}
+
+template <class T>
+void mean(Context& context, T* out, const T* in, const Axis& axis) {
+  sum_over(context, out, in, axis, static_cast<T>(axis.length));
+}
+
+template <class T>
+void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
+  const T freedom = degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
+  const Scratch partial(context, partial_bytes<T>(axis));
+  parallel(useful_threads(context, 2 * work(axis)), [&](const Team& team) {
+    if (axis.inner == 1 && axis.length <= fold_block) {  // both passes while the row is in the cache
+      for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row) {
+        const T* from = in + row * axis.length;
+        const T center = row_sum<Value>(from, axis.length, T(0)) / length;
+        out[row] = row_sum<SquaredDeviation>(from, axis.length, center) / freedom;
+      }
+      return;
+    }
+    sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, length);
+    team.barrier();
+    sum_axis<SquaredDeviation, T>(team, out, partial.as<T>(), in, out, axis, freedom);
+  });
+}
+
+template <class T>
+void var_backward(Context& context, T* grad_in, const T* grad_out, const T* in, const Axis& axis,
+                  std::int64_t correction) {
+  const T scale = T(2) / degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
+  const std::int64_t results = axis.outer * axis.inner;
+  if (results * axis.length <= 0) return;
+  const Scratch means(context, static_cast<std::size_t>(results) * sizeof(T));
+  const Scratch partial(context, partial_bytes<T>(axis));
+  T* mean = means.as<T>();
+  parallel(useful_threads(context, 3 * work(axis)), [&](const Team& team) HWY_ATTR {
+    sum_axis<Value, T>(team, mean, partial.as<T>(), in, nullptr, axis, length);
+    team.barrier();
+    if (axis.inner == 1) {
+      const std::int64_t blocks = fold_blocks(axis.length), items = axis.outer * blocks;
+      for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+        const std::int64_t row = item / blocks, first = item % blocks * fold_block;
+        const std::int64_t at = row * axis.length + first, n = std::min(fold_block, axis.length - first);
+        map(RowDeviationGradient<T>{grad_out[row] * scale, mean[row]}, grad_in + at, n, in + at);
+      }
+    } else {
+      const std::int64_t items = axis.outer * axis.length;
+      for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+        const std::int64_t at = item * axis.inner, outer = item / axis.length * axis.inner;
+        map(DeviationGradient<T>{scale}, grad_in + at, axis.inner, in + at, grad_out + outer, mean + outer);
+      }
+    }
+  });
+}
+
+template <class T>
+void max(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  extreme<Larger>(context, out, index, in, axis);
+}
+
+template <class T>
+void min(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
+  extreme<Smaller>(context, out, index, in, axis);
+}
+
+template <class T>
+void extreme_backward(Context& context, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
+  const std::int64_t elements = axis.outer * axis.length * axis.inner, results = axis.outer * axis.inner;
+  if (elements <= 0) return;
+  parallel(useful_threads(context, work(axis)), [&](const Team& team) {
+    std::fill(grad_in + team.begin(elements, 16), grad_in + team.end(elements, 16), T(0));
+    team.barrier();
+    for (std::int64_t i = team.begin(results); i < team.end(results); ++i)
+      grad_in[(i / axis.inner * axis.length + index[i]) * axis.inner + i % axis.inner] = grad_out[i];
+  });
+}
+
+template <class T>
+kernels::Reduction<T> table() {
+  return {.sum = sum<T>,
+          .mean = mean<T>,
+          .var = var<T>,
+          .var_backward = var_backward<T>,
+          .max = max<T>,
+          .min = min<T>,
+          .extreme_backward = extreme_backward<T>};
+}
+
+}  // namespace
+
+kernels::Reduction<float> reduction_float() { return table<float>(); }
+kernels::Reduction<double> reduction_double() { return table<double>(); }
+
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(reduction_float);
+HWY_EXPORT(reduction_double);
+
+template <>
+kernels::Reduction<float> reduction<float>() {
+  return HWY_DYNAMIC_DISPATCH(reduction_float)();
+}
+template <>
+kernels::Reduction<double> reduction<double>() {
+  return HWY_DYNAMIC_DISPATCH(reduction_double)();
+}
+
+}  // namespace tern::vectorized
+#endif

@@ -1,0 +1,5 @@
+#!/bin/sh
+# A program that uses an installed Tern without CMake: build.sh OUTPUT, with PKG_CONFIG_PATH naming lib/pkgconfig.
+set -eu
+${CXX:-c++} -std=c++20 -O1 -o "$1" "$(dirname "$0")/../main.cpp" $(pkg-config --cflags --libs tern)
+"$1"

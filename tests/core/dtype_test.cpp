@@ -1,0 +1,125 @@
+#include "tern/core/dtype.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "support/array.hpp"
+#include "support/catch.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/operators.hpp"
+
+using namespace tern;
+using testing::stored;
+
+namespace {
+
+/// The value of sign, exponent and mantissa bits, by arithmetic alone.
+double decoded(std::uint32_t bits, int exponent_bits, int mantissa_bits) {
+  const std::uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
+  const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+  const double sign = bits >> (mantissa_bits + exponent_bits) ? -1 : 1;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  if (exponent == (1 << exponent_bits) - 1)
+    return mantissa ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return sign * std::ldexp(1 + std::ldexp(mantissa, -mantissa_bits), exponent - bias);
+}
+
+template <class T>
+T from_bits(std::uint32_t bits) {
+  T value;
+  value.bits = static_cast<std::uint16_t>(bits);
+  return value;
+}
+
+/// Every pattern decodes to its value and encodes back; between two neighbours, what is nearer wins, and the middle
+/// goes to the even one.
+template <class T>
+void check_all_patterns(int exponent_bits, int mantissa_bits) {
+  std::int64_t wrong = 0;
+  const auto expect = [&](bool condition) { wrong += !condition; };
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const double value = decoded(bits, exponent_bits, mantissa_bits);
+    const auto as_float = static_cast<float>(from_bits<T>(bits));
+    if (std::isnan(value)) {
+      expect(std::isnan(as_float) && std::isnan(static_cast<float>(T(as_float))));
+      continue;
+    }
+    expect(static_cast<double>(as_float) == value && std::signbit(as_float) == (bits >> 15 != 0));
+    expect(T(as_float).bits == bits);
+    // The next pattern of larger magnitude.
+    const double next = decoded(bits + 1, exponent_bits, mantissa_bits);
+    if (std::isinf(value) || std::isinf(next) || std::isnan(next)) continue;
+    const auto middle = static_cast<float>((value + next) / 2);
+    const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    expect(T(middle).bits == even);
+    expect(T(std::nextafter(middle, as_float)).bits == bits);
+    expect(T(std::nextafter(middle, static_cast<float>(next))).bits == bits + 1);
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("dtype: names and sizes", "[core]") {
+  CHECK(name_of(DType::boolean) == "bool");
+  CHECK(name_of(DType::bfloat16) == "bfloat16");
+  CHECK(size_of(DType::float64) == 8);
+  CHECK(size_of(DType::float16) == 2);
+  CHECK(size_of(DType::boolean) == 1);
+  CHECK(is_floating(DType::bfloat16));
+  CHECK(!is_floating(DType::int32));
+  CHECK(dtype_of<std::uint8_t> == DType::uint8);
+}
+
+TEST_CASE("dtype: bfloat16, all 65,536 patterns", "[core]") { check_all_patterns<BFloat16>(8, 7); }
+TEST_CASE("dtype: float16, all 65,536 patterns", "[core]") { check_all_patterns<Float16>(5, 10); }
+
+TEST_CASE("dtype: the edges of the small floats", "[core]") {
+  CHECK(static_cast<float>(Float16(65504.0f)) == 65504.0f);
+  CHECK(static_cast<float>(Float16(65519.0f)) == 65504.0f);
+  CHECK(std::isinf(static_cast<float>(Float16(65520.0f))));
+  CHECK(static_cast<float>(Float16(0x1p-25f)) == 0);
+  CHECK(static_cast<float>(Float16(0x1.8p-25f)) == 0x1p-24f);
+  CHECK(std::isinf(static_cast<float>(BFloat16(std::numeric_limits<float>::max()))));
+  CHECK(std::signbit(static_cast<float>(Float16(-0.0f))));
+  // A NaN whose payload lies in the half that is cut off stays one.
+  const auto quiet = std::bit_cast<float>(0x7f800001u);
+  CHECK(std::isnan(static_cast<float>(BFloat16(quiet))));
+  CHECK(std::isnan(static_cast<float>(Float16(quiet))));
+}
+
+TEST_CASE("dtype: cast of all float16 and bfloat16 values through every floating dtype", "[core]") {
+  for (const DType small : {DType::float16, DType::bfloat16}) {
+    Tensor all({65536}, small);
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+      if (small == DType::float16)
+        all.write<Float16>()[bits] = from_bits<Float16>(bits);
+      else
+        all.write<BFloat16>()[bits] = from_bits<BFloat16>(bits);
+    }
+    const std::vector<double> values = all.values();
+    for (const DType wide : {DType::float32, DType::float64}) {
+      const Tensor back = all.to(wide).to(small);
+      const std::vector<double> again = back.values();
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        wrong += !(values[i] == again[i] || (std::isnan(values[i]) && std::isnan(again[i])));
+      INFO(message(small, " through ", wide));
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("dtype: cast rules", "[core]") {
+  const Tensor x = tensor<double>({1.9, -1.9, 1e10, -1e10, std::nan(""), 300, -1, 0});
+  CHECK(x.to(DType::int32).values() == std::vector<double>{1, -1, 2147483647, -2147483648.0, 0, 300, -1, 0});
+  CHECK(x.to(DType::uint8).values() == std::vector<double>{1, 0, 255, 0, 0, 255, 0, 0});
+  CHECK(x.to(DType::boolean).values() == std::vector<double>{1, 1, 1, 1, 1, 1, 1, 0});
+  CHECK(tensor<std::int32_t>({-1, 256, 300}).to(DType::uint8).values() == std::vector<double>{255, 0, 44});
+  CHECK(tensor<std::int64_t>({std::int64_t{1} << 32}).to(DType::int32).values() == std::vector<double>{0});
+  CHECK(tensor<bool>({true, false}).to(DType::float16).values() == std::vector<double>{1, 0});
+  CHECK(tensor<std::int64_t>({(std::int64_t{1} << 53) + 1}).to(DType::int64).to_vector<std::int64_t>()[0] ==
+        (std::int64_t{1} << 53) + 1);
+}

@@ -1,0 +1,247 @@
+#include "tern/core/storage.hpp"
+
+#include <thread>
+
+#include "support/catch.hpp"
+#include "support/memories.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/operators.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+std::int64_t moves(const std::string& from, const std::string& to) {
+  for (const Transfer& transfer : transfers())
+    if (transfer.from == from && transfer.to == to) return transfer.count;
+  return 0;
+}
+std::int64_t all_moves() {
+  std::int64_t sum = 0;
+  for (const Transfer& transfer : transfers()) sum += transfer.count;
+  return sum;
+}
+
+std::vector<std::string>& sentences() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("storage: bytes move once, when they are needed", "[core][transfers]") {
+  const Tensor a = tensor<float>({1, 2, 3}), b = tensor<float>({10, 20, 30});
+  reset_transfers();
+  Tensor sum;
+  {
+    const Device fake(fake_mode());
+    sum = op::add(a, b);
+    CHECK(moves("host", "fake") == 2);
+    sum = op::add(op::mul(sum, a), b);
+    CHECK(moves("host", "fake") == 2);
+    CHECK(all_moves() == 2);
+    CHECK(a.storage().valid_in(fake_memory()));
+    CHECK(a.storage().valid_in(host_memory()));
+    CHECK(!sum.storage().valid_in(host_memory()));
+  }
+  CHECK(sum.values() == std::vector<double>{21, 64, 129});
+  CHECK(moves("fake", "host") == 1);
+  (void)sum.values();
+  (void)op::add(sum, sum);
+  CHECK(all_moves() == 3);
+  const std::vector<Transfer> ledger = transfers();
+  for (const Transfer& transfer : ledger) CHECK(transfer.bytes == 12 * transfer.count);
+  reset_transfers();
+  CHECK(transfers().empty());
+}
+
+TEST_CASE("storage: a write makes the other copies stale", "[core][transfers]") {
+  Tensor x = ones({4});
+  {
+    const Device fake(fake_mode());
+    (void)op::add(x, x);
+  }
+  CHECK(x.storage().valid_in(fake_memory()));
+  x.write<float>()[0] = 5;
+  CHECK(!x.storage().valid_in(fake_memory()));
+  CHECK(x.storage().valid_in(host_memory()));
+  {
+    const Device fake(fake_mode());
+    CHECK(op::add(x, x).values() == std::vector<double>{10, 2, 2, 2});
+    x.slice(0, 1, 2).fill_(7);
+    CHECK(!x.storage().valid_in(host_memory()));
+  }
+  CHECK(x.values() == std::vector<double>{5, 7, 1, 1});
+  x.fill_(0);
+  CHECK(!x.storage().valid_in(fake_memory()));
+}
+
+TEST_CASE("storage: what is overwritten whole does not move", "[core][transfers]") {
+  Tensor x = ones({4});
+  reset_transfers();
+  {
+    const Device fake(fake_mode());
+    x.fill_(3);
+    CHECK(all_moves() == 0);
+    CHECK(op::add(x, x).values() == std::vector<double>{6, 6, 6, 6});
+  }
+  const Tensor y = full({4}, 2);
+  reset_transfers();
+  {
+    const Device fake(fake_mode());
+    x.copy_(y);
+    CHECK(moves("host", "fake") == 1);
+    CHECK(all_moves() == 1);
+  }
+}
+
+TEST_CASE("storage: between two devices the host stands in the middle", "[core][transfers]") {
+  const Tensor x = ones({4});
+  Tensor y;
+  {
+    const Device fake(fake_mode());
+    y = op::add(x, x);
+  }
+  reset_transfers();
+  {
+    const Device other(second_fake_mode());
+    y = op::mul(y, y);
+  }
+  CHECK(moves("fake", "fake2") == 1);
+  CHECK(all_moves() == 1);
+  CHECK(y.values() == std::vector<double>{4, 4, 4, 4});
+}
+
+TEST_CASE("storage: forbidden transfers throw and leave everything as it was", "[core][transfers]") {
+  const Tensor x = ones({4});
+  reset_transfers();
+  {
+    const Device fake(fake_mode(), {.transfers = Transfers::forbid});
+    CHECK_THROWS_AS(op::add(x, x), TransferError);
+    CHECK_THROWS_WITH(op::add(x, x), ContainsSubstring("16 bytes") && ContainsSubstring("from host to fake"));
+    CHECK(all_moves() == 0);
+    Tensor made_here({4});
+    made_here.fill_(2);
+    const Tensor sum = op::add(made_here, made_here);
+    CHECK_THROWS_AS(sum.values(), TransferError);
+    {
+      const Device allowed(fake_mode());
+      CHECK(sum.values() == std::vector<double>{4, 4, 4, 4});
+    }
+  }
+  CHECK(x.values() == std::vector<double>{1, 1, 1, 1});
+}
+
+TEST_CASE("storage: logged transfers report one sentence each", "[core][transfers]") {
+  sentences().clear();
+  set_transfer_log([](const std::string& sentence) { sentences().push_back(sentence); });
+  const Tensor x = ones({4});
+  {
+    const Device quiet(fake_mode());
+    (void)op::add(x, ones({4}));
+  }
+  CHECK(sentences().empty());
+  const Tensor y = ones({4}, DType::float64);
+  {
+    const Device loud(fake_mode(), {.transfers = Transfers::log});
+    (void)op::add(y, y).values();
+  }
+  set_transfer_log(nullptr);
+  CHECK(sentences() ==
+        std::vector<std::string>{"transfer: 32 bytes from host to fake", "transfer: 32 bytes from fake to host"});
+}
+
+TEST_CASE("storage: host modes share the host's memory", "[core][transfers]") {
+  const Tensor x = ones({4});
+  reset_transfers();
+  Tensor y;
+  {
+    const Device device{"sequential"};
+    y = op::add(x, x);
+  }
+  {
+    const Device device{"vectorized", {.transfers = Transfers::forbid}};
+    y = op::add(y, x);
+  }
+  CHECK(y.values() == std::vector<double>{3, 3, 3, 3});
+  CHECK(all_moves() == 0);
+}
+
+TEST_CASE("storage: backward on a device moves nothing but what the host gave and asks for", "[core][transfers]") {
+  Tensor w = ones({3, 4}).set_requires_grad();
+  const Tensor x = ones({2, 4});
+  reset_transfers();
+  {
+    const Device fake(fake_mode());
+    Tensor loss = op::mean(op::relu(op::linear(x, w)));
+    loss.backward();
+    CHECK(moves("host", "fake") == 2);
+    CHECK(moves("fake", "host") == 0);
+    CHECK(w.grad().storage().valid_in(fake_memory()));
+  }
+  CHECK(w.grad().values() == std::vector<double>(12, 2.0 / 6));
+}
+
+TEST_CASE("storage: a device that is full is OutOfMemory, and work goes on", "[core][transfers]") {
+  const Tensor x = ones({1000});
+  fake_memory().set_limit(fake_memory().in_use + 1024);
+  {
+    const Device fake(fake_mode());
+    CHECK_THROWS_AS(op::add(x, x), OutOfMemory);
+    Tensor small({8});
+    small.fill_(1);
+    CHECK(op::add(small, small).values() == std::vector<double>(8, 2));
+  }
+  fake_memory().set_limit(0);
+  const Device fake(fake_mode());
+  CHECK(op::sum(op::add(x, x)).item() == 2000);
+}
+
+TEST_CASE("storage: nothing is left when the tensors are gone", "[core][transfers]") {
+  const std::int64_t before = fake_memory().live;
+  {
+    const Device fake(fake_mode());
+    Tensor w = ones({5, 4}).set_requires_grad();
+    op::cross_entropy(op::linear(ones({3, 4}), w), zeros({3}, DType::int64)).backward();
+    CHECK(fake_memory().live > before);
+  }
+  CHECK(fake_memory().live == before);
+}
+
+TEST_CASE("storage: nothing is allocated for no bytes", "[core]") {
+  const std::int64_t before = fake_memory().live;
+  const Device fake(fake_mode());
+  const Tensor x = op::add(zeros({0, 3}), zeros({0, 3}));
+  CHECK(x.numel() == 0);
+  CHECK(x.values().empty());
+  CHECK(fake_memory().live == before);
+}
+
+TEST_CASE("storage: many threads may read at once", "[core][transfers]") {
+  const Tensor x = arange(0, 1000, 1, DType::float32);
+  reset_transfers();
+  const Mode& fake = fake_mode();
+  const Mode& sequential = mode("sequential");
+  std::vector<std::thread> threads;
+  std::vector<double> sums(8);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    threads.emplace_back([&, i] {
+      const Device device(i % 2 ? sequential : fake);
+      (void)x.storage().read(current_scope());
+      sums[i] = x.values()[999];
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(sums == std::vector<double>(8, 999));
+  CHECK(moves("host", "fake") == 1);
+}
+
+TEST_CASE("storage: a bad label on a device is the kernel's to report", "[core]") {
+  const Device fake(fake_mode());
+  // Host modes check labels before the kernel runs; this device cannot, and its loss says so by NaN.
+  const Tensor loss = op::cross_entropy(zeros({2, 3}), tensor<std::int64_t>({0, 7}));
+  CHECK(std::isnan(loss.item()));
+}

@@ -1,0 +1,246 @@
+#include "tern/device/device.hpp"
+
+#include <thread>
+#include <type_traits>
+
+#include "support/catch.hpp"
+#include "support/memories.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/operators.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+std::string here() { return current_scope().mode->name; }
+
+/// Puts the process's default mode back.
+struct DefaultMode {
+  std::string name = here();
+  ~DefaultMode() { set_mode(name); }
+};
+
+}  // namespace
+
+TEST_CASE("device: guards nest and restore", "[device]") {
+  const std::string outside = here();
+  {
+    const Device a{"sequential"};
+    CHECK(here() == "sequential");
+    CHECK(a.name() == "sequential");
+    CHECK(!a.description().empty());
+    CHECK(&a.mode() == &mode("sequential"));
+    {
+      const Device b{"vectorized"};
+      CHECK(here() == "vectorized");
+      {
+        const Device c{"sequential"};
+        CHECK(here() == "sequential");
+      }
+      CHECK(here() == "vectorized");
+    }
+    CHECK(here() == "sequential");
+  }
+  CHECK(here() == outside);
+}
+
+TEST_CASE("device: a guard restores when an exception passes", "[device]") {
+  const std::string outside = here();
+  const Device outer{"sequential"};
+  CHECK_THROWS_AS(
+      [] {
+        const Device inner{"vectorized"};
+        const Device innermost(fake_mode());
+        op::add(ones({2}), ones({3}));
+      }(),
+      ShapeError);
+  CHECK(here() == "sequential");
+  // A guard that cannot be made leaves the scope as it was.
+  CHECK_THROWS_AS(Device{"abacus"}, DeviceUnavailable);
+  CHECK(here() == "sequential");
+  CHECK(op::add(ones({2}), ones({2})).values() == std::vector<double>{2, 2});
+  static_cast<void>(outside);
+}
+
+TEST_CASE("device: a guard can be neither copied nor moved", "[device]") {
+  STATIC_REQUIRE(!std::is_copy_constructible_v<Device>);
+  STATIC_REQUIRE(!std::is_move_constructible_v<Device>);
+  STATIC_REQUIRE(!std::is_copy_assignable_v<Device>);
+  STATIC_REQUIRE(!std::is_move_assignable_v<Device>);
+}
+
+TEST_CASE("device: without a name it is the fastest mode present", "[device]") {
+  const Device fastest;
+  CHECK(fastest.name() == fastest_mode());
+  const Device automatic{"auto"};
+  CHECK(automatic.name() == fastest_mode());
+  bool listed = false;
+  for (const ModeStatus& status : modes()) listed = listed || (status.name == fastest_mode() && status.available);
+  CHECK(listed);
+}
+
+TEST_CASE("device: options hold in their scope", "[device]") {
+  const Device outer{"vectorized", {.threads = 3, .precision = Precision::tf32, .deterministic = false}};
+  CHECK(current_scope().context.threads == 3);
+  CHECK(current_scope().context.precision == Precision::tf32);
+  CHECK(!current_scope().context.deterministic);
+  {
+    const Device inherits{"sequential"};
+    CHECK(current_scope().context.threads == 3);
+    CHECK(current_scope().context.precision == Precision::strict);
+    CHECK(current_scope().context.deterministic);
+    const Device two{"vectorized", {.threads = 2}};
+    CHECK(current_scope().context.threads == 2);
+  }
+  CHECK(current_scope().context.threads == 3);
+  CHECK_THROWS_AS((Device{"vectorized", {.threads = -1}}), Error);
+}
+
+TEST_CASE("device: a scope belongs to its thread", "[device]") {
+  const std::string default_name = here();
+  const Device fake(fake_mode());
+  std::string seen, after;
+  std::thread([&] {
+    seen = here();
+    const Device own{"sequential"};
+    after = here();
+  }).join();
+  CHECK(seen == default_name);
+  CHECK(after == "sequential");
+  CHECK(here() == "fake");
+}
+
+TEST_CASE("device: a worker takes up the scope of another thread", "[device]") {
+  const Device outer(fake_mode(), {.transfers = Transfers::forbid, .threads = 5});
+  const Scope scope = current_scope();
+  std::string seen;
+  int threads = 0;
+  Transfers policy = Transfers::allow;
+  std::thread([&] {
+    const Device inherited(scope);
+    seen = here();
+    threads = current_scope().context.threads;
+    policy = current_scope().transfers;
+  }).join();
+  CHECK(seen == "fake");
+  CHECK(threads == 5);
+  CHECK(policy == Transfers::forbid);
+}
+
+TEST_CASE("device: many threads, each in its own mode", "[device]") {
+  fake_mode();
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(8, 0);
+  for (std::size_t t = 0; t < wrong.size(); ++t)
+    threads.emplace_back([&, t] {
+      const std::string name = t % 2 ? "sequential" : "vectorized";
+      const Tensor x = full({257}, static_cast<double>(t));
+      for (int i = 0; i < 50; ++i) {
+        const Device device{name, {.threads = 1}};
+        const Tensor sum = op::sum(op::add(x, x));
+        wrong[t] += here() != name || sum.item() != 257.0 * 2 * static_cast<double>(t);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(8, 0));
+}
+
+TEST_CASE("device: a guard inside a parallel region holds for its thread", "[device]") {
+  const Device outer{"sequential"};
+  int wrong = 0;
+#pragma omp parallel for num_threads(4) reduction(+ : wrong)
+  for (int i = 0; i < 16; ++i) {
+    const Device inner{"vectorized"};
+    const Tensor x = full({5000}, i);
+    wrong += op::sum(x).item() != 5000.0 * i || here() != "vectorized";
+  }
+  CHECK(wrong == 0);
+  CHECK(here() == "sequential");
+}
+
+TEST_CASE("device: set_mode is the default of every thread without a guard", "[device]") {
+  const DefaultMode restore;
+  set_mode("sequential");
+  CHECK(here() == "sequential");
+  std::string elsewhere;
+  std::thread([&] { elsewhere = here(); }).join();
+  CHECK(elsewhere == "sequential");
+  {
+    const Device guard{"vectorized"};
+    set_mode("sequential");
+    CHECK(here() == "vectorized");
+  }
+  CHECK(here() == "sequential");
+  CHECK_THROWS_AS(set_mode("abacus"), DeviceUnavailable);
+  CHECK(here() == "sequential");
+  set_mode("auto");
+  CHECK(here() == fastest_mode());
+}
+
+TEST_CASE("device: an unknown mode is named with those there are", "[device]") {
+  CHECK_THROWS_WITH(Device{"abacus"}, ContainsSubstring("mode \"abacus\" is unknown") &&
+                                          ContainsSubstring("sequential") && ContainsSubstring("vectorized") &&
+                                          ContainsSubstring("cuda"));
+  CHECK_THROWS_AS(mode(""), DeviceUnavailable);
+  CHECK_THROWS_AS(Device{"Sequential"}, DeviceUnavailable);
+}
+
+TEST_CASE("device: a tensor changes modes in the middle of a computation", "[device]") {
+  Tensor w = ones({4, 4}).set_requires_grad();
+  Tensor h;
+  {
+    const Device device(fake_mode());
+    h = op::linear(full({2, 4}, 0.5), w);
+  }
+  Tensor loss;
+  {
+    const Device device{"vectorized"};
+    h = op::tanh(h);
+  }
+  {
+    const Device device{"sequential"};
+    loss = op::sum(h);
+  }
+  const Device device(second_fake_mode());
+  loss.backward();
+  const double expected = 2 * 0.5 * (1 - std::tanh(2.0) * std::tanh(2.0));
+  for (const double value : w.grad().values()) CHECK(value == Approx(expected));
+}
+
+TEST_CASE("device: synchronize returns in every mode", "[device]") {
+  for (const char* name : {"sequential", "vectorized"}) {
+    Device device{name};
+    (void)op::add(ones({2}), ones({2}));
+    device.synchronize();
+  }
+}
+
+TEST_CASE("device: memory statistics", "[device]") {
+  host_memory().reset_peak();
+  const MemoryStatistics before = memory_statistics("vectorized");
+  {
+    Tensor x({1 << 20});
+    x.fill_(1);
+    const MemoryStatistics now = memory_statistics("vectorized");
+    CHECK(now.in_use >= before.in_use + (std::size_t{1} << 22));
+    CHECK(now.reserved >= now.in_use);
+    CHECK(now.peak >= now.in_use);
+  }
+  CHECK(memory_statistics("vectorized").in_use == before.in_use);
+  CHECK(memory_statistics("vectorized").peak >= before.in_use + (std::size_t{1} << 22));
+  host_memory().trim();
+  CHECK(memory_statistics("vectorized").reserved <= before.reserved + (std::size_t{1} << 22));
+}
+
+TEST_CASE("device: a limit of the host's memory", "[device]") {
+  host_memory().trim();
+  host_memory().set_limit(memory_statistics("sequential").reserved + (1 << 20));
+  CHECK_THROWS_AS(zeros({1 << 24}), OutOfMemory);
+  CHECK_THROWS_WITH(zeros({1 << 24}), ContainsSubstring("limit"));
+  CHECK(ones({3}).values() == std::vector<double>{1, 1, 1});
+  host_memory().set_limit(0);
+  CHECK(zeros({1 << 24}).numel() == 1 << 24);
+}

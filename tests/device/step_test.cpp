@@ -1,0 +1,68 @@
+#include "tern/device/step.hpp"
+
+#include "support/catch.hpp"
+#include "support/summary.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/operators.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+TEST_CASE("step: where nothing is captured it just runs", "[device]") {
+  for (const char* name : {"sequential", "vectorized"}) {
+    const Device device{name};
+    int runs = 0;
+    Step step([&](const Tensor& x) {
+      ++runs;
+      return op::mul(x, 2.0);
+    });
+    for (int i = 0; i < 5; ++i) CHECK(step(full({3}, i)).values() == std::vector<double>(3, 2 * i));
+    CHECK(step(full({2, 2}, 7)).values() == std::vector<double>(4, 14));
+    CHECK(runs == 6);
+    CHECK(step.replays() == 0);
+    step.reset();
+    CHECK(step(ones({1})).item() == 2);
+  }
+}
+
+TEST_CASE("step: takes one, two or three inputs and passes on what is thrown", "[device]") {
+  Step two([](const Tensor& a, const Tensor& b) { return op::add(a, b); });
+  CHECK(two(ones({2}), ones({2})).values() == std::vector<double>{2, 2});
+  Step three([](const Tensor& a, const Tensor& b, const Tensor& c) { return op::add(op::add(a, b), c); });
+  CHECK(three(ones({2}), ones({2}), ones({2})).values() == std::vector<double>{3, 3});
+  CHECK_THROWS_AS(two(ones({2}), ones({3})), ShapeError);
+  CHECK(two(ones({2}), ones({2})).values() == std::vector<double>{2, 2});
+  CHECK_THROWS_AS(two.run({ones({2})}), Error);
+  Step moved = std::move(two);
+  CHECK(moved(ones({1}), ones({1})).item() == 2);
+}
+
+TEST_CASE("step: a training step gives the same bits as its function, in every mode", "[device]") {
+  for (const std::string& name : testing::available_modes()) {
+    INFO(name);
+    const Device device{name};
+    const auto train = [](bool stepped) {
+      Generator generator(4);
+      Tensor w = randn({10, 20}, generator).set_requires_grad();
+      const Tensor rate = full({}, 0.1);
+      const auto once = [&](const Tensor& x, const Tensor& labels) {
+        w.zero_grad();
+        Tensor loss = op::cross_entropy(op::linear(op::dropout(x, 0.2, true), w), labels);
+        loss.backward();
+        op::sgd({w}, {w.grad()}, {}, rate, {});
+        return loss;
+      };
+      manual_seed(3);
+      Step step(once);
+      std::vector<double> losses;
+      for (int i = 0; i < 8; ++i) {
+        const Tensor x = rand({16, 20}, generator);
+        const Tensor labels = randint(0, 10, {16}, generator);
+        losses.push_back((stepped ? step(x, labels) : once(x, labels)).item());
+      }
+      for (const double value : w.values()) losses.push_back(value);
+      return losses;
+    };
+    CHECK(train(true) == train(false));
+  }
+}

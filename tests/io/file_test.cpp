@@ -1,0 +1,117 @@
+#include "tern/io/file.hpp"
+
+#include <sys/stat.h>
+
+#include <array>
+
+#include "support/catch.hpp"
+#include "support/files.hpp"
+
+namespace tern::io {
+
+using Catch::ContainsSubstring;
+using namespace testing;
+
+namespace {
+
+void write_whole(const std::string& file, std::string_view content) {
+  AtomicFile output(file);
+  output.write(as_bytes(content));
+  output.commit();
+}
+
+}  // namespace
+
+TEST_CASE("files: an atomic file appears at commit and replaces the older one", "[io]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  write_bytes(file, "old");
+  {
+    AtomicFile output(file);
+    output.write(as_bytes("ne"));
+    output.write(as_bytes("w"));
+    CHECK(read_bytes(file) == "old");
+    CHECK(read_bytes(output.temporary_name()) == "new");
+    output.commit();
+  }
+  CHECK(read_bytes(file) == "new");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("files: without a commit nothing remains", "[io]") {
+  const TemporaryFolder folder;
+  {
+    AtomicFile output(folder / "file");
+    output.write(as_bytes("half"));
+  }
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("files: two writers of one name do not mix", "[io]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  AtomicFile first(file), second(file);
+  first.write(as_bytes("first"));
+  second.write(as_bytes("second"));
+  first.commit();
+  CHECK(read_bytes(file) == "first");
+  second.commit();
+  CHECK(read_bytes(file) == "second");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("files: what cannot be written is an error that says why and what to do", "[io]") {
+  const TemporaryFolder folder;
+  CHECK_THAT(said<FileError>([&] { AtomicFile(folder / "none/file"); }),
+             ContainsSubstring("none/file: cannot be written") && ContainsSubstring("check the name"));
+  std::filesystem::create_directory(folder / "folder");
+  CHECK_THAT(said<FileError>([&] { write_whole(folder / "folder", "x"); }), ContainsSubstring("renaming failed"));
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("files: a folder that cannot be written", "[io]") {
+  const TemporaryFolder folder;
+  chmod(folder.path().c_str(), 0555);
+  const Unprivileged nobody;
+  CHECK_THAT(said<FileError>([&] { write_whole(folder / "file", "x"); }),
+             ContainsSubstring("Permission denied") && ContainsSubstring("choose another folder"));
+  CHECK_THAT(said<FileError>([&] { make_folders(folder / "a/b"); }),
+             ContainsSubstring("a/b: the folder cannot be made"));
+}
+
+TEST_CASE("files: a full disk leaves the older file and nothing else", "[io]") {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder / "disk", 64);
+  if (!disk.mounted()) {
+    WARN("no small disk can be mounted here: a limit on the size of files stands in for it");
+  }
+  const std::string file = folder / "disk/file";
+  write_whole(file, "old");
+  const std::string large(1 << 17, 'x');
+  {
+    const FileSizeLimit limit(disk.mounted() ? RLIM_INFINITY : rlim_t{60000});
+    CHECK_THAT(said<FileError>([&] { write_whole(file, large); }), ContainsSubstring(file + ": writing failed") &&
+                                                                       ContainsSubstring("free some space") &&
+                                                                       ContainsSubstring("nothing was changed"));
+  }
+  CHECK(read_bytes(file) == "old");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "disk"), {}) == 1);
+}
+
+TEST_CASE("files: only regular files are read, and only as far as they go", "[io]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file", pipe = folder / "pipe";
+  write_bytes(file, "12345");
+  const InputFile input(file);
+  CHECK(input.size() == 5);
+  std::array<std::byte, 4> bytes{};
+  input.read(1, bytes);
+  CHECK(static_cast<char>(bytes[3]) == '5');
+  CHECK_THAT(said<FileError>([&] { input.read(2, bytes); }), ContainsSubstring("cut short"));
+  CHECK_THAT(said<FileError>([&] { InputFile(folder.path()); }), ContainsSubstring("found a folder"));
+  CHECK_THAT(said<FileError>([&] { InputFile(folder / "none"); }), ContainsSubstring("No such file"));
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(said<FileError>([&] { InputFile{pipe}; }), ContainsSubstring("expected a regular file"));
+}
+
+}  // namespace tern::io

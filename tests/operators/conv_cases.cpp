@@ -1,0 +1,209 @@
+// Convolution: stride, padding, dilation, groups, one dimension unlike the other, and each activation.
+
+#include <algorithm>
+
+#include "support/catalogue.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::testing {
+namespace {
+
+namespace op = tern::operators;
+using Kind = Invalid::Kind;
+using op::Conv2dOptions;
+
+std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                     std::int64_t dilation) {
+  return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+double apply(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+  }
+  return x;
+}
+
+Array convolution(const std::vector<Array>& in, const Conv2dOptions& options) {
+  const Array &x = in[0], &weight = in[1];
+  const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
+  const std::int64_t O = weight.size(0), per_group = weight.size(1), KH = weight.size(2), KW = weight.size(3);
+  const std::int64_t OH = windows(H, KH, options.stride.h, options.padding.h, options.dilation.h);
+  const std::int64_t OW = windows(W, KW, options.stride.w, options.padding.w, options.dilation.w);
+  Array y({N, O, OH, OW});
+  std::int64_t next = 0;
+  for (std::int64_t n = 0; n < N; ++n)
+    for (std::int64_t o = 0; o < O; ++o)
+      for (std::int64_t oh = 0; oh < OH; ++oh)
+        for (std::int64_t ow = 0; ow < OW; ++ow) {
+          double sum = in.size() > 2 ? in[2][o] : 0;
+          const std::int64_t first = o / (O / options.groups) * per_group;
+          for (std::int64_t c = 0; c < per_group; ++c)
+            for (std::int64_t kh = 0; kh < KH; ++kh)
+              for (std::int64_t kw = 0; kw < KW; ++kw) {
+                const std::int64_t h = oh * options.stride.h - options.padding.h + kh * options.dilation.h;
+                const std::int64_t w = ow * options.stride.w - options.padding.w + kw * options.dilation.w;
+                if (h < 0 || h >= H || w < 0 || w >= W) continue;
+                sum += x[((n * C + first + c) * H + h) * W + w] * weight[((o * per_group + c) * KH + kh) * KW + kw];
+              }
+          y[next++] = apply(options.activation, sum);
+        }
+  return y;
+}
+
+struct Use {
+  const char* name;
+  Shape x, weight;
+  Conv2dOptions options = {};
+  bool bias = true;
+};
+
+Sample sample(const Use& use, bool exact = false, bool large = false) {
+  std::vector<Argument> arguments{exact ? integers(use.x, -4, 4) : uniform(use.x),
+                                  exact ? integers(use.weight, -4, 4) : uniform(use.weight)};
+  if (use.bias) arguments.push_back(exact ? integers({use.weight[0]}) : uniform({use.weight[0]}));
+  const auto terms = static_cast<double>(use.weight[1] * use.weight[2] * use.weight[3]);
+  const auto positions = static_cast<double>(use.x[0] * use.x[2] * use.x[3]);
+  return {.name = message(use.name, " ", use.x, " * ", use.weight, exact ? " integers" : ""),
+          .arguments = arguments,
+          .call =
+              [options = use.options](const std::vector<Tensor>& in) {
+                return std::vector{op::conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor{}, options)};
+              },
+          .reference =
+              [options = use.options](const std::vector<Array>& in) { return std::vector{convolution(in, options)}; },
+          .gradient = !exact,
+          .exact = exact,
+          .terms = std::max(1.0, terms),
+          .gradient_terms = std::max({1.0, terms, positions, static_cast<double>(use.weight[0]) * terms}),
+          .large = large};
+}
+
+}  // namespace
+
+std::vector<Operator> conv_cases() {
+  Operator op{.name = "conv2d"};
+  const Use uses[]{
+      {"one", {1, 1, 1, 1}, {1, 1, 1, 1}},
+      {"plain", {2, 3, 7, 6}, {4, 3, 3, 3}},
+      {"no bias", {2, 3, 7, 6}, {4, 3, 3, 3}, {}, false},
+      {"relu", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::relu}},
+      {"sigmoid", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::sigmoid}},
+      {"tanh", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::tanh}, false},
+      {"1x1", {2, 5, 4, 3}, {7, 5, 1, 1}},
+      {"1x1 stride 2", {2, 5, 5, 7}, {3, 5, 1, 1}, {.stride = 2}},
+      {"padded", {2, 2, 5, 5}, {3, 2, 3, 3}, {.padding = 1}},
+      {"padded beyond the kernel", {1, 2, 2, 3}, {2, 2, 2, 2}, {.padding = 3}},
+      {"stride 2", {2, 2, 9, 8}, {3, 2, 3, 3}, {.stride = 2}},
+      {"stride 2, padded", {2, 2, 9, 8}, {3, 2, 3, 3}, {.stride = 2, .padding = 1}},
+      {"stride beyond the kernel", {1, 2, 11, 10}, {2, 2, 2, 2}, {.stride = 4}},
+      {"dilated", {2, 2, 9, 9}, {3, 2, 3, 3}, {.dilation = 2}},
+      {"dilated, padded, stride 2", {1, 2, 11, 9}, {2, 2, 3, 3}, {.stride = 2, .padding = 2, .dilation = 2}},
+      {"height unlike width", {2, 2, 9, 13}, {3, 2, 2, 5}, {.stride = {1, 3}, .padding = {1, 2}, .dilation = {3, 1}}},
+      {"two groups", {2, 4, 5, 6}, {6, 2, 3, 3}, {.padding = 1, .groups = 2}},
+      {"depthwise", {2, 5, 6, 5}, {5, 1, 3, 3}, {.padding = 1, .groups = 5}},
+      {"depthwise, two each", {1, 3, 6, 5}, {6, 1, 3, 3}, {.stride = 2, .groups = 3, .activation = Activation::relu}},
+      {"kernel as large as the image", {3, 2, 5, 4}, {7, 2, 5, 4}},
+      {"row kernel", {1, 2, 3, 17}, {2, 2, 1, 5}},
+      {"column kernel", {1, 2, 17, 3}, {2, 2, 5, 1}},
+      {"no images", {0, 2, 5, 5}, {3, 2, 3, 3}},
+      {"no output channels", {2, 2, 5, 5}, {0, 2, 3, 3}},
+      {"no input channels", {2, 0, 5, 5}, {3, 0, 3, 3}},
+      {"wide", {1, 1, 3, 67}, {9, 1, 3, 3}, {.padding = 1}},
+      {"17 channels", {1, 17, 6, 6}, {33, 17, 3, 3}, {.padding = 1}},
+      {"LeNet's first", {2, 1, 28, 28}, {20, 1, 5, 5}},
+      {"LeNet's second", {1, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}},
+      {"AlexNet's first, small", {1, 3, 35, 35}, {8, 3, 11, 11}, {.stride = 4, .padding = 2}}};
+  for (const Use& use : uses) op.samples.push_back(sample(use));
+  for (const Use& use : {uses[1], uses[8], uses[14], uses[16], uses[17], uses[27]})
+    op.samples.push_back(sample(use, true));
+  op.samples.push_back(
+      sample({"large", {16, 3, 19, 21}, {31, 3, 5, 5}, {.padding = 2, .activation = Activation::relu}}, false, true));
+  op.samples.push_back(
+      sample({"large grouped", {8, 8, 17, 17}, {16, 4, 3, 3}, {.padding = 1, .groups = 2}}, false, true));
+  op.invalid = {{"channels differ",
+                 Kind::shape,
+                 {"3 channels", "[6,1,5,5]", "[32,3,28,28]"},
+                 [] {
+                   op::conv2d(ones({32, 3, 28, 28}), ones({6, 1, 5, 5}));
+                 }},
+                {"kernel beyond the image",
+                 Kind::shape,
+                 {"5", "3"},
+                 [] {
+                   op::conv2d(ones({1, 1, 3, 3}), ones({1, 1, 5, 5}));
+                 }},
+                {"input of three dimensions",
+                 Kind::shape,
+                 {"[3,5,5]", "4"},
+                 [] {
+                   op::conv2d(ones({3, 5, 5}), ones({1, 3, 3, 3}));
+                 }},
+                {"weight of three dimensions",
+                 Kind::shape,
+                 {"[3,3,3]", "4"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({3, 3, 3}));
+                 }},
+                {"bias of another size",
+                 Kind::shape,
+                 {"[3]", "[2]"},
+                 [] {
+                   op::conv2d(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), ones({3}));
+                 }},
+                {"groups that do not divide",
+                 Kind::shape,
+                 {"groups"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 1, 3, 3}), {}, {.groups = 2});
+                 }},
+                {"no groups",
+                 Kind::shape,
+                 {"groups"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.groups = 0});
+                 }},
+                {"stride 0",
+                 Kind::shape,
+                 {"stride 0"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.stride = 0});
+                 }},
+                {"negative padding",
+                 Kind::shape,
+                 {"padding -1"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = -1});
+                 }},
+                {"dilation 0",
+                 Kind::shape,
+                 {"dilation 0"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.dilation = 0});
+                 }},
+                {"padding that overflows",
+                 Kind::shape,
+                 {"padding"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = std::int64_t{1} << 62});
+                 }},
+                {"two dtypes",
+                 Kind::dtype,
+                 {"float32", "float64"},
+                 [] {
+                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}, DType::float64));
+                 }},
+                {"integers", Kind::dtype, {"uint8"}, [] {
+                   op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
+                 }}};
+  return {op};
+}
+
+}  // namespace tern::testing

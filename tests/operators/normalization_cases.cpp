@@ -1,0 +1,210 @@
+// Normalisations: each window of channels, training and inference, with and without weights.
+
+#include <algorithm>
+
+#include "support/catalogue.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::testing {
+namespace {
+
+namespace op = tern::operators;
+using Kind = Invalid::Kind;
+
+std::int64_t area_of(const Shape& shape) {
+  std::int64_t area = 1;
+  for (int i = 2; i < shape.rank(); ++i) area *= shape[i];
+  return area;
+}
+
+Array response_normalised(const Array& x, const op::LocalResponseNormOptions& options) {
+  Array y(x.shape);
+  const std::int64_t C = x.size(1), area = area_of(x.shape);
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    const std::int64_t place = i % area, c = i / area % C, image = i / area / C;
+    double sum = 0;
+    for (std::int64_t j = c - options.size / 2; j < c - options.size / 2 + options.size; ++j)
+      if (j >= 0 && j < C) sum += x[(image * C + j) * area + place] * x[(image * C + j) * area + place];
+    y[i] = x[i] / std::pow(options.k + options.alpha / static_cast<double>(options.size) * sum, options.beta);
+  }
+  return y;
+}
+
+Operator local_response_norm() {
+  Operator op{.name = "local_response_norm", .ulps = 8};
+  struct Use {
+    Shape x;
+    op::LocalResponseNormOptions options = {};
+    bool large = false;
+  };
+  for (const Use& use :
+       {Use{{1, 1}}, Use{{2, 7, 3, 3}}, Use{{2, 7, 3, 3}, {.size = 5, .alpha = 0.5}},
+        Use{{2, 6, 5}, {.size = 3, .alpha = 1}}, Use{{1, 5, 4, 3}, {.size = 4, .alpha = 2, .beta = 0.5, .k = 2}},
+        Use{{3, 4}, {.size = 2, .alpha = 1}}, Use{{1, 9, 17}, {.size = 1, .alpha = 1, .beta = 1}},
+        Use{{2, 3, 2, 2}, {.size = 9, .alpha = 3}}, Use{{0, 3, 2, 2}, {.alpha = 1}}, Use{{2, 0, 2, 2}, {.alpha = 1}},
+        Use{{1, 33, 5, 7}, {.size = 5, .alpha = 1, .k = 2}}, Use{{1, 2, 1031}, {.size = 3, .alpha = 1}},
+        Use{{4, 64, 27, 27}, {.size = 5, .alpha = 0.5, .k = 2}, true}})
+    op.samples.push_back(
+        {.name = message(use.x, " size ", use.options.size, " alpha ", use.options.alpha, " beta ", use.options.beta,
+                         " k ", use.options.k),
+         .arguments = {uniform(use.x, -2, 2)},
+         .call = [options = use.options](
+                     const std::vector<Tensor>& in) { return std::vector{op::local_response_norm(in[0], options)}; },
+         .reference = [options = use.options](
+                          const std::vector<Array>& in) { return std::vector{response_normalised(in[0], options)}; },
+         .gradient_terms = static_cast<double>(use.options.size) * 2,
+         .large = use.large});
+  op.invalid = {{"one dimension", Kind::shape, {"[5]"}, [] { op::local_response_norm(ones({5})); }},
+                {"size 0",
+                 Kind::shape,
+                 {"size 0"},
+                 [] {
+                   op::local_response_norm(ones({1, 5, 2, 2}), {.size = 0});
+                 }},
+                {"integers", Kind::dtype, {"int32"}, [] {
+                   op::local_response_norm(ones({1, 5, 2}, DType::int32));
+                 }}};
+  return op;
+}
+
+struct Statistics {
+  double mean = 0, var = 0;
+  double count = 0;
+};
+
+Statistics statistics_of(const Array& x, std::int64_t channel) {
+  const std::int64_t C = x.size(1), area = area_of(x.shape);
+  Statistics result;
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    if (i / area % C == channel) {
+      result.mean += x[i];
+      ++result.count;
+    }
+  result.mean /= result.count;
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    if (i / area % C == channel) result.var += (x[i] - result.mean) * (x[i] - result.mean);
+  result.var /= result.count;
+  return result;
+}
+
+// Inputs: x, running mean, running variance, and weight and bias or neither.
+std::vector<Array> batch_normalised(const std::vector<Array>& in, const op::BatchNormOptions& options) {
+  const Array& x = in[0];
+  const std::int64_t C = x.size(1), area = area_of(x.shape);
+  Array y(x.shape), running_mean = in[1], running_var = in[2];
+  for (std::int64_t c = 0; c < C; ++c) {
+    Statistics used{in[1][c], in[2][c]};
+    if (options.training && x.size() > 0) {
+      used = statistics_of(x, c);
+      const double unbiased = used.count > 1 ? used.var * used.count / (used.count - 1) : used.var;
+      running_mean[c] = (1 - options.momentum) * running_mean[c] + options.momentum * used.mean;
+      running_var[c] = (1 - options.momentum) * running_var[c] + options.momentum * unbiased;
+    }
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      if (i / area % C == c) {
+        const double normal = (x[i] - used.mean) / std::sqrt(used.var + options.epsilon);
+        y[i] = in.size() > 3 ? normal * in[3][c] + in[4][c] : normal;
+      }
+  }
+  return {y, running_mean, running_var};
+}
+
+Operator batch_norm() {
+  Operator op{.name = "batch_norm", .ulps = 16};
+  struct Use {
+    Shape x;
+    bool training, affine;
+    op::BatchNormOptions options = {};
+    bool large = false;
+  };
+  const auto add = [&](Use use, const char* label = "") {
+    use.options.training = use.training;
+    const Shape channels{use.x[1]};
+    std::vector<Argument> arguments{uniform(use.x, -2, 2), constant(uniform(channels)),
+                                    constant(uniform(channels, 0.5, 2))};
+    if (use.affine) {
+      arguments.push_back(uniform(channels, 0.5, 2));
+      arguments.push_back(uniform(channels));
+    }
+    const auto count = static_cast<double>(use.x[0] * area_of(use.x));
+    op.samples.push_back(
+        {.name = message(use.x, use.training ? " training" : " inference", use.affine ? " affine" : "", label),
+         .arguments = arguments,
+         .call =
+             [options = use.options](const std::vector<Tensor>& in) {
+               Tensor mean = in[1].clone(), var = in[2].clone();
+               const bool affine = in.size() > 3;
+               Tensor y =
+                   op::batch_norm(in[0], affine ? in[3] : Tensor{}, affine ? in[4] : Tensor{}, mean, var, options);
+               return std::vector{y, mean, var};
+             },
+         .reference = [options = use.options](const std::vector<Array>& in) { return batch_normalised(in, options); },
+         .gradient_outputs = 1,
+         .terms = std::max(2.0, std::sqrt(count)),
+         .gradient_terms = std::max(4.0, count),
+         .large = use.large});
+  };
+  for (const bool training : {true, false})
+    for (const bool affine : {true, false}) {
+      add({{2, 1, 1, 1}, training, affine});
+      add({{4, 3, 5, 7}, training, affine});
+      add({{17, 9}, training, affine});
+      add({{3, 2, 33}, training, affine});
+      add({{5, 17, 2, 2}, training, affine});
+      add({{2, 0, 3, 3}, training, affine});
+      add({{1, 3, 9, 9}, training, affine, {.momentum = 0.5, .epsilon = 1e-2}}, " epsilon 0.01");
+    }
+  add({{0, 3, 2, 2}, false, true});
+  add({{1, 1, 4099}, true, true});
+  add({{16, 20, 29, 31}, true, true, {}, true});
+  add({{16, 20, 29, 31}, false, true, {}, true});
+  op.samples.push_back(
+      {.name = "no running statistics",
+       .arguments = {uniform({4, 3, 5})},
+       .call = [](const std::vector<Tensor>& in) { return std::vector{op::batch_norm(in[0], {}, {}, {}, {})}; },
+       .reference =
+           [](const std::vector<Array>& in) {
+             const Array none({in[0].size(1)});
+             return std::vector{batch_normalised({in[0], none, none}, {}).front()};
+           },
+       .terms = 4,
+       .gradient_terms = 20});
+  const auto channels = [](std::int64_t count) { return ones({count}); };
+  op.invalid = {
+      {"one dimension", Kind::shape, {"[5]"}, [=] { op::batch_norm(ones({5}), {}, {}, channels(5), channels(5)); }},
+      {"weight of another size",
+       Kind::shape,
+       {"[2]", "3"},
+       [=] {
+         op::batch_norm(ones({2, 3, 4}), channels(2), channels(2), channels(3), channels(3));
+       }},
+      {"statistics of another size",
+       Kind::shape,
+       {"[4]", "3"},
+       [=] {
+         op::batch_norm(ones({2, 3, 4}), {}, {}, channels(4), channels(4));
+       }},
+      {"inference without statistics",
+       Kind::shape,
+       {"running"},
+       [] {
+         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {.training = false});
+       }},
+      {"weight of another dtype",
+       Kind::dtype,
+       {"float32", "float64"},
+       [=] {
+         op::batch_norm(ones({2, 3, 4}), ones({3}, DType::float64), ones({3}, DType::float64), channels(3),
+                        channels(3));
+       }},
+      {"integers", Kind::dtype, {"int32"}, [=] {
+         op::batch_norm(ones({2, 3, 4}, DType::int32), {}, {}, {}, {});
+       }}};
+  return op;
+}
+
+}  // namespace
+
+std::vector<Operator> normalization_cases() { return {local_response_norm(), batch_norm()}; }
+
+}  // namespace tern::testing

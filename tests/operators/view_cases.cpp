@@ -1,0 +1,206 @@
+// Views: they move nothing, of any dtype.
+
+#include <algorithm>
+
+#include "support/catalogue.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::testing {
+namespace {
+
+namespace op = tern::operators;
+using Kind = Invalid::Kind;
+
+Array with_shape(Array x, const Shape& shape) {
+  x.shape = shape;
+  return x;
+}
+
+Operator reshape() {
+  Operator op = movement("reshape");
+  struct Use {
+    Shape from, to, result;
+  };
+  for (const Use& use : {Use{{6}, {2, 3}, {2, 3}}, Use{{2, 3}, {-1}, {6}}, Use{{4, 6}, {3, -1, 2}, {3, 4, 2}},
+                         Use{{}, {1, 1}, {1, 1}}, Use{{1}, {}, {}}, Use{{0, 3}, {0}, {0}}, Use{{2, 0}, {5, 0}, {5, 0}},
+                         Use{{7, 11}, {77}, {77}}, Use{{2, 3, 5}, {5, 3, 2}, {5, 3, 2}}, Use{{4, 3}, {4, 3}, {4, 3}}})
+    op.samples.push_back(moving(
+        message(use.from, " to ", use.to), {any_values(use.from)},
+        [to = use.to](const std::vector<Tensor>& in) { return std::vector{op::reshape(in[0], to)}; },
+        [result = use.result](const std::vector<Array>& in) { return std::vector{with_shape(in[0], result)}; }));
+  op.invalid = {{"another count",
+                 Kind::shape,
+                 {"[2,3]", "[4]"},
+                 [] {
+                   op::reshape(ones({2, 3}), {4});
+                 }},
+                {"two computed sizes",
+                 Kind::shape,
+                 {"-1"},
+                 [] {
+                   op::reshape(ones({2, 3}), {-1, -1});
+                 }},
+                {"a size that does not divide",
+                 Kind::shape,
+                 {"[2,3]", "[4,-1]"},
+                 [] {
+                   op::reshape(ones({2, 3}), {4, -1});
+                 }},
+                {"a negative size",
+                 Kind::shape,
+                 {"-2"},
+                 [] {
+                   op::reshape(ones({2, 3}), {-2, 3});
+                 }},
+                {"a size that could be anything", Kind::shape, {"-1"}, [] {
+                   op::reshape(ones({0, 3}), {0, -1});
+                 }}};
+  return op;
+}
+
+Operator slice() {
+  Operator op = movement("slice");
+  struct Use {
+    Shape x;
+    std::int64_t dim, begin, end, step;
+  };
+  for (const Use& use : {Use{{9}, 0, 2, 7, 1}, Use{{9}, 0, 0, 9, 2}, Use{{9}, -1, 1, 9, 3}, Use{{4, 7}, 1, -3, -1, 1},
+                         Use{{4, 7}, 0, 1, 3, 1}, Use{{4, 7}, 1, 2, 2, 1}, Use{{3, 4, 5}, 1, 1, 4, 2},
+                         Use{{0, 3}, 1, 0, 2, 1}, Use{{5, 3}, -2, -5, 5, 4}})
+    op.samples.push_back(moving(
+        message(use.x, " dim ", use.dim, " from ", use.begin, " to ", use.end, " by ", use.step), {any_values(use.x)},
+        [use](const std::vector<Tensor>& in) {
+          return std::vector{op::slice(in[0], use.dim, use.begin, use.end, use.step)};
+        },
+        [use](const std::vector<Array>& in) {
+          const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.x.rank() : use.dim);
+          const std::int64_t size = use.x[dim];
+          const std::int64_t begin = use.begin < 0 ? use.begin + size : use.begin;
+          const std::int64_t end = use.end < 0 ? use.end + size : use.end;
+          Shape shape = use.x;
+          shape[dim] = (end - begin + use.step - 1) / use.step;
+          return std::vector{picked(in[0], shape, [&](Shape position) {
+            position[dim] = begin + position[dim] * use.step;
+            return position;
+          })};
+        }));
+  op.invalid = {{"a dimension outside", Kind::shape, {"1"}, [] { op::slice(ones({3}), 1, 0, 1); }},
+                {"an end outside", Kind::shape, {"4", "3"}, [] { op::slice(ones({3}), 0, 0, 4); }},
+                {"an end before the beginning", Kind::shape, {"2", "1"}, [] { op::slice(ones({3}), 0, 2, 1); }},
+                {"step 0", Kind::shape, {"step"}, [] { op::slice(ones({3}), 0, 0, 2, 0); }}};
+  return op;
+}
+
+Operator permute() {
+  Operator op = movement("permute");
+  for (const auto& [shape, order] : {std::pair<Shape, std::vector<std::int64_t>>{{3, 5}, {1, 0}},
+                                     {{2, 3, 5}, {2, 0, 1}},
+                                     {{2, 3, 5}, {0, 1, 2}},
+                                     {{}, {}},
+                                     {{2, 3, 4, 5}, {0, 2, 3, 1}},
+                                     {{2, 3, 4, 5}, {-1, 0, -2, 1}},
+                                     {{0, 3, 2}, {2, 1, 0}},
+                                     {{1, 7, 1}, {1, 0, 2}}})
+    op.samples.push_back(moving(
+        message(shape, " from ", order.empty() ? 0 : order[0]), {any_values(shape)},
+        [order](const std::vector<Tensor>& in) { return std::vector{op::permute(in[0], order)}; },
+        [order](const std::vector<Array>& in) {
+          Shape result;
+          const int rank = in[0].shape.rank();
+          const auto from = [&](int i) {
+            const std::int64_t dim = order[static_cast<std::size_t>(i)];
+            return static_cast<int>(dim < 0 ? dim + rank : dim);
+          };
+          for (int i = 0; i < rank; ++i) result.push_back(in[0].shape[from(i)]);
+          return std::vector{picked(in[0], result, [&](const Shape& position) {
+            Shape source = position;
+            for (int i = 0; i < rank; ++i) source[from(i)] = position[i];
+            return source;
+          })};
+        }));
+  op.invalid = {{"too few",
+                 Kind::shape,
+                 {"[2,3]"},
+                 [] {
+                   op::permute(ones({2, 3}), {0});
+                 }},
+                {"one twice",
+                 Kind::shape,
+                 {"twice"},
+                 [] {
+                   op::permute(ones({2, 3}), {1, 1});
+                 }},
+                {"one outside", Kind::shape, {"2"}, [] {
+                   op::permute(ones({2, 3}), {0, 2});
+                 }}};
+  return op;
+}
+
+Operator transpose() {
+  Operator op = movement("transpose");
+  struct Use {
+    Shape x;
+    std::int64_t a, b;
+  };
+  for (const Use& use : {Use{{3, 5}, 0, 1}, Use{{2, 3, 5}, 0, -1}, Use{{2, 3, 5}, 1, 1}, Use{{7}, 0, 0},
+                         Use{{0, 4}, 0, 1}, Use{{33, 17}, -2, -1}})
+    op.samples.push_back(moving(
+        message(use.x, " ", use.a, " and ", use.b), {any_values(use.x)},
+        [use](const std::vector<Tensor>& in) { return std::vector{op::transpose(in[0], use.a, use.b)}; },
+        [use](const std::vector<Array>& in) {
+          const int rank = use.x.rank();
+          const int a = static_cast<int>((use.a + rank) % rank), b = static_cast<int>((use.b + rank) % rank);
+          Shape shape = use.x;
+          std::swap(shape[a], shape[b]);
+          return std::vector{picked(in[0], shape, [&](Shape position) {
+            std::swap(position[a], position[b]);
+            return position;
+          })};
+        }));
+  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::transpose(ones({2, 3}), 0, 2); }}};
+  return op;
+}
+
+Operator expand() {
+  Operator op = movement("expand");
+  struct Use {
+    Shape from, to;
+  };
+  for (const Use& use : {Use{{1}, {7}}, Use{{3, 1}, {3, 5}}, Use{{}, {2, 3}}, Use{{5}, {2, 3, 5}}, Use{{1, 3}, {0, 3}},
+                         Use{{4}, {4}}, Use{{2, 1, 3}, {2, 4, 3}}})
+    op.samples.push_back(moving(
+        message(use.from, " to ", use.to), {any_values(use.from)},
+        [to = use.to](const std::vector<Tensor>& in) { return std::vector{op::expand(in[0], to)}; },
+        [to = use.to](const std::vector<Array>& in) { return std::vector{broadcast_array(in[0], to)}; }));
+  op.invalid = {{"a size that is not 1", Kind::shape, {"[3]", "[4]"}, [] { op::expand(ones({3}), {4}); }},
+                {"fewer dimensions", Kind::shape, {"[2,3]", "[3]"}, [] {
+                   op::expand(ones({2, 3}), {3});
+                 }}};
+  return op;
+}
+
+Operator simple_member(const char* name, std::function<Tensor(const Tensor&)> call, const Shape& shape,
+                       const Shape& result) {
+  Operator op = movement(name, true);
+  op.samples.push_back(moving(
+      message(shape), {any_values(shape)}, [call](const std::vector<Tensor>& in) { return std::vector{call(in[0])}; },
+      [result](const std::vector<Array>& in) { return std::vector{with_shape(in[0], result)}; }));
+  return op;
+}
+
+}  // namespace
+
+std::vector<Operator> view_cases() {
+  std::vector<Operator> all;
+  all.push_back(reshape());
+  all.push_back(slice());
+  all.push_back(permute());
+  all.push_back(transpose());
+  all.push_back(expand());
+  all.push_back(simple_member("flatten", [](const Tensor& x) { return x.flatten(1); }, {2, 3, 5}, {2, 15}));
+  all.push_back(simple_member("squeeze", [](const Tensor& x) { return x.squeeze(1); }, {3, 1, 4}, {3, 4}));
+  all.push_back(simple_member("unsqueeze", [](const Tensor& x) { return x.unsqueeze(-1); }, {3, 4}, {3, 4, 1}));
+  return all;
+}
+
+}  // namespace tern::testing

@@ -1,0 +1,10 @@
+# cmake -DFILES=a;b -P no_nvidia.cmake: none of the programs asks the loader for a file of NVIDIA's.
+foreach(file IN LISTS FILES)
+  execute_process(COMMAND ldd ${file} OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "=>[^\n]*" "" needed "${needed}")
+  if(needed MATCHES "cuda|cublas|cudnn|nvrtc|nvidia")
+    message(FATAL_ERROR "${file} needs\n${needed}")
+  endif()
+endforeach()
+list(LENGTH FILES count)
+message(STATUS "${count} programs need nothing of NVIDIA's")

@@ -1,0 +1,184 @@
+#include "support/catalogue.hpp"
+
+#include <limits>
+#include <numeric>
+
+#include "tern/autograd/tape.hpp"
+#include "tern/core/random.hpp"
+
+namespace tern::testing {
+namespace {
+
+std::uint64_t hash(const std::string& text) {
+  std::uint64_t result = 0xcbf29ce484222325ull;
+  for (const char letter : text) result = (result ^ static_cast<unsigned char>(letter)) * 0x100000001b3ull;
+  return result;
+}
+
+/// Uniform in [0, 1), a function of the seed and the position.
+double unit(std::uint64_t seed, std::int64_t position) {
+  return static_cast<double>(random::uniform(random::word(seed, 0, static_cast<std::uint64_t>(position))));
+}
+
+Array fill(const Argument& argument, const Shape& shape, std::uint64_t seed) {
+  using Fill = Argument::Fill;
+  Array result(shape);
+  const std::int64_t count = result.size();
+  switch (argument.fill) {
+    case Fill::uniform:
+      for (std::int64_t i = 0; i < count; ++i) {
+        double value = argument.low + (argument.high - argument.low) * unit(seed, i);
+        if (std::abs(value) < 1.0 / 256) value += 1.0 / 128;
+        result[i] = static_cast<double>(static_cast<float>(value));
+      }
+      break;
+    case Fill::integers:
+      for (std::int64_t i = 0; i < count; ++i)
+        result[i] = std::floor(argument.low + (argument.high - argument.low + 1) * unit(seed, i));
+      break;
+    case Fill::distinct:
+      for (std::int64_t i = 0; i < count; ++i) result[i] = (static_cast<double>(i - count / 2) + 0.25) / 64;
+      for (std::int64_t i = count - 1; i > 0; --i)
+        std::swap(result[i], result[static_cast<std::int64_t>(unit(seed, i) * static_cast<double>(i + 1))]);
+      break;
+    case Fill::listed:
+      for (std::int64_t i = 0; i < count; ++i)
+        result[i] = argument.elements[static_cast<std::size_t>(i) % argument.elements.size()];
+      break;
+  }
+  return result;
+}
+
+std::uint64_t seed_of(const Operator& op, const Sample& sample, std::size_t index) {
+  return hash(op.name + "/" + sample.name) + index;
+}
+
+}  // namespace
+
+Argument uniform(const Shape& shape, double low, double high) { return {.shape = shape, .low = low, .high = high}; }
+Argument integers(const Shape& shape, double low, double high) {
+  return {.shape = shape, .fill = Argument::Fill::integers, .low = low, .high = high};
+}
+Argument distinct(const Shape& shape) { return {.shape = shape, .fill = Argument::Fill::distinct}; }
+Argument listed(const Shape& shape, std::vector<double> elements) {
+  return {.shape = shape, .fill = Argument::Fill::listed, .elements = std::move(elements)};
+}
+Argument labels(const Shape& shape, std::int64_t classes) {
+  Argument result = integers(shape, 0, static_cast<double>(classes - 1));
+  result.dtype = DType::int64;
+  result.differentiable = false;
+  return result;
+}
+Argument booleans(const Shape& shape) {
+  Argument result = integers(shape, 0, 1);
+  result.dtype = DType::boolean;
+  result.differentiable = false;
+  return result;
+}
+Argument expanded(const Shape& shape, const Shape& larger) {
+  Argument result = uniform(larger);
+  result.expanded_from = shape;
+  return result;
+}
+Argument constant(Argument argument) {
+  argument.differentiable = false;
+  return argument;
+}
+
+const std::vector<double>& special_values() {
+  static const double infinity = std::numeric_limits<double>::infinity();
+  static const std::vector<double> values{std::nan(""), infinity, -infinity, 0.0,  -0.0,  1.0,  -1.0,
+                                          0x1p-140,     -0x1p-60, 0x1p100,   100., -100., 0.75, -2.5};
+  return values;
+}
+
+const std::vector<Operator>& catalogue() {
+  static const std::vector<Operator> all = [] {
+    std::vector<Operator> result;
+    const auto append = [&](const char* family, std::vector<Operator> operators) {
+      for (Operator& op : operators) {
+        op.family = family;
+        result.push_back(std::move(op));
+      }
+    };
+    append("arithmetic", arithmetic_cases());
+    append("dot", dot_cases());
+    append("conv", conv_cases());
+    append("activation", activation_cases());
+    append("pooling", pooling_cases());
+    append("reduction", reduction_cases());
+    append("loss", loss_cases());
+    append("normalization", normalization_cases());
+    append("shape", view_cases());
+    append("shape", shape_cases());
+    append("update", update_cases());
+    return result;
+  }();
+  return all;
+}
+
+Array draw(const Operator& op, const Sample& sample, std::size_t index) {
+  const Argument& argument = sample.arguments[index];
+  const std::uint64_t seed = seed_of(op, sample, index);
+  if (!argument.expanded_from) return fill(argument, argument.shape, seed);
+  return broadcast_array(fill(argument, *argument.expanded_from, seed), argument.shape);
+}
+
+std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype, Layout layout) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < sample.arguments.size(); ++i) {
+    const Argument& argument = sample.arguments[i];
+    const DType type = argument.dtype.value_or(dtype);
+    if (argument.expanded_from) {
+      const NoGrad no_grad;
+      const Array small = fill(argument, *argument.expanded_from, seed_of(op, sample, i));
+      inputs.push_back(tensor_of(small, type, layout).expand(argument.shape));
+    } else {
+      inputs.push_back(tensor_of(draw(op, sample, i), type, layout));
+    }
+  }
+  return inputs;
+}
+
+Reference each(std::function<double(double)> function) {
+  return [function](const std::vector<Array>& inputs) {
+    Array result(inputs[0].shape);
+    for (std::int64_t i = 0; i < result.size(); ++i) result[i] = function(inputs[0][i]);
+    return std::vector<Array>{result};
+  };
+}
+
+Reference each_pair(std::function<double(double, double)> function, std::optional<DType> dtype) {
+  return [function, dtype](const std::vector<Array>& inputs) {
+    Array result(broadcast("reference", inputs[0].shape, inputs[1].shape), 0, dtype);
+    std::int64_t i = 0;
+    for_each_position(result.shape, [&](const Shape& position) {
+      result[i++] = function(broadcast_at(inputs[0], position), broadcast_at(inputs[1], position));
+    });
+    return std::vector<Array>{result};
+  };
+}
+
+Array picked(const Array& x, const Shape& shape, const std::function<Shape(const Shape&)>& source) {
+  Array result(shape);
+  std::int64_t i = 0;
+  for_each_position(shape, [&](const Shape& position) { result[i++] = x.at(source(position)); });
+  return result;
+}
+
+Argument any_values(const Shape& shape) { return integers(shape, 0, 100); }
+
+Operator movement(const char* name, bool member) { return {.name = name, .member = member}; }
+
+Sample moving(std::string name, std::vector<Argument> arguments, Call call, Reference reference, bool large) {
+  return {.name = std::move(name),
+          .arguments = std::move(arguments),
+          .call = std::move(call),
+          .reference = std::move(reference),
+          .dtypes = large ? compute_dtypes : all_dtypes,
+          .exact = true,
+          .gradient_terms = 8,
+          .large = large};
+}
+
+}  // namespace tern::testing

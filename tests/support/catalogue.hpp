@@ -1,0 +1,123 @@
+#pragma once
+// The catalogue: every public operator with its samples, its float64 reference and the mistakes that it must name. The
+// tests of every mode are generated from it (support/checks.hpp) and the benchmarks take their inputs from it, so it
+// knows no test framework.
+
+#include <string>
+#include <vector>
+
+#include "support/array.hpp"
+
+namespace tern::testing {
+
+/// One tensor argument: its shape and how its elements are drawn. All elements are exact in float32.
+struct Argument {
+  enum class Fill : std::uint8_t {
+    uniform,   ///< [low, high), at least 1/256 away from 0
+    integers,  ///< low ... high, so that sums are exact and order cannot matter
+    distinct,  ///< all different, at least 1/64 apart: no ties for max
+    listed     ///< `elements`, repeated
+  };
+  Shape shape;
+  Fill fill = Fill::uniform;
+  double low = -1, high = 1;
+  std::vector<double> elements = {};
+  std::optional<DType> dtype = {};  ///< labels and masks; otherwise the dtype of the case
+  bool differentiable = true;
+  std::optional<Shape> expanded_from = {};  ///< the tensor is an expanded view of this shape
+};
+
+Argument uniform(const Shape& shape, double low = -1, double high = 1);
+Argument integers(const Shape& shape, double low = -8, double high = 8);
+Argument distinct(const Shape& shape);
+Argument listed(const Shape& shape, std::vector<double> elements);
+/// int64 in [0, classes).
+Argument labels(const Shape& shape, std::int64_t classes);
+Argument booleans(const Shape& shape);
+/// Drawn as `shape` and expanded to `larger`, without a copy.
+Argument expanded(const Shape& shape, const Shape& larger);
+/// The argument without a gradient.
+Argument constant(Argument argument);
+
+/// NaN, infinities, zeros, tiny, huge and ordinary numbers.
+const std::vector<double>& special_values();
+
+using Call = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
+using Reference = std::function<std::vector<Array>(const std::vector<Array>& inputs)>;
+
+inline const std::vector<DType> compute_dtypes{DType::float32, DType::float64};
+inline const std::vector<DType> all_dtypes{DType::float32, DType::float64, DType::bfloat16, DType::float16,
+                                           DType::int32,   DType::int64,   DType::uint8,    DType::boolean};
+
+/// One use of an operator.
+struct Sample {
+  std::string name = {};
+  std::vector<Argument> arguments = {};
+  Call call = {};
+  Reference reference = {};
+  std::vector<DType> dtypes = compute_dtypes;
+  bool gradient = true;        ///< the arguments and the operator have one here
+  int gradient_outputs = 100;  ///< only the first so many results have one
+  bool exact = false;          ///< every bit is determined
+  double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
+  double gradient_terms = 1;   ///< the same for the gradient
+  bool large = false;          ///< enough work for several threads
+};
+
+/// A use that must throw.
+struct Invalid {
+  enum class Kind : std::uint8_t { any, shape, dtype, numeric, autograd };
+  std::string name = {};
+  Kind kind = Kind::shape;
+  std::vector<std::string> words = {};  ///< what the message contains
+  std::function<void()> call = {};
+  std::string speaker = {};  ///< the name that the message begins with, when it is not the operator's
+};
+
+struct Operator {
+  std::string name = {};  ///< as in the header; an overload has a suffix after a slash
+  std::string family = {};
+  double ulps = 4;  ///< units in the last place that a result of one term may be off
+  std::vector<Sample> samples = {};
+  std::vector<Invalid> invalid = {};
+  bool member = false;  ///< a member of Tensor, not a function of operators/*.hpp
+};
+
+/// Every public operator, family by family.
+const std::vector<Operator>& catalogue();
+
+/// The elements of argument `index` of a sample, the same in each call.
+Array draw(const Operator& op, const Sample& sample, std::size_t index);
+
+/// Tensors of one dtype and layout for a sample's arguments.
+std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype,
+                                Layout layout = Layout::contiguous);
+
+// One function per family, in tests/operators/<family>_cases.cpp.
+std::vector<Operator> arithmetic_cases();
+std::vector<Operator> dot_cases();
+std::vector<Operator> conv_cases();
+std::vector<Operator> activation_cases();
+std::vector<Operator> pooling_cases();
+std::vector<Operator> reduction_cases();
+std::vector<Operator> loss_cases();
+std::vector<Operator> normalization_cases();
+std::vector<Operator> view_cases();
+std::vector<Operator> shape_cases();
+std::vector<Operator> update_cases();
+
+/// A reference that applies `function` to each element.
+Reference each(std::function<double(double)> function);
+/// A reference that applies `function` to each pair of broadcast elements; `dtype` when it is not that of the inputs.
+Reference each_pair(std::function<double(double, double)> function, std::optional<DType> dtype = {});
+
+/// A result whose element at each position is the input's at source(position).
+Array picked(const Array& x, const Shape& shape, const std::function<Shape(const Shape&)>& source);
+
+// For operators that only move elements: every dtype, exact.
+/// Small integers; bool keeps whether they are 0.
+Argument any_values(const Shape& shape);
+Operator movement(const char* name, bool member = false);
+Sample moving(std::string name, std::vector<Argument> arguments, Call call, Reference reference, bool large = false);
+
+}  // namespace tern::testing

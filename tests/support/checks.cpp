@@ -1,0 +1,384 @@
+#include "support/checks.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <typeinfo>
+
+#include "support/memories.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+
+namespace tern::testing {
+namespace {
+
+/// An operator with one sample and dtype.
+struct Case {
+  const Operator& op;
+  const Sample& sample;
+  DType dtype;
+};
+
+double epsilon_of(DType dtype) { return dtype == DType::float64 ? 0x1p-52 : 0x1p-23; }
+
+std::vector<Array> to_arrays(const std::vector<Tensor>& tensors) {
+  std::vector<Array> arrays;
+  for (const Tensor& tensor : tensors) arrays.push_back(array_of(tensor));
+  return arrays;
+}
+
+/// The arguments as the tensors hold them.
+std::vector<Array> reference_inputs(const Case& c) {
+  std::vector<Array> inputs;
+  for (std::size_t i = 0; i < c.sample.arguments.size(); ++i) {
+    Array input = draw(c.op, c.sample, i);
+    input.dtype = c.sample.arguments[i].dtype.value_or(c.dtype);
+    for (double& value : input.values) value = stored(value, *input.dtype);
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+bool differentiable(const Case& c) {
+  if (!c.sample.gradient || (c.dtype != DType::float32 && c.dtype != DType::float64)) return false;
+  return std::any_of(c.sample.arguments.begin(), c.sample.arguments.end(),
+                     [](const Argument& argument) { return argument.differentiable && !argument.dtype; });
+}
+
+/// The gradient that flows into result `index`: fixed numbers between 1/2 and 1 of either sign.
+Array cotangent_of(const Shape& shape, std::size_t index) {
+  Array result(shape);
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    const std::uint32_t word = random::word(99, index, static_cast<std::uint64_t>(i));
+    result[i] = (word & 1 ? -1 : 1) * (0.5 + 0.5 * static_cast<double>(random::uniform(word)));
+  }
+  return result;
+}
+
+std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0) {
+  const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout);
+  const Device device(mode, {.threads = threads});
+  return c.sample.call(inputs);
+}
+
+/// The gradient of each differentiable argument; empty arrays for the others.
+std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0) {
+  std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (c.sample.arguments[i].differentiable && !c.sample.arguments[i].dtype) inputs[i].set_requires_grad();
+  {
+    const Device device(mode, {.threads = threads});
+    const std::vector<Tensor> results = c.sample.call(inputs);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (static_cast<int>(i) < c.sample.gradient_outputs && results[i].requires_grad())
+        results[i].backward(tensor_of(cotangent_of(results[i].shape(), i), results[i].dtype()), {.retain_graph = true});
+  }
+  std::vector<Array> gradients;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) {
+      gradients.emplace_back();
+    } else {
+      expects(inputs[i].grad().defined(), "argument ", i, " got no gradient");
+      gradients.push_back(array_of(inputs[i].grad()));
+    }
+  }
+  return gradients;
+}
+
+/// What several modes and dtypes compare with; computed once per sample.
+struct Expected {
+  std::vector<Array> results;               ///< the reference's
+  std::vector<Array> sequential_results;    ///< of this dtype
+  std::vector<Array> sequential_gradients;  ///< in float64
+};
+
+const Expected& expected_of(const Case& c) {
+  static std::map<std::string, Expected> cache;
+  const std::string key = message(c.op.name, '/', c.sample.name, '/', c.dtype);
+  const auto known = cache.find(key);
+  if (known != cache.end()) return known->second;
+  Expected expected;
+  expected.results = c.sample.reference(reference_inputs(c));
+  expected.sequential_results = to_arrays(results_of(c, mode("sequential")));
+  if (differentiable(c))
+    expected.sequential_gradients = gradients_of({c.op, c.sample, DType::float64}, mode("sequential"));
+  return cache.emplace(key, std::move(expected)).first->second;
+}
+
+std::string compare_all(const std::vector<Array>& got, const std::vector<Array>& expected, const Case& c, double terms,
+                        bool exact) {
+  if (got.size() != expected.size()) return message(got.size(), " results, expected ", expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const DType dtype = expected[i].dtype.value_or(c.dtype);
+    if (got[i].dtype && *got[i].dtype != dtype)
+      return message("result ", i, " is ", *got[i].dtype, ", expected ", dtype);
+    const double unit = exact ? 0 : c.op.ulps * epsilon_of(dtype);
+    const std::string wrong = compare(got[i], expected[i], dtype, unit * std::sqrt(terms), unit * terms);
+    if (!wrong.empty()) return message("result ", i, ": ", wrong);
+  }
+  return {};
+}
+
+std::string compare_gradients(const std::vector<Array>& got, const std::vector<Array>& expected, const Case& c) {
+  const double terms = std::max(c.sample.gradient_terms, c.sample.terms);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double unit = 4 * c.op.ulps * epsilon_of(c.dtype);
+    const std::string wrong = compare(got[i], expected[i], c.dtype, unit * std::sqrt(terms), unit * terms);
+    if (!wrong.empty()) return message("gradient of argument ", i, ": ", wrong);
+  }
+  return {};
+}
+
+bool same_bits(const std::vector<Array>& a, const std::vector<Array>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!(a[i].shape == b[i].shape) ||
+        std::memcmp(a[i].values.data(), b[i].values.data(), a[i].values.size() * sizeof(double)) != 0)
+      return false;
+  return true;
+}
+
+double weighted_sum(const std::vector<Array>& results, int outputs) {
+  double sum = 0;
+  for (std::size_t i = 0; i < results.size() && static_cast<int>(i) < outputs; ++i) {
+    const Array weights = cotangent_of(results[i].shape, i);
+    for (std::int64_t j = 0; j < results[i].size(); ++j) sum += weights[j] * results[i][j];
+  }
+  return sum;
+}
+
+/// The central difference of the weighted results along `direction` of argument `index`.
+double difference(const Sample& sample, std::vector<Array> inputs, std::size_t index, const Array& direction) {
+  constexpr double step = 1e-5;
+  Array& moved = inputs[index];
+  const Array start = moved;
+  double ends[2];
+  for (const int side : {0, 1}) {
+    for (std::int64_t i = 0; i < moved.size(); ++i) moved[i] = start[i] + (side ? step : -step) * direction[i];
+    ends[side] = weighted_sum(sample.reference(inputs), sample.gradient_outputs);
+  }
+  return (ends[1] - ends[0]) / (2 * step);
+}
+
+constexpr std::int64_t small = 48;  // arguments up to this size are differentiated element by element
+
+struct Difference {
+  std::size_t argument;
+  std::int64_t element;  ///< -1: along a direction of random signs
+  std::uint64_t direction_seed;
+  double value;
+};
+
+Array direction_of(const Shape& shape, std::int64_t element, std::uint64_t seed) {
+  Array direction(shape);
+  for (std::int64_t i = 0; i < direction.size(); ++i)
+    direction[i] =
+        element >= 0 ? (i == element ? 1 : 0) : (random::word(seed, 1, static_cast<std::uint64_t>(i)) & 1 ? 1 : -1);
+  return direction;
+}
+
+const std::vector<Difference>& differences_of(const Case& c) {
+  static std::map<std::string, std::vector<Difference>> cache;
+  const std::string key = c.op.name + '/' + c.sample.name;
+  const auto known = cache.find(key);
+  if (known != cache.end()) return known->second;
+  std::vector<Difference> differences;
+  const std::vector<Array> inputs = reference_inputs(c);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!c.sample.arguments[i].differentiable || c.sample.arguments[i].dtype) continue;
+    if (inputs[i].size() <= small) {
+      for (std::int64_t j = 0; j < inputs[i].size(); ++j)
+        differences.push_back({i, j, 0, difference(c.sample, inputs, i, direction_of(inputs[i].shape, j, 0))});
+    } else {
+      for (const std::uint64_t seed : {1, 2})
+        differences.push_back({i, -1, seed, difference(c.sample, inputs, i, direction_of(inputs[i].shape, -1, seed))});
+    }
+  }
+  return cache.emplace(key, std::move(differences)).first->second;
+}
+
+std::string check_differences(const std::vector<Array>& gradients, const std::vector<Difference>& differences) {
+  for (const Difference& expected : differences) {
+    const Array& gradient = gradients[expected.argument];
+    const Array direction = direction_of(gradient.shape, expected.element, expected.direction_seed);
+    double got = 0, size = 0;
+    for (std::int64_t i = 0; i < gradient.size(); ++i) {
+      got += gradient[i] * direction[i];
+      size += std::abs(gradient[i] * direction[i]);
+    }
+    if (!(std::abs(got - expected.value) <= 2e-6 * (1 + size)))
+      return message(
+          "gradient of argument ", expected.argument,
+          expected.element < 0 ? std::string(" along a random direction") : message(" element ", expected.element),
+          ": expected ", expected.value, ", got ", got);
+  }
+  return {};
+}
+
+std::string check_value(const Case& c, const Mode& mode) {
+  const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype);
+  const std::vector<Array> before = to_arrays(inputs);
+  std::vector<Tensor> results;
+  {
+    const Device device(mode);
+    results = c.sample.call(inputs);
+  }
+  const std::string wrong = compare_all(to_arrays(results), expected_of(c).results, c, c.sample.terms, c.sample.exact);
+  if (!wrong.empty()) return wrong;
+  return same_bits(before, to_arrays(inputs)) ? "" : "the operator changed its inputs";
+}
+
+std::string check_guards(const Case& c, const std::string& mode_name) {
+  GuardedMemory& memory = guarded_memory(mode_name);
+  const Mode& mode = guarded_mode(mode_name);
+  const std::int64_t live = memory.live();
+  std::string wrong =
+      compare_all(to_arrays(results_of(c, mode)), expected_of(c).results, c, c.sample.terms, c.sample.exact);
+  if (wrong.empty() && differentiable(c))
+    wrong = compare_gradients(gradients_of(c, mode), expected_of(c).sequential_gradients, c);
+  for (const std::string& finding : memory.take_findings()) wrong += (wrong.empty() ? "" : "; ") + finding;
+  if (memory.live() != live) wrong += message("; ", memory.live() - live, " blocks were not released");
+  return wrong;
+}
+
+std::string check_bits(const Case& c, const Mode& mode, const std::vector<int>& threads) {
+  const auto everything = [&](int count) {
+    std::vector<Array> all = to_arrays(results_of(c, mode, Layout::contiguous, count));
+    if (differentiable(c))
+      for (Array& gradient : gradients_of(c, mode, Layout::contiguous, count)) all.push_back(std::move(gradient));
+    return all;
+  };
+  const std::vector<Array> first = everything(threads[0]);
+  for (std::size_t i = 1; i < threads.size(); ++i)
+    if (!same_bits(first, everything(threads[i])))
+      return threads[i] == threads[0] ? std::string("a second run gave other bits")
+                                      : message(threads[i], " threads gave other bits than ", threads[0]);
+  return {};
+}
+
+bool has_layout(const Case& c, Layout layout) {
+  return std::any_of(c.sample.arguments.begin(), c.sample.arguments.end(), [&](const Argument& argument) {
+    return argument.shape.rank() >= (layout == Layout::transposed ? 2 : 1) && element_count(argument.shape) > 0;
+  });
+}
+
+void check_sample(const Case& c, const std::string& mode_name, Report& report) {
+  const Mode& mode = tern::mode(mode_name);
+  const auto run = [&](const char* check, const std::function<std::string()>& body) {
+    report.run(c.op, c.sample.name, name_of(c.dtype), check, body);
+  };
+  run("value", [&] { return check_value(c, mode); });
+  if (mode_name != "sequential")
+    run("sequential", [&] {
+      return compare_all(to_arrays(results_of(c, mode)), expected_of(c).sequential_results, c, 2 * c.sample.terms,
+                         c.sample.exact);
+    });
+  constexpr std::pair<Layout, const char*> layouts[]{
+      {Layout::offset, "offset"}, {Layout::transposed, "transposed"}, {Layout::sliced, "sliced"}};
+  for (const auto& [layout, name] : layouts)
+    if (!c.sample.large && has_layout(c, layout))
+      run(name, [&, layout = layout] {
+        return compare_all(to_arrays(results_of(c, mode, layout)), expected_of(c).results, c, c.sample.terms,
+                           c.sample.exact);
+      });
+  run("guards", [&] { return check_guards(c, mode_name); });
+  run("repeat", [&] { return check_bits(c, mode, {0, 0}); });
+  if (mode_name == "vectorized" && c.sample.large) run("threads", [&] { return check_bits(c, mode, {1, 2, 3, 8}); });
+  if (!differentiable(c)) return;
+  if (c.dtype == DType::float64)
+    run("gradient", [&] { return check_differences(gradients_of(c, mode), differences_of(c)); });
+  if (mode_name != "sequential" || c.dtype == DType::float32)
+    run("sequential gradient",
+        [&] { return compare_gradients(gradients_of(c, mode), expected_of(c).sequential_gradients, c); });
+  if (!c.sample.large && has_layout(c, Layout::transposed))
+    run("strided gradient", [&] {
+      return compare_gradients(gradients_of(c, mode, Layout::transposed), expected_of(c).sequential_gradients, c);
+    });
+}
+
+bool is_kind(const Error& error, Invalid::Kind kind) {
+  switch (kind) {
+    case Invalid::Kind::any:
+      return true;
+    case Invalid::Kind::shape:
+      return dynamic_cast<const ShapeError*>(&error) != nullptr;
+    case Invalid::Kind::dtype:
+      return dynamic_cast<const DTypeError*>(&error) != nullptr;
+    case Invalid::Kind::numeric:
+      return dynamic_cast<const NumericError*>(&error) != nullptr;
+    case Invalid::Kind::autograd:
+      return dynamic_cast<const AutogradError*>(&error) != nullptr;
+  }
+  return false;
+}
+
+std::string check_mistake(const Operator& op, const Invalid& invalid, const Mode& mode) {
+  const Device device(mode);
+  try {
+    invalid.call();
+    mode.memory->synchronize(current_scope().context.stream);
+  } catch (const Error& error) {
+    const bool right = is_kind(error, invalid.kind);
+    const std::string text = error.what();
+    if (!right) return message("another kind of exception: ", text);
+    // A device that finds a bad label later cannot say which call it came from.
+    if (invalid.kind == Invalid::Kind::numeric && !mode.memory->host_accessible()) return {};
+    const std::string speaker = invalid.speaker.empty() ? op.name.substr(0, op.name.find('/')) : invalid.speaker;
+    if (text.rfind(speaker + ":", 0) != 0) return message("the message does not begin with \"", speaker, ":\": ", text);
+    for (const std::string& word : invalid.words)
+      if (text.find(word) == std::string::npos) return message("the message lacks \"", word, "\": ", text);
+    return {};
+  } catch (const std::exception& error) {
+    return message("an exception that is no tern::Error: ", error.what());
+  }
+  return "no exception";
+}
+
+}  // namespace
+
+void Report::run(const Operator& op, const std::string& sample, std::string_view dtype, const char* check,
+                 const std::function<std::string()>& body) {
+  ++cases_;
+  ++per_check_[check];
+  std::string wrong;
+  try {
+    wrong = body();
+  } catch (const std::exception& error) {
+    wrong = message("threw: ", error.what());
+  }
+  if (!wrong.empty())
+    failures_.push_back(
+        message(op.name, " | ", mode_, dtype.empty() ? "" : " | ", dtype, " | ", sample, " | ", check, " | ", wrong));
+}
+
+std::string compare(const Array& got, const Array& expected, DType dtype, double relative, double absolute) {
+  if (!(got.shape == expected.shape)) return message("shape ", got.shape, ", expected ", expected.shape);
+  std::int64_t wrong = 0, worst = -1;
+  double largest = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const double a = got[i], b = stored(expected[i], dtype);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double error = std::abs(a - b), bound = relative * std::abs(b) + absolute;
+    if (error <= bound && !std::isinf(b)) continue;
+    ++wrong;
+    if (worst < 0 || !(error <= largest)) {
+      worst = i;
+      largest = error;
+    }
+  }
+  if (wrong == 0) return {};
+  std::ostringstream text;
+  text.precision(17);
+  text << wrong << " of " << got.size() << " elements are off, the worst at " << worst << ": expected "
+       << stored(expected[worst], dtype) << ", got " << got[worst] << " (allowed "
+       << relative * std::abs(expected[worst]) + absolute << ')';
+  return text.str();
+}
+
+void check_operator(const Operator& op, const std::string& mode_name, Report& report) {
+  for (const Sample& sample : op.samples)
+    for (const DType dtype : sample.dtypes) check_sample({op, sample, dtype}, mode_name, report);
+  for (const Invalid& invalid : op.invalid)
+    report.run(op, invalid.name, "", "mistake", [&] { return check_mistake(op, invalid, tern::mode(mode_name)); });
+}
+
+}  // namespace tern::testing

@@ -1,0 +1,45 @@
+#pragma once
+// The tests that the catalogue generates. A case is one check of one sample of one operator with one dtype in one mode.
+
+#include <map>
+
+#include "support/catalogue.hpp"
+#include "tern/device/device.hpp"
+
+namespace tern::testing {
+
+/// What came of the generated cases of one mode.
+class Report {
+ public:
+  explicit Report(std::string mode) : mode_(std::move(mode)) {}
+  /// Counts a case; `body` returns what is wrong, or nothing. An exception is wrong too.
+  void run(const Operator& op, const std::string& sample, std::string_view dtype, const char* check,
+           const std::function<std::string()>& body);
+  std::int64_t cases() const { return cases_; }
+  /// Cases per check.
+  const std::map<std::string, std::int64_t>& per_check() const { return per_check_; }
+  /// One line per failed case.
+  const std::vector<std::string>& failures() const { return failures_; }
+
+ private:
+  std::string mode_;
+  std::int64_t cases_ = 0;
+  std::map<std::string, std::int64_t> per_check_;
+  std::vector<std::string> failures_;
+};
+
+/// Generates and runs every case of an operator in a mode:
+/// - value: results against the float64 reference, shapes and dtypes, inputs unchanged;
+/// - sequential: results against the sequential mode's;
+/// - offset, transposed, sliced: the same results from inputs that lie otherwise in memory;
+/// - repeat: the same bits again; threads: the same bits with 1, 2, 3 and 8 threads;
+/// - guards: nothing written outside the buffers, nothing left unwritten, nothing leaked, forward and backward;
+/// - gradient: against central differences of the reference, in float64;
+/// - sequential gradient: against the sequential mode's float64 gradient; strided gradient: of transposed leaves;
+/// - mistake: the documented exception with the documented words.
+void check_operator(const Operator& op, const std::string& mode, Report& report);
+
+/// What is wrong with `got`, or nothing. NaN equals NaN; `expected` is rounded to the dtype first.
+std::string compare(const Array& got, const Array& expected, DType dtype, double relative, double absolute);
+
+}  // namespace tern::testing

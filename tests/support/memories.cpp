@@ -1,0 +1,145 @@
+#include "support/memories.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "tern/core/error.hpp"
+
+namespace tern::testing {
+namespace {
+
+constexpr std::size_t guard = 256;
+constexpr int pattern = 0xff;  // a float or double of these bytes is a NaN, an int64 is -1
+
+std::vector<unsigned char> pattern_of(std::size_t bytes) {
+  return std::vector<unsigned char>(bytes, static_cast<unsigned char>(pattern));
+}
+
+}  // namespace
+
+void* GuardedMemory::allocate(std::size_t bytes, void* stream) {
+  if (bytes == 0) note("an allocation of 0 bytes");
+  auto* block = static_cast<unsigned char*>(inner_.allocate(bytes + 2 * guard, stream));
+  if (inner_.host_accessible())
+    std::memset(block, pattern, bytes + 2 * guard);
+  else
+    inner_.copy_in(block, pattern_of(bytes + 2 * guard).data(), bytes + 2 * guard, stream);
+  ++live_;
+  const std::lock_guard lock(mutex_);
+  sizes_[block + guard] = bytes;
+  return block + guard;
+}
+
+void GuardedMemory::release(void* pointer, std::size_t bytes, void* stream) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = sizes_.find(pointer);
+      if (known == sizes_.end()) {
+        findings_.push_back("a release of a pointer that was not handed out");
+        return;
+      }
+      if (known->second != bytes)
+        findings_.push_back(message("a block of ", known->second, " bytes was released as ", bytes));
+      bytes = known->second;
+      sizes_.erase(known);
+    }
+    auto* block = static_cast<unsigned char*>(pointer) - guard;
+    std::vector<unsigned char> before(guard), after(guard);
+    inner_.copy_out(before.data(), block, guard, stream);
+    inner_.copy_out(after.data(), block + guard + bytes, guard, stream);
+    const std::vector<unsigned char> whole = pattern_of(guard);
+    if (before != whole) note(message("something was written before a block of ", bytes, " bytes"));
+    if (after != whole) note(message("something was written behind a block of ", bytes, " bytes"));
+    inner_.release(block, bytes + 2 * guard, stream);
+    --live_;
+  } catch (const std::exception& error) {
+    note(error.what());
+  }
+}
+
+void GuardedMemory::note(std::string finding) noexcept {
+  const std::lock_guard lock(mutex_);
+  findings_.push_back(std::move(finding));
+}
+
+std::vector<std::string> GuardedMemory::take_findings() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(findings_, {});
+}
+
+GuardedMemory& guarded_memory(const std::string& name) {
+  // Never destroyed: pools and recordings may outlive static destructors.
+  static auto& memories = *new std::map<std::string, GuardedMemory*>;
+  GuardedMemory*& memory = memories[name];
+  if (memory == nullptr) memory = new GuardedMemory(*mode(name).memory);
+  return *memory;
+}
+
+const Mode& guarded_mode(const std::string& name) {
+  static auto& known = *new std::map<std::string, const Mode*>;
+  const Mode*& guarded = known[name];
+  if (guarded == nullptr) {
+    Mode copy = mode(name);
+    copy.memory = &guarded_memory(name);
+    copy.capture = nullptr;
+    guarded = &register_mode("guarded-" + name, copy);
+  }
+  return *guarded;
+}
+
+void* FakeMemory::allocate(std::size_t bytes, void*) {
+  expects<OutOfMemory>(limit == 0 || in_use + bytes <= limit, name_, " memory: ", bytes,
+                       " bytes would pass the limit of ", limit);
+  void* pointer = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  expects<OutOfMemory>(pointer != nullptr, name_, " memory: the host has none left");
+  std::memset(pointer, pattern, bytes);
+  in_use += bytes;
+  peak = std::max(peak, in_use);
+  ++live;
+  return pointer;
+}
+
+void FakeMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
+  std::free(pointer);
+  in_use -= bytes;
+  --live;
+}
+
+void FakeMemory::copy_in(void* to, const void* from, std::size_t bytes, void*) {
+  ++copies_in;
+  std::memcpy(to, from, bytes);
+}
+void FakeMemory::copy_out(void* to, const void* from, std::size_t bytes, void*) {
+  ++copies_out;
+  std::memcpy(to, from, bytes);
+}
+void FakeMemory::copy(void* to, const void* from, std::size_t bytes, void*) { std::memmove(to, from, bytes); }
+
+FakeMemory& fake_memory() {
+  static FakeMemory& memory = *new FakeMemory("fake");
+  return memory;
+}
+
+const Mode& fake_mode() {
+  static const Mode& fake = [&]() -> const Mode& {
+    Mode copy = mode("sequential");
+    copy.memory = &fake_memory();
+    copy.description = "sequential kernels on memory that the host may not touch";
+    return register_mode("fake", copy);
+  }();
+  return fake;
+}
+
+const Mode& second_fake_mode() {
+  static const Mode& fake = [&]() -> const Mode& {
+    Mode copy = mode("sequential");
+    copy.memory = new FakeMemory("fake2");
+    return register_mode("fake2", copy);
+  }();
+  return fake;
+}
+
+}  // namespace tern::testing

@@ -1,0 +1,91 @@
+#pragma once
+// Memories for tests: one that watches its edges, and one that is a device without a device.
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tern/device/device.hpp"
+
+namespace tern::testing {
+
+/// Wraps another memory: each block gets a guard before and after it that is compared when it is released, and fresh
+/// blocks hold only NaN, so that what a kernel forgets to write, or reads past the end, shows.
+class GuardedMemory final : public Memory {
+ public:
+  explicit GuardedMemory(Memory& inner) : inner_(inner), name_("guarded " + std::string(inner.name())) {}
+
+  std::string_view name() const override { return name_; }
+  bool host_accessible() const override { return inner_.host_accessible(); }
+  void* allocate(std::size_t bytes, void* stream) override;
+  void release(void* pointer, std::size_t bytes, void* stream) noexcept override;
+  void copy_in(void* to, const void* from, std::size_t bytes, void* stream) override {
+    inner_.copy_in(to, from, bytes, stream);
+  }
+  void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override {
+    inner_.copy_out(to, from, bytes, stream);
+  }
+  void copy(void* to, const void* from, std::size_t bytes, void* stream) override {
+    inner_.copy(to, from, bytes, stream);
+  }
+  void* stream() override { return inner_.stream(); }
+  void order(void* producer, void* consumer) override { inner_.order(producer, consumer); }
+  void synchronize(void* stream) override { inner_.synchronize(stream); }
+  MemoryStatistics statistics() const override { return inner_.statistics(); }
+  void reset_peak() override { inner_.reset_peak(); }
+  void trim() override { inner_.trim(); }
+  void set_limit(std::size_t bytes) override { inner_.set_limit(bytes); }
+
+  /// What was found since the last call: one line per damaged guard or wrong size.
+  std::vector<std::string> take_findings();
+  /// Blocks handed out and not yet back.
+  std::int64_t live() const { return live_.load(); }
+
+ private:
+  void note(std::string finding) noexcept;
+
+  Memory& inner_;
+  std::string name_;
+  std::atomic<std::int64_t> live_{0};
+  std::mutex mutex_;
+  std::map<void*, std::size_t> sizes_;
+  std::vector<std::string> findings_;
+};
+
+/// The mode "guarded-<name>": the kernels of a mode on guarded memory.
+const Mode& guarded_mode(const std::string& name);
+GuardedMemory& guarded_memory(const std::string& name);
+
+/// Memory that the library must take for a device's: the host may not touch it, every move is counted, fresh blocks
+/// hold only NaN and an allocation may be made to fail.
+class FakeMemory final : public Memory {
+ public:
+  explicit FakeMemory(std::string name) : name_(std::move(name)) {}
+
+  std::string_view name() const override { return name_; }
+  bool host_accessible() const override { return false; }
+  void* allocate(std::size_t bytes, void* stream) override;
+  void release(void* pointer, std::size_t bytes, void* stream) noexcept override;
+  void copy_in(void* to, const void* from, std::size_t bytes, void* stream) override;
+  void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override;
+  void copy(void* to, const void* from, std::size_t bytes, void* stream) override;
+  MemoryStatistics statistics() const override { return {in_use, in_use, peak, limit}; }
+  void reset_peak() override { peak = in_use; }
+  void trim() override {}
+  void set_limit(std::size_t bytes) override { limit = bytes; }
+
+  std::size_t in_use = 0, peak = 0, limit = 0;
+  std::int64_t copies_in = 0, copies_out = 0, live = 0;
+
+ private:
+  std::string name_;
+};
+
+/// The mode "fake": the kernels of the sequential mode on fake memory; "fake2" is another one.
+const Mode& fake_mode();
+FakeMemory& fake_memory();
+const Mode& second_fake_mode();
+
+}  // namespace tern::testing

@@ -1,0 +1,53 @@
+#include "support/summary.hpp"
+
+#include <iostream>
+#include <map>
+
+#include "tern/device/device.hpp"
+
+namespace tern::testing {
+namespace {
+
+struct Tally {
+  std::int64_t cases = 0;
+  std::int64_t skips = 0;
+  std::string reason;
+};
+
+std::map<std::string, Tally>& tallies() {
+  static std::map<std::string, Tally> all;
+  return all;
+}
+
+}  // namespace
+
+void count_cases(const std::string& mode, std::int64_t cases) { tallies()[mode].cases += cases; }
+
+void skip_mode(const std::string& mode, const std::string& reason) {
+  Tally& tally = tallies()[mode];
+  ++tally.skips;
+  tally.reason = reason;
+}
+
+void print_summary() {
+  for (const auto& [mode, tally] : tallies()) {
+    if (tally.cases > 0) std::cout << "mode " << mode << ": " << tally.cases << " generated cases ran\n";
+    if (tally.skips > 0)
+      std::cout << "mode " << mode << ": SKIPPED in " << tally.skips << " tests: " << tally.reason << '\n';
+  }
+}
+
+std::vector<std::string> available_modes() {
+  // Taken once, before any test registers a mode of its own.
+  static const std::vector<ModeStatus> all = modes();
+  std::vector<std::string> names;
+  for (const ModeStatus& status : all) {
+    if (status.available)
+      names.push_back(status.name);
+    else
+      skip_mode(status.name, status.reason);
+  }
+  return names;
+}
+
+}  // namespace tern::testing

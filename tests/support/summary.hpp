@@ -1,0 +1,18 @@
+#pragma once
+// What a test program says at its end: how many generated cases ran in each mode, and which modes did not, and why.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tern::testing {
+
+void count_cases(const std::string& mode, std::int64_t cases);
+/// Says aloud, now and at the end, that tests of a mode did not run.
+void skip_mode(const std::string& mode, const std::string& reason);
+void print_summary();
+
+/// The modes that can be used here, without those that tests registered; skip_mode is called for the others.
+std::vector<std::string> available_modes();
+
+}  // namespace tern::testing
