@@ -1,5 +1,6 @@
 #pragma once
-// What mnist_mlp and mnist_cnn share besides the training itself: options, data, the progress line, the record of the run.
+// What mnist_mlp and mnist_cnn share besides the training itself: options, data, the progress line, the record of the
+// run.
 
 #include <unistd.h>
 
@@ -21,8 +22,8 @@ namespace mnist {
 enum ExitCode : int { success = 0, failed = 1, usage = 2, data_error = 3, device_error = 4 };
 
 struct Options {
-  std::string name = {};      // of the program
-  double claim = 0;           // the test accuracy that the defaults promise on the real digits
+  std::string name = {};  // of the program
+  double claim = 0;       // the test accuracy that the defaults promise on the real digits
   std::int64_t epochs = 10;
   std::int64_t batch = 128;
   double learning_rate = 0.05;
@@ -50,7 +51,8 @@ inline int run(int argc, char** argv, Options options, int (*train)(const Option
   app.add_option("--seed", options.seed, "of the weights and the order of the images");
   app.add_option("--threads", options.threads, "the most threads to use; 0: all")->check(CLI::Range(0, 4096));
   app.add_option("--json", options.json, "write the record of the run to this file");
-  app.add_option("--assert", options.assert_accuracy, "fail below this test accuracy (0 to 1)")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--assert", options.assert_accuracy, "fail below this test accuracy (0 to 1)")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--quiet", options.quiet, "print the last line only");
   try {
     app.parse(argc, argv);
@@ -101,7 +103,8 @@ inline double evaluate(tern::nn::Module& net, const tern::Tensor& images, const 
 /// Tells how the training goes: a line that is rewritten on a terminal, a line per epoch, the record in JSON.
 class Report {
  public:
-  Report(const Options& options, const tern::Device& device, const tern::data::Mnist& digits, const tern::nn::Module& net)
+  Report(const Options& options, const tern::Device& device, const tern::data::Mnist& digits,
+         const tern::nn::Module& net)
       : options_(options),
         device_(device.name() + " (" + device.description() + ")"),
         source_(digits.train.source),
@@ -185,10 +188,11 @@ class Report {
   }
   void write_json() const {
     std::ostringstream text;
-    text << std::setprecision(9) << "{\"program\": " << quoted(options_.name) << ", \"version\": " << quoted(tern::version())
-         << ", \"device\": " << quoted(device_) << ", \"data\": " << quoted(source_)
-         << ", \"synthetic\": " << (synthetic_ ? "true" : "false") << ", \"seed\": " << options_.seed
-         << ", \"batch\": " << options_.batch << ", \"learning_rate\": " << options_.learning_rate << ",\n \"epochs\": [";
+    text << std::setprecision(9) << "{\"program\": " << quoted(options_.name)
+         << ", \"version\": " << quoted(tern::version()) << ", \"device\": " << quoted(device_)
+         << ", \"data\": " << quoted(source_) << ", \"synthetic\": " << (synthetic_ ? "true" : "false")
+         << ", \"seed\": " << options_.seed << ", \"batch\": " << options_.batch
+         << ", \"learning_rate\": " << options_.learning_rate << ",\n \"epochs\": [";
     for (std::size_t i = 0; i < epochs_.size(); ++i)
       text << (i == 0 ? "" : ",") << "\n  {\"epoch\": " << i + 1 << ", \"loss\": " << epochs_[i].loss
            << ", \"test_accuracy\": " << epochs_[i].accuracy << ", \"training_seconds\": " << epochs_[i].seconds

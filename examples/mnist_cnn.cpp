@@ -52,5 +52,6 @@ int train(const mnist::Options& options) {
 }
 
 int main(int argc, char** argv) {
-  return mnist::run(argc, argv, {.name = "mnist_cnn", .claim = 0.99, .epochs = 6, .batch = 64, .learning_rate = 0.02}, train);
+  return mnist::run(argc, argv, {.name = "mnist_cnn", .claim = 0.99, .epochs = 5, .batch = 64, .learning_rate = 0.02},
+                    train);
 }

@@ -52,5 +52,6 @@ int train(const mnist::Options& options) {
 }
 
 int main(int argc, char** argv) {
-  return mnist::run(argc, argv, {.name = "mnist_mlp", .claim = 0.98, .epochs = 12, .batch = 128, .learning_rate = 0.1}, train);
+  return mnist::run(argc, argv, {.name = "mnist_mlp", .claim = 0.98, .epochs = 12, .batch = 128, .learning_rate = 0.1},
+                    train);
 }

@@ -1,5 +1,5 @@
-// A mode of one's own: vectorized mode with one operator replaced. The library is not touched, and everything that is built on
-// the operator uses the new one: autograd, modules, training.
+// A mode of one's own: vectorized mode with one operator replaced. The library is not touched, and everything that is
+// built on the operator uses the new one: autograd, modules, training.
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,8 @@ namespace {
 
 std::atomic<long> calls = 0;
 
-/// The slot's contract is in tern/kernels/dot.hpp. Sixteen columns at a time, so that a strip of `b` stays in the cache.
+/// The slot's contract is in tern/kernels/dot.hpp. Sixteen columns at a time, so that a strip of `b` stays in the
+/// cache.
 void my_matmul(tern::Context&, float* out, const float* a, const float* b, const tern::kernels::Matmul& sizes) {
   ++calls;
   const auto [batch, m, n, k, transpose_a, transpose_b, stride_a, stride_b] = sizes;
@@ -93,8 +94,8 @@ int run() {
 
   const long before = calls;
   const auto losses = train("mine"), expected = train("vectorized");
-  std::printf("20 training steps: loss %.4f -> %.4f (vectorized: %.4f), %ld own products\n", losses.front(), losses.back(),
-              expected.back(), calls - before);
+  std::printf("20 training steps: loss %.4f -> %.4f (vectorized: %.4f), %ld own products\n", losses.front(),
+              losses.back(), expected.back(), calls - before);
   for (std::size_t i = 0; i < losses.size(); ++i)
     if (!(std::abs(losses[i] - expected[i]) <= 1e-3 * (1 + std::abs(expected[i])))) return fail("the losses differ");
   if (!(losses.back() < 0.5 * losses.front())) return fail("the training did not learn");

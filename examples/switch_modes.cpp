@@ -1,5 +1,5 @@
-// One program, several modes: convolution and addition on the GPU (in sequential mode where there is none), matrix product
-// and addition in vectorized mode. The tensors follow by themselves.
+// One program, several modes: convolution and addition on the GPU (in sequential mode where there is none), matrix
+// product and addition in vectorized mode. The tensors follow by themselves.
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,13 @@
+# shellcheck shell=bash
 # What the scripts of this folder share; they source it. Every function is safe to call again.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# Headers, libraries and CMake packages outside the system's folders.
+if [[ -n ${TERN_DEPENDENCIES:-} ]]; then
+  TERN_DEPENDENCIES=$(cd "$TERN_DEPENDENCIES" && pwd)
+  export PKG_CONFIG_PATH=$TERN_DEPENDENCIES/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+fi
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -15,7 +22,6 @@ missing_reasons=()
 have_command() { command -v "$1" >/dev/null 2>&1; }
 have_file() { [[ -e $1 ]]; }
 
-# A folder of one's own for headers and libraries goes in TERN_DEPENDENCIES.
 have_header() {
   local folder
   for folder in ${TERN_DEPENDENCIES:+"$TERN_DEPENDENCIES/include"} /usr/include /usr/local/include; do

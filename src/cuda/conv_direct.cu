@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "cuda/convolutions.cuh"
@@ -14,13 +15,13 @@ namespace {
 // channels that are summed away; their parts are added in order.
 constexpr int run = 8;
 constexpr int most_threads = 384;  // leaves a thread the registers for its sums
-constexpr std::size_t most_shared = 100 * 1024;  // two blocks on a multiprocessor
 
 int channels_per_thread(std::int64_t channels) { return channels % 5 == 0 ? 5 : 4; }
 
 /// How a launch is cut. Thread order, fastest first: lanes (seg, row) or (group, image) as the kernel says.
 struct Cut {
-  int images = 1;    ///< per block
+  int images = 1;    ///< per block, a multiple of `each`
+  int each = 1;      ///< images per thread: two share every weight that is read
   int groups = 1;    ///< of channels per block
   int splits = 1;    ///< of the sum, within a block
   int chunk = 1;     ///< channels of the sum that are in shared memory at a time
@@ -94,9 +95,9 @@ __device__ __forceinline__ void add_splits(const float* part, int values, int th
 
 // ---- forward ----
 
-template <int K, int Channels>
+template <int K, int Channels, int Each>
 __global__ void __launch_bounds__(most_threads)
-    forward_kernel(float* y, const float* x, const float* weight, const float* bias, const __grid_constant__ Planes p,
+    forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias, const __grid_constant__ Planes p,
                    const __grid_constant__ Cut cut, Divider weight_run, Activation activation) {
   extern __shared__ float4 memory[];
   begin_kernel();
@@ -115,9 +116,9 @@ __global__ void __launch_bounds__(most_threads)
   t /= p.OH;
   const int group = t % cut.groups;
   t /= cut.groups;
-  const int image = t % cut.images, split = t / cut.images;
+  const int image = t % (cut.images / Each) * Each, split = t / (cut.images / Each);
 
-  float sum[Channels][run] = {};
+  float sum[Each][Channels][run] = {};
   for (int c0 = 0; c0 < p.C; c0 += cut.chunk) {
     const int channels = min(cut.chunk, p.C - c0);
     if (c0 > 0) __syncthreads();
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(most_threads)
       stage_planes(staged_x + i * cut.chunk * plane,
                    x + (static_cast<std::int64_t>(image_first + i) * p.C + c0) * p.H * p.W, channels, p);
     const float* from = weight + (static_cast<std::int64_t>(o_first) * p.C + c0) * (K * K);
-#pragma unroll 4
+#pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < o_count * cut.chunk * K * K; i += static_cast<int>(blockDim.x)) {
       int o, at;
       weight_run.split(i, o, at);
@@ -138,8 +139,10 @@ __global__ void __launch_bounds__(most_threads)
       for (int c = split; c < channels; c += cut.splits) {
 #pragma unroll
         for (int kh = 0; kh < K; ++kh) {
-          float in[run + 4];
-          read_run(in, my_x + c * plane + kh * p.pitch, run + 4);
+          float in[Each][run + 4];
+#pragma unroll
+          for (int e = 0; e < Each; ++e)
+            read_run(in[e], my_x + (e * cut.chunk + c) * plane + kh * p.pitch, run + 4);
           const float* w = my_weight + (c * K + kh) * K * o_pitch;
 #pragma unroll
           for (int kw = 0; kw < K; ++kw)
@@ -147,7 +150,9 @@ __global__ void __launch_bounds__(most_threads)
             for (int j = 0; j < Channels; ++j) {
               const float factor = w[kw * o_pitch + j];
 #pragma unroll
-              for (int i = 0; i < run; ++i) sum[j][i] = fmaf(in[i + kw], factor, sum[j][i]);
+              for (int e = 0; e < Each; ++e)
+#pragma unroll
+                for (int i = 0; i < run; ++i) sum[e][j][i] = fmaf(in[e][i + kw], factor, sum[e][j][i]);
             }
         }
       }
@@ -160,30 +165,36 @@ __global__ void __launch_bounds__(most_threads)
     rest /= p.segments;
     const int oh = rest % p.OH;
     rest /= p.OH;
-    const int o = o_first + rest % cut.groups * Channels + value / run;
-    const int n = image_first + rest / cut.groups;
+    const int o = o_first + rest % cut.groups * Channels + value / run % Channels;
+    const int n = image_first + rest / cut.groups * Each + value / (run * Channels);
     if (column >= p.OW || o >= p.O || n >= p.N) return;
     if (bias != nullptr) total += bias[o];
     y[((static_cast<std::int64_t>(n) * p.O + o) * p.OH + oh) * p.OW + column] = activate(total, activation);
   };
   if (cut.splits == 1) {
-    if (!works || image_first + image >= p.N) return;
+    if (!works) return;
     const bool whole = p.OW % run == 0 && reinterpret_cast<std::uintptr_t>(y) % 16 == 0;
 #pragma unroll
-    for (int j = 0; j < Channels; ++j) {
-      const int o = o_first + group * Channels + j;
-      if (o >= p.O) break;
-      const float shift = bias == nullptr ? 0.0f : bias[o];
-      float* to = y + ((static_cast<std::int64_t>(image_first + image) * p.O + o) * p.OH + row) * p.OW + segment * run;
+    for (int e = 0; e < Each; ++e) {
+      const int n = image_first + image + e;
+      if (n >= p.N) break;
 #pragma unroll
-      for (int i = 0; i < run; ++i) sum[j][i] = activate(sum[j][i] + shift, activation);
-      if (whole) {
-        *reinterpret_cast<float4*>(to) = float4{sum[j][0], sum[j][1], sum[j][2], sum[j][3]};
-        *reinterpret_cast<float4*>(to + 4) = float4{sum[j][4], sum[j][5], sum[j][6], sum[j][7]};
-      } else {
+      for (int j = 0; j < Channels; ++j) {
+        const int o = o_first + group * Channels + j;
+        if (o >= p.O) break;
+        const float shift = bias == nullptr ? 0.0f : bias[o];
+        float* to = y + ((static_cast<std::int64_t>(n) * p.O + o) * p.OH + row) * p.OW + segment * run;
+        float done[run];
 #pragma unroll
-        for (int i = 0; i < run; ++i)
-          if (segment * run + i < p.OW) to[i] = sum[j][i];
+        for (int i = 0; i < run; ++i) done[i] = activate(sum[e][j][i] + shift, activation);
+        if (whole) {
+          *reinterpret_cast<float4*>(to) = float4{done[0], done[1], done[2], done[3]};
+          *reinterpret_cast<float4*>(to + 4) = float4{done[4], done[5], done[6], done[7]};
+        } else {
+#pragma unroll
+          for (int i = 0; i < run; ++i)
+            if (segment * run + i < p.OW) to[i] = done[i];
+        }
       }
     }
     return;
@@ -192,26 +203,30 @@ __global__ void __launch_bounds__(most_threads)
   float* part = reinterpret_cast<float*>(memory);
   if (works)
 #pragma unroll
-    for (int j = 0; j < Channels; ++j)
+    for (int e = 0; e < Each; ++e)
 #pragma unroll
-      for (int i = 0; i < run; ++i) part[(j * run + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[j][i];
+      for (int j = 0; j < Channels; ++j)
+#pragma unroll
+        for (int i = 0; i < run; ++i)
+          part[((e * Channels + j) * run + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[e][j][i];
   __syncthreads();
-  add_splits(part, Channels * run, cut.threads, cut.splits, finish);
+  add_splits(part, Each * Channels * run, cut.threads, cut.splits, finish);
 }
 
 // ---- the gradient of x, for outputs of at most one run a row ----
 
-template <int K, int Channels>
+template <int K, int Channels, int Each>
 __global__ void __launch_bounds__(most_threads)
-    grad_x_kernel(float* grad_x, const float* g, const float* weight, const __grid_constant__ Planes p,
+    grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight, const __grid_constant__ Planes p,
                   const __grid_constant__ Cut cut, Divider weight_run) {
   extern __shared__ float4 memory[];
   begin_kernel();
   constexpr int wide = run + K - 1;
   const int c_block = cut.groups * Channels, c_pitch = c_block | 1;
-  const int plane = p.OH * run;  // rows of g, filled up with zeros
+  const int plane = p.OH * run;                // rows of g, filled up with zeros
+  const int image_pitch = cut.chunk * plane + 4;  // images start on different banks
   float* staged_g = reinterpret_cast<float*>(memory);
-  float* staged_weight = staged_g + cut.images * cut.chunk * plane;
+  float* staged_weight = staged_g + cut.images * image_pitch;
   const int c_first = static_cast<int>(blockIdx.y) * c_block, image_first = static_cast<int>(blockIdx.x) * cut.images;
   const int c_count = min(c_block, p.C - c_first);
 
@@ -220,24 +235,30 @@ __global__ void __launch_bounds__(most_threads)
   const bool works = t < cut.threads;
   const int group = t % cut.groups;
   t /= cut.groups;
-  const int image = t % cut.images;
-  t /= cut.images;
+  const int image = t % (cut.images / Each) * Each;
+  t /= cut.images / Each;
   const int h = t % p.H, split = t / p.H;
 
-  float sum[Channels][wide] = {};
+  float sum[Each][Channels][wide] = {};
   for (int o0 = 0; o0 < p.O; o0 += cut.chunk) {
     const int channels = min(cut.chunk, p.O - o0);
     if (o0 > 0) __syncthreads();
     for (int i = 0; i < cut.images && image_first + i < p.N; ++i) {
       const float* from = g + (static_cast<std::int64_t>(image_first + i) * p.O + o0) * p.OH * p.OW;
-      float* to = staged_g + i * cut.chunk * plane;
+      float* to = staged_g + i * image_pitch;
+      if (p.OW == run && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+#pragma unroll 4
+        for (int e = static_cast<int>(threadIdx.x) * 4; e < channels * plane; e += static_cast<int>(blockDim.x) * 4)
+          *reinterpret_cast<float4*>(to + e) = *reinterpret_cast<const float4*>(from + e);
+        continue;
+      }
 #pragma unroll 4
       for (int e = static_cast<int>(threadIdx.x); e < channels * plane; e += static_cast<int>(blockDim.x)) {
         const int line = e / run, column = e % run;
         to[e] = column < p.OW ? from[line * p.OW + column] : 0.0f;
       }
     }
-#pragma unroll 4
+#pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < channels * c_block * K * K; i += static_cast<int>(blockDim.x)) {
       int o, at;
       weight_run.split(i, o, at);
@@ -248,15 +269,16 @@ __global__ void __launch_bounds__(most_threads)
     }
     __syncthreads();
     if (!works) continue;
-    const float* my_g = staged_g + image * cut.chunk * plane;
+    const float* my_g = staged_g + image * image_pitch;
     const float* my_weight = staged_weight + group * Channels;
     for (int o = split; o < channels; o += cut.splits) {
 #pragma unroll 1
       for (int kh = 0; kh < K; ++kh) {
         const int oh = h + p.pad_h - kh;
         if (oh < 0 || oh >= p.OH) continue;
-        float in[run];
-        read_run(in, my_g + o * plane + oh * run, run);
+        float in[Each][run];
+#pragma unroll
+        for (int e = 0; e < Each; ++e) read_run(in[e], my_g + e * image_pitch + o * plane + oh * run, run);
         const float* w = my_weight + (o * K + kh) * K * c_pitch;
 #pragma unroll
         for (int kw = 0; kw < K; ++kw)
@@ -264,7 +286,9 @@ __global__ void __launch_bounds__(most_threads)
           for (int j = 0; j < Channels; ++j) {
             const float factor = w[kw * c_pitch + j];
 #pragma unroll
-            for (int i = 0; i < run; ++i) sum[j][i + kw] = fmaf(in[i], factor, sum[j][i + kw]);
+            for (int e = 0; e < Each; ++e)
+#pragma unroll
+              for (int i = 0; i < run; ++i) sum[e][j][i + kw] = fmaf(in[e][i], factor, sum[e][j][i + kw]);
           }
       }
     }
@@ -272,9 +296,10 @@ __global__ void __launch_bounds__(most_threads)
 
   const auto finish = [&](int value, int thread, float total) {
     int rest = thread;
-    const int c = c_first + rest % cut.groups * Channels + value / wide;
+    const int c = c_first + rest % cut.groups * Channels + value / wide % Channels;
     rest /= cut.groups;
-    const int n = image_first + rest % cut.images, row = rest / cut.images;
+    const int pairs = cut.images / Each;
+    const int n = image_first + rest % pairs * Each + value / (wide * Channels), row = rest / pairs;
     const int column = value % wide - p.pad_w;
     if (column < 0 || column >= p.W || c >= p.C || n >= p.N) return;
     grad_x[((static_cast<std::int64_t>(n) * p.C + c) * p.H + row) * p.W + column] = total;
@@ -282,20 +307,26 @@ __global__ void __launch_bounds__(most_threads)
   if (cut.splits == 1) {
     if (!works) return;
 #pragma unroll
-    for (int j = 0; j < Channels; ++j)
+    for (int e = 0; e < Each; ++e)
 #pragma unroll
-      for (int i = 0; i < wide; ++i) finish(j * wide + i, static_cast<int>(threadIdx.x), sum[j][i]);
+      for (int j = 0; j < Channels; ++j)
+#pragma unroll
+        for (int i = 0; i < wide; ++i)
+          finish((e * Channels + j) * wide + i, static_cast<int>(threadIdx.x), sum[e][j][i]);
     return;
   }
   __syncthreads();
   float* part = reinterpret_cast<float*>(memory);
   if (works)
 #pragma unroll
-    for (int j = 0; j < Channels; ++j)
+    for (int e = 0; e < Each; ++e)
 #pragma unroll
-      for (int i = 0; i < wide; ++i) part[(j * wide + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[j][i];
+      for (int j = 0; j < Channels; ++j)
+#pragma unroll
+        for (int i = 0; i < wide; ++i)
+          part[((e * Channels + j) * wide + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[e][j][i];
   __syncthreads();
-  add_splits(part, Channels * wide, cut.threads, cut.splits, finish);
+  add_splits(part, Each * Channels * wide, cut.threads, cut.splits, finish);
 }
 
 // ---- the gradient of the weight ----
@@ -408,59 +439,74 @@ __global__ void __launch_bounds__(most_threads)
 /// What one pass looks like to the search below.
 struct Pass {
   int images, channels, groups;      // images, channels summed away, groups of output channels
-  int lanes;                         // threads per (image, group)
-  int values;                        // sums per thread
+  int lanes;                         // threads per (images of a thread, group)
+  int values;                        // sums per thread and image
+  int most_each;                     // images that a thread can take
   double terms;                      // multiply-adds per (image, group, channel summed)
-  double alone;                      // cycles of one thread per channel summed
-  std::size_t image_bytes, weight_bytes;  // shared memory per channel: of an image, of a group
+  double alone;                      // those of one thread per channel summed
+  std::size_t image_bytes, weight_bytes, pitch_bytes;  // shared memory per channel: an image's, a group's, padding
 };
 
-std::size_t shared_of(const Pass& pass, const Cut& cut, std::size_t spare) {
+std::size_t shared_limit() { return std::min<std::size_t>(card().shared_per_block, 200 * 1024); }
+
+std::size_t shared_of(const Pass& pass, const Cut& cut) {
   const std::size_t staged = static_cast<std::size_t>(cut.chunk) *
                                  (static_cast<std::size_t>(cut.images) * pass.image_bytes +
-                                  static_cast<std::size_t>(cut.groups) * pass.weight_bytes + spare) +
-                             64;
-  const std::size_t parts = cut.splits == 1 ? 0 : static_cast<std::size_t>(cut.threads * pass.values) * sizeof(float);
+                                  static_cast<std::size_t>(cut.groups) * pass.weight_bytes + pass.pitch_bytes) +
+                             static_cast<std::size_t>(cut.images) * 16 + 64;
+  const std::size_t parts = cut.splits == 1 ? 0 : static_cast<std::size_t>(cut.threads * pass.values * cut.each) * 4;
   return std::max(staged, parts);
 }
 
-// The cheapest cut by a simple account: multiply-adds at the card's rate, shared loads, and one thread's latency.
-// Arithmetic on sizes only, so that a shape is always cut, and summed, in the same way.
-Cut find_cut(const Pass& pass, std::size_t spare) {
+// What a cut costs, in cycles: the multiply-adds of the fullest multiprocessor, no less than one thread's own chain of
+// them, and what goes around them: staging, waits at each chunk, adding the splits. The constants are fitted to an H200.
+double cost(const Pass& pass, const Cut& cut) {
+  const double blocks = static_cast<double>(ceil_div(pass.images, cut.images) * ceil_div(pass.groups, cut.groups));
+  const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));
+  const double warps = static_cast<double>(ceil_div(cut.threads, 32));
+  const double resident = std::min({deep, std::floor(64 / warps), std::floor(65536 / (warps * 32 * 168)) + 1,
+                                    std::floor(225.0 * 1024 / static_cast<double>(cut.shared + 1024))});
+  const double rounds = std::ceil(deep / std::max(1.0, resident));
+  const double lanes = warps * 32 / cut.threads;  // idle lanes of the last warp cost as much as busy ones
+  const double work = pass.terms * cut.images * cut.groups * pass.channels / 128 / (cut.each == 2 ? 0.75 : 0.6) *
+                      deep * lanes;
+  const double alone = pass.alone * cut.each * static_cast<double>(ceil_div(pass.channels, cut.splits)) * 1.6 * rounds;
+  const double bytes = static_cast<double>(pass.channels) *
+                       (static_cast<double>(cut.images) * static_cast<double>(pass.image_bytes) +
+                        4 * static_cast<double>(cut.groups) * static_cast<double>(pass.weight_bytes));
+  const double staging = bytes / 40 * deep / std::max(1.0, std::min(resident, 2.0));
+  const double chunks = static_cast<double>(ceil_div(pass.channels, cut.chunk)) * 1000 * rounds;
+  const double adding = cut.splits == 1 ? 0 : 400 + pass.values * cut.each * cut.splits * 2.0;
+  return std::max(work, alone) + staging + chunks + adding;
+}
+
+// The cheapest cut. Arithmetic on sizes only, so that a shape is always cut, and summed, in the same way.
+Cut find_cut(const Pass& pass) {
   Cut best;
   double best_cost = std::numeric_limits<double>::max();
-  for (int images = 1; images <= 8; images *= 2)
-    for (int groups = 1; groups <= pass.groups; ++groups) {
-      if (pass.groups % groups != 0 && groups != 4 && groups != 8) continue;
-      for (int splits = 1; splits <= std::min(pass.channels, 32); ++splits) {
-        Cut cut{images, groups, splits, 0, images * groups * splits * pass.lanes, 0};
-        if (cut.threads > most_threads) break;
-        cut.chunk = pass.channels;
-        while (cut.chunk > 1 && shared_of(pass, cut, spare) > most_shared) cut.chunk = (cut.chunk + 1) / 2;
-        cut.shared = shared_of(pass, cut, spare);
-        if (cut.shared > most_shared) continue;
-        const double blocks = static_cast<double>(ceil_div(pass.images, images) * ceil_div(pass.groups, groups));
-        const double deep = std::max(1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
-                                                                      card().multiprocessors)));
-        const double work = pass.terms * images * groups * pass.channels / 128 / 0.7 * deep;
-        const double warps = static_cast<double>(ceil_div(cut.threads, 32));
-        const double resident = std::max(1.0, std::min({deep, 2048 / (warps * 32), 220.0 * 1024 / cut.shared,
-                                                        65536 / (warps * 32 * 96)}));
-        const double rounds = std::max(1.0, deep / resident);
-        const double alone = pass.alone * static_cast<double>(ceil_div(pass.channels, splits)) * rounds;
-        const double loads = static_cast<double>(pass.channels) *
-                             (static_cast<double>(images * pass.image_bytes) +
-                              static_cast<double>(groups * pass.weight_bytes)) *
-                             deep / 32;
-        const double sums = splits == 1 ? 0 : 300 + pass.values * splits * 4;
-        const double chunks = static_cast<double>(ceil_div(pass.channels, cut.chunk)) * 900 * rounds;
-        const double cost = std::max(work, alone) + loads + chunks + sums;
-        if (cost < best_cost) {
-          best = cut;
-          best_cost = cost;
+  for (int each = 1; each <= pass.most_each; ++each)
+    for (int images = each; images <= 8; images *= 2)
+      for (int groups = 1; groups <= pass.groups; ++groups) {
+        if (pass.groups % groups != 0 && groups != 4 && groups != 8) continue;
+        for (int splits = 1; splits <= std::min(pass.channels, 32); ++splits) {
+          Cut cut;
+          cut.images = images, cut.each = each, cut.groups = groups, cut.splits = splits;
+          cut.threads = images / each * groups * splits * pass.lanes;
+          if (cut.threads > most_threads) break;
+          for (int chunk = pass.channels;; chunk = (chunk + 1) / 2) {
+            cut.chunk = chunk;
+            cut.shared = shared_of(pass, cut);
+            if (cut.shared <= shared_limit()) {
+              const double guess = cost(pass, cut);
+              if (guess < best_cost) {
+                best = cut;
+                best_cost = guess;
+              }
+            }
+            if (chunk <= std::max(splits, 4)) break;
+          }
         }
       }
-    }
   return best;
 }
 
@@ -470,23 +516,30 @@ using Sizes = std::array<std::int64_t, 10>;
 Sizes sizes_of(const Conv2d& s) { return {s.N, s.C, s.H, s.W, s.O, s.KH, s.OH, s.OW, s.pad_h, s.pad_w}; }
 
 Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
-  const int window = static_cast<int>(s.KH * s.KW);
-  Pass pass{p.N, p.C, static_cast<int>(ceil_div(p.O, per_thread)), p.OH * p.segments, per_thread * run,
-            static_cast<double>(p.OH * p.segments * run * per_thread * window),
-            static_cast<double>(s.KH) * (60 + 1.2 * static_cast<double>(s.KW) * per_thread * run),
-            sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch),
-            sizeof(float) * static_cast<std::size_t>(window * per_thread)};
-  return find_cut(pass, sizeof(float) * static_cast<std::size_t>(window));
+  const auto window = static_cast<int>(s.KH * s.KW);
+  Pass pass{};
+  pass.images = p.N, pass.channels = p.C, pass.groups = static_cast<int>(ceil_div(p.O, per_thread));
+  pass.lanes = p.OH * p.segments, pass.values = per_thread * run, pass.most_each = s.KH == 5 && p.N > 1 ? 2 : 1;
+  pass.alone = static_cast<double>(window * per_thread * run);
+  pass.terms = pass.alone * pass.lanes;
+  pass.image_bytes = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
+  pass.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
+  pass.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
+  return find_cut(pass);
 }
 
 Cut grad_x_cut(const Conv2d& s, const Planes& p, int per_thread) {
-  const int window = static_cast<int>(s.KH * s.KW);
-  Pass pass{p.N, p.O, static_cast<int>(ceil_div(p.C, per_thread)), p.H, per_thread * (run + static_cast<int>(s.KW) - 1),
-            static_cast<double>(p.OH * run * per_thread * window),
-            static_cast<double>(s.KH) * (80 + 1.2 * static_cast<double>(s.KW) * per_thread * run),
-            sizeof(float) * static_cast<std::size_t>(p.OH * run),
-            sizeof(float) * static_cast<std::size_t>(window * per_thread)};
-  return find_cut(pass, sizeof(float) * static_cast<std::size_t>(window));
+  const auto window = static_cast<int>(s.KH * s.KW);
+  Pass pass{};
+  pass.images = p.N, pass.channels = p.O, pass.groups = static_cast<int>(ceil_div(p.C, per_thread));
+  pass.lanes = p.H, pass.values = per_thread * (run + static_cast<int>(s.KW) - 1);
+  pass.most_each = s.KH == 5 && p.N > 1 ? 2 : 1;
+  pass.alone = static_cast<double>(window * per_thread * run);
+  pass.terms = pass.alone * p.OH;
+  pass.image_bytes = sizeof(float) * static_cast<std::size_t>(p.OH * run);
+  pass.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
+  pass.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
+  return find_cut(pass);
 }
 
 struct WeightCut {
@@ -507,14 +560,16 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
       if (window * chunk * in_block > most_threads) continue;
       for (int splits = 1; splits <= p.OH; ++splits) {
         if (p.OH % splits != 0) continue;
-        Cut cut{1, in_block, splits, chunk, window * chunk * in_block * splits, 0};
+        Cut cut;
+        cut.groups = in_block, cut.splits = splits, cut.chunk = chunk;
+        cut.threads = window * chunk * in_block * splits;
         if (cut.threads > most_threads) break;
         const std::size_t parts =
             splits == 1 ? 0 : sizeof(float) * static_cast<std::size_t>(cut.threads * per_thread * window);
         cut.shared = std::max(static_cast<std::size_t>(chunk) * plane +
                                   static_cast<std::size_t>(in_block * per_thread) * g_plane + 64,
                               parts);
-        if (cut.shared > most_shared) continue;
+        if (cut.shared > shared_limit()) continue;
         const int chunks = static_cast<int>(ceil_div(p.C, chunk)), group_parts = static_cast<int>(
                                                                        ceil_div(groups, in_block));
         for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
@@ -554,13 +609,17 @@ const WeightCut& grad_weight_cut(const Conv2d& s, const Planes& p, int per_threa
   return remembered<Rule>(sizes_of(s), [&] { return find_weight_cut(s, p, per_thread); });
 }
 
-/// Calls body with the window size and the channels per thread as compile-time constants.
+/// Calls body with the window size, the channels per thread and the images per thread as compile-time constants.
 template <class Body>
-void with_sizes(std::int64_t window, int per_thread, const Body& body) {
-  if (window == 5 && per_thread == 5) return body(std::integral_constant<int, 5>{}, std::integral_constant<int, 5>{});
-  if (window == 5) return body(std::integral_constant<int, 5>{}, std::integral_constant<int, 4>{});
-  if (per_thread == 5) return body(std::integral_constant<int, 3>{}, std::integral_constant<int, 5>{});
-  body(std::integral_constant<int, 3>{}, std::integral_constant<int, 4>{});
+void with_sizes(std::int64_t window, int per_thread, int each, const Body& body) {
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  constexpr std::integral_constant<int, 3> three;
+  constexpr std::integral_constant<int, 4> four;
+  constexpr std::integral_constant<int, 5> five;
+  if (window == 3) return per_thread == 5 ? body(three, five, one) : body(three, four, one);
+  if (each == 1) return per_thread == 5 ? body(five, five, one) : body(five, four, one);
+  per_thread == 5 ? body(five, five, two) : body(five, four, two);
 }
 
 }  // namespace
@@ -575,8 +634,8 @@ void direct_conv2d(const Context& context, float* y, const float* x, const float
   const int per_thread = channels_per_thread(shape.O);
   struct Rule;
   const Cut cut = remembered<Rule>(sizes_of(shape), [&] { return forward_cut(shape, p, per_thread); });
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
-    constexpr auto kernel = forward_kernel<window.value, channels.value>;
+  with_sizes(shape.KH, per_thread, cut.each, [&](auto window, auto channels, auto each) {
+    constexpr auto kernel = forward_kernel<window.value, channels.value, each.value>;
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
@@ -595,8 +654,8 @@ void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, c
   const int per_thread = channels_per_thread(shape.C);
   struct Rule;
   const Cut cut = remembered<Rule>(sizes_of(shape), [&] { return grad_x_cut(shape, p, per_thread); });
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
-    constexpr auto kernel = grad_x_kernel<window.value, channels.value>;
+  with_sizes(shape.KH, per_thread, cut.each, [&](auto window, auto channels, auto each) {
+    constexpr auto kernel = grad_x_kernel<window.value, channels.value, each.value>;
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.C, cut.groups * per_thread)));
@@ -616,7 +675,7 @@ void direct_grad_weight(const Context& context, float* partials, const float* g,
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.O);
   const WeightCut& way = grad_weight_cut(shape, p, per_thread);
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+  with_sizes(shape.KH, per_thread, 1, [&](auto window, auto channels, auto) {
     constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
     if (way.cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), way.cut.shared);
     const dim3 blocks(static_cast<unsigned>(way.slices), static_cast<unsigned>(way.group_parts + 1),

@@ -60,9 +60,15 @@ struct NllRow {
   }
 };
 
+/// The largest block: what the registers of a held row allow.
+template <class Shape>
+inline constexpr int most_threads = Shape::threads > 32 ? 512
+                                    : Shape::items > 8  ? 256
+                                                        : 1024;
+
 /// `partial` null: one block, which stores the reduced loss. With Reduce::none each row stores its own.
 template <class Shape, class T, class Row>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(most_threads<Shape>)
     label_loss_kernel(T* loss, const std::int64_t* labels, CrossEntropy sizes, Row row_loss, ProblemCell* cell,
                       typename RowsReducer<T>::State* partial) {
   begin_kernel();
@@ -98,8 +104,8 @@ void label_loss(Context& context, T* loss, const std::int64_t* labels, const Cro
   const auto kernel = label_loss_kernel<Shape, T, Row>;
   ProblemCell* const cell = problem_cell(context);
   State* const none = nullptr;
-  // One block when a few turns of 1024 threads do, or a reduced loss of no rows is to be written.
-  const std::int64_t groups = 1024 / Threads;
+  // One block when a few turns of it do, or a reduced loss of no rows is to be written.
+  const std::int64_t groups = most_threads<Shape> / Threads;
   if (Threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * groups) {
     const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(sizes.rows, groups), 1) * Threads);
     launch(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), kernel, loss, labels, sizes, row, cell,
@@ -268,8 +274,8 @@ template <class T>
 void cross_entropy(Context& context, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
                    const CrossEntropy& sizes) {
   const CrossEntropyRow<T> row{probabilities, logits, static_cast<T>(sizes.label_smoothing)};
-  with_group(sizes.rows, sizes.classes,
-             [&](auto threads) { label_loss<decltype(threads)::value>(context, loss, labels, sizes, row); });
+  with_row(sizes.rows, sizes.classes,
+           [&](auto shape) { label_loss<decltype(shape)>(context, loss, labels, sizes, row); });
 }
 
 template <class T>

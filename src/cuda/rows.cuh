@@ -107,12 +107,12 @@ struct RowShape {
 /// Calls `function(RowShape<Threads, Items>{})` with what suits rows of this length.
 template <class Function>
 void with_row(std::int64_t rows, std::int64_t length, Function function) {
-  if (length <= 16 && rows >= 16384)
-    function(RowShape<1, 16>{});
-  else if (length <= 16)
+  if (length <= 16)
     function(RowShape<8, 2>{});
   else if (length <= 256)
     function(RowShape<32, 8>{});
+  else if (length <= 1024 && rows >= 2048)  // enough rows to fill the card with warps, which need no barriers
+    function(RowShape<32, 32>{});
   else if (length <= 2048)
     function(RowShape<256, 8>{});
   else

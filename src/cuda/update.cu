@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(update_threads)
 template <class T>
 struct AdamRule {
   T learning_rate, beta1, beta2, rest1, rest2, epsilon, weight_decay;  ///< rest: 1 - beta
-  T correction1, correction2;                                          ///< 1 - beta^t
+  T step_size, root;  ///< learning_rate / (1 - beta1^t) and 1 / sqrt(1 - beta2^t): one division less per element
   bool decoupled;
   static constexpr bool reads_state = true;
   __device__ void operator()(T& value, T gradient, T& first, T& second) const {
@@ -127,7 +127,7 @@ struct AdamRule {
       gradient += weight_decay * value;
     first = beta1 * first + rest1 * gradient;
     second = beta2 * second + rest2 * gradient * gradient;
-    value -= learning_rate * (first / correction1) / (::sqrt(second / correction2) + epsilon);
+    value -= step_size * first / (::sqrt(second) * root + epsilon);
   }
 };
 
@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(update_threads)
   }
   __syncthreads();
   rule.learning_rate = *learning_rate;
-  rule.correction1 = corrections[0];
-  rule.correction2 = corrections[1];
+  rule.step_size = rule.learning_rate / corrections[0];
+  rule.root = 1 / ::sqrt(corrections[1]);
   update_tensors(tensors, rule);
 }
 
@@ -227,8 +227,8 @@ void adam(Context& context, const Parameters<T>& parameters, const T* learning_r
                          .rest2 = static_cast<T>(1 - sizes.beta2),
                          .epsilon = static_cast<T>(sizes.epsilon),
                          .weight_decay = static_cast<T>(sizes.weight_decay),
-                         .correction1 = 1,
-                         .correction2 = 1,
+                         .step_size = 0,
+                         .root = 0,
                          .decoupled = sizes.decoupled};
   for_chunks(parameters, true, [&](const Tensors<T>& tensors, unsigned blocks, bool last) {
     launch(context, Grid(blocks, update_threads), adam_kernel<T>, tensors, learning_rate, step, rule, sizes.beta1,

@@ -30,9 +30,10 @@ Observer* observer() { return current_observer; }
 
 Tensor Module::operator()(const Tensor& x) const {
   if (call_depth > 0 && !body_->registered && !parameters().empty()) [[unlikely]]
-    throw Error(message("nn: ", describe(),
-            " is called inside the forward of another module but is not one of its children, so that its parameters would "
-            "not be trained; create it by module(\"name\", ...), or call its forward() if that is meant"));
+    throw Error(message(
+        "nn: ", describe(),
+        " is called inside the forward of another module but is not one of its children, so that its parameters would "
+        "not be trained; create it by module(\"name\", ...), or call its forward() if that is meant"));
   const CallDepth depth;
   Tensor y = forward(x);
   if (current_observer != nullptr) [[unlikely]]

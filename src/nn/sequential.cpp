@@ -13,7 +13,8 @@ Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
   const bool fuse = observer() == nullptr;
   for (std::size_t i = 0; i < size(); ++i) {
-    const kernels::Activation next = fuse && i + 1 < size() ? child(i + 1).fusable_activation() : kernels::Activation::none;
+    const kernels::Activation next =
+        fuse && i + 1 < size() ? child(i + 1).fusable_activation() : kernels::Activation::none;
     if (next == kernels::Activation::none) {
       y = child(i)(y);
     } else {

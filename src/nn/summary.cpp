@@ -34,9 +34,8 @@ namespace {
 class Recorder : public Observer {
  public:
   Recorder(Summary& summary, const Module& root) : summary_(summary) {
-    root.visit([this](const std::string& path, const Module& module) {
-      paths_.emplace(EvaluationScope::key(module), path);
-    });
+    root.visit(
+        [this](const std::string& path, const Module& module) { paths_.emplace(EvaluationScope::key(module), path); });
   }
 
   void called(const Module& module, const Tensor& x, const Tensor& y) override {
@@ -106,7 +105,8 @@ std::string Summary::text() const {
   text << description << " on " << input << '\n';
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i)  // words to the left, numbers to the right
-      text << (i == 0 ? "" : "  ") << (i < 2 ? std::left : std::right) << std::setw(static_cast<int>(width[i])) << row[i];
+      text << (i == 0 ? "" : "  ") << (i < 2 ? std::left : std::right) << std::setw(static_cast<int>(width[i]))
+           << row[i];
     text << '\n';
   }
   text << thousands(parameters) << " parameters (" << megabytes(parameter_bytes) << "), " << thousands(flops)

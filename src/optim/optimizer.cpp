@@ -58,8 +58,8 @@ void Optimizer::load_state(const nn::State& state) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::string name = message(i, '.', slot.name);
       if (!state.contains(name)) continue;
-      tensors[i] = (*slot.tensors)[i].defined() ? (*slot.tensors)[i]
-                                                : empty(parameters_[i].shape(), parameters_[i].dtype());
+      tensors[i] =
+          (*slot.tensors)[i].defined() ? (*slot.tensors)[i] : empty(parameters_[i].shape(), parameters_[i].dtype());
       targets.push_back({name, tensors[i]});
     }
   }

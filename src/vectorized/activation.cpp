@@ -193,8 +193,8 @@ HWY_NOINLINE void softmax_columns(T* out, const T* in, std::int64_t length, std:
 }
 
 template <class Term, class Gradient, class T>
-HWY_NOINLINE void gradient_columns(T* grad_in, const T* grad_out, const T* out, std::int64_t length,
-                                   std::int64_t inner, std::int64_t columns) {
+HWY_NOINLINE void gradient_columns(T* grad_in, const T* grad_out, const T* out, std::int64_t length, std::int64_t inner,
+                                   std::int64_t columns) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   for (std::int64_t i = 0; i < length * inner; i += inner)

@@ -141,7 +141,8 @@ void compare_two(bool* out, const T* a, const T* b, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
     hn::StoreU(bytes_of(d, op(hn::LoadU(d, a + i), hn::LoadU(d, b + i))), byte_tag, bytes + i);
-  if (i < n) store_first(bytes_of(d, op(load_first(d, a + i, n - i), load_first(d, b + i, n - i))), byte_tag, bytes + i, n - i);
+  if (i < n)
+    store_first(bytes_of(d, op(load_first(d, a + i, n - i), load_first(d, b + i, n - i))), byte_tag, bytes + i, n - i);
 }
 
 /// The mask of bytes that are not 0.

@@ -21,10 +21,16 @@ template <class T>
 struct Input {
   const T* data;
   const std::int64_t* stride;
+  bool dense;  ///< lies like the output
   std::int64_t offset = 0;
   alignas(64) T gathered[block];
 
-  Input(const T* data_, const std::int64_t* stride_) : data(data_), stride(stride_) {}
+  Input(const T* data_, const std::int64_t* stride_, const kernels::Broadcast& shape)
+      : data(data_), stride(stride_), dense(true) {
+    std::int64_t contiguous = 1;
+    for (int i = shape.rank - 1; i >= 0; contiguous *= shape.size[i], --i)
+      dense = dense && (stride[i] == contiguous || shape.size[i] == 1);
+  }
 };
 
 /// The multi-dimensional position of a flat output index; moves the inputs along.
@@ -63,6 +69,15 @@ struct Position {
   }
 };
 
+/// Repeats a value; whole groups of a constant length become vector stores.
+template <class T>
+void repeat(T* out, std::int64_t n, T value) {
+  constexpr std::int64_t group = 16;
+  static_assert(block % group == 0);
+  for (std::int64_t i = 0; i < n; i += group)
+    for (std::int64_t j = 0; j < group; ++j) out[i + j] = value;
+}
+
 /// The `n` elements from `offset` at `stride`: where they lie, or gathered. A repeated element was filled in before.
 template <class T>
 const T* piece(Input<T>& input, std::int64_t stride, std::int64_t done, std::int64_t n) {
@@ -87,7 +102,7 @@ void walk_runs(const kernels::Broadcast& shape, std::int64_t begin, std::int64_t
           const std::int64_t step = contiguous ? run : std::min(run, block);
           (
               [&] {
-                if (input.stride[inner] == 0) std::fill_n(input.gathered, step, input.data[input.offset]);
+                if (input.stride[inner] == 0) repeat(input.gathered, step, input.data[input.offset]);
               }(),
               ...);
           for (std::int64_t done = 0; done < run; done += step) {
@@ -114,6 +129,7 @@ void walk_blocks(const kernels::Broadcast& shape, std::int64_t begin, std::int64
           [&](auto&... input) {
             (
                 [&] {
+                  if (input.dense) return;
                   const std::int64_t stride = input.stride[inner];
                   for (std::int64_t i = 0; i < run; ++i)
                     input.gathered[filled + i] = input.data[input.offset + i * stride];
@@ -124,7 +140,7 @@ void walk_blocks(const kernels::Broadcast& shape, std::int64_t begin, std::int64
       filled += run;
       position.advance(run);
     }
-    std::apply([&](auto&... input) { body(begin, n, input.gathered...); }, inputs);
+    std::apply([&](auto&... input) { body(begin, n, (input.dense ? input.data + begin : input.gathered)...); }, inputs);
     begin += n;
   }
 }
@@ -137,22 +153,22 @@ template <class Body, class... In>
 void broadcast(const Context& context, double nanoseconds, const kernels::Broadcast& shape, const Body& body,
                const In*... in) {
   if (shape.count <= 0) return;
-  return [&]<std::size_t... k>(std::index_sequence<k...>) {
-    if (shape.rank == 0 || (shape.rank == 1 && ((shape.stride[k][0] == 1) && ...))) {
-      if (context.threads <= 1 || static_cast<double>(shape.count) * nanoseconds < parallel_threshold_ns)
-        return body(0, shape.count, in...);
-      return parallel_for(context, shape.count, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
-        body(begin, end - begin, (in + begin)...);
-      });
-    }
-    parallel_for(context, shape.count, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
-      std::tuple<detail::Input<In>...> inputs{detail::Input<In>(in, shape.stride[k])...};
-      if (shape.size[shape.rank - 1] >= detail::long_run)
+  [&]<std::size_t... k>(std::index_sequence<k...>) {
+    const auto walk = [&](std::int64_t begin, std::int64_t end) {
+      if (shape.rank == 0 || (shape.rank == 1 && ((shape.stride[k][0] == 1) && ...)))
+        return body(begin, end - begin, (in + begin)...);
+      std::tuple<detail::Input<In>...> inputs{detail::Input<In>(in, shape.stride[k], shape)...};
+      if (shape.size[shape.rank - 1] >= detail::long_run || shape.rank == 1)
         detail::walk_runs(shape, begin, end, body, inputs);
       else
         detail::walk_blocks(shape, begin, end, body, inputs);
-    });
-  }(std::index_sequence_for<In...>{});
+    };
+    if (context.threads <= 1 || static_cast<double>(shape.count) * nanoseconds < parallel_threshold_ns)
+      walk(0, shape.count);
+    else
+      parallel_for(context, shape.count, nanoseconds, walk);
+  }
+  (std::index_sequence_for<In...>{});
 }
 
 }  // namespace tern::vectorized

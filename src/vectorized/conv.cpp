@@ -3,6 +3,7 @@
 #include "vectorized/gemm.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/patches.hpp"
+#include "vectorized/sums.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -13,8 +14,8 @@ using kernels::Conv2d;
 
 // Elements of a packed block that streams from the second-level cache, and rows of it that multiply at a time.
 constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
-// Partial weight gradients of one convolution, in elements, and the most image chunks that have one of their own.
-constexpr std::int64_t partial_elements = std::int64_t{1} << 20, most_chunks = 16;
+// A weight gradient of fewer patch rows is not cut along them alone, but also into at most so many chunks of images.
+constexpr std::int64_t few_rows = 64, most_chunks = 16;
 // Elements behind a buffer that a vector may touch.
 constexpr std::int64_t slack = 64;
 
@@ -101,9 +102,10 @@ class Forward {
   Forward(T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape, int threads)
       : y_(y), x_(x), weight_(weight), bias_(bias), shape_(shape), sizes_(shape) {
     const std::int64_t width = gemm_kernels<T>().panel_width;
-    depth_ = divide_up(std::max<std::int64_t>(sizes_.K, 1), divide_up(std::max<std::int64_t>(sizes_.K, 1), block_depth));
-    columns_ = std::min(std::max<std::int64_t>(1, block_elements / depth_ / width) * width,
-                        round_up(sizes_.positions, width));
+    depth_ =
+        divide_up(std::max<std::int64_t>(sizes_.K, 1), divide_up(std::max<std::int64_t>(sizes_.K, 1), block_depth));
+    columns_ =
+        std::min(std::max<std::int64_t>(1, block_elements / depth_ / width) * width, round_up(sizes_.positions, width));
     const std::int64_t images = shape.N * shape.groups;
     if (images < 8 * threads) {
       const std::int64_t panels = divide_up(sizes_.positions, width);
@@ -157,7 +159,8 @@ class Forward {
           const std::int64_t count = std::min(width, block.n - column);
           cut(panel, width, patches, k, block.k, first + column, count);
           if (count < width)
-            for (std::int64_t p = 0; p < block.k; ++p) std::fill(panel + p * width + count, panel + (p + 1) * width, T{0});
+            for (std::int64_t p = 0; p < block.k; ++p)
+              std::fill(panel + p * width + count, panel + (p + 1) * width, T{0});
         }
         kernels.multiply(block);
       }
@@ -182,7 +185,8 @@ class ToX {
     const std::int64_t width = gemm_kernels<T>().panel_width;
     output_rows_ = std::clamp<std::int64_t>(256 / shape.OW, 1, shape.OH);
     columns_ = round_up(output_rows_ * shape.OW, width);
-    channels_ = std::clamp<std::int64_t>(block_elements / 2 / (sizes_.taps * columns_), 1, std::max<std::int64_t>(1, sizes_.C));
+    channels_ =
+        std::clamp<std::int64_t>(block_elements / 2 / (sizes_.taps * columns_), 1, std::max<std::int64_t>(1, sizes_.C));
     if (shape.N * shape.groups < 8 * threads) parts_ = std::clamp<std::int64_t>(sizes_.C, 1, threads);
     packed_ = sizes_.O * columns_;
   }
@@ -239,22 +243,22 @@ class ToX {
 // ---- the gradient of weight ----------------------------------------------------------------------------------------
 
 /// Dot products of g's rows with the patches' rows, over blocks of positions; where an image has few, a block spans
-/// several images. Chunks of images, which follow from the shape alone, have sums of their own that are added in order
-/// at the end.
+/// several images. Threads share the patches' rows; where these are few, chunks of images, which follow from the shape
+/// alone, have sums of their own that are added in order at the end.
 template <class T>
 class ToWeight {
  public:
   ToWeight(T* grad_weight, const T* g, const T* x, const Conv2d& shape, int threads)
       : grad_weight_(grad_weight), g_(g), x_(x), shape_(shape), sizes_(shape) {
-    chunks_ = std::clamp<std::int64_t>(partial_elements / std::max<std::int64_t>(1, shape.O * sizes_.K), 1,
-                                       std::min(shape.N, most_chunks));
-    row_parts_ = std::clamp<std::int64_t>(divide_up(threads, chunks_ * shape.groups), 1,
-                                          std::max<std::int64_t>(1, sizes_.K));
-    images_ = std::clamp<std::int64_t>(block_positions / sizes_.positions, 1, divide_up(shape.N, chunks_));
-    positions_ = std::min(sizes_.positions, block_positions);
+    chunks_ = sizes_.K < few_rows ? std::min(shape.N, most_chunks) : 1;
+    row_parts_ =
+        std::clamp<std::int64_t>(divide_up(threads, chunks_ * shape.groups), 1, std::max<std::int64_t>(1, sizes_.K));
+    images_ = std::clamp<std::int64_t>(most_positions / sizes_.positions, 1, divide_up(shape.N, chunks_));
+    positions_ = divide_up(sizes_.positions, divide_up(sizes_.positions, most_positions));
     // A vector more: cutting writes past the end of a row, and strides of a power of two would meet in the cache.
     stride_ = round_up(images_ * positions_, 16) + 16;
-    rows_ = std::clamp<std::int64_t>(block_elements / stride_, 1, std::max<std::int64_t>(1, divide_up(sizes_.K, row_parts_)));
+    rows_ = std::clamp<std::int64_t>(block_elements / stride_, 1,
+                                     std::max<std::int64_t>(1, divide_up(sizes_.K, row_parts_)));
     gathered_ = images_ == 1 ? 0 : sizes_.O * stride_;
   }
   std::int64_t scratch() const {
@@ -279,8 +283,6 @@ class ToWeight {
   }
 
  private:
-  static constexpr std::int64_t block_positions = most_positions;
-
   void run_part(std::int64_t part, T* scratch, T* partials) const {
     const std::int64_t row_part = part % row_parts_;
     part /= row_parts_;
@@ -306,8 +308,8 @@ class ToWeight {
           for (std::int64_t i = 0; i < images; ++i)
             patch_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), row, count, position,
                                    positions);
-          gemm_kernels<T>().dots(out + row, sizes_.K, g, images > 1 ? stride_ : sizes_.positions, rows, stride_,
-                                 sizes_.O, count, images * positions, n > begin || position > 0, nullptr, false);
+          sum_kernels<T>().dots(out + row, sizes_.K, g, images > 1 ? stride_ : sizes_.positions, rows, stride_,
+                                sizes_.O, count, images * positions, n > begin || position > 0, nullptr, false);
         }
       }
     }
@@ -325,7 +327,8 @@ void bias_gradient(const Team& team, T* grad_bias, const T* g, const Conv2d& sha
   const std::int64_t positions = shape.OH * shape.OW;
   for (std::int64_t o = team.begin(shape.O); o < team.end(shape.O); ++o) {
     T total{0};
-    for (std::int64_t n = 0; n < shape.N; ++n) total += gemm_kernels<T>().sum(g + (n * shape.O + o) * positions, positions);
+    for (std::int64_t n = 0; n < shape.N; ++n)
+      total += sum_kernels<T>().sum(g + (n * shape.O + o) * positions, positions);
     grad_bias[o] = total;
   }
 }
@@ -359,20 +362,22 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   }
   const Scratch activated(context, shape.activation == Activation::none ? 0 : static_cast<std::size_t>(n) * sizeof(T));
   const T* const g = shape.activation == Activation::none ? grad_y : activated.as<T>();
-  if (shape.activation == Activation::sigmoid) activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
+  if (shape.activation == Activation::sigmoid)
+    activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
 
   const int threads = useful_threads(context, 2 * nanoseconds<T>(shape));
   const ToX<T> to_x(grad_x, g, weight, shape, threads);
   const ToWeight<T> to_weight(grad_weight, g, x, shape, threads);
-  const std::int64_t each = std::max(grad_x == nullptr ? 0 : to_x.scratch(), grad_weight == nullptr ? 0 : to_weight.scratch());
+  const std::int64_t each =
+      std::max(grad_x == nullptr ? 0 : to_x.scratch(), grad_weight == nullptr ? 0 : to_weight.scratch());
   const std::int64_t partial = grad_weight == nullptr ? 0 : to_weight.partials();
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + partial) * sizeof(T));
   T* const partials = scratch.as<T>() + each * threads;
   parallel(threads, [&](const Team& team) {
     if (shape.activation == Activation::relu) {
       const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
-      gemm_kernels<T>().relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
+      sum_kernels<T>().relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
       team.barrier();
     }
     T* const mine = scratch.as<T>() + each * team.index;

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "vectorized/gemm.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
+#include "vectorized/sums.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -48,7 +48,7 @@ void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, 
 template <class T>
 void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                      const T* weight, const T* y, const kernels::Linear& shape) {
-  const auto& kernels = gemm_kernels<T>();
+  const auto& kernels = sum_kernels<T>();
   const std::int64_t n = shape.rows * shape.out;
   const Scratch activated(context, shape.activation == Activation::none ? 0 : static_cast<std::size_t>(n) * sizeof(T));
   const T* g = grad_y;
@@ -57,12 +57,9 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
 
-  const Product<T> to_x{
-      .c = grad_x, .a = g, .b = weight, .shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
-  const Product<T> to_weight{.c = grad_weight,
-                             .a = g,
-                             .b = x,
-                             .shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
+  const Product<T> to_x{.c = grad_x, .a = g, .b = weight, .shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
+  const Product<T> to_weight{
+      .c = grad_weight, .a = g, .b = x, .shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
   double nanoseconds = 0;
   if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, 1).nanoseconds();
   if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, 1).nanoseconds();

@@ -37,8 +37,7 @@ T sum_blocks(Context& context, std::int64_t n, double nanoseconds, const Block& 
   const Scratch scratch(context, blocks <= few ? 0 : static_cast<std::size_t>(blocks) * sizeof(T));
   T* partial = blocks <= few ? on_stack : scratch.as<T>();
   parallel_for(context, blocks, nanoseconds * fold_block, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      partial[i] = block(i * fold_block, std::min(n, (i + 1) * fold_block));
+    for (std::int64_t i = begin; i < end; ++i) partial[i] = block(i * fold_block, std::min(n, (i + 1) * fold_block));
   });
   return pairwise_sum(partial, blocks);
 }

@@ -31,9 +31,6 @@ struct GemmKernels {
   std::int64_t panel_width;  ///< a whole number of vectors
 
   void (*multiply)(const Block<T>&);
-  /// c [m, n] = a [m, k] b^T with b [n, k], or c += it: vectors along k, nothing packed. For few elements of c.
-  void (*dots)(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
-               std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu);
   /// Panels (b_row = panel_width, b_panel = k * panel_width) of b [k, n], zeros behind column n.
   void (*pack)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
   /// The same panels of a b that is stored as [n, k].
@@ -41,12 +38,6 @@ struct GemmKernels {
   /// out [columns, rows] = in [rows, columns]^T.
   void (*transpose)(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
                     std::int64_t columns);
-  /// out[i] = saved[i] <= 0 ? 0 : grad[i].
-  void (*relu_gradient)(T* out, const T* grad, const T* saved, std::int64_t n);
-  /// out[j] = the sum of column j of in [rows, n], in fixed blocks of rows.
-  void (*column_sums)(T* out, const T* in, std::int64_t in_row, std::int64_t rows, std::int64_t n);
-  /// The sum of n elements in a fixed order.
-  T (*sum)(const T* in, std::int64_t n);
 };
 
 /// The kernels of the best instruction set of this processor.

@@ -58,8 +58,9 @@ void sum_rows(Context& context, T* loss, const std::int64_t* labels, const Cross
     for (std::int64_t row = begin; row < end; ++row) values[row] = row_loss(row);
   });
   if (p.reduce == Reduce::none) return;
-  const T total = sum_blocks<T>(context, p.rows, streamed,
-                                [&](std::int64_t begin, std::int64_t end) { return sum_of(values + begin, end - begin); });
+  const T total = sum_blocks<T>(context, p.rows, streamed, [&](std::int64_t begin, std::int64_t end) {
+    return sum_of(values + begin, end - begin);
+  });
   *loss = p.reduce == Reduce::mean ? total / static_cast<T>(counted_rows(labels, p)) : total;
 }
 
@@ -194,7 +195,8 @@ void pointwise_backward(Context& context, T* grad_prediction, const T* grad_loss
                         std::int64_t n, Reduce reduce) {
   if (n <= 0) return;
   if (reduce == Reduce::none)
-    return map_parallel(context, Error::cost, ErrorGradients<Error>{}, grad_prediction, n, grad_loss, prediction, target);
+    return map_parallel(context, Error::cost, ErrorGradients<Error>{}, grad_prediction, n, grad_loss, prediction,
+                        target);
   const T scale = reduce == Reduce::mean ? *grad_loss / static_cast<T>(n) : *grad_loss;
   map_parallel(context, Error::cost, ErrorGradient<Error, T>{scale}, grad_prediction, n, prediction, target);
 }
@@ -225,17 +227,18 @@ void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss
                             const std::int64_t* labels, const CrossEntropy& p) {
   const RowScale<T> scale(grad_loss, labels, p);
   const T smoothing = static_cast<T>(p.label_smoothing), uniform = smoothing / static_cast<T>(p.classes);
-  parallel_for(context, p.rows, 5 + streamed * static_cast<double>(p.classes), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t at = row * p.classes, label = labels[row];
-      if (label == p.ignore_index || !in_range(label, p)) {
-        std::fill_n(grad_logits + at, p.classes, of_no_class<T>(label, p));
-        continue;
-      }
-      map(ProbabilityGradient<T>{scale(row), uniform}, grad_logits + at, p.classes, probabilities + at);
-      grad_logits[at + label] = scale(row) * (probabilities[at + label] - (uniform + (T(1) - smoothing)));
-    }
-  });
+  parallel_for(context, p.rows, 5 + streamed * static_cast<double>(p.classes),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   const std::int64_t at = row * p.classes, label = labels[row];
+                   if (label == p.ignore_index || !in_range(label, p)) {
+                     std::fill_n(grad_logits + at, p.classes, of_no_class<T>(label, p));
+                     continue;
+                   }
+                   map(ProbabilityGradient<T>{scale(row), uniform}, grad_logits + at, p.classes, probabilities + at);
+                   grad_logits[at + label] = scale(row) * (probabilities[at + label] - (uniform + (T(1) - smoothing)));
+                 }
+               });
 }
 
 template <class T>

@@ -68,9 +68,10 @@ void copy_runs(const Context& context, Element* out, const Element* in, const St
   const std::int64_t run = shape.size[inner];
   const auto bytes = static_cast<std::size_t>(run) * sizeof(Element);
   if (run == shape.count)
-    return parallel_for(context, run, nanoseconds_per_byte * sizeof(Element), [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(Element));
-    });
+    return parallel_for(context, run, nanoseconds_per_byte * sizeof(Element),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(Element));
+                        });
   parallel_for(context, shape.count / run, 4 + nanoseconds_per_byte * static_cast<double>(bytes),
                [&](std::int64_t begin, std::int64_t end) {
                  Outer outer(shape, inner, inner, begin);
@@ -94,25 +95,29 @@ void copy_strided(const Context& context, Element* out, const Element* in, const
                });
 }
 
-/// A transposition of `row` (near on the input's side) and `column` (near on the output's), in tiles that fit the
-/// nearest cache, so that every line is read and written once.
+/// A transposition of `row` (near on the input's side) and `column` (near on the output's), in tiles that pass through
+/// a small array: every line is read once and written once, even where the lines of a column fight for one cache set.
 template <class Element>
 void copy_tiles(const Context& context, Element* out, const Element* in, const Strided& shape, int row, int column) {
-  constexpr std::int64_t tile = 128 / sizeof(Element) < 32 ? 32 : 128 / sizeof(Element);
+  constexpr std::int64_t tile = 32;
   const std::int64_t rows = shape.size[row], columns = shape.size[column];
+  const std::int64_t in_row = shape.in[row], in_column = shape.in[column];
+  const std::int64_t out_row = shape.out[row], out_column = shape.out[column];
   const std::int64_t bands = (rows + tile - 1) / tile, items = shape.count / (rows * columns) * bands;
   const double cost = nanoseconds_per_strided_element * static_cast<double>(std::min(tile, rows) * columns);
   parallel_for(context, items, cost, [&](std::int64_t begin, std::int64_t end) {
+    Element buffer[tile][tile + 1];
     for (std::int64_t item = begin; item < end; ++item) {
       const Outer outer(shape, row, column, item / bands);
-      const std::int64_t first = item % bands * tile, last = std::min(rows, first + tile);
+      const std::int64_t first = item % bands * tile, height = std::min(tile, rows - first);
       for (std::int64_t left = 0; left < columns; left += tile) {
-        const std::int64_t right = std::min(columns, left + tile);
-        for (std::int64_t r = first; r < last; ++r) {
-          Element* to = out + outer.out + r * shape.out[row];
-          const Element* from = in + outer.in + r * shape.in[row];
-          for (std::int64_t c = left; c < right; ++c) to[c * shape.out[column]] = from[c * shape.in[column]];
-        }
+        const std::int64_t width = std::min(tile, columns - left);
+        const Element* from = in + outer.in + first * in_row + left * in_column;
+        Element* to = out + outer.out + first * out_row + left * out_column;
+        for (std::int64_t c = 0; c < width; ++c)
+          for (std::int64_t r = 0; r < height; ++r) buffer[r][c] = from[c * in_column + r * in_row];
+        for (std::int64_t r = 0; r < height; ++r)
+          for (std::int64_t c = 0; c < width; ++c) to[r * out_row + c * out_column] = buffer[r][c];
       }
     }
   });

@@ -75,7 +75,8 @@ HWY_NOINLINE void response_norm_backward(T* grad_x, T* shares, T* powers, const 
   const auto factor = hn::Set(d, static_cast<T>(2 * p.alpha * p.beta / static_cast<double>(p.size)));
   for (std::int64_t c = 0; c < p.C; ++c) {
     const auto base = response(d, x, c, columns, p);
-    const auto product = hn::Mul(load_columns(d, grad_y + c * p.area, columns), load_columns(d, y + c * p.area, columns));
+    const auto product =
+        hn::Mul(load_columns(d, grad_y + c * p.area, columns), load_columns(d, y + c * p.area, columns));
     hn::StoreU(hn::Div(product, base), d, shares + c * lanes);
     hn::StoreU(response_power(d, base, p.beta), d, powers + c * lanes);
   }
@@ -190,11 +191,11 @@ struct SquaredDeviation {
   }
 };
 template <class V>
-struct GradientTimesDeviation {
-  V mean;
+struct GradientTimesNormalized {
+  V mean, inverse;
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V grad_y, V x) const {
-    return hn::Mul(grad_y, hn::Sub(x, mean));
+    return hn::Mul(grad_y, hn::Mul(hn::Sub(x, mean), inverse));
   }
 };
 template <class V>
@@ -256,7 +257,7 @@ struct BatchNormBackward {
     const V count = hn::Set(d, static_cast<T>(static_cast<double>(p.N) * static_cast<double>(p.area)));
     const V center = channel.load(mean), inverse = channel.load(inverse_deviation);
     const V sum = channel.sum(Same{}, grad_y);
-    const V product = hn::Mul(inverse, channel.sum(GradientTimesDeviation<V>{center}, grad_y, x));
+    const V product = channel.sum(GradientTimesNormalized<V>{center, inverse}, grad_y, x);
     if (grad_weight != nullptr) channel.store(product, grad_weight);
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
@@ -287,8 +288,9 @@ struct BatchNormInference {
 
 template <class T>
 void local_response_norm(Context& context, T* y, const T* x, const LocalResponseNorm& p) {
-  for_positions<T>(useful_threads(context, response_work(p)), p,
-                   [&](int /*thread*/, std::int64_t at, std::int64_t columns) { response_norm(y + at, x + at, columns, p); });
+  for_positions<T>(
+      useful_threads(context, response_work(p)), p,
+      [&](int /*thread*/, std::int64_t at, std::int64_t columns) { response_norm(y + at, x + at, columns, p); });
 }
 
 template <class T>

@@ -19,8 +19,7 @@ inline constexpr double parallel_threshold_ns = 20'000;
 /// when the caller is itself a worker of a parallel region.
 inline int useful_threads(const Context& context, double nanoseconds) {
   if (context.threads <= 1 || nanoseconds < parallel_threshold_ns || omp_in_parallel() != 0) return 1;
-  return static_cast<int>(
-      std::min(static_cast<double>(context.threads), nanoseconds / (parallel_threshold_ns / 2)));
+  return static_cast<int>(std::min(static_cast<double>(context.threads), nanoseconds / (parallel_threshold_ns / 2)));
 }
 
 /// One thread of a team.

@@ -25,7 +25,8 @@ HWY_INLINE void copy_runs(D d, T* out, const T* in, const Run* runs, std::int64_
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t r = 0; r < count; ++r) {
     const Run run = runs[r];
-    for (std::int64_t i = 0; i < run.length; i += step) hn::StoreU(hn::LoadU(d, in + run.from + i), d, out + run.to + i);
+    for (std::int64_t i = 0; i < run.length; i += step)
+      hn::StoreU(hn::LoadU(d, in + run.from + i), d, out + run.to + i);
   }
 }
 
@@ -109,8 +110,8 @@ void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const ker
     from[j] = j * patch_row + ow;
   }
   const std::int64_t begin = std::max<std::int64_t>(0, first_oh * shape.stride_h - shape.pad_h);
-  const std::int64_t end = std::min(
-      shape.H, (last_oh - 1) * shape.stride_h - shape.pad_h + (shape.KH - 1) * shape.dilation_h + 1);
+  const std::int64_t end =
+      std::min(shape.H, (last_oh - 1) * shape.stride_h - shape.pad_h + (shape.KH - 1) * shape.dilation_h + 1);
   for (std::int64_t ih = begin; ih < end; ++ih) {
     T* const to = plane + ih * shape.W + column;
     auto sum = hn::MaskedLoad(inside, d, to);

@@ -1,6 +1,6 @@
 #pragma once
-// The patches that a convolution multiplies by its weights, one row per (channel, kernel row, kernel column), one column
-// per output position: cut out of an image block by block, straight into the buffers of a product.
+// The patches that a convolution multiplies by its weights, one row per (channel, kernel row, kernel column), one
+// column per output position: cut out of an image block by block, straight into the buffers of a product.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ struct PatchKernels {
   void (*paste)(T* plane, const T* patches, std::int64_t patch_row, const kernels::Conv2d& shape, std::int64_t first_oh,
                 std::int64_t last_oh);
 };
-inline constexpr std::int64_t most_positions = 512;
+inline constexpr std::int64_t most_positions = 1024;
 
 template <class T>
 const PatchKernels<T>& patch_kernels();

@@ -14,6 +14,7 @@
 #include "vectorized/fold.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
+#include "vectorized/windows.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
@@ -24,121 +25,7 @@ using kernels::Pool2d;
 
 constexpr double streamed = 0.3;  // rough cost of reading one element in nanoseconds
 
-double window_cost(const Pool2d& p) { return 0.5 + 0.15 * static_cast<double>(p.KH * p.KW); }
-
-// ---- windows -------------------------------------------------------------------------------------------------------
-
-/// The rows of the window that lie inside the plane: [first, last) of 0 ... KH.
-struct KernelRows {
-  std::int64_t first, last;
-};
-KernelRows kernel_rows(std::int64_t origin, std::int64_t K, std::int64_t dilation, std::int64_t size) {
-  const std::int64_t first = origin >= 0 ? 0 : (-origin + dilation - 1) / dilation;
-  const std::int64_t last = origin >= size ? 0 : std::min(K, (size - 1 - origin) / dilation + 1);
-  return {std::min(first, last), last};
-}
-
-/// The outputs [first, last) of a row whose windows have no column in the padding.
-struct Interior {
-  std::int64_t first, last;
-  explicit Interior(const Pool2d& p) {
-    first = std::min(p.OW, (p.pad_w + p.stride_w - 1) / p.stride_w);
-    const std::int64_t room = p.W - 1 - (p.KW - 1) * p.dilation_w + p.pad_w;  // of the last window's left edge
-    last = room < 0 ? first : std::clamp(room / p.stride_w + 1, first, p.OW);
-  }
-};
-
-/// Even and odd elements of two vectors' worth from `in`.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void load_pairs(D d, const T* in, hn::Vec<D>& even, hn::Vec<D>& odd) {
-#if HWY_TARGET == HWY_SCALAR
-  hn::LoadInterleaved2(d, in, even, odd);
-#else
-  const auto low = hn::LoadU(d, in), high = hn::LoadU(d, in + hn::Lanes(d));
-  even = hn::ConcatEven(d, high, low);
-  odd = hn::ConcatOdd(d, high, low);
-#endif
-}
-
-/// Gives the window of each lane, in row order, to `state`: lane i starts at from[i * stride].
-template <int stride, class D, class State, class T = hn::TFromD<D>>
-HWY_INLINE void visit_window(D d, const T* from, const KernelRows& rows, const Pool2d& p, State& state) {
-  hn::Vec<D> even, odd;
-  for (std::int64_t kh = rows.first; kh < rows.last; ++kh) {
-    const T* row = from + kh * p.dilation_h * p.W;
-    if (stride == 1) {
-      for (std::int64_t kw = 0; kw < p.KW; ++kw) state.take(d, hn::LoadU(d, row + kw * p.dilation_w), kh * p.KW + kw);
-    } else if (p.dilation_w == 1) {
-      for (std::int64_t kw = 0; kw < p.KW; kw += 2) {
-        load_pairs(d, row + kw, even, odd);
-        state.take(d, even, kh * p.KW + kw);
-        if (kw + 1 < p.KW) state.take(d, odd, kh * p.KW + kw + 1);
-      }
-    } else {
-      for (std::int64_t kw = 0; kw < p.KW; ++kw) {
-        load_pairs(d, row + kw * p.dilation_w, even, odd);
-        state.take(d, even, kh * p.KW + kw);
-      }
-    }
-  }
-}
-
-/// The same for windows of 2 x 2 with stride 2, the most frequent ones.
-template <class D, class State, class T = hn::TFromD<D>>
-HWY_INLINE void visit_two_by_two(D d, const T* from, const Pool2d& p, State& state) {
-  hn::Vec<D> even, odd;
-  load_pairs(d, from, even, odd);
-  state.take(d, even, 0);
-  state.take(d, odd, 1);
-  load_pairs(d, from + p.W, even, odd);
-  state.take(d, even, 2);
-  state.take(d, odd, 3);
-}
-
-bool is_two_by_two(const Pool2d& p) {
-  return p.KH == 2 && p.KW == 2 && p.stride_h == 2 && p.stride_w == 2 && p.dilation_h == 1 && p.dilation_w == 1;
-}
-
-/// The maximum and its position, which a T holds exactly.
-template <class D>
-struct MaxState {
-  hn::Vec<D> best, where;
-  HWY_INLINE MaxState(D d, std::int64_t first)
-      : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())),
-        where(hn::Set(d, static_cast<hn::TFromD<D>>(first))) {}
-  HWY_INLINE void take(D d, hn::Vec<D> value, std::int64_t position) {
-    const auto stays = hn::Or(hn::Le(value, best), hn::IsNaN(best));
-    best = hn::IfThenElse(stays, best, value);
-    where = hn::IfThenElse(stays, where, hn::Set(d, static_cast<hn::TFromD<D>>(position)));
-  }
-};
-
-template <class D>
-struct SumState {
-  hn::Vec<D> sum;
-  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, std::int64_t /*position*/) { sum = hn::Add(sum, value); }
-};
-
-/// Positions to and from the bytes of `index`.
-template <class D>
-HWY_INLINE auto position_bytes(D /*d*/, hn::Vec<D> where) {
-  const hn::Rebind<std::int32_t, D> words;
-  const hn::Rebind<std::uint8_t, D> bytes;
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return hn::DemoteTo(bytes, hn::ConvertTo(words, where));
-  else
-    return hn::DemoteTo(bytes, hn::DemoteTo(words, where));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> positions_of(D d, const std::uint8_t* index) {
-  const hn::Rebind<std::int32_t, D> words;
-  const hn::Rebind<std::uint8_t, D> bytes;
-  const auto promoted = hn::PromoteTo(words, hn::LoadU(bytes, index));
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return hn::ConvertTo(d, promoted);
-  else
-    return hn::PromoteTo(d, promoted);
-}
+double window_cost(const Pool2d& p) { return 0.4 + 0.1 * static_cast<double>(p.KH * p.KW); }
 
 // ---- rows of outputs -----------------------------------------------------------------------------------------------
 
@@ -271,6 +158,35 @@ void pool_row(const RowKind& kind, const Row<T>& row, const Interior& inside, co
   for (std::int64_t ow = last; ow < p.OW; ++ow) kind.scalar(row, ow, p);
 }
 
+/// A vector of outputs of side by side 2 x 2 windows.
+template <class D, class T>
+HWY_INLINE void max_two_by_two(D d, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  MaxState<D> state(d, 0);
+  visit_two_by_two(d, in, p, state);
+  hn::StoreU(state.best, d, out);
+  if (index != nullptr) hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index);
+}
+
+/// Output rows [begin, end), counted over all planes, of unpadded 2 x 2 windows with stride 2.
+template <class D, class T>
+HWY_NOINLINE void max_rows_two_by_two(D d, T* out, std::uint8_t* index, const T* in, std::int64_t begin,
+                                      std::int64_t end, const Pool2d& p) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t plane = begin / p.OH, oh = begin % p.OH;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* from = in + (plane * p.H + 2 * oh) * p.W;
+    const std::int64_t at = row * p.OW;
+    for (std::int64_t ow = 0; ow < p.OW; ow += lanes) {
+      const std::int64_t start = std::min(ow, p.OW - lanes);
+      max_two_by_two(d, out + at + start, index == nullptr ? nullptr : index + at + start, from + 2 * start, p);
+    }
+    if (++oh == p.OH) {
+      oh = 0;
+      ++plane;
+    }
+  }
+}
+
 /// Calls body(output row, Row) for all rows of all planes.
 template <class T, class Body>
 void for_rows(const Context& context, const T* in, const Pool2d& p, const Body& body) {
@@ -290,9 +206,7 @@ void for_rows(const Context& context, const T* in, const Pool2d& p, const Body& 
 template <class D, class T>
 HWY_INLINE void scatter_two_by_two(D d, T* top, T* bottom, const T* grad_out, const std::uint8_t* index) {
   const auto grad = hn::LoadU(d, grad_out), where = positions_of(d, index);
-  const auto at = [&](T position) HWY_ATTR {
-    return hn::IfThenElseZero(hn::Eq(where, hn::Set(d, position)), grad);
-  };
+  const auto at = [&](T position) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(where, hn::Set(d, position)), grad); };
   hn::StoreInterleaved2(at(0), at(1), d, top);
   hn::StoreInterleaved2(at(2), at(3), d, bottom);
 }
@@ -396,6 +310,16 @@ void average_backward(const Context& context, T* grad_in, const T* grad_out, con
 
 template <class T>
 void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  const hn::CappedTag<T, 8> eight;
+  const hn::CappedTag<T, 4> four;
+  if (is_side_by_side(p) && p.OW >= static_cast<std::int64_t>(hn::Lanes(four)))
+    return parallel_for(context, p.planes * p.OH, window_cost(p) * static_cast<double>(p.OW),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          if (p.OW >= static_cast<std::int64_t>(hn::Lanes(eight)))
+                            max_rows_two_by_two(eight, out, index, in, begin, end, p);
+                          else
+                            max_rows_two_by_two(four, out, index, in, begin, end, p);
+                        });
   const Interior inside(p);
   for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
     pool_row(MaxRow<T>{out + item * p.OW, index == nullptr ? nullptr : index + item * p.OW}, row, inside, p);
@@ -404,8 +328,7 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
 
 template <class T>
 void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
-  const bool side_by_side =
-      is_two_by_two(p) && p.pad_h == 0 && p.pad_w == 0 && 2 * p.OH <= p.H && 2 * p.OW <= p.W;
+  const bool side_by_side = is_side_by_side(p);
   const double cost = streamed * static_cast<double>(p.H * p.W) + static_cast<double>(p.OH * p.OW);
   parallel_for(context, p.planes, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t plane = begin; plane < end; ++plane) {
@@ -422,8 +345,8 @@ template <class T>
 void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& p) {
   const Interior inside(p);
   for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
-    const std::int64_t covered = p.count_include_pad ? std::min(p.KH, p.H + p.pad_h - row.origin_h)
-                                                     : row.rows.last - row.rows.first;
+    const std::int64_t covered =
+        p.count_include_pad ? std::min(p.KH, p.H + p.pad_h - row.origin_h) : row.rows.last - row.rows.first;
     pool_row(AverageRow<T>{out + item * p.OW, covered}, row, inside, p);
   });
 }
@@ -436,7 +359,8 @@ void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& p) {
-  const double cost = 10 + streamed * static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH));
+  const double cost =
+      10 + streamed * static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH));
   parallel_for(context, p.planes * p.OH, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item)
       for (std::int64_t ow = 0; ow < p.OW; ++ow) {

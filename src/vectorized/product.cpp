@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "vectorized/gemm.hpp"
+#include "vectorized/sums.hpp"
 
 namespace tern::vectorized {
 namespace {
@@ -81,7 +82,8 @@ Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
 
   const auto element = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t longest = divide_up(k, slices_);
-  block_k_ = std::max<std::int64_t>(1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
+  block_k_ = std::max<std::int64_t>(
+      1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
   const std::int64_t width = kernels.panel_width;
   const std::int64_t packed_side = way_ == Way::turned ? m : n;
   const std::int64_t most = std::max<std::int64_t>(1, block_bytes / element / block_k_ / width) * width;
@@ -126,8 +128,8 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
     case Way::turned:
       return run_turned(work, scratch, scratch + packed_);
     case Way::dots:
-      return kernels.dots(work.c, shape.n, work.a + work.first_k, shape.k, work.b + work.first_k, shape.k, work.m,
-                          work.n, work.k, false, work.bias, product_.relu && slices_ == 1);
+      return sum_kernels<T>().dots(work.c, shape.n, work.a + work.first_k, shape.k, work.b + work.first_k, shape.k,
+                                   work.m, work.n, work.k, false, work.bias, product_.relu && slices_ == 1);
   }
 }
 

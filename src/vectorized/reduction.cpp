@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "vectorized/extremes.hpp"
 #include "vectorized/fold.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
@@ -147,7 +148,8 @@ void sum_columns(const Team& team, T* out, T* partial, const T* in, const T* cen
     const T* from = in + (outer * axis.length + row) * axis.inner + column;
     T* to = sums + group * axis.inner + column;
     const T* shift = center == nullptr ? from : center + outer * axis.inner + column;
-    column_sums<Term>(to, from, axis.length == 0 ? to : shift, std::min(cut.rows, axis.length - row), axis.inner, columns);
+    column_sums<Term>(to, from, axis.length == 0 ? to : shift, std::min(cut.rows, axis.length - row), axis.inner,
+                      columns);
     if (cut.row_blocks == 1) divide(to, columns);
   }
   if (cut.row_blocks == 1) return;
@@ -186,9 +188,8 @@ double work(const Axis& axis) {
 template <class T>
 void sum_over(Context& context, T* out, const T* in, const Axis& axis, T divisor) {
   const Scratch partial(context, partial_bytes<T>(axis));
-  parallel(useful_threads(context, work(axis)), [&](const Team& team) {
-    sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, divisor);
-  });
+  parallel(useful_threads(context, work(axis)),
+           [&](const Team& team) { sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, divisor); });
 }
 
 /// length - correction, NaN where that is not positive.
@@ -215,130 +216,6 @@ struct RowDeviationGradient {
   }
 };
 
-// ---- extremes ------------------------------------------------------------------------------------------------------
-
-struct Larger {
-  template <class V>
-  HWY_INLINE auto better(V a, V b) const {
-    return hn::Gt(a, b);
-  }
-  template <class V>
-  HWY_INLINE V of(V a, V b) const {
-    return larger(a, b);
-  }
-  template <class D, class V>
-  HWY_INLINE V of_lanes(D d, V v) const {
-    return hn::MaxOfLanes(d, v);
-  }
-  template <class T>
-  bool replaces(T challenger, T best) const {
-    return challenger > best || (std::isnan(challenger) && !std::isnan(best));
-  }
-};
-struct Smaller {
-  template <class V>
-  HWY_INLINE auto better(V a, V b) const {
-    return hn::Lt(a, b);
-  }
-  template <class V>
-  HWY_INLINE V of(V a, V b) const {
-    return smaller(a, b);
-  }
-  template <class D, class V>
-  HWY_INLINE V of_lanes(D d, V v) const {
-    return hn::MinOfLanes(d, v);
-  }
-  template <class T>
-  bool replaces(T challenger, T best) const {
-    return challenger < best || (std::isnan(challenger) && !std::isnan(best));
-  }
-};
-
-/// The position of the first lane that `wanted` holds for; there is one in [0, n).
-template <class T, class Wanted>
-HWY_INLINE std::int64_t find_first(const T* in, std::int64_t n, const Wanted& wanted) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto found = wanted(d, hn::LoadU(d, in + i));
-    if (!hn::AllFalse(d, found)) return i + static_cast<std::int64_t>(hn::FindFirstTrue(d, found));
-  }
-  return i + static_cast<std::int64_t>(hn::FindFirstTrue(d, wanted(d, load_first(d, in + i, n - i))));
-}
-
-template <class T>
-struct EqualTo {
-  T value;
-  template <class D, class V>
-  HWY_INLINE auto operator()(D d, V v) const {
-    return hn::Eq(v, hn::Set(d, value));
-  }
-};
-struct NotANumber {
-  template <class D, class V>
-  HWY_INLINE auto operator()(D /*d*/, V v) const {
-    return hn::IsNaN(v);
-  }
-};
-
-/// The position of the extreme of n > 0 contiguous elements: one pass for the value, a second, shorter one for where.
-template <class Choice, class T>
-HWY_NOINLINE std::int64_t extreme_of_row(const T* in, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Choice choice;
-  const auto first = hn::Set(d, in[0]);
-  auto best0 = first, best1 = first;
-  std::int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    best0 = choice.of(best0, hn::LoadU(d, in + i));
-    best1 = choice.of(best1, hn::LoadU(d, in + i + lanes));
-  }
-  for (; i < n; i += lanes) {
-    auto value = load_columns(d, in + i, n - i);
-    if (n - i < lanes) value = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n - i)), value, first);
-    best0 = choice.of(best0, value);
-  }
-  const auto best = choice.of(best0, best1);
-  if (!hn::AllFalse(d, hn::IsNaN(best))) return find_first(in, n, NotANumber{});
-  return find_first(in, n, EqualTo<T>{hn::GetLane(choice.of_lanes(d, best))});
-}
-
-/// The extremes of up to a vector of columns. Positions are counted in lanes as wide as T, hence the blocks.
-template <class Choice, class T>
-HWY_NOINLINE void extreme_of_columns(T* out, std::int64_t* index, const T* in, std::int64_t length,
-                                     std::int64_t inner, std::int64_t columns) {
-  constexpr std::int64_t block = std::int64_t{1} << 30;
-  const hn::ScalableTag<T> d;
-  const hn::RebindToSigned<decltype(d)> positions;
-  using Signed = hn::TFromD<decltype(positions)>;
-  const Choice choice;
-  HWY_ALIGN T best_value[hn::MaxLanes(d)];
-  HWY_ALIGN Signed best_position[hn::MaxLanes(d)];
-  columns = std::min(columns, static_cast<std::int64_t>(hn::Lanes(d)));
-  for (std::int64_t start = 0; start < length; start += block) {
-    const std::int64_t rows = std::min(block, length - start);
-    const T* from = in + start * inner;
-    auto best = load_columns(d, from, columns);
-    auto where = hn::Zero(positions);
-    for (std::int64_t r = 1; r < rows; ++r) {
-      const auto value = load_columns(d, from + r * inner, columns);
-      const auto replaces = hn::Or(choice.better(value, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(value)));
-      best = hn::IfThenElse(replaces, value, best);
-      where = hn::IfThenElse(hn::RebindMask(positions, replaces), hn::Set(positions, static_cast<Signed>(r)), where);
-    }
-    hn::Store(best, d, best_value);
-    hn::Store(where, positions, best_position);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const std::int64_t position = start + static_cast<std::int64_t>(best_position[c]);
-      if (start > 0 && !choice.replaces(best_value[c], in[index[c] * inner + c])) continue;
-      if (out != nullptr) out[c] = best_value[c];
-      if (index != nullptr) index[c] = position;
-    }
-  }
-}
-
 template <class Choice, class T>
 void extreme(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
   if (axis.inner == 1) {
@@ -355,8 +232,7 @@ void extreme(Context& context, T* out, std::int64_t* index, const T* in, const A
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t row = item / blocks, first = item % blocks * fold_block;
         const T* from = in + row * axis.length + first;
-        const std::int64_t where =
-            first + extreme_of_row<Choice>(from, std::min(fold_block, axis.length - first));
+        const std::int64_t where = first + extreme_of_row<Choice>(from, std::min(fold_block, axis.length - first));
         if (blocks == 1)
           put(row, where);
         else

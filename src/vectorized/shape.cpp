@@ -32,6 +32,15 @@ struct Add {
 constexpr std::int64_t word_block = 1024;  // words generated at a time
 constexpr std::int64_t word_slack = 64;    // what the last vector may write beyond them
 
+#if HWY_TARGET != HWY_SCALAR
+/// The 64-bit products of the low halves of 64-bit lanes.
+template <class V>
+HWY_INLINE V low_product(V a, V b) {
+  const hn::Repartition<std::uint32_t, hn::DFromV<V>> half;
+  return hn::MulEven(hn::BitCast(half, a), hn::BitCast(half, b));
+}
+#endif
+
 /// The words 4 * counter ... of the stream (seed, offset): at least 4 * counters of them, whole vectors.
 HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t offset, std::uint64_t counter,
                                  std::int64_t counters) {
@@ -43,9 +52,7 @@ HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::
 #else
   // A 32-bit word sits in the low half of a 64-bit lane. The high halves hold rubbish, which MulEven ignores.
   const hn::ScalableTag<std::uint64_t> d;
-  const hn::Repartition<std::uint32_t, decltype(d)> half;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto product = [&](auto a, auto b) HWY_ATTR { return hn::MulEven(hn::BitCast(half, a), hn::BitCast(half, b)); };
   const auto multiplier0 = hn::Set(d, 0xD2511F53u), multiplier1 = hn::Set(d, 0xCD9E8D57u);
   const auto low = hn::Set(d, 0xFFFFFFFFu);
   for (std::int64_t i = 0; i < counters; i += lanes) {
@@ -53,7 +60,7 @@ HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::
     auto c1 = hn::ShiftRight<32>(c0), c2 = hn::Set(d, offset), c3 = hn::Set(d, offset >> 32);
     std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
     for (int round = 0; round < 10; ++round) {
-      const auto p0 = product(multiplier0, c0), p1 = product(multiplier1, c2);
+      const auto p0 = low_product(multiplier0, c0), p1 = low_product(multiplier1, c2);
       c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1), hn::Set(d, k0));
       c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3), hn::Set(d, k1));
       c1 = p1;

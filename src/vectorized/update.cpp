@@ -37,7 +37,8 @@ void for_elements(const Context& context, const Parameters<T>& parameters, doubl
   });
 }
 
-/// Calls step(offset, load, store) for every vector of [0, n): load and store see whole vectors or the rest of the array.
+/// Calls step(offset, load, store) for every vector of [0, n): load and store see whole vectors or the rest of the
+/// array.
 template <class T, class Step>
 HWY_INLINE void for_vectors(std::int64_t n, const Step& step) {
   const hn::ScalableTag<T> d;
@@ -157,9 +158,9 @@ void momentum_sgd(Context& context, const Parameters<T>& parameters, T learning_
 template <class T>
 void sgd(Context& context, const Parameters<T>& parameters, const T* learning_rate, const Sgd& options) {
   if (parameters.first != nullptr) {
-    const auto step = options.first_step ? (options.nesterov ? momentum_sgd<T, true, true> : momentum_sgd<T, true, false>)
-                                         : (options.nesterov ? momentum_sgd<T, false, true>
-                                                             : momentum_sgd<T, false, false>);
+    const auto step = options.first_step
+                          ? (options.nesterov ? momentum_sgd<T, true, true> : momentum_sgd<T, true, false>)
+                          : (options.nesterov ? momentum_sgd<T, false, true> : momentum_sgd<T, false, false>);
     return step(context, parameters, *learning_rate, options);
   }
   const T decay = static_cast<T>(options.weight_decay);

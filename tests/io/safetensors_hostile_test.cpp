@@ -24,13 +24,15 @@ std::string file_of(const std::string& header, std::size_t buffer_bytes = 0) {
   return little_endian(header.size()) + header + std::string(buffer_bytes, '\0');
 }
 
+std::string braced(const std::string& members) { return message('{', members, '}'); }
+
 std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+  return message('"', name, R"(":{"dtype":")", dtype, R"(","shape":)", shape, R"(,"data_offsets":)", offsets, '}');
 }
 
 std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets) {
-  return "{" + entry("x", dtype, shape, offsets) + "}";
+  return braced(entry("x", dtype, shape, offsets));
 }
 
 struct Hostile {
@@ -78,8 +80,8 @@ std::vector<Hostile> hostile_files() {
       bad_header("a high surrogate and no low one", R"({"\ud800\u0041":1})", "surrogate"),
       bad_header("a control character", "{\"a\n\":1}", "control character"),
       bad_header("no colon", "{\"a\" 1}", "expected ':'"),
-      bad_header("a comma too many", "{" + a + ",}", "expected '\"'", 1),
-      bad_header("a comma too few", "{" + a + b + "}", "expected '}'", 2),
+      bad_header("a comma too many", braced(a + ","), "expected '\"'", 1),
+      bad_header("a comma too few", braced(a + b), "expected '}'", 2),
       bad_header("single quotes", "{'a':1}", "expected '\"'"),
       bad_header("a comment", "{/* */}", "expected '\"'"),
       bad_header("a number for a tensor", R"({"a":1})", "expected '{'"),
@@ -94,8 +96,8 @@ std::vector<Hostile> hostile_files() {
           }(),
           "unknown key 'a'"),
       // the keys
-      bad_header("a repeated tensor", "{" + a + "," + a + "}", "'a' is repeated", 2),
-      bad_header("a tensor repeated by an escape", "{" + a + "," + entry("\\u0061", "U8", "[1]", "[1,2]") + "}",
+      bad_header("a repeated tensor", braced(a + "," + a), "'a' is repeated", 2),
+      bad_header("a tensor repeated by an escape", braced(a + "," + entry("\\u0061", "U8", "[1]", "[1,2]")),
                  "'a' is repeated", 2),
       bad_header("metadata twice", R"({"__metadata__":{},"__metadata__":{}})", "'__metadata__' is repeated"),
       bad_header("a repeated key in the metadata", R"({"__metadata__":{"k":"1","k":"2"}})", "'k' is repeated"),
@@ -147,16 +149,16 @@ std::vector<Hostile> hostile_files() {
       bad_header("a negative offset", one("U8", "[1]", "[-1,0]"), "non-negative integer", 1),
       bad_header("offsets that run backwards", one("U8", "[1]", "[1,0]"), "run backwards", 1),
       bad_header("a hole at the front", one("U8", "[1]", "[1,2]"), "a hole", 2),
-      bad_header("a hole in the middle", "{" + a + "," + entry("b", "U8", "[1]", "[2,3]") + "}", "a hole", 3),
-      bad_header("an overlap", "{" + entry("a", "U8", "[2]", "[0,2]") + "," + entry("b", "U8", "[2]", "[1,3]") + "}",
+      bad_header("a hole in the middle", braced(a + "," + entry("b", "U8", "[1]", "[2,3]")), "a hole", 3),
+      bad_header("an overlap", braced(entry("a", "U8", "[2]", "[0,2]") + "," + entry("b", "U8", "[2]", "[1,3]")),
                  "overlap", 3),
-      bad_header("two tensors in one place", "{" + a + "," + entry("b", "U8", "[1]", "[0,1]") + "}", "overlap", 1),
+      bad_header("two tensors in one place", braced(a + "," + entry("b", "U8", "[1]", "[0,1]")), "overlap", 1),
       bad_header("an empty tensor inside another",
-                 "{" + entry("a", "U8", "[2]", "[0,2]") + "," + entry("b", "U8", "[0]", "[1,1]") + "}", "overlap", 2),
-      bad_header("a byte that no tensor owns", "{" + a + "}", "belong to no tensor", 2),
+                 braced(entry("a", "U8", "[2]", "[0,2]") + "," + entry("b", "U8", "[0]", "[1,1]")), "overlap", 2),
+      bad_header("a byte that no tensor owns", braced(a), "belong to no tensor", 2),
       bad_header("bytes and no tensor", "{}", "belong to no tensor", 8),
       bad_header("a buffer that is cut short", one("F32", "[4]", "[0,16]"), "cut short", 15),
-      bad_header("a tensor beyond the end", "{" + a + "," + b + "}", "cut short", 1),
+      bad_header("a tensor beyond the end", braced(a + "," + b), "cut short", 1),
       bad_header("a shape larger than its bytes", one("F32", "[1000000]", "[0,4]"),
                  "takes 4000000 bytes, its data_offsets hold 4", 4),
       bad_header("a shape smaller than its bytes", one("F32", "[1]", "[0,8]"), "takes 4 bytes, its data_offsets hold 8",
@@ -212,14 +214,14 @@ TEST_CASE("safetensors: a header of a million keys ends in time, one more in an 
 TEST_CASE("safetensors: control characters of a hostile name do not reach the message", "[io][hostile]") {
   const std::string name = "\\u001b[2J\\u0007" + std::string(1000, 'n');
   const std::string text = said<FileError>(
-      [&] { parse_safetensors(as_bytes(file_of("{" + entry(name, "F31", "[]", "[0,0]") + "}")), "given"); });
+      [&] { parse_safetensors(as_bytes(file_of(braced(entry(name, "F31", "[]", "[0,0]")))), "given"); });
   CHECK_THAT(text, ContainsSubstring("'?[2J?nnn"));
   CHECK(text.size() < 400);
 }
 
 TEST_CASE("safetensors: every truncation and every changed header byte is an error or a whole file", "[io][hostile]") {
   const std::string good =
-      file_of("{" + entry("a", "F32", "[2,1]", "[0,8]") + "," + entry("b", "U8", "[3]", "[8,11]") + "}   ", 11);
+      file_of(braced(entry("a", "F32", "[2,1]", "[0,8]") + "," + entry("b", "U8", "[3]", "[8,11]")) + "   ", 11);
   CHECK(parse_safetensors(as_bytes(good), "given").tensors.size() == 2);
   for (std::size_t length = 0; length < good.size(); ++length)
     REQUIRE_THROWS_AS(parse_safetensors(as_bytes(std::string_view(good).substr(0, length)), "given"), FileError);

@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
+# MNIST, compute-sanitizer, the benchmarks and PyTorch beside them, and leaves tables and logs in the folder OUT.
+#
+# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers] [--data DIR] [--budget PART=SECONDS]...
+#
+# Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
+# is installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+parts=tests,examples,sanitizer,benchmarks,peers
+data=${TERN_DATA_DIR:-}
+out=
+declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300)
+while (($#)); do
+  case $1 in
+    --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
+    --only) parts=$2; shift 2 ;;
+    --data) data=$2; shift 2 ;;
+    --budget) budget[${2%%=*}]=${2#*=}; shift 2 ;;
+    -*) fail "unknown option $1; see the head of this file" ;;
+    *) out=$1; shift ;;
+  esac
+done
+[[ -n $out ]] || fail "usage: scripts/gpu.sh OUT [--only PART,...] [--data DIR] [--budget PART=SECONDS]"
+for part in ${parts//,/ }; do [[ -n ${budget[$part]:-} ]] || fail "there is no part $part"; done
+[[ -n $data || ! -d $root/../shared/data/mnist ]] || data=$root/../shared/data/mnist
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+folder=$root/build-gpu
+summary=$out/summary.md
+failures=0
+
+have_gpu || fail "nvidia-smi shows no GPU here"
+have_nvcc || fail "there is no nvcc here; NVIDIA's cuda-toolkit (12 or later) brings it"
+
+commit=${TERN_COMMIT:-$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)}
+{
+  echo "# GPU run"
+  echo
+  echo "- commit: $commit"
+  echo "- GPU: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | paste -sd ';')"
+  echo "- processor: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(cores) cores"
+  echo "- compilers: $(c++ --version | head -n 1); nvcc $(nvcc --version | sed -n 's/.*release //p')"
+  echo
+  echo "| part | result | seconds |"
+  echo "|---|---|---|"
+} >"$summary"
+
+wanted() { [[ ,$parts, == *",$1,"* ]]; }
+begin() { began=$SECONDS deadline=$((SECONDS + ${budget[$1]:-1000000})); }
+left() { echo $((deadline > SECONDS ? deadline - SECONDS : 1)); }
+# A command within what is left of the part's time; 124 when that ran out.
+limited() { timeout --kill-after=10 "$(left)" "$@"; }
+# finish PART STATUS REMARK
+finish() {
+  local result=passed
+  if (($2 == 124)); then result="out of time"; elif (($2)); then result=FAILED; fi
+  (($2)) && failures=$((failures + 1))
+  echo "| $1 | $result${3:+: $3} | $((SECONDS - began)) |" >>"$summary"
+  say "== $1: $result${3:+: $3}"
+}
+
+# ---- build ----------------------------------------------------------------------------------------------------------
+need_to_build
+need header catch2 catch2 "Catch2, for the tests"
+need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks"
+install_missing
+
+targets=(tern_cuda)
+wanted examples && targets+=(mnist_mlp mnist_cnn switch_modes own_operator)
+wanted sanitizer && targets+=(tern_test_operators)
+if wanted benchmarks || wanted peers; then targets+=(modes); fi
+wanted tests && targets=()
+begin build
+status=0
+{
+  configure "$folder" -DTERN_CUDA=ON "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)" \
+    -DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON &&
+    if wanted benchmarks && has_targets "$folder" dispatch_bench; then targets+=(${targets:+dispatch_bench}); fi &&
+    build "$folder" "${targets[@]}"
+} >"$out/build.log" 2>&1 || status=1
+finish build $status
+if ((status)); then
+  tail -n 40 "$out/build.log" >&2
+  exit 1
+fi
+
+# ---- tests ----------------------------------------------------------------------------------------------------------
+if wanted tests; then
+  begin tests
+  status=0
+  # Those of the GPU first, one at a time, then the rest.
+  {
+    limited ctest --test-dir "$folder" --output-on-failure -L gpu || status=$?
+    cp "$folder/Testing/Temporary/LastTest.log" "$folder/gpu_tests.log"
+    limited ctest --test-dir "$folder" --output-on-failure -LE gpu --parallel 8 || { code=$?; ((status)) || status=$code; }
+  } >"$out/tests.log" 2>&1
+  ran=$(sed -n 's/^mode cuda: \([0-9]*\) generated cases ran.*/\1/p' "$folder/gpu_tests.log" | paste -sd + | sed 's/+/ + /g')
+  if [[ -z $ran ]]; then
+    status=1
+    grep -h '^mode cuda: SKIPPED' "$folder/gpu_tests.log" >>"$out/tests.log" || true
+  fi
+  finish tests $status "${ran:-no} generated cases on cuda; $(grep -h 'tests passed' "$out/tests.log" | paste -sd ';')"
+fi
+
+# ---- examples -------------------------------------------------------------------------------------------------------
+if wanted examples; then
+  begin examples
+  status=0
+  table=$out/examples.md log=$folder/examples.log
+  : >"$log"
+  {
+    echo "Real MNIST: ${data:-the cache folder, else synthetic digits}. Commit $commit."
+    echo
+    echo "| program | mode | seed | test accuracy | images/s of the last epoch | seconds in all |"
+    echo "|---|---|---|---|---|---|"
+  } >"$table"
+  for mode in cuda vectorized; do
+    for program in mnist_cnn mnist_mlp; do
+      for seed in 1 2 3; do
+        ((SECONDS < deadline)) || { status=124; break 3; }
+        start=$SECONDS
+        code=0
+        limited "$folder/examples/$program" --mode $mode --seed $seed ${data:+--data "$data"} >"$folder/example.log" 2>&1 || code=$?
+        ((code == 0)) || status=$code
+        accuracy=$(sed -n 's/^test accuracy: //p' "$folder/example.log")
+        rate=$(sed -n 's/.*, \([0-9]*\) images\/s$/\1/p' "$folder/example.log" | tail -n 1)
+        echo "| $program | $mode | $seed | ${accuracy:-failed with $code} | $rate | $((SECONDS - start)) |" >>"$table"
+        { echo "== $program $mode seed $seed"; cat "$folder/example.log"; } >>"$log"
+      done
+    done
+  done
+  for program in switch_modes own_operator; do
+    echo "== $program" >>"$log"
+    limited "$folder/examples/$program" >>"$log" 2>&1 || status=$?
+  done
+  { echo; echo '```'; cat "$log"; echo '```'; } >>"$table"
+  finish examples $status "$(grep -c '%' "$table") runs"
+fi
+
+# ---- compute-sanitizer ----------------------------------------------------------------------------------------------
+if wanted sanitizer; then
+  begin sanitizer
+  log=$out/sanitizer.log
+  status=0 clean=0
+  # sanitize TOOL FAMILY: the operators of a family on the catalogue's samples
+  sanitize() {
+    TERN_TEST_OPERATOR=$2 limited compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 \
+      "$folder/tests/tern_test_operators" "catalogue: cuda"
+  }
+  if ! have_command compute-sanitizer; then
+    echo "compute-sanitizer is not installed" >"$log"
+    finish sanitizer 0 "not run: it is not installed"
+  elif sanitize memcheck update >"$log" 2>&1; [[ $(<"$log") =~ "not supported"|"nternal"\ "rror" ]] || ! grep -q 'ERROR SUMMARY' "$log"; then
+    finish sanitizer 0 "not run: it does not work on this machine, see sanitizer.log"
+  else
+    echo "| tool | family | result | seconds |" >"$log"
+    for tool in memcheck racecheck; do
+      for family in dot conv pooling normalization loss reduction activation arithmetic shape update view; do
+        ((SECONDS < deadline)) || { status=124; break 2; }
+        start=$SECONDS code=0
+        sanitize $tool $family >"$folder/sanitizer.log" 2>&1 || code=$?
+        case $code in
+          0) result=clean clean=$((clean + 1)) ;;
+          124) result="out of time" ;;
+          *) result="FAILED with $code" ;;
+        esac
+        echo "| $tool | $family | $result | $((SECONDS - start)) |" >>"$log"
+        ((code == 0)) || { head -n 120 "$folder/sanitizer.log" >>"$log"; ((status && status != 124)) || status=$code; }
+      done
+    done
+    finish sanitizer $status "$clean of 22 runs clean"
+  fi
+fi
+
+# ---- benchmarks -----------------------------------------------------------------------------------------------------
+if wanted benchmarks; then
+  begin benchmarks
+  status=0
+  mkdir -p "$folder/results"
+  limited "$folder/benchmarks/modes" --seconds 0.3 --out "$folder/results" --label "Commit $commit, scripts/gpu.sh." \
+    >"$folder/results/log" 2>&1 || status=$?
+  cp "$folder"/results/modes.{md,json} "$out/" 2>/dev/null || cp "$folder/results/log" "$out/modes.md"
+  if [[ -x $folder/benchmarks/dispatch_bench ]]; then
+    { echo; echo '```'; limited "$folder/benchmarks/dispatch_bench" 2>&1 || status=$?; echo '```'; } >>"$out/modes.md"
+  fi
+  finish benchmarks $status
+fi
+
+# ---- peers ----------------------------------------------------------------------------------------------------------
+if wanted peers; then
+  begin peers
+  if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+    finish peers 0 "not run: python3 has no PyTorch that sees the GPU"
+  else
+    status=0
+    : >"$out/peers.md"
+    for precision in strict tf32; do
+      [[ $precision == strict ]] && share=$(($(left) * 6 / 10)) || share=$(($(left) * 9 / 10))
+      limited python3 "$root/benchmarks/peers/compare.py" "$folder/benchmarks/modes" --mode cuda --precision $precision \
+        --budget "$share" --label "Commit $commit." >>"$out/peers.md" 2>"$folder/peers.log" || { status=$?; cat "$folder/peers.log" >>"$out/peers.md"; }
+      echo >>"$out/peers.md"
+    done
+    finish peers $status "$(grep -h '^Cells in which' "$out/peers.md" | paste -sd ' ')"
+  fi
+fi
+
+cat "$summary" >&2
+((failures == 0))
