@@ -42,6 +42,8 @@ struct Tile {
   static constexpr int groups = product_threads / (across * down);
   static constexpr int resident = Resident;  // blocks that must fit on a multiprocessor: bounds the registers
   static_assert(groups >= 1 && Depth % (4 * groups) == 0);
+  // Longer loops than this no longer fit the instruction cache, which then costs more than the multiply-adds.
+  static constexpr int unroll = ThreadRows * ThreadColumns >= 64 ? 1 : 2;
   // Stored rows are padded by one 16-byte access against bank conflicts.
   static constexpr int stage(int extent, bool k_contiguous) {
     return k_contiguous ? extent * (Depth + 4) : Depth * (extent + 4);
@@ -239,7 +241,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
       a_loader.load();
       b_loader.load();
     }
-#pragma unroll
+#pragma unroll Shape::unroll
     for (int step = 0; step < Shape::depth / (4 * Shape::groups); ++step) {
       const int k = (group + step * Shape::groups) * 4;
       if (k >= left) break;

@@ -2,11 +2,13 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/gemm.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "vectorized/gemm.hpp"
@@ -124,9 +126,13 @@ void tile(const Block<T>& block) {
   const std::int64_t a_row = block.a_row, a_column = ByRows ? 1 : block.a_column, b_row = block.b_row;
   const T* a[3] = {block.a, block.a + 4 * a_row, block.a + 8 * a_row};
   const T* b = block.b;
+  for (int i = 0; i < M; ++i)  // c may come from far away, and the products take a while
+    for (int j = 0; j < V; ++j) hwy::Prefetch(block.c + i * block.c_row + j * lanes<T>());
   for (std::int64_t p = block.k; p > 0; --p) {
     Vector<T> row[V];
     load<0, V, T>(row, b);
+    if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
+      for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
     multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
     b += b_row;
     a[0] += a_column;
@@ -192,7 +198,10 @@ void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_
   for (std::int64_t p = 0; p < k; ++p, b += b_row, panels += width) {  // row by row, as the prefetchers like it
     T* to = panels;
     for (std::int64_t j = 0; j < full; j += width, to += panel)
-      for (std::int64_t v = 0; v < width; v += lanes<T>()) hn::Store(hn::LoadU(d, b + j + v), d, to + v);
+      for (std::int64_t v = 0; v < width; v += lanes<T>()) {
+        hwy::Prefetch(b + 8 * b_row + j + v);
+        hn::Store(hn::LoadU(d, b + j + v), d, to + v);
+      }
     if (rest > 0) std::fill(std::copy_n(b + full, rest, to), to + width, T{0});
   }
 }
@@ -249,6 +258,16 @@ void pack_transposed(T* panels, const T* b, std::int64_t b_row, std::int64_t k, 
 
 // ---- a block ------------------------------------------------------------------------------------------------------
 
+/// k columns of m <= tile_rows elements, `tile_rows` apart.
+template <class T>
+void copy_columns(T* out, const T* a, std::int64_t a_column, std::int64_t m, std::int64_t k) {
+  if (m == tile_rows)
+    for (std::int64_t p = 0; p < k; ++p) std::memcpy(out + p * tile_rows, a + p * a_column, tile_rows * sizeof(T));
+  else
+    for (std::int64_t p = 0; p < k; ++p)
+      for (std::int64_t i = 0; i < m; ++i) out[p * tile_rows + i] = a[p * a_column + i];
+}
+
 inline constexpr std::int64_t copied_depth = 512;
 
 template <bool ByRows, class T>
@@ -269,8 +288,7 @@ void multiply_by(const Block<T>& block) {
       if constexpr (ByRows)
         transpose(copy, tile_rows, part.a, block.a_row, part.m, block.k);
       else
-        for (std::int64_t p = 0; p < block.k; ++p)
-          std::copy_n(part.a + p * block.a_column, part.m, copy + p * tile_rows);
+        copy_columns(copy, part.a, block.a_column, part.m, block.k);
       part.a = copy;
       part.a_row = 1;
       part.a_column = tile_rows;

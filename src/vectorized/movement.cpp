@@ -115,9 +115,12 @@ void copy_tiles(const Context& context, Element* out, const Element* in, const S
         const Element* from = in + outer.in + first * in_row + left * in_column;
         Element* to = out + outer.out + first * out_row + left * out_column;
         for (std::int64_t c = 0; c < width; ++c)
-          for (std::int64_t r = 0; r < height; ++r) buffer[r][c] = from[c * in_column + r * in_row];
+          if (in_row == 1)
+            std::memcpy(buffer[c], from + c * in_column, static_cast<std::size_t>(height) * sizeof(Element));
+          else
+            for (std::int64_t r = 0; r < height; ++r) buffer[c][r] = from[c * in_column + r * in_row];
         for (std::int64_t r = 0; r < height; ++r)
-          for (std::int64_t c = 0; c < width; ++c) to[r * out_row + c * out_column] = buffer[r][c];
+          for (std::int64_t c = 0; c < width; ++c) to[r * out_row + c * out_column] = buffer[c][r];
       }
     }
   });

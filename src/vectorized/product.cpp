@@ -1,5 +1,7 @@
 #include "vectorized/product.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "vectorized/gemm.hpp"
@@ -8,9 +10,21 @@
 namespace tern::vectorized {
 namespace {
 
-// Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache, and bytes of a packed block,
-// which streams from the second.
-constexpr std::int64_t depth_bytes = 2048, block_bytes = std::int64_t{512} * 1024;
+// Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache.
+constexpr std::int64_t depth_bytes = 2048;
+
+/// Bytes of a packed block, which streams from the second-level cache: about half of it.
+std::int64_t block_bytes() {
+  static const std::int64_t bytes = [] {
+    long cache = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return std::clamp<std::int64_t>(cache / 2, 256 * 1024, 1024 * 1024);
+  }();
+  return bytes;
+}
+
 // Products of at most this many elements are sliced along k, in slices of at least this length.
 constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
 
@@ -86,8 +100,9 @@ Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
       1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
   const std::int64_t width = kernels.panel_width;
   const std::int64_t packed_side = way_ == Way::turned ? m : n;
-  const std::int64_t most = std::max<std::int64_t>(1, block_bytes / element / block_k_ / width) * width;
-  block_columns_ = std::min(most, divide_up(packed_side, width) * width);
+  const std::int64_t most = std::max<std::int64_t>(1, block_bytes() / element / block_k_ / width) * width;
+  const std::int64_t blocks = divide_up(packed_side, most);
+  block_columns_ = divide_up(divide_up(packed_side, blocks), width) * width;
   packed_ = block_k_ * block_columns_;
   if (way_ == Way::turned) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;

@@ -44,7 +44,7 @@ HWY_INLINE V low_product(V a, V b) {
 /// The words 4 * counter ... of the stream (seed, offset): at least 4 * counters of them, whole vectors.
 HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t offset, std::uint64_t counter,
                                  std::int64_t counters) {
-#if HWY_TARGET == HWY_SCALAR || !HWY_IS_LITTLE_ENDIAN
+#if HWY_TARGET == HWY_SCALAR || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
   for (std::int64_t i = 0; i < counters; ++i) {
     const random::Words four = random::philox(seed, counter + static_cast<std::uint64_t>(i), offset);
     std::copy_n(four.word, 4, words + 4 * i);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "support/catch.hpp"
+#include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/tern.hpp"
 
@@ -168,6 +169,9 @@ TEST_CASE("nn: Sequential computes an activation in the layer before it, to the 
   CHECK(net.named_parameters()[2].name == "2.weight");
   CHECK(net(ones({1, 2})).shape() == Shape{1, 1});
   CHECK_THROWS_AS(net[3], Error);
+  // One Sequential is copied, a class that derives from it is wrapped.
+  CHECK(nn::Sequential(net).is(net));
+  CHECK(nn::Sequential(models::Mlp({.layers = {4, 2}}))(ones({3, 1, 2, 2})).shape() == Shape{3, 2});
 }
 
 TEST_CASE("nn: bad layer sizes are refused where the layer is made", "[nn]") {

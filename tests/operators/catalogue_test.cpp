@@ -45,8 +45,8 @@ void run_catalogue(const std::string& mode, std::int64_t least) {
 std::map<std::string, int> declared_operators() {
   std::map<std::string, int> declared;
   const std::regex declaration(R"(^(?:Tensor|void|std::vector<Tensor>) (\w+)\()");
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TERN_INCLUDE) + "/tern/operators")) {
-    std::ifstream file(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(TERN_INCLUDE "/tern/operators")) {
+    std::ifstream file(entry.path().string());
     for (std::string line; std::getline(file, line);) {
       std::smatch match;
       if (std::regex_search(line, match, declaration)) ++declared[match[1]];

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <tern/core/error.hpp>
 #include <tern/core/version.hpp>
 #include <tern/device/device.hpp>
 
@@ -45,12 +46,13 @@ int main(int argc, char** argv) {
     if (library && !driver && !has(mode.reason, "no NVIDIA driver")) return complain("there is no driver", mode.reason);
     if (library && driver && has(mode.reason, "no NVIDIA driver")) return complain("there is a driver", mode.reason);
     if (has(mode.reason, "was not found (looked")) return complain("the plug-in is here", mode.reason);
-    if (!mode.available) try {
-        const tern::Device cuda{"cuda"};
-        return complain("cuda is missing and yet opens", mode.reason);
-      } catch (const tern::DeviceUnavailable& error) {
-        if (!has(error.what(), mode.reason.c_str())) return complain(error.what(), mode.reason);
-      }
+    if (mode.available) continue;
+    try {
+      const tern::Device cuda{"cuda"};
+      return complain("cuda is missing and yet opens", mode.reason);
+    } catch (const tern::DeviceUnavailable& error) {
+      if (!has(error.what(), mode.reason.c_str())) return complain(error.what(), mode.reason);
+    }
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <type_traits>
+#include <concepts>
 
 #include "tern/nn/module.hpp"
 
@@ -12,11 +12,11 @@ namespace tern::nn {
 class Sequential : public Module {
  public:
   Sequential() = default;
-  template <std::derived_from<Module>... Modules>
-  requires(sizeof...(Modules) > 0 &&
-           !(sizeof...(Modules) == 1 &&
-             (std::is_base_of_v<Sequential, Modules> && ...))) explicit Sequential(const Modules&... modules) {
-    (add(modules), ...);
+  template <std::derived_from<Module> First, std::derived_from<Module>... Rest>
+  explicit Sequential(const First& first,
+                      const Rest&... rest) requires(sizeof...(Rest) > 0 || !std::same_as<First, Sequential>) {
+    add(first);
+    (add(rest), ...);
   }
 
   /// Appends a module under its number, or under a name.

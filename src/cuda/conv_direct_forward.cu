@@ -1,0 +1,151 @@
+#include "cuda/conv_direct.cuh"
+#include "cuda/fused.cuh"
+#include "cuda/memo.cuh"
+
+namespace tern::cuda {
+namespace {
+
+template <int K, int Channels>
+__global__ void __launch_bounds__(most_threads)
+    forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias, const __grid_constant__ Planes p,
+                   const __grid_constant__ Cut cut, Divider weight_run, Activation activation) {
+  extern __shared__ float4 memory[];
+  begin_kernel();
+  const int o_block = cut.groups * Channels, o_pitch = o_block | 1;  // odd: no bank conflicts while transposing
+  const int plane = p.rows * p.pitch;
+  float* staged_x = reinterpret_cast<float*>(memory);
+  float* staged_weight = staged_x + cut.images * cut.chunk * plane;
+  const int o_first = static_cast<int>(blockIdx.y) * o_block, image_first = static_cast<int>(blockIdx.x) * cut.images;
+  const int o_count = min(o_block, p.O - o_first);
+
+  int t = static_cast<int>(threadIdx.x);
+  const bool works = t < cut.threads;
+  const int segment = t % p.segments;
+  t /= p.segments;
+  const int row = t % p.OH;
+  t /= p.OH;
+  const int group = t % cut.groups;
+  t /= cut.groups;
+  const int image = t % cut.images, split = t / cut.images;
+
+  float sum[Channels][run] = {};
+  for (int c0 = 0; c0 < p.C; c0 += cut.chunk) {
+    const int channels = min(cut.chunk, p.C - c0);
+    if (c0 > 0) __syncthreads();
+    for (int i = 0; i < cut.images && image_first + i < p.N; ++i)
+      stage_planes(staged_x + i * cut.chunk * plane,
+                   x + (static_cast<std::int64_t>(image_first + i) * p.C + c0) * p.H * p.W, channels, p);
+    const float* from = weight + (static_cast<std::int64_t>(o_first) * p.C + c0) * (K * K);
+#pragma unroll 8
+    for (int i = static_cast<int>(threadIdx.x); i < o_count * cut.chunk * K * K; i += static_cast<int>(blockDim.x)) {
+      int o, at;
+      weight_run.split(i, o, at);
+      if (at < channels * K * K) staged_weight[at * o_pitch + o] = from[o * p.C * (K * K) + at];
+    }
+    __syncthreads();
+    if (works) {
+      const float* my_x = staged_x + image * cut.chunk * plane + row * p.pitch + segment * run;
+      const float* my_weight = staged_weight + group * Channels;
+      for (int c = split; c < channels; c += cut.splits) {
+#pragma unroll
+        for (int kh = 0; kh < K; ++kh) {
+          float in[run + 4];
+          read_run(in, my_x + c * plane + kh * p.pitch, run + 4);
+          const float* w = my_weight + (c * K + kh) * K * o_pitch;
+#pragma unroll
+          for (int kw = 0; kw < K; ++kw)
+#pragma unroll
+            for (int j = 0; j < Channels; ++j) {
+              const float factor = w[kw * o_pitch + j];
+#pragma unroll
+              for (int i = 0; i < run; ++i) sum[j][i] = fmaf(in[i + kw], factor, sum[j][i]);
+            }
+        }
+      }
+    }
+  }
+
+  const auto finish = [&](int value, int thread, float total) {
+    int rest = thread;
+    const int column = rest % p.segments * run + value % run;
+    rest /= p.segments;
+    const int oh = rest % p.OH;
+    rest /= p.OH;
+    const int o = o_first + rest % cut.groups * Channels + value / run;
+    const int n = image_first + rest / cut.groups;
+    if (column >= p.OW || o >= p.O || n >= p.N) return;
+    if (bias != nullptr) total += bias[o];
+    y[((static_cast<std::int64_t>(n) * p.O + o) * p.OH + oh) * p.OW + column] = activate(total, activation);
+  };
+  if (cut.splits == 1) {
+    const int n = image_first + image;
+    if (!works || n >= p.N) return;
+    const bool whole = p.OW % run == 0 && reinterpret_cast<std::uintptr_t>(y) % 16 == 0;
+#pragma unroll
+    for (int j = 0; j < Channels; ++j) {
+      const int o = o_first + group * Channels + j;
+      if (o >= p.O) break;
+      const float shift = bias == nullptr ? 0.0f : bias[o];
+      float* to = y + ((static_cast<std::int64_t>(n) * p.O + o) * p.OH + row) * p.OW + segment * run;
+      float done[run];
+#pragma unroll
+      for (int i = 0; i < run; ++i) done[i] = activate(sum[j][i] + shift, activation);
+      if (whole) {
+        *reinterpret_cast<float4*>(to) = float4{done[0], done[1], done[2], done[3]};
+        *reinterpret_cast<float4*>(to + 4) = float4{done[4], done[5], done[6], done[7]};
+      } else {
+#pragma unroll
+        for (int i = 0; i < run; ++i)
+          if (segment * run + i < p.OW) to[i] = done[i];
+      }
+    }
+    return;
+  }
+  __syncthreads();
+  float* part = reinterpret_cast<float*>(memory);
+  if (works)
+#pragma unroll
+    for (int j = 0; j < Channels; ++j)
+#pragma unroll
+      for (int i = 0; i < run; ++i) part[(j * run + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[j][i];
+  __syncthreads();
+  add_splits(part, Channels * run, cut.threads, cut.splits, finish);
+}
+
+Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
+  const auto window = static_cast<int>(s.KH * s.KW);
+  Pass pass{};
+  pass.images = p.N, pass.channels = p.C, pass.groups = static_cast<int>(ceil_div(p.O, per_thread));
+  pass.lanes = p.OH * p.segments, pass.values = per_thread * run, pass.most_each = 1;
+  pass.alone = static_cast<double>(window * per_thread * run);
+  pass.terms = pass.alone * pass.lanes;
+  pass.image_bytes = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
+  pass.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
+  pass.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
+  pass.efficiency[0] = 1, pass.registers = 96;
+  return find_cut(pass);
+}
+
+}  // namespace
+
+bool direct_conv2d_fits(const Conv2d& shape) {
+  return small_window(shape) && planes(shape).segments * shape.OH <= 128;
+}
+
+void direct_conv2d(const Context& context, float* y, const float* x, const float* weight, const float* bias,
+                   const Conv2d& shape) {
+  const Planes p = planes(shape);
+  const int per_thread = channels_per_thread(shape.O);
+  struct Rule;
+  const Cut cut = remembered<Rule>(sizes_of(shape), [&] { return forward_cut(shape, p, per_thread); });
+  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+    constexpr auto kernel = forward_kernel<window.value, channels.value>;
+    if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
+    const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
+                      static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
+    launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, y, x, weight, bias, p, cut,
+           Divider(cut.chunk * shape.KH * shape.KW), shape.activation);
+  });
+}
+
+}  // namespace tern::cuda

@@ -1,0 +1,203 @@
+#include "cuda/conv_direct.cuh"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cuda/memo.cuh"
+
+namespace tern::cuda {
+namespace {
+
+/// A thread sums the K weights of one (c, kh) for its output channels over the rows r, r + splits, ... of a slice of the
+/// images. Thread order: (c, kh), group, split. The block after the last group part sums the bias.
+template <int K, int Channels>
+__global__ void __launch_bounds__(most_threads)
+    grad_weight_kernel(float* partials, const float* g, const float* x, const __grid_constant__ Planes p,
+                       const __grid_constant__ Cut cut, int images_per_slice, int group_parts) {
+  extern __shared__ float4 memory[];
+  begin_kernel();
+  const int slice = static_cast<int>(blockIdx.x), part = static_cast<int>(blockIdx.y);
+  const int c_first = static_cast<int>(blockIdx.z) * cut.chunk;
+  const int image_begin = slice * images_per_slice, image_end = min(image_begin + images_per_slice, p.N);
+  const std::int64_t weights = static_cast<std::int64_t>(p.O) * p.C * K * K;
+  float* to = partials + slice * (weights + p.O);
+  if (part == group_parts) {
+    if (blockIdx.z != 0) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32, area = p.OH * p.OW;
+    for (int o = static_cast<int>(threadIdx.x) / 32; o < p.O; o += static_cast<int>(blockDim.x) / 32) {
+      float sum = 0;
+      for (int n = image_begin; n < image_end; ++n)
+        for (int i = lane; i < area; i += 32) sum += g[(static_cast<std::int64_t>(n) * p.O + o) * area + i];
+      for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
+      if (lane == 0) to[weights + o] = sum;
+    }
+    return;
+  }
+  const int o_block = cut.groups * Channels, o_first = part * o_block, o_count = min(o_block, p.O - o_first);
+  const int channels = min(cut.chunk, p.C - c_first);
+  const int plane = p.rows * p.pitch, g_row = p.segments * run, g_plane = p.OH * g_row;
+  float* staged_x = reinterpret_cast<float*>(memory);
+  float* staged_g = staged_x + cut.chunk * plane;
+
+  int t = static_cast<int>(threadIdx.x);
+  const int kh = t % K;
+  t /= K;
+  const int c = t % cut.chunk;
+  t /= cut.chunk;
+  const int group = t % cut.groups, split = t / cut.groups;
+  const bool works = static_cast<int>(threadIdx.x) < cut.threads && c < channels;
+
+  float sum[Channels][K] = {};
+  for (int n = image_begin; n < image_end; ++n) {
+    if (n > image_begin) __syncthreads();
+    stage_planes(staged_x, x + (static_cast<std::int64_t>(n) * p.C + c_first) * p.H * p.W, channels, p);
+    const float* from = g + (static_cast<std::int64_t>(n) * p.O + o_first) * p.OH * p.OW;
+    if (p.OW == g_row && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+#pragma unroll 4
+      for (int e = static_cast<int>(threadIdx.x) * 4; e < o_count * g_plane; e += static_cast<int>(blockDim.x) * 4)
+        *reinterpret_cast<float4*>(staged_g + e) = *reinterpret_cast<const float4*>(from + e);
+    } else {
+      for (int e = static_cast<int>(threadIdx.x); e < o_count * g_plane; e += static_cast<int>(blockDim.x)) {
+        const int line = e / g_row, column = e % g_row;
+        staged_g[e] = column < p.OW ? from[line * p.OW + column] : 0.0f;
+      }
+    }
+    __syncthreads();
+    if (!works) continue;
+    const float* my_g = staged_g + group * Channels * g_plane;
+    const float* my_x = staged_x + c * plane + kh * p.pitch;
+    for (int row = split; row < p.OH; row += cut.splits)
+#pragma unroll 1
+      for (int segment = 0; segment < p.segments; ++segment) {
+        float in[run + 4];
+        read_run(in, my_x + row * p.pitch + segment * run, run + 4);
+#pragma unroll
+        for (int j = 0; j < Channels; ++j) {
+          float out[run];
+          read_run(out, my_g + j * g_plane + row * g_row + segment * run, run);
+#pragma unroll
+          for (int kw = 0; kw < K; ++kw)
+#pragma unroll
+            for (int i = 0; i < run; ++i) sum[j][kw] = fmaf(out[i], in[i + kw], sum[j][kw]);
+        }
+      }
+  }
+
+  const auto finish = [&](int value, int thread, float total) {
+    int rest = thread;
+    const int row = rest % K;
+    rest /= K;
+    const int channel = c_first + rest % cut.chunk;
+    const int o = o_first + rest / cut.chunk % cut.groups * Channels + value / K;
+    if (channel >= p.C || o >= p.O) return;
+    to[((static_cast<std::int64_t>(o) * p.C + channel) * K + row) * K + value % K] = total;
+  };
+  if (cut.splits == 1) {
+    if (!works) return;
+#pragma unroll
+    for (int j = 0; j < Channels; ++j)
+#pragma unroll
+      for (int kw = 0; kw < K; ++kw) finish(j * K + kw, static_cast<int>(threadIdx.x), sum[j][kw]);
+    return;
+  }
+  __syncthreads();
+  float* parts = reinterpret_cast<float*>(memory);
+  if (static_cast<int>(threadIdx.x) < cut.threads)
+#pragma unroll
+    for (int j = 0; j < Channels; ++j)
+#pragma unroll
+      for (int kw = 0; kw < K; ++kw) parts[(j * K + kw) * cut.threads + static_cast<int>(threadIdx.x)] = sum[j][kw];
+  __syncthreads();
+  add_splits(parts, Channels * K, cut.threads, cut.splits, finish);
+}
+
+struct WeightCut {
+  Cut cut;
+  int slices = 1, images_per_slice = 1, group_parts = 1, chunks = 1;
+};
+
+WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
+  const int groups = static_cast<int>(ceil_div(p.O, per_thread)), window = static_cast<int>(s.KH);
+  const std::size_t plane = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
+  const std::size_t g_plane = sizeof(float) * static_cast<std::size_t>(p.OH * p.segments * run);
+  const double weights = static_cast<double>(s.O * s.C * s.KH * s.KW);
+  WeightCut best;
+  double best_cost = std::numeric_limits<double>::max();
+  for (int in_block = 1; in_block <= groups; ++in_block) {
+    if (groups % in_block != 0) continue;
+    for (int chunk = p.C; chunk >= ceil_div(p.C, 4); chunk = chunk == 1 ? 0 : (chunk + 1) / 2) {
+      if (window * chunk * in_block > most_threads) continue;
+      for (int splits = 1; splits <= p.OH; ++splits) {
+        if (p.OH % splits != 0) continue;
+        Cut cut;
+        cut.groups = in_block, cut.splits = splits, cut.chunk = chunk;
+        cut.threads = window * chunk * in_block * splits;
+        if (cut.threads > most_threads) break;
+        if (cut.threads < 96 && splits < p.OH) continue;  // too few to hide the staging
+        const std::size_t parts =
+            splits == 1 ? 0 : sizeof(float) * static_cast<std::size_t>(cut.threads * per_thread * window);
+        cut.shared = std::max(static_cast<std::size_t>(chunk) * plane +
+                                  static_cast<std::size_t>(in_block * per_thread) * g_plane + 64,
+                              parts);
+        if (cut.shared > shared_limit()) continue;
+        const int chunks = static_cast<int>(ceil_div(p.C, chunk)), group_parts = static_cast<int>(
+                                                                       ceil_div(groups, in_block));
+        for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
+          const int slices = static_cast<int>(ceil_div(p.N, per_slice));
+          if (slices > 256) continue;
+          // As in conv_direct.cu: work, one thread's chain, staging per image, adding the slices and the splits.
+          const double blocks = static_cast<double>(slices) * (group_parts * chunks + 1);
+          const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));
+          const double warps = static_cast<double>(ceil_div(cut.threads, 32));
+          const double fits = std::min({std::floor(64 / warps), std::floor(65536 / (warps * 32 * 80)),
+                                        std::floor(225.0 * 1024 / static_cast<double>(cut.shared + 1024))});
+          const double resident = std::max(1.0, std::min(deep, fits)), rounds = std::ceil(deep / resident);
+          const double busy = resident * warps / (resident * warps + 12);
+          const double rows = static_cast<double>(p.segments) * static_cast<double>(per_slice);
+          const double terms = warps * 32 / splits * per_thread * window * p.OH * rows * run;
+          const double work = terms / 128 / (0.68 * busy) * deep;
+          const double alone = 5.4 * rounds * rows * static_cast<double>(ceil_div(p.OH, splits)) * per_thread * window *
+                               run;
+          const double adding = slices * weights * 8 / (card().multiprocessors * 22.5) + (splits > 1 ? 4900 : 0);
+          const double cost = std::max(work, alone) + per_slice * 860 * rounds + adding;
+          if (cost < best_cost) {
+            best = {cut, slices, per_slice, group_parts, chunks};
+            best_cost = cost;
+          }
+        }
+      }
+    }
+  }
+  return best;
+}
+
+const WeightCut& grad_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
+  struct Rule;
+  return remembered<Rule>(sizes_of(s), [&] { return find_weight_cut(s, p, per_thread); });
+}
+
+}  // namespace
+
+bool direct_grad_weight_fits(const Conv2d& shape) { return small_window(shape); }
+
+std::int64_t direct_slices(const Conv2d& shape) {
+  return grad_weight_cut(shape, planes(shape), channels_per_thread(shape.O)).slices;
+}
+
+void direct_grad_weight(const Context& context, float* partials, const float* g, const float* x, std::int64_t,
+                        const Conv2d& shape) {
+  const Planes p = planes(shape);
+  const int per_thread = channels_per_thread(shape.O);
+  const WeightCut& way = grad_weight_cut(shape, p, per_thread);
+  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+    constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
+    if (way.cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), way.cut.shared);
+    const dim3 blocks(static_cast<unsigned>(way.slices), static_cast<unsigned>(way.group_parts + 1),
+                      static_cast<unsigned>(way.chunks));
+    launch(context, Grid(blocks, whole_warps(way.cut.threads), way.cut.shared), kernel, partials, g, x, p, way.cut,
+           way.images_per_slice, way.group_parts);
+  });
+}
+
+}  // namespace tern::cuda

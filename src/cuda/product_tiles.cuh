@@ -1,0 +1,77 @@
+#pragma once
+// The tile shapes of our products, and the pairs of them that a backward launch may use.
+
+#include <type_traits>
+
+#include "cuda/products.cuh"
+
+namespace tern::cuda {
+
+// Rows, columns and depth of a stage; rows and columns of a thread; resident blocks.
+using Tile0 = Tile<32, 16, 64, 4, 4, 3>;
+using Tile1 = Tile<32, 32, 64, 4, 4, 3>;
+using Tile2 = Tile<64, 32, 64, 8, 4, 2>;
+using Tile3 = Tile<64, 64, 64, 8, 8, 1>;
+using Tile4 = Tile<128, 64, 32, 8, 8, 1>;
+using Tile5 = Tile<128, 128, 16, 8, 8, 1>;
+
+/// The pairs of tiles, for the weight and for x, that a backward launch may use.
+template <class Weight, class Data>
+struct Pair {};
+
+/// Calls body with the tile shape of that number.
+template <class Body>
+void with_tile(int tile, const Body& body) {
+  switch (tile) {
+    case 0:
+      return body(std::type_identity<Tile0>{});
+    case 1:
+      return body(std::type_identity<Tile1>{});
+    case 2:
+      return body(std::type_identity<Tile2>{});
+    case 3:
+      return body(std::type_identity<Tile3>{});
+    case 4:
+      return body(std::type_identity<Tile4>{});
+    default:
+      return body(std::type_identity<Tile5>{});
+  }
+}
+
+/// Calls body with one of the pairs of tiles that are compiled; false for the others.
+template <class Body>
+bool with_pair(int weight, int data, const Body& body) {
+  switch (weight * 10 + data) {
+    case 10:
+      body(Pair<Tile1, Tile0>{});
+      return true;
+    case 11:
+      body(Pair<Tile1, Tile1>{});
+      return true;
+    case 20:
+      body(Pair<Tile2, Tile0>{});
+      return true;
+    case 21:
+      body(Pair<Tile2, Tile1>{});
+      return true;
+    case 22:
+      body(Pair<Tile2, Tile2>{});
+      return true;
+    case 31:
+      body(Pair<Tile3, Tile1>{});
+      return true;
+    case 32:
+      body(Pair<Tile3, Tile2>{});
+      return true;
+    case 33:
+      body(Pair<Tile3, Tile3>{});
+      return true;
+    case 44:
+      body(Pair<Tile4, Tile4>{});
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace tern::cuda

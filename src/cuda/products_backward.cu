@@ -1,0 +1,55 @@
+#include <algorithm>
+
+#include "cuda/product_tiles.cuh"
+
+namespace tern::cuda {
+namespace {
+
+// The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
+template <class Weight, class Data>
+__global__ void __launch_bounds__(product_threads, Weight::resident < Data::resident ? Weight::resident
+                                                                                     : Data::resident)
+    backward_kernel(const __grid_constant__ Product weight, const __grid_constant__ Product data, int weight_blocks) {
+  extern __shared__ float4 shared[];
+  begin_kernel();
+  float* const memory = reinterpret_cast<float*>(shared);
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < weight_blocks)
+    compute_tile<Weight, false, false, true>(weight, block / weight.split, block % weight.split, memory);
+  else
+    compute_tile<Data, true, false, true>(data, (block - weight_blocks) / data.split,
+                                          (block - weight_blocks) % data.split, memory);
+}
+
+template <class Weight, class Data>
+void launch_backward(const Context& context, const Product& weight, const Product& data) {
+  constexpr auto kernel = backward_kernel<Weight, Data>;
+  constexpr std::size_t bytes = std::max(Weight::shared_bytes(false, false), Data::shared_bytes(true, false));
+  if (bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), bytes);
+  const int cluster = std::max(weight.split, data.split);
+  const auto whole_clusters = [&](std::int64_t blocks) {  // surplus blocks find no tile
+    return static_cast<int>((blocks + cluster - 1) / cluster * cluster);
+  };
+  const int weight_blocks =
+      weight.out == nullptr ? 0 : whole_clusters(Weight::tiles(weight.m, weight.n) * weight.split);
+  const int data_blocks = data.out == nullptr ? 0 : whole_clusters(Data::tiles(data.m, data.n) * data.split);
+  Grid grid(static_cast<unsigned>(weight_blocks + data_blocks), product_threads, bytes);
+  grid.cluster = static_cast<unsigned>(cluster);
+  launch(context, grid, kernel, weight, data, weight_blocks);
+}
+
+}  // namespace
+
+bool backward_exists(int tile, int tile_data) {
+  return with_pair(tile, tile_data, [](auto) {});
+}
+
+void own_backward(const Context& context, Product weight, Product data, const Choice& choice) {
+  weight.split = choice.split;
+  data.split = choice.split_data;
+  with_pair(choice.tile, choice.tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
+    launch_backward<Weight, Data>(context, weight, data);
+  });
+}
+
+}  // namespace tern::cuda

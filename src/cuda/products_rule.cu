@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "cuda/memo.cuh"
+#include "cuda/products.cuh"
+
+namespace tern::cuda {
+namespace {
+
+// What a block of each tile shape costs, in microseconds, fitted to measurements on an H200: `work` is its share of a
+// busy multiprocessor, `wait` the time that it takes however idle the card is; each per 1000 k and once.
+struct Figures {
+  int rows, columns, resident;
+  float work_k, work_once, wait_k, wait_once;
+};
+constexpr Figures figures[tile_shapes] = {{32, 16, 3, 3.83f, 1.64f, 10.7f, 2.36f},
+                                          {32, 32, 3, 3.33f, 0.98f, 28.3f, 1.26f},
+                                          {64, 32, 2, 34.6f, 0.664f, 15.4f, 3.77f},
+                                          {64, 64, 1, 21.6f, 2.98f, 25.5f, 4.5f},
+                                          {128, 64, 1, 41.9f, 4.7f, 62.1f, 5.71f},
+                                          {128, 128, 1, 85.0f, 6.0f, 122.0f, 6.86f}};
+constexpr float cost_of_split = 0.89f, cost_per_part = 0.08f;
+
+struct Work {
+  int tile = 0;
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  int split = 1;
+};
+
+// Blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own waits.
+float cost(const Work* work, int count) {
+  const auto multiprocessors = static_cast<float>(card().multiprocessors);
+  float total = 0, largest = 0, slowest = 0, blocks = 0;
+  int resident = 8;
+  for (int i = 0; i < count; ++i) {
+    const auto& [tile, m, n, k, batch, split] = work[i];
+    if (m == 0) continue;
+    const Figures& of = figures[tile];
+    const float share = static_cast<float>(ceil_div(k, split)) / 1000;
+    const float count_here = static_cast<float>(ceil_div(m, of.rows) * ceil_div(n, of.columns) * split * batch);
+    const float one = of.work_once + of.work_k * share;
+    const float alone = of.wait_once + of.wait_k * share + (split > 1 ? cost_of_split + cost_per_part * split : 0.0f);
+    total += count_here * one;
+    largest = std::max(largest, one);
+    slowest = std::max(slowest, alone);
+    blocks += count_here;
+    resident = std::min(resident, of.resident);
+  }
+  if (blocks == 0) return 0;
+  const float fullest = std::ceil(blocks / multiprocessors) * total / blocks;
+  const float rounds = std::ceil(blocks / (multiprocessors * static_cast<float>(resident)));
+  return std::max(fullest + slowest * 0.315f, slowest * (1 + 0.68f * (rounds - 1)));
+}
+
+// Powers of two: other clusters leave multiprocessors empty, because a cluster stays within a group of 16 or 18.
+int splits_to_try() { return card().overlap ? largest_split : 1; }
+
+Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row) {
+  Choice best;
+  best.cost = std::numeric_limits<float>::max();
+  for (int tile = 0; tile < tile_shapes; ++tile) {
+    if (!product_exists(tile, row_by_row)) continue;
+    for (int split = 1; split <= splits_to_try(); split *= 2) {
+      const Work work{tile, m, n, k, batch, split};
+      const float guess = cost(&work, 1);
+      if (guess < best.cost) best = {tile, split, 0, 1, guess};
+    }
+  }
+  return best;
+}
+
+Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data) {
+  Choice best;
+  best.cost = std::numeric_limits<float>::max();
+  for (int tile = 0; tile < tile_shapes; ++tile)
+    for (int tile_data = 0; tile_data < tile_shapes; ++tile_data) {
+      if (!backward_exists(tile, tile_data)) continue;
+      for (int cluster = 1; cluster <= splits_to_try(); cluster *= 2)
+        for (int who = cluster == 1 ? 2 : 0; who < 3; ++who) {  // both sums are split, or only one of them
+          const int split = who == 1 ? 1 : cluster, split_data = who == 0 ? 1 : cluster;
+          const Work work[2] = {{tile, weight ? out : 0, in, rows, 1, split},
+                                {tile_data, data ? rows : 0, in, out, 1, split_data}};
+          const float guess = cost(work, 2);
+          if (guess < best.cost) best = {tile, split, tile_data, split_data, guess};
+        }
+    }
+  return best;
+}
+
+}  // namespace
+
+bool product_exists(int tile, bool row_by_row) { return row_by_row || tile == 1 || tile == 3; }
+Choice choose_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row) {
+  struct Rule;
+  return remembered<Rule>(std::array<std::int64_t, 5>{m, n, k, batch, row_by_row ? 1 : 0},
+                          [&] { return find_product(m, n, k, batch, row_by_row); });
+}
+
+Choice choose_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data) {
+  struct Rule;
+  const std::int64_t wanted = (weight ? 1 : 0) + (data ? 2 : 0);
+  return remembered<Rule>(std::array<std::int64_t, 4>{rows, in, out, wanted},
+                          [&] { return find_backward(rows, in, out, weight, data); });
+}
+
+}  // namespace tern::cuda
