@@ -25,6 +25,10 @@ done
 [[ -n $out ]] || fail "usage: scripts/gpu.sh OUT [--only PART,...] [--data DIR] [--budget PART=SECONDS]"
 for part in ${parts//,/ }; do [[ -n ${budget[$part]:-} ]] || fail "there is no part $part"; done
 [[ -n $data || ! -d $root/../shared/data/mnist ]] || data=$root/../shared/data/mnist
+if [[ -n $data ]]; then
+  data=$(cd "$data" && pwd)
+  export TERN_DATA_DIR=$data
+fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 folder=$root/build-gpu
@@ -77,7 +81,9 @@ status=0
 {
   configure "$folder" -DTERN_CUDA=ON "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)" \
     -DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON &&
-    if wanted benchmarks && has_targets "$folder" dispatch_bench; then targets+=(${targets:+dispatch_bench}); fi &&
+    for target in dispatch_bench operators_bench; do
+      if wanted benchmarks && ! wanted tests && has_targets "$folder" $target; then targets+=("$target"); fi
+    done &&
     build "$folder" "${targets[@]}"
 } >"$out/build.log" 2>&1 || status=1
 finish build $status
@@ -136,7 +142,7 @@ if wanted examples; then
     limited "$folder/examples/$program" >>"$log" 2>&1 || status=$?
   done
   { echo; echo '```'; cat "$log"; echo '```'; } >>"$table"
-  finish examples $status "$(grep -c '%' "$table") runs"
+  finish examples $status "$(grep -c '^| mnist.*%' "$table") of 12 runs reached an accuracy"
 fi
 
 # ---- compute-sanitizer ----------------------------------------------------------------------------------------------
@@ -181,10 +187,14 @@ if wanted benchmarks; then
   mkdir -p "$folder/results"
   limited "$folder/benchmarks/modes" --seconds 0.3 --out "$folder/results" --label "Commit $commit, scripts/gpu.sh." \
     >"$folder/results/log" 2>&1 || status=$?
-  cp "$folder"/results/modes.{md,json} "$out/" 2>/dev/null || cp "$folder/results/log" "$out/modes.md"
-  if [[ -x $folder/benchmarks/dispatch_bench ]]; then
-    { echo; echo '```'; limited "$folder/benchmarks/dispatch_bench" 2>&1 || status=$?; echo '```'; } >>"$out/modes.md"
-  fi
+  cp "$folder/results/modes.json" "$out/" 2>/dev/null || true
+  cp "$folder/results/modes.md" "$out/benchmarks.md" 2>/dev/null || cp "$folder/results/log" "$out/benchmarks.md"
+  for program in dispatch_bench operators_bench; do
+    [[ -x $folder/benchmarks/$program ]] || continue
+    printf '\n## %s\n\n```\n' $program
+    limited "$folder/benchmarks/$program" --benchmark_min_time=0.02 2>&1 || status=$?
+    echo '```'
+  done >>"$out/benchmarks.md"
   finish benchmarks $status
 fi
 

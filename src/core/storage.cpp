@@ -59,7 +59,7 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   Copy& copy = copy_in_memory(memory);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
   if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
-    make_valid(copy, scope, stream);
+    prepare(copy, scope, stream, reads);
   // Work of another stream on this copy comes first.
   if (void* last = copy.stream.load(std::memory_order_relaxed); last != stream) {
     memory->order(last, stream);
@@ -74,15 +74,15 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   return copy.pointer;
 }
 
-// Allocates the copy if need be; brings the bytes from a valid copy if there is one (a storage that nothing has written
-// yet has none: its bytes are whatever they are).
-void Storage::make_valid(Copy& copy, Scope& scope, void* stream) {
+// Allocates the copy if need be. When it will be read, brings the bytes from a valid copy if there is one (a storage
+// that nothing has written yet has none: its bytes are whatever they are).
+void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
   const std::lock_guard lock(moving_);
   if (copy.pointer == nullptr) {
     copy.pointer = copy.memory->allocate(bytes_, stream);
     copy.stream.store(stream, std::memory_order_relaxed);
   }
-  if (copy.valid.load(std::memory_order_relaxed)) return;
+  if (!reads || copy.valid.load(std::memory_order_relaxed)) return;
   Copy* source = nullptr;
   for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
     if (copies_[i].valid.load(std::memory_order_relaxed)) source = &copies_[i];

@@ -14,6 +14,38 @@ __global__ void through_kernel(T* g, const T* grad_y, const T* y, std::int64_t c
     g[i] = through_activation(grad_y[i], y[i], activation);
 }
 
+// The partial gradients of the slices are added in order, eight lanes at a time.
+constexpr int slice_lanes = 8;
+template <class T>
+__global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                                  std::int64_t weights, std::int64_t channels) {
+  __shared__ T partial[slice_lanes][33];
+  begin_kernel();
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = weights + channels;
+  T sum = 0;
+  if (at < stride) {
+#pragma unroll 4
+    for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
+  }
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || at >= stride) return;
+  T total = 0;
+  for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
+  if (at < weights) {
+    if (grad_weight != nullptr) grad_weight[at] = total;
+  } else if (grad_bias != nullptr) {
+    grad_bias[at - weights] = total;
+  }
+}
+
+template <class T>
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                std::int64_t weights, std::int64_t channels) {
+  launch(context, Grid(static_cast<unsigned>(ceil_div(weights + channels, 32)), dim3(32, slice_lanes)),
+         sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
+}
+
 template <class T>
 void clear(const Context& context, T* array, std::int64_t count) {
   if (array == nullptr || count == 0) return;

@@ -1,8 +1,8 @@
-#include "cuda/conv_direct.cuh"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "cuda/conv_direct.cuh"
 
 namespace tern::cuda {
 
@@ -72,6 +72,7 @@ Cut find_cut(const Pass& pass) {
       for (int groups = 1; groups <= pass.groups; ++groups) {
         if (pass.groups % groups != 0) continue;
         for (int splits = 1; splits <= std::min(pass.channels, 32); ++splits) {
+          if (pass.channels % splits != 0 && splits % 16 != 0) continue;  // uneven shares wait for each other
           Cut cut;
           cut.images = images, cut.each = each, cut.groups = groups, cut.splits = splits;
           cut.threads = images / each * groups * splits * pass.lanes;

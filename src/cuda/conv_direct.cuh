@@ -43,14 +43,14 @@ inline Sizes sizes_of(const Conv2d& s) { return {s.N, s.C, s.H, s.W, s.O, s.KH, 
 
 /// What one pass looks like to the search below.
 struct Pass {
-  int images, channels, groups;      // images, channels summed away, groups of output channels
-  int lanes;                         // threads per (images of a thread, group)
-  int values;                        // sums per thread and image
-  int most_each;                     // images that a thread can take
-  double terms;                      // multiply-adds per (image, group, channel summed)
-  double alone;                      // those of one thread per image and channel summed
-  double efficiency[2];              // of the multiply-adds, with one image per thread and with two
-  int registers;                     // per thread, roughly
+  int images, channels, groups;                        // images, channels summed away, groups of output channels
+  int lanes;                                           // threads per (images of a thread, group)
+  int values;                                          // sums per thread and image
+  int most_each;                                       // images that a thread can take
+  double terms;                                        // multiply-adds per (image, group, channel summed)
+  double alone;                                        // those of one thread per image and channel summed
+  double efficiency[2];                                // of the multiply-adds, with one image per thread and with two
+  int registers;                                       // per thread, roughly
   std::size_t image_bytes, weight_bytes, pitch_bytes;  // shared memory per channel: an image's, a group's, padding
 };
 /// Shared memory that a block may plan with.

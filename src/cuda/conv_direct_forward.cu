@@ -7,8 +7,9 @@ namespace {
 
 template <int K, int Channels>
 __global__ void __launch_bounds__(most_threads)
-    forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias, const __grid_constant__ Planes p,
-                   const __grid_constant__ Cut cut, Divider weight_run, Activation activation) {
+    forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
+                   const __grid_constant__ Planes p, const __grid_constant__ Cut cut, Divider weight_run,
+                   Activation activation) {
   extern __shared__ float4 memory[];
   begin_kernel();
   const int o_block = cut.groups * Channels, o_pitch = o_block | 1;  // odd: no bank conflicts while transposing
@@ -128,9 +129,7 @@ Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
 
 }  // namespace
 
-bool direct_conv2d_fits(const Conv2d& shape) {
-  return small_window(shape) && planes(shape).segments * shape.OH <= 128;
-}
+bool direct_conv2d_fits(const Conv2d& shape) { return small_window(shape) && planes(shape).segments * shape.OH <= 128; }
 
 void direct_conv2d(const Context& context, float* y, const float* x, const float* weight, const float* bias,
                    const Conv2d& shape) {

@@ -1,16 +1,15 @@
-#include "cuda/conv_direct.cuh"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "cuda/conv_direct.cuh"
 #include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
 
-/// A thread sums the K weights of one (c, kh) for its output channels over the rows r, r + splits, ... of a slice of the
-/// images. Thread order: (c, kh), group, split. The block after the last group part sums the bias.
+/// A thread sums the K weights of one (c, kh) for its output channels over the rows r, r + splits, ... of a slice of
+/// the images. Thread order: (c, kh), group, split. The block after the last group part sums the bias.
 template <int K, int Channels>
 __global__ void __launch_bounds__(most_threads)
     grad_weight_kernel(float* partials, const float* g, const float* x, const __grid_constant__ Planes p,
@@ -134,15 +133,15 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
         cut.groups = in_block, cut.splits = splits, cut.chunk = chunk;
         cut.threads = window * chunk * in_block * splits;
         if (cut.threads > most_threads) break;
-        if (cut.threads < 96 && splits < p.OH) continue;  // too few to hide the staging
+        if (cut.threads < 120 && splits < p.OH) continue;  // too few to hide the staging
         const std::size_t parts =
             splits == 1 ? 0 : sizeof(float) * static_cast<std::size_t>(cut.threads * per_thread * window);
-        cut.shared = std::max(static_cast<std::size_t>(chunk) * plane +
-                                  static_cast<std::size_t>(in_block * per_thread) * g_plane + 64,
-                              parts);
+        cut.shared = std::max(
+            static_cast<std::size_t>(chunk) * plane + static_cast<std::size_t>(in_block * per_thread) * g_plane + 64,
+            parts);
         if (cut.shared > shared_limit()) continue;
-        const int chunks = static_cast<int>(ceil_div(p.C, chunk)), group_parts = static_cast<int>(
-                                                                       ceil_div(groups, in_block));
+        const int chunks = static_cast<int>(ceil_div(p.C, chunk)),
+                  group_parts = static_cast<int>(ceil_div(groups, in_block));
         for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
           const int slices = static_cast<int>(ceil_div(p.N, per_slice));
           if (slices > 256) continue;
@@ -157,8 +156,8 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
           const double rows = static_cast<double>(p.segments) * static_cast<double>(per_slice);
           const double terms = warps * 32 / splits * per_thread * window * p.OH * rows * run;
           const double work = terms / 128 / (0.68 * busy) * deep;
-          const double alone = 5.4 * rounds * rows * static_cast<double>(ceil_div(p.OH, splits)) * per_thread * window *
-                               run;
+          const double alone =
+              5.4 * rounds * rows * static_cast<double>(ceil_div(p.OH, splits)) * per_thread * window * run;
           const double adding = slices * weights * 8 / (card().multiprocessors * 22.5) + (splits > 1 ? 4900 : 0);
           const double cost = std::max(work, alone) + per_slice * 860 * rounds + adding;
           if (cost < best_cost) {

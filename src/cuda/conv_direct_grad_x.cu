@@ -7,13 +7,13 @@ namespace {
 // For outputs of at most one run a row: every multiply-add is one of the sum, none meets the padding across.
 template <int K, int Channels, int Each>
 __global__ void __launch_bounds__(most_threads)
-    grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight, const __grid_constant__ Planes p,
-                  const __grid_constant__ Cut cut, Divider weight_run) {
+    grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight,
+                  const __grid_constant__ Planes p, const __grid_constant__ Cut cut, Divider weight_run) {
   extern __shared__ float4 memory[];
   begin_kernel();
   constexpr int wide = run + K - 1;
   const int c_block = cut.groups * Channels, c_pitch = c_block | 1;
-  const int plane = p.OH * run;                // rows of g, filled up with zeros
+  const int plane = p.OH * run;                   // rows of g, filled up with zeros
   const int image_pitch = cut.chunk * plane + 4;  // images start on different banks
   float* staged_g = reinterpret_cast<float*>(memory);
   float* staged_weight = staged_g + cut.images * image_pitch;

@@ -25,10 +25,31 @@ Geometry geometry(const Conv2d& s) {
                       "cuda conv2d: expected fewer than 2^31 positions, came ", s.N, " images of ", s.OH, " x ", s.OW,
                       "; split the batch");
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  return {i(s.C / s.groups), i(s.H), i(s.W), i(s.O / s.groups), i(s.KH), i(s.KW), i(s.OH), i(s.OW), i(s.stride_h),
-          i(s.stride_w), i(s.pad_h), i(s.pad_w), i(s.dilation_h), i(s.dilation_w), i(s.groups), i(s.N * s.OH * s.OW),
-          i(s.N * s.H * s.W), Divider(s.OH * s.OW), Divider(s.OW), Divider(s.KH * s.KW), Divider(s.KW),
-          Divider(s.stride_h), Divider(s.stride_w), Divider(s.H * s.W), Divider(s.W)};
+  return {i(s.C / s.groups),
+          i(s.H),
+          i(s.W),
+          i(s.O / s.groups),
+          i(s.KH),
+          i(s.KW),
+          i(s.OH),
+          i(s.OW),
+          i(s.stride_h),
+          i(s.stride_w),
+          i(s.pad_h),
+          i(s.pad_w),
+          i(s.dilation_h),
+          i(s.dilation_w),
+          i(s.groups),
+          i(s.N * s.OH * s.OW),
+          i(s.N * s.H * s.W),
+          Divider(s.OH * s.OW),
+          Divider(s.OW),
+          Divider(s.KH * s.KW),
+          Divider(s.KW),
+          Divider(s.stride_h),
+          Divider(s.stride_w),
+          Divider(s.H * s.W),
+          Divider(s.W)};
 }
 
 // A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, neighbouring threads hold neighbouring
@@ -40,8 +61,7 @@ struct Places {
                   : static_cast<int>(threadIdx.x) % tile;
   }
   static __device__ __forceinline__ int k(int i) {
-    return KFirst ? static_cast<int>(threadIdx.x) % depth
-                  : static_cast<int>(threadIdx.x) / tile + i * (threads / tile);
+    return KFirst ? static_cast<int>(threadIdx.x) % depth : static_cast<int>(threadIdx.x) / tile + i * (threads / tile);
   }
 };
 
@@ -144,9 +164,8 @@ struct Patches {
 };
 
 template <class T>
-__global__ void __launch_bounds__(threads)
-    forward_kernel(T* y, const T* x, const T* weight, const T* bias, const __grid_constant__ Geometry g,
-                   Activation activation) {
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, const T* weight, const T* bias,
+                                                          const __grid_constant__ Geometry g, Activation activation) {
   begin_kernel();
   const int group = static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
   const int position0 = static_cast<int>(blockIdx.x) * tile, length = g.C * g.KH * g.KW;
@@ -341,42 +360,9 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// ---- adding the slices ----
-
-constexpr int slice_lanes = 8;
-template <class T>
-__global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                                  std::int64_t weights, std::int64_t channels) {
-  __shared__ T partial[slice_lanes][33];
-  begin_kernel();
-  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = weights + channels;
-  T sum = 0;
-  if (at < stride) {
-#pragma unroll 4
-    for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
-  }
-  partial[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || at >= stride) return;
-  T total = 0;
-  for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
-  if (at < weights) {
-    if (grad_weight != nullptr) grad_weight[at] = total;
-  } else if (grad_bias != nullptr) {
-    grad_bias[at - weights] = total;
-  }
-}
-
 unsigned tiles(std::int64_t extent) { return static_cast<unsigned>(ceil_div(extent, tile)); }
 
 }  // namespace
-
-template <class T>
-void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                std::int64_t weights, std::int64_t channels) {
-  launch(context, Grid(static_cast<unsigned>(ceil_div(weights + channels, 32)), dim3(32, slice_lanes)),
-         sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
-}
 
 template <class T>
 void general_conv2d(const Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
@@ -414,10 +400,9 @@ void general_grad_weight(const Context& context, T* partials, const T* g, const 
          grad_weight_kernel<T>, partials, g, x, static_cast<int>(slices), sizes);
 }
 
-#define TERN_INSTANTIATE(T)                                                                                           \
-  template void sum_slices<T>(const Context&, T*, T*, const T*, std::int64_t, std::int64_t, std::int64_t);             \
-  template void general_conv2d<T>(const Context&, T*, const T*, const T*, const T*, const Conv2d&);                    \
-  template void general_grad_x<T>(const Context&, cudaStream_t, T*, const T*, const T*, const Conv2d&);                \
+#define TERN_INSTANTIATE(T)                                                                             \
+  template void general_conv2d<T>(const Context&, T*, const T*, const T*, const T*, const Conv2d&);     \
+  template void general_grad_x<T>(const Context&, cudaStream_t, T*, const T*, const T*, const Conv2d&); \
   template void general_grad_weight<T>(const Context&, T*, const T*, const T*, std::int64_t, const Conv2d&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)

@@ -14,8 +14,8 @@ struct Divider {
   Divider() = default;
   explicit Divider(std::int64_t value) : divisor(static_cast<std::uint32_t>(value)) {
     while ((std::uint64_t{1} << shift) < divisor) ++shift;
-    multiplier = static_cast<std::uint32_t>(
-        ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
+    multiplier =
+        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
   }
   __device__ __forceinline__ void split(int n, int& quotient, int& rest) const {
     const auto value = static_cast<std::uint32_t>(n);
@@ -25,11 +25,8 @@ struct Divider {
   }
 };
 
-/// How the weight's gradient is summed: `slices` of the images (or positions) each give one partial gradient of the
-/// weight followed by one of the bias; sum_slices adds them in order.
-template <class T>
-void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                std::int64_t weights, std::int64_t channels);
+// The weight's gradient is summed in `slices` of the images (or positions): each gives one partial gradient of the
+// weight followed by one of the bias, and conv.cu adds them in order.
 
 // ---- any shape: implicit matrix products (conv_general.cu) ----
 

@@ -1,9 +1,14 @@
+#include <array>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "cuda/cuda.hpp"
 #include "cuda/library.cuh"
 #include "cuda/products.cuh"
 #include "cuda/streams.cuh"
+#include "cuda/timing.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -25,8 +30,8 @@ __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, 
 // g = grad_y * activation'(y) (when g is wanted) and its column sums (when they are): 32 columns per block.
 constexpr int sum_rows = 32;
 template <class T>
-__global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows, std::int64_t out,
-                               Activation activation) {
+__global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows,
+                               std::int64_t out, Activation activation) {
   __shared__ T partial[sum_rows][33];
   begin_kernel();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
@@ -75,6 +80,36 @@ bool prefers_library(const Context& context, std::int64_t m, std::int64_t n, std
   return work > (context.precision == Precision::tf32 ? 4e7 : 2.2e8);
 }
 
+/// What tells one call from another: the slot, its sizes and its flags.
+using Call = std::array<std::int64_t, 10>;
+
+// Our kernel or the library. Under `deterministic` a rule on sizes decides, so that every process sums alike; else the
+// first call outside a recording times both (outputs are overwritten, so repeating is harmless).
+template <class Own, class Library>
+void run_better(const Context& context, const Call& call, bool rule_says_library, const Own& own,
+                const Library& library) {
+  bool use_library = rule_says_library;
+  if (!context.deterministic) {
+    static std::mutex mutex;
+    static auto* decided = new std::map<std::pair<Call, Precision>, bool>;
+    const std::pair key{call, context.precision};
+    std::unique_lock lock(mutex);
+    const auto found = decided->find(key);
+    if (found != decided->end()) {
+      use_library = found->second;
+    } else if (!recording(context)) {
+      lock.unlock();
+      use_library = microseconds(context, library) < microseconds(context, own);
+      lock.lock();
+      decided->emplace(key, use_library);
+    }
+  }
+  if (use_library)
+    library();
+  else
+    own();
+}
+
 bool aligned(const void* pointer, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 4 == 0;
 }
@@ -94,7 +129,7 @@ void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shap
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (fits_own(m, n, k, batch) && !prefers_library(context, m, n, k, batch)) {
+    if (fits_own(m, n, k, batch)) {
       Product product;
       product.a = factor(a, transpose_a ? m : k);
       product.b = factor(b, transpose_b ? k : n);
@@ -106,12 +141,28 @@ void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shap
       product.n = static_cast<int>(n);
       product.k = static_cast<int>(k);
       const bool row_by_row = !transpose_a && transpose_b;
-      own_product(context, product, transpose_a, transpose_b, choose_product(m, n, k, batch, row_by_row), batch,
-                  stride_a, stride_b);
-      return;
+      return run_better(
+          context, Call{0, batch, m, n, k, transpose_a, transpose_b, stride_a, stride_b},
+          prefers_library(context, m, n, k, batch),
+          [&] {
+            own_product(context, product, transpose_a, transpose_b, choose_product(m, n, k, batch, row_by_row), batch,
+                        stride_a, stride_b);
+          },
+          [&] { library_matmul(context, out, a, b, shape); });
     }
   }
   library_matmul(context, out, a, b, shape);
+}
+
+template <class T>
+void library_linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const Linear& shape) {
+  const auto& [rows, in, out, activation] = shape;
+  if (in == 0)
+    check(cudaMemsetAsync(y, 0, static_cast<std::size_t>(rows * out) * sizeof(T), stream_of(context)), "clearing");
+  else
+    library_matmul(context, y, x, weight, Matmul{.m = rows, .n = out, .k = in, .transpose_b = true});
+  if (bias != nullptr || activation != Activation::none)
+    launch(context, Grid(blocks_for(rows * out), 256), bias_activation_kernel<T>, y, bias, rows * out, out, activation);
 }
 
 template <class T>
@@ -119,7 +170,7 @@ void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   const auto& [rows, in, out, activation] = shape;
   if (rows == 0 || out == 0) return;
   if constexpr (std::is_same_v<T, float>) {
-    if (fits_own(rows, out, in, 1) && !prefers_library(context, rows, out, in, 1)) {
+    if (fits_own(rows, out, in, 1)) {
       Product product;
       product.a = factor(x, in);
       product.b = factor(weight, in);
@@ -130,13 +181,14 @@ void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, 
       product.n = static_cast<int>(out);
       product.k = static_cast<int>(in);
       product.activation = activation;
-      own_product(context, product, false, true, choose_product(rows, out, in, 1, true));
-      return;
+      return run_better(
+          context, Call{1, rows, in, out, static_cast<int>(activation), bias != nullptr},
+          prefers_library(context, rows, out, in, 1),
+          [&] { own_product(context, product, false, true, choose_product(rows, out, in, 1, true)); },
+          [&] { library_linear(context, y, x, weight, bias, shape); });
     }
   }
-  matmul(context, y, x, weight, Matmul{.m = rows, .n = out, .k = in, .transpose_b = true});
-  if (bias != nullptr || activation != Activation::none)
-    launch(context, Grid(blocks_for(rows * out), 256), bias_activation_kernel<T>, y, bias, rows * out, out, activation);
+  library_linear(context, y, x, weight, bias, shape);
 }
 
 // Both products in one launch.
@@ -144,6 +196,8 @@ void own_linear_backward(Context& context, float* grad_x, float* grad_weight, fl
                          const float* x, const float* weight, const float* y, const Linear& shape) {
   const auto& [rows, in, out, activation] = shape;
   const float* mask = activation == Activation::none ? nullptr : y;
+  if (grad_bias != nullptr && grad_weight == nullptr) through<float>(context, nullptr, grad_bias, grad_y, y, shape);
+  if (grad_weight == nullptr && grad_x == nullptr) return;
   Product for_weight, for_data;
   if (grad_weight != nullptr) {
     for_weight.a = factor(grad_y, out, mask);
@@ -210,13 +264,14 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (fits_own(rows, in, out, 1) && fits_own(out, in, rows, 1) && !prefers_library(context, rows, in, out, 1)) {
-      if (grad_bias != nullptr && grad_weight == nullptr)
-        through<float>(context, nullptr, grad_bias, grad_y, y, shape);
-      if (grad_weight != nullptr || grad_x != nullptr)
-        own_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
-      return;
-    }
+    if (fits_own(rows, in, out, 1) && fits_own(out, in, rows, 1))
+      return run_better(
+          context,
+          Call{2, rows, in, out, static_cast<int>(activation), grad_x != nullptr, grad_weight != nullptr,
+               grad_bias != nullptr},
+          prefers_library(context, rows, in, out, 1),
+          [&] { own_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); },
+          [&] { library_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); });
   }
   library_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
 }

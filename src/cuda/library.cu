@@ -1,5 +1,3 @@
-#include "cuda/library.cuh"
-
 #include <array>
 #include <map>
 #include <memory>
@@ -7,6 +5,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "cuda/library.cuh"
 #include "cuda/timing.cuh"
 
 namespace tern::cuda {
@@ -55,8 +54,7 @@ std::uint32_t alignment_of(const void* pointer) {
 
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
 template <class T>
-std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, const T* b,
-                                       const kernels::Matmul& shape) {
+std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
   auto plan = std::make_unique<LibraryPlan>();
   cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
   if constexpr (std::is_same_v<T, float>)
@@ -86,8 +84,8 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, con
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(out));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(out));
   // Sums of split k through a workspace repeat bit for bit; in-place ones depend on which block comes first.
-  const std::uint32_t reductions = context.deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                                         : CUBLASLT_REDUCTION_SCHEME_MASK;
+  const std::uint32_t reductions =
+      context.deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
 
   std::array<cublasLtMatmulHeuristicResult_t, candidates_asked> results{};
@@ -112,8 +110,8 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, con
     float best_time = 0;
     for (int i = 0; i < found; ++i) {
       use(results[i]);
-      const float time = microseconds(
-          context, [&] { library_product(*plan, stream_of(context), workspace.as<void>(), out, a, b); });
+      const float time =
+          microseconds(context, [&] { library_product(*plan, stream_of(context), workspace.as<void>(), out, a, b); });
       if (i == 0 || time < best_time) {
         best = i;
         best_time = time;

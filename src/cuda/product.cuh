@@ -155,8 +155,8 @@ __device__ __forceinline__ void read_fragment(float (&fragment)[PerThread][4], c
   if constexpr (KContiguous) {
 #pragma unroll
     for (int i = 0; i < PerThread; ++i) {
-      const float4 four = *reinterpret_cast<const float4*>(
-          stage + tile_position<Extent, PerThread, true>(t, i) * (Depth + 4) + k);
+      const float4 four =
+          *reinterpret_cast<const float4*>(stage + tile_position<Extent, PerThread, true>(t, i) * (Depth + 4) + k);
       fragment[i][0] = four.x;
       fragment[i][1] = four.y;
       fragment[i][2] = four.z;
@@ -324,8 +324,8 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
     for (int e = rank * slice + static_cast<int>(threadIdx.x); e < end; e += product_threads) {
       float4 total = {0, 0, 0, 0};
       for (int other = 0; other < product.split; ++other)
-        total = total + *reinterpret_cast<const float4*>(
-                            cluster.map_shared_rank(shared, static_cast<unsigned>(other)) + at_four(e));
+        total = total + *reinterpret_cast<const float4*>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) +
+                                                         at_four(e));
       finish_four(product, row0 + e / per_row, column0 + e % per_row * 4, total);
     }
     if (with_sums && rank == 0 && threadIdx.x < Shape::rows && row0 + static_cast<int>(threadIdx.x) < product.m) {

@@ -27,9 +27,9 @@ void launch_product(const Context& context, const Product& product, std::int64_t
   constexpr auto kernel = product_kernel<Shape, KA, KB>;
   constexpr std::size_t bytes = Shape::shared_bytes(KA, KB);
   if (bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), bytes);
-  Grid grid(dim3(static_cast<unsigned>(Shape::tiles(product.m, product.n) * product.split),
-                 static_cast<unsigned>(batch)),
-            product_threads, bytes);
+  Grid grid(
+      dim3(static_cast<unsigned>(Shape::tiles(product.m, product.n) * product.split), static_cast<unsigned>(batch)),
+      product_threads, bytes);
   grid.cluster = static_cast<unsigned>(product.split);
   launch(context, grid, kernel, product, stride_a, stride_b);
 }

@@ -7,8 +7,8 @@ namespace {
 
 // The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
 template <class Weight, class Data>
-__global__ void __launch_bounds__(product_threads, Weight::resident < Data::resident ? Weight::resident
-                                                                                     : Data::resident)
+__global__ void __launch_bounds__(product_threads,
+                                  Weight::resident < Data::resident ? Weight::resident : Data::resident)
     backward_kernel(const __grid_constant__ Product weight, const __grid_constant__ Product data, int weight_blocks) {
   extern __shared__ float4 shared[];
   begin_kernel();

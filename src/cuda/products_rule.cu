@@ -15,12 +15,10 @@ struct Figures {
   int rows, columns, resident;
   float work_k, work_once, wait_k, wait_once;
 };
-constexpr Figures figures[tile_shapes] = {{32, 16, 3, 3.83f, 1.64f, 10.7f, 2.36f},
-                                          {32, 32, 3, 3.33f, 0.98f, 28.3f, 1.26f},
-                                          {64, 32, 2, 34.6f, 0.664f, 15.4f, 3.77f},
-                                          {64, 64, 1, 21.6f, 2.98f, 25.5f, 4.5f},
-                                          {128, 64, 1, 41.9f, 4.7f, 62.1f, 5.71f},
-                                          {128, 128, 1, 85.0f, 6.0f, 122.0f, 6.86f}};
+constexpr Figures figures[tile_shapes] = {
+    {32, 16, 3, 3.83f, 1.64f, 10.7f, 2.36f},  {32, 32, 3, 3.33f, 0.98f, 28.3f, 1.26f},
+    {64, 32, 2, 34.6f, 0.664f, 15.4f, 3.77f}, {64, 64, 1, 21.6f, 2.98f, 25.5f, 4.5f},
+    {128, 64, 1, 41.9f, 4.7f, 62.1f, 5.71f},  {128, 128, 1, 85.0f, 6.0f, 122.0f, 6.86f}};
 constexpr float cost_of_split = 0.89f, cost_per_part = 0.08f;
 
 struct Work {

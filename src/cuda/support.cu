@@ -1,11 +1,10 @@
-#include "cuda/support.cuh"
-
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "cuda/streams.cuh"
+#include "cuda/support.cuh"
 
 namespace tern::cuda {
 

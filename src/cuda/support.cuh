@@ -87,7 +87,7 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = 256) {
 /// The shape of a launch.
 struct Grid {
   dim3 blocks, threads;
-  std::size_t shared;  ///< dynamic shared memory; above 48 KiB, call allow_shared for the kernel first
+  std::size_t shared;    ///< dynamic shared memory; above 48 KiB, call allow_shared for the kernel first
   unsigned cluster = 1;  ///< blocks (along x) of a thread block cluster; only where card().overlap
   std::source_location where;
   Grid(dim3 grid_blocks, dim3 block_threads, std::size_t shared_bytes = 0,

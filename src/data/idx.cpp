@@ -150,17 +150,21 @@ Header read_header(Stream& stream, const std::string& name, const IdxOptions& op
                      Shape::max_rank);
   expects<FileError>(options.rank == 0 || options.rank == rank, name, ": expected an IDX file of rank ", options.rank,
                      ", found rank ", rank, "; are images and labels swapped?");
-  header.bytes = size_of(header.dtype);
+  // Zeros are left out of the product that is limited: the strides of [0, huge, huge] must not overflow either.
+  std::uint64_t extent = size_of(header.dtype);
+  bool empty = false;
   for (int i = 0; i < rank; ++i) {
     std::array<std::byte, 4> size{};
     expects<FileError>(stream.read(size) == 4, name, ": the IDX file ends inside its header");
     const std::uint64_t value = big_endian(size);
     header.shape.push_back(static_cast<std::int64_t>(value));
-    expects<FileError>(value == 0 || header.bytes <= static_cast<std::uint64_t>(options.limit) / value, name,
+    empty = empty || value == 0;
+    expects<FileError>(value == 0 || extent <= static_cast<std::uint64_t>(options.limit) / value, name,
                        ": declares more than ", options.limit, " bytes: shape ", header.shape,
                        "... (IdxOptions::limit raises the limit)");
-    header.bytes *= value;
+    extent *= value == 0 ? 1 : value;
   }
+  header.bytes = empty ? 0 : extent;
   return header;
 }
 

@@ -109,6 +109,7 @@ struct Plan {
 
 struct Step::State {
   Function function;
+  std::size_t inputs = 0;
   std::vector<std::unique_ptr<Plan>> plans;
   std::int64_t replays = 0;
 
@@ -200,7 +201,15 @@ Tensor Step::State::replay(Plan& plan, Scope& scope) {
   return plan.result;
 }
 
+namespace {
+void check_inputs(const std::vector<Tensor>& inputs, std::size_t expected) {
+  expects(inputs.size() == expected, "Step: the function takes ", expected, " tensors, got ", inputs.size());
+  for (const Tensor& input : inputs) expects(input.defined(), "Step: an input is undefined");
+}
+}  // namespace
+
 Tensor Step::run(const std::vector<Tensor>& inputs) {
+  check_inputs(inputs, state_->inputs);
   Scope& scope = current_scope();
   if (scope.mode->capture == nullptr || Recording::current() != nullptr) return state_->function(inputs);
   Plan* plan = nullptr;
@@ -227,17 +236,20 @@ Step::Step(std::function<Tensor(const Tensor&)> function) : state_(std::make_uni
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
     return function(inputs[0]);
   };
+  state_->inputs = 1;
 }
 Step::Step(std::function<Tensor(const Tensor&, const Tensor&)> function) : state_(std::make_unique<State>()) {
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
     return function(inputs[0], inputs[1]);
   };
+  state_->inputs = 2;
 }
 Step::Step(std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> function)
     : state_(std::make_unique<State>()) {
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
     return function(inputs[0], inputs[1], inputs[2]);
   };
+  state_->inputs = 3;
 }
 Step::~Step() = default;
 Step::Step(Step&&) noexcept = default;

@@ -17,10 +17,6 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   sizes.m = a_shape[a_rank - (options.transpose_a ? 1 : 2)];
   sizes.k = a_shape[a_rank - (options.transpose_a ? 2 : 1)];
   sizes.n = b_shape[b_rank - (options.transpose_b ? 2 : 1)];
-  const std::int64_t b_k = b_shape[b_rank - (options.transpose_b ? 1 : 2)];
-  expects<ShapeError>(sizes.k == b_k, "matmul: inner sizes ", sizes.k, " and ", b_k, " differ (inputs ", a_shape,
-                      options.transpose_a ? " transposed" : "", " and ", b_shape,
-                      options.transpose_b ? " transposed" : "", ")");
   const Shape a_batch(a_shape.begin(), a_shape.end() - 2), b_batch(b_shape.begin(), b_shape.end() - 2);
   Shape out_shape = broadcast("matmul", a_batch, b_batch);
   sizes.batch = element_count(out_shape);
@@ -81,6 +77,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   const bool row = a.rank() == 1, column = b.rank() == 1;
   expects<ShapeError>(!(row && options.transpose_a) && !(column && options.transpose_b),
                       "matmul: a vector cannot be transposed");
+  const std::int64_t a_inner = a.size(options.transpose_a ? -2 : -1),
+                     b_inner = b.size(column || options.transpose_b ? -1 : -2);
+  expects<ShapeError>(a_inner == b_inner, "matmul: inner sizes ", a_inner, " and ", b_inner, " differ (inputs ",
+                      a.shape(), options.transpose_a ? " transposed" : "", " and ", b.shape(),
+                      options.transpose_b ? " transposed" : "", ")");
   Tensor out = recorded_product(row ? a.unsqueeze(0) : a, column ? b.unsqueeze(1) : b, options);
   if (column) out = out.squeeze(-1);
   if (row) out = out.squeeze(column ? -1 : -2);

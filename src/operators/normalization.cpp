@@ -20,7 +20,6 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values)
   check_dtypes("batch_norm", x, values);
   expects<ShapeError>(values.shape() == Shape{x.shape()[1]}, "batch_norm: ", which, " ", values.shape(),
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
-  expects<ShapeError>(values.is_contiguous(), "batch_norm: ", which, " is not contiguous");
 }
 
 }  // namespace
@@ -63,7 +62,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   expects(running_mean.defined() == running_var.defined(),
           "batch_norm: running_mean and running_var come together or not at all");
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
-  const Tensor whole = x.detach().contiguous(), scale = weight.detach(), shift = bias.detach();
+  expects<ShapeError>(!running_mean.defined() || (running_mean.is_contiguous() && running_var.is_contiguous()),
+                      "batch_norm: running_mean and running_var change in place and must be contiguous");
+  const Tensor whole = x.detach().contiguous();
+  const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
+  const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out(x.shape(), x.dtype());
   if (!options.training) {
     expects<AutogradError>(!recording(x, weight, bias),

@@ -164,7 +164,10 @@ Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims) {
 #undef SLOT
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  check_defined("sum_to", "the input", x);
   if (x.shape() == shape) return x;
+  expects<ShapeError>(shape.rank() <= x.rank() && broadcast("sum_to", x.shape(), shape) == x.shape(), "sum_to: ", shape,
+                      " does not broadcast to ", x.shape());
   Dims dims;
   const int lead = x.rank() - shape.rank();
   for (int i = 0; i < x.rank(); ++i)

@@ -183,6 +183,9 @@ Tensor& Tensor::fill_(double value) {
 Tensor& Tensor::copy_(const Tensor& source) {
   expects<AutogradError>(!(requires_grad() && autograd::enabled()),
                          "copy_: this tensor requires a gradient; change it under NoGrad");
+  operators::check_defined("copy_", "the source", source);
+  expects<ShapeError>(source.rank() <= rank() && broadcast("copy_", source.shape(), shape()) == shape(),
+                      "copy_: a source of shape ", source.shape(), " does not broadcast to ", shape());
   Tensor converted = source.detach().to(dtype());
   const Tensor spread = converted.shape() == shape() ? converted : converted.expand(shape());
   // Copying a tensor onto another view of itself would read what it has just written.

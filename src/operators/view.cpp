@@ -42,31 +42,29 @@ Shape completed(const Tensor& x, const Shape& shape) {
 bool reshaped_strides(const Tensor& x, const Shape& shape, Shape& strides) {
   strides = contiguous_strides(shape);
   if (x.is_contiguous()) return true;
-  // Walks both shapes from the end in groups of equal element counts; inside a group x must be one run.
-  int from = x.rank() - 1;
-  int to = shape.rank() - 1;
-  while (to >= 0 && from >= 0) {
-    std::int64_t have = x.shape()[from], step = x.strides()[from];
-    std::int64_t want = shape[to];
-    std::int64_t next = step;
-    strides[to--] = next;
-    while (have != want) {
-      if (have < want) {
-        if (--from < 0) return false;
-        if (x.shape()[from] != 1 && x.strides()[from] != step * have) return false;
-        have *= x.shape()[from];
+  // Walks both shapes from the end in groups of equal element counts; inside a group x must be one run. Sizes of 1 say
+  // nothing about the order of elements.
+  Shape sizes, steps;
+  for (int i = 0; i < x.rank(); ++i)
+    if (x.shape()[i] != 1) {
+      sizes.push_back(x.shape()[i]);
+      steps.push_back(x.strides()[i]);
+    }
+  int from = sizes.rank() - 1, to = shape.rank() - 1;
+  while (from >= 0) {
+    std::int64_t have = sizes[from], want = 1;
+    const std::int64_t step = steps[from];
+    while (want != have) {
+      if (want < have) {
+        strides[to] = step * want;
+        want *= shape[to--];
       } else {
-        if (to < 0) return false;
-        next = step * want;
-        want *= shape[to];
-        strides[to--] = next;
+        if (--from < 0 || steps[from] != step * have) return false;
+        have *= sizes[from];
       }
     }
     --from;
   }
-  while (from >= 0)
-    if (x.shape()[from--] != 1) return false;
-  while (to >= 0) strides[to--] = 1;
   return true;
 }
 

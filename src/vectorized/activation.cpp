@@ -181,7 +181,7 @@ HWY_NOINLINE void softmax_columns(T* out, const T* in, std::int64_t length, std:
   auto sum = hn::Zero(d);
   for (std::int64_t i = 0; i < length; ++i) {
     const auto lowered = hn::Sub(load_columns(d, in + i * inner, columns), maximum);
-    const auto raised = exp_of_nonpositive(d, lowered);
+    const auto raised = HWY_NAMESPACE::exp(d, lowered);
     sum = hn::Add(sum, raised);
     store_columns(logarithm ? lowered : raised, d, out + i * inner, columns);
   }
@@ -215,12 +215,12 @@ HWY_NOINLINE void log_softmax_row(T* out, const T* in, std::int64_t n) {
   auto sum0 = hn::Zero(d), sum1 = sum0;
   std::int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    sum0 = hn::Add(sum0, exp_of_nonpositive(d, hn::Sub(hn::LoadU(d, in + i), shift)));
-    sum1 = hn::Add(sum1, exp_of_nonpositive(d, hn::Sub(hn::LoadU(d, in + i + lanes), shift)));
+    sum0 = hn::Add(sum0, HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i), shift)));
+    sum1 = hn::Add(sum1, HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), shift)));
   }
   for (; i < n; i += lanes) {
     const std::int64_t left = n - i;
-    auto value = exp_of_nonpositive(d, hn::Sub(load_columns(d, in + i, left), shift));
+    auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, in + i, left), shift));
     if (left < lanes) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value);
     sum0 = hn::Add(sum0, value);
   }

@@ -193,55 +193,71 @@ void edge_tile(TileFunction<T> function, Block<T> block) {
 template <class T>
 void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  constexpr std::int64_t width = panel_vectors * lanes<T>();
+  constexpr std::int64_t width = panel_vectors * lanes<T>(), strip = 8;
   const std::int64_t full = n / width * width, rest = n - full, panel = k * width;
-  for (std::int64_t p = 0; p < k; ++p, b += b_row, panels += width) {  // row by row, as the prefetchers like it
+  // Strips of rows, so that both sides see runs of some length.
+  for (std::int64_t first = 0; first < k; first += strip) {
+    const std::int64_t last = std::min(first + strip, k);
     T* to = panels;
-    for (std::int64_t j = 0; j < full; j += width, to += panel)
-      for (std::int64_t v = 0; v < width; v += lanes<T>()) {
-        hwy::Prefetch(b + 8 * b_row + j + v);
-        hn::Store(hn::LoadU(d, b + j + v), d, to + v);
+    for (std::int64_t j = 0; j < full; j += width, to += panel) {
+      for (std::int64_t p = first; p < last; ++p) {
+        const T* from = b + p * b_row + j;
+        for (std::int64_t v = 0; v < width; v += lanes<T>()) {
+          hwy::Prefetch(from + strip * b_row + v);
+          hn::Store(hn::LoadU(d, from + v), d, to + p * width + v);
+        }
       }
-    if (rest > 0) std::fill(std::copy_n(b + full, rest, to), to + width, T{0});
+    }
+    if (rest > 0)
+      for (std::int64_t p = first; p < last; ++p)
+        std::fill(std::copy_n(b + p * b_row + full, rest, to + p * width), to + (p + 1) * width, T{0});
   }
 }
 
-/// out [columns, rows] = in [rows, columns]^T: squares of one 128-bit block side, then single elements at the edges.
+#if HWY_TARGET != HWY_SCALAR
+/// A square of one 128-bit block a side.
+template <class T>
+HWY_INLINE void transpose_square(T* out, std::int64_t out_row, const T* in, std::int64_t in_row) {
+  const hn::FixedTag<T, 16 / sizeof(T)> d;
+  if constexpr (sizeof(T) == 4) {
+    const hn::FixedTag<double, 2> pair;
+    const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + in_row), r2 = hn::LoadU(d, in + 2 * in_row),
+               r3 = hn::LoadU(d, in + 3 * in_row);
+    const auto low01 = hn::BitCast(pair, hn::InterleaveLower(d, r0, r1)),
+               low23 = hn::BitCast(pair, hn::InterleaveLower(d, r2, r3)),
+               high01 = hn::BitCast(pair, hn::InterleaveUpper(d, r0, r1)),
+               high23 = hn::BitCast(pair, hn::InterleaveUpper(d, r2, r3));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, low01, low23)), d, out);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, low01, low23)), d, out + out_row);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, high01, high23)), d, out + 2 * out_row);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, high01, high23)), d, out + 3 * out_row);
+  } else {
+    const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + in_row);
+    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out);
+    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + out_row);
+  }
+}
+#endif
+
+/// out [columns, rows] = in [rows, columns]^T: squares, by strips of one cache line of columns, then the edges.
 template <class T>
 void transpose(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
                std::int64_t columns) {
-  std::int64_t i = 0;
+  std::int64_t whole_rows = 0, whole_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr std::int64_t side = 16 / sizeof(T);
-  const hn::FixedTag<T, side> d;
-  for (; i + side <= rows; i += side) {
-    std::int64_t j = 0;
-    for (; j + side <= columns; j += side) {
-      const T* from = in + i * in_row + j;
-      T* to = out + j * out_row + i;
-      if constexpr (sizeof(T) == 4) {
-        const hn::FixedTag<double, 2> pair;
-        const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + in_row), r2 = hn::LoadU(d, from + 2 * in_row),
-                   r3 = hn::LoadU(d, from + 3 * in_row);
-        const auto low01 = hn::BitCast(pair, hn::InterleaveLower(d, r0, r1)),
-                   low23 = hn::BitCast(pair, hn::InterleaveLower(d, r2, r3)),
-                   high01 = hn::BitCast(pair, hn::InterleaveUpper(d, r0, r1)),
-                   high23 = hn::BitCast(pair, hn::InterleaveUpper(d, r2, r3));
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, low01, low23)), d, to);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, low01, low23)), d, to + out_row);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, high01, high23)), d, to + 2 * out_row);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, high01, high23)), d, to + 3 * out_row);
-      } else {
-        const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + in_row);
-        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + out_row);
-      }
-    }
-    for (; j < columns; ++j)
-      for (std::int64_t r = i; r < i + side; ++r) out[j * out_row + r] = in[r * in_row + j];
+  constexpr std::int64_t side = 16 / sizeof(T), strip = 4 * side;
+  whole_rows = rows / side * side;
+  whole_columns = columns / side * side;
+  for (std::int64_t first = 0; first < whole_columns; first += strip) {
+    const std::int64_t last = std::min(first + strip, whole_columns);
+    for (std::int64_t i = 0; i < whole_rows; i += side)
+      for (std::int64_t j = first; j < last; j += side)
+        transpose_square(out + j * out_row + i, out_row, in + i * in_row + j, in_row);
   }
 #endif
-  for (; i < rows; ++i)
+  for (std::int64_t i = 0; i < whole_rows; ++i)
+    for (std::int64_t j = whole_columns; j < columns; ++j) out[j * out_row + i] = in[i * in_row + j];
+  for (std::int64_t i = whole_rows; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) out[j * out_row + i] = in[i * in_row + j];
 }
 

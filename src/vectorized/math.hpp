@@ -18,12 +18,69 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Highway's Exp returns 0 for NaN and wraps round where the result overflows twice.
+template <class D, class V, std::size_t size>
+HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&coefficients)[size]) {
+  // Even and odd powers apart: two independent chains.
+  const V square = hn::Mul(x, x);
+  V even = hn::Set(d, coefficients[(size - 1) & ~std::size_t{1}]);
+  V odd = hn::Set(d, coefficients[(size - 2) | std::size_t{1}]);
+  for (std::size_t i = (size - 1) & ~std::size_t{1}; i >= 2; i -= 2)
+    even = hn::MulAdd(even, square, hn::Set(d, coefficients[i - 2]));
+  for (std::size_t i = (size - 2) | std::size_t{1}; i >= 3; i -= 2)
+    odd = hn::MulAdd(odd, square, hn::Set(d, coefficients[i - 2]));
+  return hn::MulAdd(odd, x, even);
+}
+
+template <class T>
+struct ExpNumbers;
+template <>
+struct ExpNumbers<float> {
+  static constexpr int mantissa_bits = 23;
+  static constexpr float magic = 0x1.8p23f;  // adding it leaves an integer in the low bits of the sum
+  static constexpr float ordinary = 87, lowest = -105, highest = 90;
+  static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  static constexpr float coefficients[] = {0.5f, 0.1666657689f, 0.0416665545f, 0.008363194882f, 0.001392620336f};
+};
+template <>
+struct ExpNumbers<double> {
+  static constexpr int mantissa_bits = 52;
+  static constexpr double magic = 0x1.8p52;
+  static constexpr double ordinary = 708, lowest = -746, highest = 710;
+  static constexpr double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
+  static constexpr double coefficients[] = {0.500000000000000102,     0.166666666666666675,   0.0416666666666240377,
+                                            0.0083333333333300549,    0.00138888889172587583, 0.000198412698630882544,
+                                            0.0000248015212259864325, 2.7557268406190795e-6,  2.76201217173819352e-7,
+                                            2.51004110820149011e-8};
+};
+
+/// exp(x) = 2^n e^r with n the integer nearest to x / log 2, and e^r = 1 + r + r^2 q(r), q interpolated at Chebyshev
+/// nodes of |r| <= log(2) / 2 (1e-8 and 2e-17 relative). 2^n is applied by adding n to the exponent.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using T = hn::TFromD<D>;
-  const V bounded = hn::Min(x, hn::Set(d, sizeof(T) == 4 ? T(104) : T(720)));
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, bounded));
+  using Numbers = ExpNumbers<T>;
+  constexpr int bits = Numbers::mantissa_bits;
+  const hn::RebindToSigned<D> integers;
+  const V magic = hn::Set(d, Numbers::magic), one = hn::Set(d, T(1));
+  const bool ordinary = hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, Numbers::ordinary)));
+  V bounded = x;
+  if (!ordinary) bounded = hn::Min(hn::Max(x, hn::Set(d, Numbers::lowest)), hn::Set(d, Numbers::highest));
+  const V shifted = hn::MulAdd(bounded, hn::Set(d, T(1.442695040888963407359924681)), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_high), bounded);
+  r = hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_low), r);
+  const V power = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, Numbers::coefficients), r), one);
+  if (ordinary)
+    return hn::BitCast(d, hn::Add(hn::BitCast(integers, power), hn::ShiftLeft<bits>(hn::BitCast(integers, shifted))));
+
+  // Results beyond the normal range round once, in the second of two multiplications.
+  const auto power_of_two = [&](V integer) HWY_ATTR {
+    return hn::BitCast(
+        d, hn::Add(hn::ShiftLeft<bits>(hn::BitCast(integers, hn::Add(integer, magic))), hn::BitCast(integers, one)));
+  };
+  const V half = hn::Sub(hn::MulAdd(n, hn::Set(d, T(0.5)), magic), magic);
+  const V result = hn::Mul(hn::Mul(power, power_of_two(half)), power_of_two(hn::Sub(n, half)));
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
 /// Highway's Log is for positive finite arguments.
@@ -37,16 +94,10 @@ HWY_INLINE V log(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), result);
 }
 
-/// exp(x) for x <= 0, which cannot overflow.
-template <class D, class V>
-HWY_INLINE V exp_of_nonpositive(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
-
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   const V one = hn::Set(d, hn::TFromD<D>(1));
-  const V small = exp_of_nonpositive(d, hn::Neg(hn::Abs(x)));
+  const V small = exp(d, hn::Neg(hn::Abs(x)));
   return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), small, one), hn::Add(one, small));
 }
 
@@ -58,7 +109,7 @@ HWY_INLINE V tanh(D d, V x) {
 /// log(1 + exp(-|x|)).
 template <class D, class V>
 HWY_INLINE V log1p_of_exp_of_minus_abs(D d, V x) {
-  const V small = exp_of_nonpositive(d, hn::Neg(hn::Abs(x)));
+  const V small = exp(d, hn::Neg(hn::Abs(x)));
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Log1p(d, small));
 }
 
@@ -67,19 +118,6 @@ template <class D, class V>
 HWY_INLINE V softplus(D d, V x) {
   const V positive = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Zero(d));
   return hn::Add(positive, log1p_of_exp_of_minus_abs(d, x));
-}
-
-template <class D, class V, std::size_t size>
-HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&coefficients)[size]) {
-  // Even and odd powers apart: two independent chains.
-  const V square = hn::Mul(x, x);
-  V even = hn::Set(d, coefficients[(size - 1) & ~std::size_t{1}]);
-  V odd = hn::Set(d, coefficients[(size - 2) | std::size_t{1}]);
-  for (std::size_t i = (size - 1) & ~std::size_t{1}; i >= 2; i -= 2)
-    even = hn::MulAdd(even, square, hn::Set(d, coefficients[i - 2]));
-  for (std::size_t i = (size - 2) | std::size_t{1}; i >= 3; i -= 2)
-    odd = hn::MulAdd(odd, square, hn::Set(d, coefficients[i - 2]));
-  return hn::MulAdd(odd, x, even);
 }
 
 template <class T>
@@ -115,7 +153,7 @@ HWY_INLINE V normal_distribution(D d, V x, V& density) {
   const V u = hn::Min(hn::Abs(x), hn::Set(d, Tail::limit));
   const V square = hn::Mul(u, u);
   const V lost = hn::MulSub(u, u, square);  // u^2 - square, exact with fused multiply-add
-  const V gauss = hn::Exp(d, hn::Neg(hn::Mul(half, square)));
+  const V gauss = exp(d, hn::Neg(hn::Mul(half, square)));
   const V corrected = hn::NegMulAdd(hn::Mul(half, lost), gauss, gauss);
   density = hn::Mul(corrected, hn::Set(d, T(0.398942280401432677939946)));
   const V inverse = hn::Div(one, hn::Add(u, middle));

@@ -47,8 +47,9 @@ double Plan<T>::cost(Way way, std::int64_t m, std::int64_t n) const {
   switch (way) {
     case Way::plain:
       return 0.5 * k * vectors(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
-    case Way::turned:
-      return 0.5 * k * vectors(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns;
+    case Way::turned:  // columns of b that are not contiguous are slow to fetch
+      return 0.5 * k * vectors(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
+             (shape.transpose_b ? 0 : 0.5 * k * columns);
     case Way::dots:
       return (0.6 * vectors(shape.k) + 5) * rows * columns;
   }
@@ -106,7 +107,7 @@ Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
   packed_ = block_k_ * block_columns_;
   if (way_ == Way::turned) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
-    turned_ = divide_up(rows * block_columns_, 16) * 16;
+    turned_ = divide_up(rows * turned_row(), 16) * 16;
   }
   packed_ = divide_up(packed_, 16) * 16;
 }
@@ -221,13 +222,13 @@ void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
       block.b_row = width;
       block.b_panel = block.k * width;
       block.c = turned;
-      block.c_row = block_columns_;
+      block.c_row = turned_row();
       block.accumulate = first > 0;
       block.row_bias = part.bias;
       block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
       kernels.multiply(block);
     }
-    kernels.transpose(part.c + column * shape.n, shape.n, turned, block_columns_, part.n, columns);
+    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), part.n, columns);
   }
 }
 

@@ -34,8 +34,8 @@ HWY_INLINE RowSum<T> exp_row(T* out, const T* in, std::int64_t n) {
   auto sum0 = hn::Zero(d), sum1 = sum0;
   std::int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto value0 = exp_of_nonpositive(d, hn::Sub(hn::LoadU(d, in + i), shift));
-    const auto value1 = exp_of_nonpositive(d, hn::Sub(hn::LoadU(d, in + i + lanes), shift));
+    const auto value0 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i), shift));
+    const auto value1 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), shift));
     hn::StoreU(value0, d, out + i);
     hn::StoreU(value1, d, out + i + lanes);
     sum0 = hn::Add(sum0, value0);
@@ -43,7 +43,7 @@ HWY_INLINE RowSum<T> exp_row(T* out, const T* in, std::int64_t n) {
   }
   for (; i < n; i += lanes) {
     const std::int64_t left = n - i;
-    auto value = exp_of_nonpositive(d, hn::Sub(load_columns(d, in + i, left), shift));
+    auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, in + i, left), shift));
     store_columns(value, d, out + i, left);
     if (left < lanes) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value);
     sum0 = hn::Add(sum0, value);
@@ -61,7 +61,8 @@ HWY_NOINLINE RowSum<T> softmax_row(T* out, const T* in, std::int64_t n) {
     const auto mask = hn::FirstN(d, static_cast<std::size_t>(n));
     const auto values = hn::IfThenElse(mask, load_columns(d, in, n), lowest);
     const auto maximum = hn::MaxOfLanes(d, values);
-    const auto raised = hn::IfThenElseZero(mask, exp_of_nonpositive(d, hn::Sub(values, maximum)));
+    const auto lowered = hn::IfThenElseZero(mask, hn::Sub(values, maximum));
+    const auto raised = hn::IfThenElseZero(mask, HWY_NAMESPACE::exp(d, lowered));
     const auto sum = hn::SumOfLanes(d, raised);
     store_columns(hn::Div(raised, sum), d, out, n);
     return {hn::GetLane(maximum), hn::GetLane(sum)};

@@ -273,9 +273,9 @@ TEST_CASE("autograd: an operator of the user, recorded as the library's are", "[
   Tensor x = leaf({1, 5});
   op::sum(op::mul(twice(x), x)).backward();
   CHECK(x.grad().values() == Values{4, 20});
-  const auto wrong = [](const Tensor& x) {
-    Tensor out = op::mul(x.detach(), 2.0);
-    autograd::record("wrong", out, {x}, [](const Tensor&) { return autograd::Gradients{zeros({7}, DType::float64)}; });
+  const auto wrong = [](const Tensor& input) {
+    Tensor out = op::mul(input.detach(), 2.0);
+    autograd::record("wrong", out, {input}, [](const Tensor&) { return autograd::Gradients{zeros({7}, DType::float64)}; });
     return out;
   };
   CHECK_THROWS_WITH(op::sum(wrong(x)).backward(), ContainsSubstring("wrong") && ContainsSubstring("[7]"));

@@ -101,6 +101,7 @@ TEST_CASE("idx: files that lie are refused by reason, raw and packed, before mem
       {"a product of 2^64", idx_header(8, {65536, 65536, 65536, 65536}), "declares more than"},
       {"a product that wraps to 8", idx_header(14, {0x80000001, 0x40000000, 4}) + "12345678", "declares more than"},
       {"an overflow before a zero", idx_header(8, {0xffffffff, 0xffffffff, 0}), "declares more than"},
+      {"an overflow behind a zero", idx_header(12, {0, 0xb0000010, 0xfffd67ff}), "declares more than"},
       {"a small limit", good, "declares more than 5 bytes", {.limit = 5}},
       {"float64 over a small limit",
        idx_header(14, {2}) + std::string(16, 'x'),

@@ -65,7 +65,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
 
   void* access(Memory* memory, Scope& scope, bool reads, bool writes);
   Copy& copy_in_memory(Memory* memory);
-  void make_valid(Copy& copy, Scope& scope, void* stream);
+  void prepare(Copy& copy, Scope& scope, void* stream, bool reads);
 
   std::size_t bytes_;
   std::array<Copy, max_copies> copies_;
