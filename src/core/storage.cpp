@@ -34,13 +34,15 @@ const void* Storage::pointer_in(const Memory& memory) const {
 void Storage::written_in(const Memory& memory) {
   for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
     copies_[i].valid.store(copies_[i].memory == &memory, std::memory_order_release);
-  version_.fetch_add(1, std::memory_order_relaxed);
+  count_write();
 }
 
-Storage::Copy& Storage::copy_in_memory(Memory* memory) {
+Storage::Copy& Storage::copy_in_memory(Memory* memory, bool exclusive) {
   for (int i = 0; i < count_.load(std::memory_order_acquire); ++i)
     if (copies_[i].memory == memory) return copies_[i];
-  const std::lock_guard lock(moving_);
+  // Who writes is alone; readers may come together.
+  std::unique_lock lock(moving_, std::defer_lock);
+  if (!exclusive) lock.lock();
   const int count = count_.load(std::memory_order_relaxed);
   for (int i = 0; i < count; ++i)
     if (copies_[i].memory == memory) return copies_[i];
@@ -53,10 +55,10 @@ Storage::Copy& Storage::copy_in_memory(Memory* memory) {
 
 void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   if (bytes_ == 0) {
-    if (writes) version_.fetch_add(1, std::memory_order_relaxed);
+    if (writes) count_write();
     return nullptr;
   }
-  Copy& copy = copy_in_memory(memory);
+  Copy& copy = copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
   if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
     prepare(copy, scope, stream, reads);
@@ -68,7 +70,7 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   if (writes) {
     for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
       copies_[i].valid.store(&copies_[i] == &copy, std::memory_order_release);
-    version_.fetch_add(1, std::memory_order_relaxed);
+    count_write();
   }
   if (listener_of_thread != nullptr && !memory->host_accessible()) listener_of_thread->accessed(*this, writes);
   return copy.pointer;
@@ -77,7 +79,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
 // Allocates the copy if need be. When it will be read, brings the bytes from a valid copy if there is one (a storage
 // that nothing has written yet has none: its bytes are whatever they are).
 void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
-  const std::lock_guard lock(moving_);
+  std::unique_lock lock(moving_, std::defer_lock);
+  if (reads) lock.lock();
   if (copy.pointer == nullptr) {
     copy.pointer = copy.memory->allocate(bytes_, stream);
     copy.stream.store(stream, std::memory_order_relaxed);

@@ -18,12 +18,12 @@ inline int channels_per_thread(std::int64_t channels) { return channels % 5 == 0
 
 /// How a launch is cut.
 struct Cut {
-  int images = 1;    ///< per block, a multiple of `each`
-  int each = 1;      ///< images per thread: two share every weight that is read
-  int groups = 1;    ///< of channels per block
-  int splits = 1;    ///< of the sum, within a block
-  int chunk = 1;     ///< channels of the sum that are in shared memory at a time
-  int threads = 32;  ///< in use, before rounding up to warps
+  int images = 1;   ///< per block, a multiple of `each`
+  int each = 1;     ///< images per thread: two share every weight that is read
+  int groups = 1;   ///< of channels per block
+  int splits = 1;   ///< of the sum, within a block
+  int chunk = 1;    ///< channels of the sum that are in shared memory at a time
+  int threads = 0;  ///< in use, before rounding up to warps; 0: no cut fits the card's shared memory
   std::size_t shared = 0;
 };
 

@@ -127,16 +127,23 @@ Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return find_cut(pass);
 }
 
+const Cut& chosen_cut(const Conv2d& shape) {
+  struct Rule;
+  return remembered<Rule>(sizes_of(shape),
+                          [&] { return forward_cut(shape, planes(shape), channels_per_thread(shape.O)); });
+}
+
 }  // namespace
 
-bool direct_conv2d_fits(const Conv2d& shape) { return small_window(shape) && planes(shape).segments * shape.OH <= 128; }
+bool direct_conv2d_fits(const Conv2d& shape) {
+  return small_window(shape) && planes(shape).segments * shape.OH <= 128 && chosen_cut(shape).threads > 0;
+}
 
 void direct_conv2d(const Context& context, float* y, const float* x, const float* weight, const float* bias,
                    const Conv2d& shape) {
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.O);
-  struct Rule;
-  const Cut cut = remembered<Rule>(sizes_of(shape), [&] { return forward_cut(shape, p, per_thread); });
+  const Cut& cut = chosen_cut(shape);
   with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
     constexpr auto kernel = forward_kernel<window.value, channels.value>;
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);

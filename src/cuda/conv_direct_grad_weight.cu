@@ -121,11 +121,13 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
   const std::size_t plane = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
   const std::size_t g_plane = sizeof(float) * static_cast<std::size_t>(p.OH * p.segments * run);
   const double weights = static_cast<double>(s.O * s.C * s.KH * s.KW);
+  // Shorter chunks leave a thread too little to do per staged image.
+  const int least_chunk = std::min(8, (p.C + 3) / 4);
   WeightCut best;
   double best_cost = std::numeric_limits<double>::max();
   for (int in_block = 1; in_block <= groups; ++in_block) {
     if (groups % in_block != 0) continue;
-    for (int chunk = p.C; chunk >= ceil_div(p.C, 4); chunk = chunk == 1 ? 0 : (chunk + 1) / 2) {
+    for (int chunk = p.C; chunk >= least_chunk; chunk = chunk == 1 ? 0 : (chunk + 1) / 2) {
       if (window * chunk * in_block > most_threads) continue;
       for (int splits = 1; splits <= p.OH; ++splits) {
         if (p.OH % splits != 0) continue;
@@ -178,7 +180,9 @@ const WeightCut& grad_weight_cut(const Conv2d& s, const Planes& p, int per_threa
 
 }  // namespace
 
-bool direct_grad_weight_fits(const Conv2d& shape) { return small_window(shape); }
+bool direct_grad_weight_fits(const Conv2d& shape) {
+  return small_window(shape) && grad_weight_cut(shape, planes(shape), channels_per_thread(shape.O)).cut.threads > 0;
+}
 
 std::int64_t direct_slices(const Conv2d& shape) {
   return grad_weight_cut(shape, planes(shape), channels_per_thread(shape.O)).slices;

@@ -134,9 +134,17 @@ Cut grad_x_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return find_cut(pass);
 }
 
+const Cut& chosen_cut(const Conv2d& shape) {
+  struct Rule;
+  return remembered<Rule>(sizes_of(shape),
+                          [&] { return grad_x_cut(shape, planes(shape), channels_per_thread(shape.C)); });
+}
+
 }  // namespace
 
-bool direct_grad_x_fits(const Conv2d& shape) { return small_window(shape) && shape.OW <= run && shape.H <= 32; }
+bool direct_grad_x_fits(const Conv2d& shape) {
+  return small_window(shape) && shape.OW <= run && shape.H <= 32 && chosen_cut(shape).threads > 0;
+}
 
 void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, const float* g, const float* weight,
                    const Conv2d& shape) {
@@ -144,8 +152,7 @@ void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, c
   on.stream = stream;
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.C);
-  struct Rule;
-  const Cut cut = remembered<Rule>(sizes_of(shape), [&] { return grad_x_cut(shape, p, per_thread); });
+  const Cut& cut = chosen_cut(shape);
   with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
     // Only the larger window shares weights between two images: the smaller one has few.
     constexpr int most_each = window.value == 5 ? 2 : 1;

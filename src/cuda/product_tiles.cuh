@@ -1,6 +1,7 @@
 #pragma once
 // The tile shapes of our products, and the pairs of them that a backward launch may use.
 
+#include <algorithm>
 #include <type_traits>
 
 #include "cuda/products.cuh"
@@ -36,6 +37,14 @@ void with_tile(int tile, const Body& body) {
     default:
       return body(std::type_identity<Tile5>{});
   }
+}
+
+/// Older cards have less shared memory than the larger tiles want.
+template <class Shape>
+bool fits_card() {
+  constexpr std::size_t bytes =
+      std::max({Shape::shared_bytes(true, true), Shape::shared_bytes(true, false), Shape::shared_bytes(false, false)});
+  return bytes <= card().shared_per_block;
 }
 
 /// Calls body with one of the pairs of tiles that are compiled; false for the others.

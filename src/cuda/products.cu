@@ -36,6 +36,12 @@ void launch_product(const Context& context, const Product& product, std::int64_t
 
 }  // namespace
 
+bool product_exists(int tile, bool row_by_row) {
+  bool fits = false;
+  with_tile(tile, [&]<class Shape>(std::type_identity<Shape>) { fits = fits_card<Shape>(); });
+  return fits && (row_by_row || tile == 1 || tile == 3);
+}
+
 void own_product(const Context& context, const Product& product, bool transpose_a, bool transpose_b,
                  const Choice& choice, std::int64_t batch, std::int64_t stride_a, std::int64_t stride_b) {
   Product mine = product;

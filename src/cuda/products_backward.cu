@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cuda/product_tiles.cuh"
 
 namespace tern::cuda {
@@ -41,7 +39,10 @@ void launch_backward(const Context& context, const Product& weight, const Produc
 }  // namespace
 
 bool backward_exists(int tile, int tile_data) {
-  return with_pair(tile, tile_data, [](auto) {});
+  bool fits = false;
+  with_pair(tile, tile_data,
+            [&]<class Weight, class Data>(Pair<Weight, Data>) { fits = fits_card<Weight>() && fits_card<Data>(); });
+  return fits;
 }
 
 void own_backward(const Context& context, Product weight, Product data, const Choice& choice) {

@@ -16,10 +16,10 @@ struct Figures {
   float work_k, work_once, wait_k, wait_once;
 };
 constexpr Figures figures[tile_shapes] = {
-    {32, 16, 3, 3.83f, 1.64f, 10.7f, 2.36f},  {32, 32, 3, 3.33f, 0.98f, 28.3f, 1.26f},
-    {64, 32, 2, 34.6f, 0.664f, 15.4f, 3.77f}, {64, 64, 1, 21.6f, 2.98f, 25.5f, 4.5f},
-    {128, 64, 1, 41.9f, 4.7f, 62.1f, 5.71f},  {128, 128, 1, 85.0f, 6.0f, 122.0f, 6.86f}};
-constexpr float cost_of_split = 0.89f, cost_per_part = 0.08f;
+    {32, 16, 3, 8.29f, 1.53f, 11.9f, 1.41f},  {32, 32, 3, 7.56f, 0.977f, 19.6f, 1.04f},
+    {64, 32, 2, 12.9f, 1.4f, 25.7f, 3.45f},   {64, 64, 1, 20.2f, 4.06f, 25.4f, 4.05f},
+    {128, 64, 1, 39.3f, 4.56f, 52.8f, 5.13f}, {128, 128, 1, 96.9f, 5.56f, 89.1f, 2.45f}};
+constexpr float cost_of_split = 0.518f, cost_per_part = 0.128f;
 
 struct Work {
   int tile = 0;
@@ -49,7 +49,7 @@ float cost(const Work* work, int count) {
   if (blocks == 0) return 0;
   const float fullest = std::ceil(blocks / multiprocessors) * total / blocks;
   const float rounds = std::ceil(blocks / (multiprocessors * static_cast<float>(resident)));
-  return std::max(fullest + slowest * 0.315f, slowest * (1 + 0.68f * (rounds - 1)));
+  return std::max(fullest + slowest * 0.26f, slowest * (1 + 0.498f * (rounds - 1)));
 }
 
 // Powers of two: other clusters leave multiprocessors empty, because a cluster stays within a group of 16 or 18.
@@ -89,7 +89,6 @@ Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool 
 
 }  // namespace
 
-bool product_exists(int tile, bool row_by_row) { return row_by_row || tile == 1 || tile == 3; }
 Choice choose_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row) {
   struct Rule;
   return remembered<Rule>(std::array<std::int64_t, 5>{m, n, k, batch, row_by_row ? 1 : 0},

@@ -173,7 +173,7 @@ Operator dot() {
          .terms = std::max(1.0, static_cast<double>(use.a.back())),
          .gradient_terms = 8});
   op.invalid.push_back(
-      {"inner sizes differ", Kind::shape, {"[3]", "[4]"}, [] { op::dot(ones({3}), ones({4})); }, "matmul"});
+      {"inner sizes differ", Kind::shape, {"3 and 4"}, [] { op::dot(ones({3}), ones({4})); }, "matmul"});
   return op;
 }
 

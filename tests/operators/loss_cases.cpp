@@ -132,7 +132,7 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
                  }},
                 {"another number of labels",
                  Kind::shape,
-                 {"[2,10]", "[3]"},
+                 {"3 labels", "[2,10]"},
                  [call] {
                    call(zeros({2, 10}), zeros({3}, DType::int64), {});
                  }},

@@ -139,6 +139,7 @@ Operator batch_norm() {
                return std::vector{y, mean, var};
              },
          .reference = [options = use.options](const std::vector<Array>& in) { return batch_normalised(in, options); },
+         .gradient = use.training,
          .gradient_outputs = 1,
          .terms = std::max(2.0, std::sqrt(count)),
          .gradient_terms = std::max(4.0, count),
@@ -184,8 +185,15 @@ Operator batch_norm() {
        [=] {
          op::batch_norm(ones({2, 3, 4}), {}, {}, channels(4), channels(4));
        }},
+      {"a gradient in inference",
+       Kind::autograd,
+       {"NoGrad"},
+       [=] {
+         Tensor x = ones({2, 3, 4}).set_requires_grad();
+         op::batch_norm(x, {}, {}, channels(3), channels(3), {.training = false});
+       }},
       {"inference without statistics",
-       Kind::shape,
+       Kind::any,
        {"running"},
        [] {
          op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {.training = false});

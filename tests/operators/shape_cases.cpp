@@ -72,6 +72,7 @@ Operator cast(const char* name, Tensor (*call)(const Tensor&, DType), bool membe
                },
            .dtypes = awkward ? std::vector{DType::float32, DType::float64, DType::int32, DType::int64} : all_dtypes,
            .gradient = !awkward && (to == DType::float32 || to == DType::float64),
+           .smooth = to == DType::float64,
            .exact = true});
   for (const DType to :
        {DType::float32, DType::float64, DType::int32, DType::uint8, DType::boolean, DType::bfloat16, DType::float16})

@@ -23,6 +23,14 @@ float to_float(double value) {
   return static_cast<float>(value);
 }
 
+/// static_cast of the saturated value; the largest int64 is no double.
+template <class Integer>
+Integer to_integer(double value) {
+  if constexpr (sizeof(Integer) == 8)
+    if (value >= 0x1p63) return std::numeric_limits<Integer>::max();
+  return static_cast<Integer>(saturated<Integer>(value));
+}
+
 template <class T>
 void write(Tensor& tensor, const std::vector<double>& values) {
   auto elements = tensor.write<T>();
@@ -34,7 +42,7 @@ void write(Tensor& tensor, const std::vector<double>& values) {
     else if constexpr (std::is_same_v<T, bool>)
       elements[i] = values[i] != 0;
     else if constexpr (std::is_integral_v<T>)
-      elements[i] = static_cast<T>(saturated<T>(values[i]));
+      elements[i] = to_integer<T>(values[i]);
     else
       elements[i] = values[i];
   }

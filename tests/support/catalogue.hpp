@@ -58,6 +58,7 @@ struct Sample {
   std::vector<DType> dtypes = compute_dtypes;
   bool gradient = true;        ///< the arguments and the operator have one here
   int gradient_outputs = 100;  ///< only the first so many results have one
+  bool smooth = true;          ///< central differences of the reference mean something
   bool exact = false;          ///< every bit is determined
   double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
   double gradient_terms = 1;   ///< the same for the gradient

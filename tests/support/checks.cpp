@@ -284,7 +284,8 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
   run("repeat", [&] { return check_bits(c, mode, {0, 0}); });
   if (mode_name == "vectorized" && c.sample.large) run("threads", [&] { return check_bits(c, mode, {1, 2, 3, 8}); });
   if (!differentiable(c)) return;
-  if (c.dtype == DType::float64)
+  // Among very many elements some lie so near a kink that a central difference steps over it.
+  if (c.dtype == DType::float64 && c.sample.smooth && !c.sample.large)
     run("gradient", [&] { return check_differences(gradients_of(c, mode), differences_of(c)); });
   if (mode_name != "sequential" || c.dtype == DType::float32)
     run("sequential gradient",

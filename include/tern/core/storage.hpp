@@ -64,7 +64,9 @@ class Storage : public std::enable_shared_from_this<Storage> {
   static constexpr int max_copies = 4;
 
   void* access(Memory* memory, Scope& scope, bool reads, bool writes);
-  Copy& copy_in_memory(Memory* memory);
+  Copy& copy_in_memory(Memory* memory, bool exclusive);
+  // A write is exclusive, so that no locked instruction is needed.
+  void count_write() { version_.store(version() + 1, std::memory_order_relaxed); }
   void prepare(Copy& copy, Scope& scope, void* stream, bool reads);
 
   std::size_t bytes_;
