@@ -35,6 +35,6 @@ else()
                                                CUDA_SEPARABLE_COMPILATION OFF CUDA_RUNTIME_LIBRARY Static)
     target_compile_options(tern_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -fmad=true
                                              -Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
-    target_link_libraries(tern_cuda PRIVATE CUDA::cublas CUDA::cublasLt)
+    target_link_libraries(tern_cuda PRIVATE CUDA::cublasLt)
   endif()
 endif()

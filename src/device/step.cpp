@@ -59,8 +59,8 @@ struct Plan {
     bool written;
   };
   struct Input {
-    Tensor recorded;                     // what the recording reads
-    std::weak_ptr<Storage> copied_from;  // weak: a new tensor may have the address of one that is gone
+    Tensor recorded;                          // what the recording reads
+    std::weak_ptr<Storage> copied_from = {};  // weak: a new tensor may have the address of one that is gone
     std::uint64_t copied_version = 0;
     std::int64_t copied_offset = 0;
   };
@@ -177,12 +177,13 @@ bool Step::State::prepare(Plan& plan, const std::vector<Tensor>& tensors, Scope&
   const NoGrad no_grad;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Plan::Input& input = plan.inputs[i];
-    const std::shared_ptr<Storage>& source = tensors[i].shared_storage();
-    const bool same = input.copied_from.lock() == source && input.copied_version == source->version() &&
+    const Storage& source = tensors[i].storage();
+    const std::shared_ptr<Storage> known = input.copied_from.lock();
+    const bool same = known && known.get() == &source && input.copied_version == source.version() &&
                       input.copied_offset == tensors[i].offset();
     if (!same) input.recorded.copy_(tensors[i]);
-    input.copied_from = source;
-    input.copied_version = source->version();
+    input.copied_from = tensors[i].shared_storage();
+    input.copied_version = source.version();
     input.copied_offset = tensors[i].offset();
   }
   for (Plan::Stream& stream : plan.streams) {
