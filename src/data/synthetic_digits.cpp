@@ -142,14 +142,14 @@ struct Affine {
 };
 
 Affine random_affine(Draws& draws) {
-  const float angle = draws.uniform(-.35f, .35f), shear = draws.uniform(-.4f, .4f);
-  const float width = 20 * draws.uniform(.55f, 1.f), height = 20 * draws.uniform(.7f, 1.05f);
+  const float angle = draws.uniform(-.3f, .3f), shear = draws.uniform(-.35f, .35f);
+  const float width = 20 * draws.uniform(.62f, 1.f), height = 20 * draws.uniform(.78f, 1.05f);
   const float square = angle * angle;
   const float sine = angle * (1 - square / 6 * (1 - square / 20)), cosine = 1 - square / 2 * (1 - square / 12);
   // Rotation times shear times scale, around the middle of the box, which lands near the middle of the image.
   const float a = cosine * width, b = (cosine * shear - sine) * height;
   const float d = sine * width, e = (sine * shear + cosine) * height;
-  const float x = 14 + draws.uniform(-3, 3), y = 14 + draws.uniform(-3, 3);
+  const float x = 14 + draws.uniform(-2.2f, 2.2f), y = 14 + draws.uniform(-2.2f, 2.2f);
   return {a, b, x - (a + b) / 2, d, e, y - (d + e) / 2};
 }
 
@@ -204,15 +204,15 @@ void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
   const auto& ways = skeletons()[static_cast<std::size_t>(digit)];
   const Skeleton& skeleton = ways[draws.below(ways.size())];
   const Affine place = random_affine(draws);
-  const float radius = draws.uniform(.6f, 1.8f), wobble = draws.uniform(.005f, .06f);
+  const float radius = draws.uniform(.7f, 1.8f), wobble = draws.uniform(.005f, .05f);
   for (const Stroke& stroke : skeleton) draw_stroke(canvas, stroke, place, wobble, radius, draws);
-  // Half of the images also bear a short stray line, wherever it falls.
-  if (draws.below(2) == 0) {
+  // One image in four also bears a short stray line, wherever it falls.
+  if (draws.below(4) == 0) {
     const Point from{draws.uniform(2, 26), draws.uniform(2, 26)};
     const Point to{from.x + draws.uniform(-8, 8), from.y + draws.uniform(-8, 8)};
     draw_segment(canvas, from, to, draws.uniform(.4f, 1.1f));
   }
-  const float ink = draws.uniform(130, 255), noise = draws.uniform(0, 40);
+  const float ink = draws.uniform(160, 255), noise = draws.uniform(0, 30);
   for (std::size_t i = 0; i < canvas.size(); ++i)
     image[i] = static_cast<std::uint8_t>(std::clamp(ink * canvas[i] + noise * draws.bell(), 0.f, 255.f) + .5f);
 }

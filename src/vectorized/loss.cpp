@@ -101,6 +101,7 @@ struct ProbabilityGradient {
 
 struct SquaredError {
   static constexpr double cost = streamed;
+  static constexpr int factor = 2;  ///< multiplies the gradient: doubling the difference might overflow
   template <class D, class V>
   HWY_INLINE V value(D /*d*/, V prediction, V target) const {
     const V difference = hn::Sub(prediction, target);
@@ -108,13 +109,13 @@ struct SquaredError {
   }
   template <class D, class V>
   HWY_INLINE V derivative(D /*d*/, V prediction, V target) const {
-    const V difference = hn::Sub(prediction, target);
-    return hn::Add(difference, difference);
+    return hn::Sub(prediction, target);
   }
 };
 
 struct AbsoluteError {
   static constexpr double cost = streamed;
+  static constexpr int factor = 1;
   template <class D, class V>
   HWY_INLINE V value(D /*d*/, V prediction, V target) const {
     return hn::Abs(hn::Sub(prediction, target));
@@ -129,6 +130,7 @@ struct AbsoluteError {
 
 struct LogitsCrossEntropy {
   static constexpr double cost = two_functions;
+  static constexpr int factor = 1;
   template <class D, class V>
   HWY_INLINE V value(D d, V x, V target) const {
     const V positive = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Zero(d));
@@ -142,6 +144,7 @@ struct LogitsCrossEntropy {
 
 struct Hinge {
   static constexpr double cost = streamed;
+  static constexpr int factor = 1;
   template <class D, class V>
   HWY_INLINE V value(D d, V x, V target) const {
     return larger(hn::Sub(hn::Set(d, hn::TFromD<D>(1)), hn::Mul(target, x)), hn::Zero(d));
@@ -171,7 +174,8 @@ template <class Error>
 struct ErrorGradients {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_loss, V prediction, V target) const {
-    return hn::Mul(grad_loss, Error{}.derivative(d, prediction, target));
+    const V scale = hn::Mul(grad_loss, hn::Set(d, static_cast<hn::TFromD<D>>(Error::factor)));
+    return hn::Mul(scale, Error{}.derivative(d, prediction, target));
   }
 };
 
@@ -197,7 +201,8 @@ void pointwise_backward(Context& context, T* grad_prediction, const T* grad_loss
   if (reduce == Reduce::none)
     return map_parallel(context, Error::cost, ErrorGradients<Error>{}, grad_prediction, n, grad_loss, prediction,
                         target);
-  const T scale = reduce == Reduce::mean ? *grad_loss / static_cast<T>(n) : *grad_loss;
+  const T scale =
+      static_cast<T>(Error::factor) * (reduce == Reduce::mean ? *grad_loss / static_cast<T>(n) : *grad_loss);
   map_parallel(context, Error::cost, ErrorGradient<Error, T>{scale}, grad_prediction, n, prediction, target);
 }
 

@@ -59,7 +59,9 @@ double Plan<T>::cost(Way way, std::int64_t m, std::int64_t n) const {
 template <class T>
 double Plan<T>::nanoseconds() const {
   const auto& shape = product_.shape;
-  return cost(way_, shape.m, shape.n) * static_cast<double>(shape.batch) / 3;
+  const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
+  const double cycles = cost(way_, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
+  return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by the memory
 }
 
 template <class T>

@@ -95,8 +95,8 @@ TEST_CASE("optim: SGD follows torch's formula in every combination of its option
             for (const bool nesterov : {false, true}) {
               if (nesterov && (momentum == 0 || dampening != 0)) continue;
               const optim::SgdOptions options{0.05, momentum, dampening, weight_decay, nesterov};
-              INFO(status.name << ' ' << dtype << " momentum " << momentum << " dampening " << dampening << " decay "
-                               << weight_decay << " nesterov " << nesterov);
+              INFO(status.name << ' ' << name_of(dtype) << " momentum " << momentum << " dampening " << dampening
+                               << " decay " << weight_decay << " nesterov " << nesterov);
               compare(
                   dtype, [&](auto parameters) { return std::make_unique<optim::SGD>(parameters, options); },
                   [&](Reference& p, const Values& gradients, int) { sgd_reference(p, gradients, options); });
@@ -113,7 +113,7 @@ TEST_CASE("optim: Adam and AdamW follow torch's formulas, in every mode", "[opti
         for (const double beta1 : {0.9, 0.5}) {
           const optim::AdamOptions adam{.learning_rate = 0.02, .beta1 = beta1, .weight_decay = weight_decay};
           const optim::AdamWOptions adamw{.learning_rate = 0.02, .beta1 = beta1, .weight_decay = weight_decay};
-          INFO(status.name << ' ' << dtype << " decay " << weight_decay << " beta1 " << beta1);
+          INFO(status.name << ' ' << name_of(dtype) << " decay " << weight_decay << " beta1 " << beta1);
           compare(
               dtype, [&](auto parameters) { return std::make_unique<optim::Adam>(parameters, adam); },
               [&](Reference& p, const Values& gradients, int t) { adam_reference(p, gradients, adam, false, t); });
