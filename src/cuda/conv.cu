@@ -47,6 +47,17 @@ void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* p
 }
 
 template <class T>
+__global__ void bias_only_kernel(T* grad_bias, const T* g, std::int64_t N, std::int64_t O, std::int64_t area) {
+  begin_kernel();
+  const std::int64_t o = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
+  if (o >= O) return;
+  T sum = 0;
+  for (std::int64_t n = 0; n < N; ++n)
+    for (std::int64_t i = 0; i < area; ++i) sum += g[(n * O + o) * area + i];
+  grad_bias[o] = sum;
+}
+
+template <class T>
 void clear(const Context& context, T* array, std::int64_t count) {
   if (array == nullptr || count == 0) return;
   check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
@@ -88,7 +99,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const std::int64_t outputs = shape.N * shape.O * shape.OH * shape.OW;
   const std::int64_t weights = shape.O * (shape.C / shape.groups) * shape.KH * shape.KW;
   const std::int64_t inputs = shape.N * shape.C * shape.H * shape.W;
-  if (outputs == 0 || inputs == 0 || weights == 0) {
+  if (outputs == 0) {
     clear(context, grad_x, inputs);
     clear(context, grad_weight, weights);
     clear(context, grad_bias, shape.O);
@@ -101,6 +112,13 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     g = masked_gradient.as<T>();
     launch(context, Grid(blocks_for(outputs), 256), through_kernel<T>, masked_gradient.as<T>(), grad_y, y, outputs,
            shape.activation);
+  }
+  if (weights == 0) {
+    // No input channels: the output is the bias alone.
+    if (grad_bias != nullptr)
+      launch(context, Grid(blocks_for(shape.O), 256), bias_only_kernel<T>, grad_bias, g, shape.N, shape.O,
+             shape.OH * shape.OW);
+    return;
   }
   const bool want_weight = grad_weight != nullptr || grad_bias != nullptr;
   std::int64_t slices = 0;

@@ -51,21 +51,20 @@ Operator pointwise(const char* name, std::function<Tensor(const Tensor&)> call,
 Array softmax_of(const Array& x, std::int64_t dim, bool logarithm) {
   const int place = static_cast<int>(dim < 0 ? dim + x.shape.rank() : dim);
   Array result(x.shape);
-  for_each_position(x.shape, [&](const Shape& position) {
-    Shape other = position;
+  for_each_position(x.shape, [&](Shape position) {
+    if (position[place] != 0) return;
+    const auto along = [&](auto body) {
+      for (position[place] = 0; position[place] < x.shape[place]; ++position[place]) body();
+    };
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
-    bool nan = false;
-    for (std::int64_t i = 0; i < x.shape[place]; ++i) {
-      other[place] = i;
-      nan = nan || std::isnan(x.at(other));
-      largest = std::max(largest, x.at(other));
-    }
-    for (std::int64_t i = 0; i < x.shape[place]; ++i) {
-      other[place] = i;
-      total += std::exp(x.at(other) - largest);
-    }
-    const double shifted = nan ? std::nan("") : x.at(position) - largest;
-    result.at(position) = logarithm ? shifted - std::log(total) : std::exp(shifted) / total;
+    along([&] {
+      largest = std::isnan(x.at(position)) || std::isnan(largest) ? std::nan("") : std::max(largest, x.at(position));
+    });
+    along([&] { total += std::exp(x.at(position) - largest); });
+    along([&] {
+      const double shifted = x.at(position) - largest;
+      result.at(position) = logarithm ? shifted - std::log(total) : std::exp(shifted) / total;
+    });
   });
   return result;
 }
