@@ -58,7 +58,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
     if (writes) count_write();
     return nullptr;
   }
-  Copy& copy = copy_in_memory(memory, writes);
+  const bool first = count_.load(std::memory_order_acquire) > 0 && copies_[0].memory == memory;
+  Copy& copy = first ? copies_[0] : copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
   if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
     prepare(copy, scope, stream, reads);

@@ -23,10 +23,11 @@ bool has_contiguous_strides(const Shape& shape, const Shape& strides) {
 }  // namespace
 
 Tensor::Tensor(const Shape& shape, DType dtype) : body_(std::make_shared<Body>()) {
-  body_->storage = std::make_shared<Storage>(byte_count(shape, size_of(dtype)));
+  const std::size_t bytes = byte_count(shape, size_of(dtype));
+  body_->storage = std::make_shared<Storage>(bytes);
   body_->shape = shape;
   body_->strides = contiguous_strides(shape);
-  body_->numel = element_count(shape);
+  body_->numel = static_cast<std::int64_t>(bytes / size_of(dtype));
   body_->dtype = dtype;
 }
 

@@ -5,6 +5,15 @@ namespace tern::operators {
 kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
   kernels::Broadcast result;
   for (int i = 0; i < shape.rank(); ++i) result.count *= shape[i];
+  // The common case needs no loop over dimensions.
+  bool plain = result.count > 1;
+  for (const Tensor* input : inputs) plain = plain && input->is_contiguous() && input->numel() == result.count;
+  if (plain) {
+    result.rank = 1;
+    result.size[0] = result.count;
+    for (std::size_t k = 0; k < inputs.size(); ++k) result.stride[k][0] = 1;
+    return result;
+  }
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     std::int64_t stride[3] = {};
