@@ -57,9 +57,9 @@ std::map<std::string, int> declared_operators() {
 
 }  // namespace
 
-TEST_CASE("catalogue: sequential", "[catalogue][sequential]") { run_catalogue("sequential", 3000); }
-TEST_CASE("catalogue: vectorized", "[catalogue][vectorized]") { run_catalogue("vectorized", 3000); }
-TEST_CASE("catalogue: cuda", "[catalogue][cuda]") { run_catalogue("cuda", 1500); }
+TEST_CASE("catalogue: sequential", "[catalogue][mode][sequential]") { run_catalogue("sequential", 3000); }
+TEST_CASE("catalogue: vectorized", "[catalogue][mode][vectorized]") { run_catalogue("vectorized", 3000); }
+TEST_CASE("catalogue: cuda", "[catalogue][mode][cuda]") { run_catalogue("cuda", 1500); }
 
 TEST_CASE("catalogue: every public operator is in it", "[catalogue]") {
   std::map<std::string, int> listed;

@@ -16,30 +16,44 @@ std::uint64_t hash(const std::string& text) {
 }
 
 /// Uniform in [0, 1), a function of the seed and the position.
-double unit(std::uint64_t seed, std::int64_t position) {
-  return static_cast<double>(random::uniform(random::word(seed, 0, static_cast<std::uint64_t>(position))));
-}
+class Numbers {
+ public:
+  explicit Numbers(std::uint64_t seed) : seed_(seed) {}
+  double operator()(std::int64_t position) {
+    if (const std::int64_t block = position / 4; block != block_) {
+      block_ = block;
+      words_ = random::philox(seed_, static_cast<std::uint64_t>(block), 0);
+    }
+    return static_cast<double>(random::uniform(words_.word[position % 4]));
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::int64_t block_ = -1;
+  random::Words words_{};
+};
 
 Array fill(const Argument& argument, const Shape& shape, std::uint64_t seed) {
   using Fill = Argument::Fill;
   Array result(shape);
+  Numbers unit(seed);
   const std::int64_t count = result.size();
   switch (argument.fill) {
     case Fill::uniform:
       for (std::int64_t i = 0; i < count; ++i) {
-        double value = argument.low + (argument.high - argument.low) * unit(seed, i);
+        double value = argument.low + (argument.high - argument.low) * unit(i);
         if (std::abs(value) < 1.0 / 256) value += 1.0 / 128;
         result[i] = static_cast<double>(static_cast<float>(value));
       }
       break;
     case Fill::integers:
       for (std::int64_t i = 0; i < count; ++i)
-        result[i] = std::floor(argument.low + (argument.high - argument.low + 1) * unit(seed, i));
+        result[i] = std::floor(argument.low + (argument.high - argument.low + 1) * unit(i));
       break;
     case Fill::distinct:
       for (std::int64_t i = 0; i < count; ++i) result[i] = (static_cast<double>(i - count / 2) + 0.25) / 64;
       for (std::int64_t i = count - 1; i > 0; --i)
-        std::swap(result[i], result[static_cast<std::int64_t>(unit(seed, i) * static_cast<double>(i + 1))]);
+        std::swap(result[i], result[static_cast<std::int64_t>(unit(i) * static_cast<double>(i + 1))]);
       break;
     case Fill::listed:
       for (std::int64_t i = 0; i < count; ++i)

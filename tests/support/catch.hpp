@@ -7,6 +7,7 @@ using Catch::Approx;
 namespace Catch {
 using Matchers::ContainsSubstring;
 }  // namespace Catch
+using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 namespace Catch {

@@ -81,8 +81,9 @@ void check_agreement(const std::string& mode, const MakeNet& make, const Run& ru
 
 const auto make_mlp = [](std::uint64_t seed) { return models::mlp_small(seed); };
 const auto make_lenet = [](std::uint64_t seed) { return models::LeNet(seed); };
-// Two modes round differently, so an activation within rounding of a kink (relu at 0, two equal maxima) can take another
-// branch in each, and from there on the losses part by a thousandth and more. These runs meet no such activation.
+// Two modes round differently, so an activation within rounding of a kink (relu at 0, two equal maxima) can take
+// another branch in each, and from there on the losses part by a thousandth and more. These runs meet no such
+// activation.
 constexpr Run mlp_run{.batch = 64}, lenet_run{.batch = 32};
 
 const std::vector<double>& sequential_mlp() {
