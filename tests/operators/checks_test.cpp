@@ -91,7 +91,7 @@ TEST_CASE("checks: results that do not repeat are found", "[catalogue]") {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           static int calls = 0;
                           right(out, in, n);
-                          if (++calls % 2 && n > 0) out[n - 1] *= 1.0000001f;
+                          if (++calls % 3 == 0 && n > 0) out[n - 1] += 1e-7f;
                         };
                       }),
              ContainsSubstring("a second run gave other bits"));
