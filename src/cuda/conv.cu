@@ -63,6 +63,8 @@ void clear(const Context& context, T* array, std::int64_t count) {
   check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
 }
 
+kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
+
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
@@ -140,7 +142,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 
 template <class T>
 kernels::Conv<T> conv() {
-  return {.conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+  return {.layout = layout, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
 }
 
 template kernels::Conv<float> conv<float>();

@@ -35,6 +35,8 @@ void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::
       }
 }
 
+kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
+
 template <class T>
 void conv2d(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
@@ -80,7 +82,7 @@ void conv2d_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T*
 
 template <class T>
 kernels::Conv<T> conv() {
-  return {.conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+  return {.layout = layout, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
 }
 template kernels::Conv<float> conv<float>();
 template kernels::Conv<double> conv<double>();

@@ -335,6 +335,8 @@ void bias_gradient(const Team& team, T* grad_bias, const T* g, const Conv2d& sha
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
+kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
+
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   const std::int64_t n = shape.N * shape.O * shape.OH * shape.OW;
@@ -395,7 +397,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 
 template <class T>
 kernels::Conv<T> conv() {
-  return {.conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+  return {.layout = layout, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
 }
 template kernels::Conv<float> conv();
 template kernels::Conv<double> conv();

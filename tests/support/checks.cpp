@@ -1,7 +1,7 @@
 #include "support/checks.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <typeinfo>
 
 #include "support/memories.hpp"
@@ -136,10 +136,11 @@ std::string compare_gradients(const std::vector<Array>& got, const std::vector<A
 
 bool same_bits(const std::vector<Array>& a, const std::vector<Array>& b) {
   if (a.size() != b.size()) return false;
+  const auto same = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (!(a[i].shape == b[i].shape) ||
-        std::memcmp(a[i].values.data(), b[i].values.data(), a[i].values.size() * sizeof(double)) != 0)
-      return false;
+    if (!(a[i].shape == b[i].shape) || !std::ranges::equal(a[i].values, b[i].values, same)) return false;
   return true;
 }
 

@@ -8,8 +8,9 @@
 namespace tern {
 
 /// How float32 matrix products and convolutions may round. `strict` is IEEE float32 throughout; `tf32` lets a mode with
-/// such units read the factors with 10 mantissa bits; modes without them compute `strict`.
-enum class Precision : std::uint8_t { strict, tf32 };
+/// such units read the factors with 10 mantissa bits, `bf16` with 7. Sums, everything stored and all other operators
+/// stay float32 (so the weights are float32 masters). Modes without such units compute `strict`.
+enum class Precision : std::uint8_t { strict, tf32, bf16 };
 
 /// What a kernel knows of its surroundings. Made by the scope, never kept by a kernel.
 struct Context {

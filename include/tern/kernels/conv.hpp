@@ -12,11 +12,15 @@ struct Conv2d {
   std::int64_t O = 0, KH = 1, KW = 1, OH = 0, OW = 0;
   std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
   Activation activation = Activation::none;
+  Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
 };
 
 /// Convolutions.
 template <class T>
 struct Conv {
+  /// The layout in which the mode runs this convolution; the caller brings x into it and sets `layout`. Other than
+  /// channels_first only where Operators::channels_last is set.
+  Kernel<Layout(const Context&, const Conv2d&)> layout;
   /// y = activation(x * weight + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
   /// With g = grad_y * activation'(y): the gradients of the three inputs. Any of the three may be null and is then

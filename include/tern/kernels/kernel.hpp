@@ -4,6 +4,10 @@
 
 namespace tern::kernels {
 
+/// The order in memory of the elements of images [N, C, H, W]: as written, or [N, H, W, C] with the channels of a
+/// position side by side. Shapes are [N, C, H, W] in both.
+enum class Layout : std::uint8_t { channels_first, channels_last };
+
 template <class Signature>
 class Kernel;
 

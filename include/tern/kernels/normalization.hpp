@@ -5,16 +5,18 @@
 namespace tern::kernels {
 
 /// y = x / (k + alpha / size * sum x_j^2)^beta over the channels j in [c - size / 2, c - size / 2 + size) inside [0, C)
-/// (integer division). Arrays are [N, C, area].
+/// (integer division). Arrays are [N, C, area], or [N, area, C] when the channels are last.
 struct LocalResponseNorm {
   std::int64_t N = 0, C = 0, area = 0, size = 5;
   double alpha = 1e-4, beta = 0.75, k = 1;
+  Layout layout = Layout::channels_first;
 };
 
-/// Arrays are [N, C, area]; per channel over N * area elements.
+/// Arrays are [N, C, area], or [N, area, C] when the channels are last; per channel over N * area elements.
 struct BatchNorm {
   std::int64_t N = 0, C = 0, area = 0;
   double epsilon = 1e-5, momentum = 0.1;
+  Layout layout = Layout::channels_first;
 };
 
 /// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C].

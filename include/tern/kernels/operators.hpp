@@ -27,6 +27,8 @@ struct Operators {
   Normalization<T> normalization;
   Shape<T> shape;
   Update<T> update;
+  /// Whether Conv, Pooling and Normalization take channels-last arrays; others are converted by the caller.
+  bool channels_last = false;
 };
 
 }  // namespace tern::kernels

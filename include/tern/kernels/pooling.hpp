@@ -4,17 +4,20 @@
 
 namespace tern::kernels {
 
-/// Windows over each of `planes` planes [H, W] (planes = N * C); outputs are [OH, OW]. With `ceil_mode` the caller has
+/// Windows over each of `planes` planes [H, W] (planes = N * C); outputs are [OH, OW]. With channels > 1 the arrays are
+/// channels last: [planes / channels, H, W, channels]. With `ceil_mode` the caller has
 /// rounded OH and OW up and dropped windows that would start in the right or bottom padding.
 struct Pool2d {
   std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
   std::int64_t KH = 1, KW = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   bool count_include_pad = true;  ///< average only
+  std::int64_t channels = 1;      ///< 1: planes one after another
 };
 
 /// Adaptive average: output i covers rows floor(i H / OH) up to, not including, ceil((i + 1) H / OH); columns alike.
 struct AdaptivePool2d {
   std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
+  std::int64_t channels = 1;  ///< as in Pool2d
 };
 
 /// Pooling.
