@@ -9,6 +9,8 @@ const Mode& mode();
 Memory& memory();
 /// Recording a stream's work as a CUDA graph.
 const Capture& capture();
+/// Events on a stream, and NVTX ranges.
+const Timer& timer();
 
 // Each is defined and instantiated for float and double at the end of the file of its name.
 template <class T>

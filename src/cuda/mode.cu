@@ -53,6 +53,7 @@ const Mode& mode() {
       .operators_double = operators<double>(),
       .movement = movement(),
       .capture = &capture(),
+      .timer = &timer(),
   };
   return mode;
 }

@@ -24,6 +24,17 @@ struct Capture {
   void (*destroy)(void* recording);
 };
 
+/// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A
+/// mode without it leaves Mode::timer null: its work is done when the call returns, and the host's clock times it.
+struct Timer {
+  void* (*make)();                               ///< a mark that can be put into a stream. Throws Error.
+  void (*record)(void* mark, void* stream);      ///< puts it behind the work queued so far. Throws Error.
+  double (*elapsed)(void* first, void* second);  ///< seconds between two marks; waits for the second. Throws Error.
+  void (*destroy)(void* mark);                   ///< never throws
+  void (*begin_range)(const char* name);         ///< what the thread does until `end_range`; ranges nest. Never throws.
+  void (*end_range)();
+};
+
 /// A device mode: a name, a memory, and one dispatch table per compute dtype. Copyable, so that a new mode may start as
 /// another one and replace what it likes:
 ///
@@ -38,6 +49,7 @@ struct Mode {
   kernels::Operators<double> operators_double;
   kernels::Movement movement;
   const Capture* capture = nullptr;
+  const Timer* timer = nullptr;
 
   /// The table of one compute dtype.
   template <class T>
