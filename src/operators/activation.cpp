@@ -1,6 +1,6 @@
 #include "tern/operators/activation.hpp"
 
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 
 namespace tern::operators {
 
@@ -9,8 +9,8 @@ namespace {
 template <class Slot, class... Parameters>
 Tensor forward_of(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
   check_defined(op, "the input", x);
-  const Tensor whole = x.detach().contiguous();
-  Tensor out(x.shape(), x.dtype());
+  const Tensor whole = dense(x);
+  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
   visit(op, x.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().activation)(call.context(), call.out(out), call.in(whole), out.numel(),
@@ -21,8 +21,8 @@ Tensor forward_of(const char* op, const Tensor& x, Slot slot, Parameters... para
 
 template <class Slot, class... Parameters>
 Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
-  const Tensor whole_grad = grad.contiguous(), whole = saved.contiguous();
-  Tensor out(saved.shape(), saved.dtype());
+  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
+  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
   visit(op, saved.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().activation)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),

@@ -1,6 +1,6 @@
 #include "tern/operators/arithmetic.hpp"
 
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 #include "tern/operators/reduction.hpp"
 
 namespace tern::operators {
@@ -12,6 +12,8 @@ template <class Slot>
 Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
   const bool same = a.shape() == b.shape();
+  if (same && layout_of(a) == Layout::channels_last && layout_of(b) == Layout::channels_last)
+    return channels_to_front(binary(op, channels_to_end(a.detach()), channels_to_end(b.detach()), slot));
   Tensor out(same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
   const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
   visit(op, a.dtype(), [&]<class T>() {
@@ -37,8 +39,8 @@ Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
 template <class Slot, class... Parameters>
 Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
   check_defined(op, "the input", x);
-  const Tensor whole = x.detach().contiguous();
-  Tensor out(x.shape(), x.dtype());
+  const Tensor whole = dense(x);
+  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
   visit(op, x.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole), out.numel(),
@@ -50,8 +52,8 @@ Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameter
 // grad_in = slot(grad, saved, parameters...).
 template <class Slot, class... Parameters>
 Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
-  const Tensor whole_grad = grad.contiguous(), whole = saved.contiguous();
-  Tensor out(saved.shape(), saved.dtype());
+  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
+  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
   visit(op, saved.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),

@@ -1,6 +1,6 @@
 #include "tern/operators/conv.hpp"
 
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 #include "operators/window.hpp"
 
 namespace tern::operators {
@@ -47,10 +47,14 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  const kernels::Conv2d sizes = sizes_of(x, weight, bias, options);
-  const Tensor whole = x.detach().contiguous(), whole_weight = weight.detach().contiguous(),
+  kernels::Conv2d sizes = sizes_of(x, weight, bias, options);
+  visit("conv2d", x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    sizes.layout = call.table().conv.layout(call.context(), sizes);
+  });
+  const Tensor whole = in_layout(x, sizes.layout), whole_weight = weight.detach().contiguous(),
                whole_bias = bias.defined() ? bias.detach().contiguous() : Tensor{};
-  Tensor out({sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
+  Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
   visit("conv2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().conv.conv2d(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
@@ -60,8 +64,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     record("conv2d", out, {x, weight, bias},
            [x = Saved(whole), weight = Saved(whole_weight), out = Saved(out), sizes, x_needs = needs(x),
             weight_needs = needs(weight), bias_needs = needs(bias)](const Tensor& grad) {
-             const Tensor whole_grad = grad.contiguous();
-             Tensor grad_x = x_needs ? Tensor(x.get().shape(), grad.dtype()) : Tensor{};
+             const Tensor whole_grad = in_layout(grad, sizes.layout);
+             Tensor grad_x = x_needs ? empty_in(sizes.layout, x.get().shape(), grad.dtype()) : Tensor{};
              Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
              Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
              visit("conv2d", grad.dtype(), [&]<class T>() {

@@ -1,6 +1,6 @@
 #include "tern/operators/normalization.hpp"
 
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 
 namespace tern::operators {
 
@@ -27,18 +27,18 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values)
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options) {
   const std::int64_t area = area_of("local_response_norm", x);
   expects<ShapeError>(options.size >= 1, "local_response_norm: size ", options.size, ", expected at least 1");
-  const kernels::LocalResponseNorm sizes{x.shape()[0],  x.shape()[1], area,     options.size,
-                                         options.alpha, options.beta, options.k};
-  const Tensor whole = x.detach().contiguous();
-  Tensor out(x.shape(), x.dtype());
+  const kernels::LocalResponseNorm sizes{x.shape()[0],  x.shape()[1], area,      options.size,
+                                         options.alpha, options.beta, options.k, layout_for(x)};
+  const Tensor whole = in_layout(x, sizes.layout);
+  Tensor out = empty_in(sizes.layout, x.shape(), x.dtype());
   visit("local_response_norm", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().normalization.local_response_norm(call.context(), call.out(out), call.in(whole), sizes);
   });
   if (recording(x))
     record("local_response_norm", out, {x}, [x = Saved(whole), out = Saved(out), sizes](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(grad.shape(), grad.dtype());
+      const Tensor whole_grad = in_layout(grad, sizes.layout);
+      Tensor grad_in = empty_in(sizes.layout, grad.shape(), grad.dtype());
       visit("local_response_norm", grad.dtype(), [&]<class T>() {
         const Call<T> call;
         call.table().normalization.local_response_norm_backward(call.context(), call.out(grad_in), call.in(whole_grad),
@@ -52,8 +52,11 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& opti
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options) {
   const kernels::BatchNorm sizes{x.defined() && x.rank() > 0 ? x.shape()[0] : 0,
-                                 x.defined() && x.rank() > 1 ? x.shape()[1] : 0, area_of("batch_norm", x),
-                                 options.epsilon, options.momentum};
+                                 x.defined() && x.rank() > 1 ? x.shape()[1] : 0,
+                                 area_of("batch_norm", x),
+                                 options.epsilon,
+                                 options.momentum,
+                                 x.defined() ? layout_for(x) : Layout::channels_first};
   check_per_channel("weight", x, weight);
   check_per_channel("bias", x, bias);
   check_per_channel("running_mean", x, running_mean);
@@ -64,10 +67,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
   expects<ShapeError>(!running_mean.defined() || (running_mean.is_contiguous() && running_var.is_contiguous()),
                       "batch_norm: running_mean and running_var change in place and must be contiguous");
-  const Tensor whole = x.detach().contiguous();
+  const Tensor whole = in_layout(x, sizes.layout);
   const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
   const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
-  Tensor out(x.shape(), x.dtype());
+  Tensor out = empty_in(sizes.layout, x.shape(), x.dtype());
   if (!options.training) {
     expects<AutogradError>(!recording(x, weight, bias),
                            "batch_norm: no gradient in inference; put the forward pass under NoGrad, or train()");
@@ -92,8 +95,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     record("batch_norm", out, {x, weight, bias},
            [x = Saved(whole), weight = Saved(scale), mean = Saved(mean), inverse_deviation = Saved(inverse_deviation),
             sizes, x_needs = needs(x), affine = weight.defined()](const Tensor& grad) {
-             const Tensor whole_grad = grad.contiguous();
-             Tensor grad_in = x_needs ? Tensor(grad.shape(), grad.dtype()) : Tensor{};
+             const Tensor whole_grad = in_layout(grad, sizes.layout);
+             Tensor grad_in = x_needs ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              Tensor grad_weight = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
              Tensor grad_bias = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
              visit("batch_norm", grad.dtype(), [&]<class T>() {

@@ -1,6 +1,6 @@
 #include "tern/operators/pooling.hpp"
 
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 #include "operators/window.hpp"
 
 namespace tern::operators {
@@ -31,12 +31,14 @@ kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stri
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
-  const kernels::Pool2d sizes = sizes_of("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
-                                         options.dilation, options.ceil_mode);
+  kernels::Pool2d sizes = sizes_of("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
+                                   options.dilation, options.ceil_mode);
   expects<ShapeError>(kernel.h <= 256 && kernel.w <= 256 && kernel.h * kernel.w <= 256, "max_pool2d: a window of ",
                       kernel.h, "x", kernel.w, " has more than 256 positions; use max over the dimensions");
-  const Tensor whole = x.detach().contiguous();
-  Tensor out({x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
+  const Layout layout = layout_for(x);
+  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
+  const Tensor whole = in_layout(x, layout);
+  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
   const bool records = recording(x);
   Tensor index = records ? Tensor(out.shape(), DType::uint8) : Tensor{};
   visit("max_pool2d", x.dtype(), [&]<class T>() {
@@ -46,9 +48,9 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options)
                                     sizes);
   });
   if (records)
-    record("max_pool2d", out, {x}, [index = Saved(index), sizes, shape = x.shape()](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(shape, grad.dtype());
+    record("max_pool2d", out, {x}, [index = Saved(index), sizes, layout, shape = x.shape()](const Tensor& grad) {
+      const Tensor whole_grad = in_layout(grad, layout);
+      Tensor grad_in = empty_in(layout, shape, grad.dtype());
       visit("max_pool2d", grad.dtype(), [&]<class T>() {
         const Call<T> call;
         call.table().pooling.max_pool2d_backward(call.context(), call.out(grad_in), call.in(whole_grad),
@@ -63,16 +65,18 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
   kernels::Pool2d sizes =
       sizes_of("avg_pool2d", x, kernel, options.stride.value_or(kernel), options.padding, 1, options.ceil_mode);
   sizes.count_include_pad = options.count_include_pad;
-  const Tensor whole = x.detach().contiguous();
-  Tensor out({x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
+  const Layout layout = layout_for(x);
+  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
+  const Tensor whole = in_layout(x, layout);
+  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
   visit("avg_pool2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().pooling.avg_pool2d(call.context(), call.out(out), call.in(whole), sizes);
   });
   if (recording(x))
-    record("avg_pool2d", out, {x}, [sizes, shape = x.shape()](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(shape, grad.dtype());
+    record("avg_pool2d", out, {x}, [sizes, layout, shape = x.shape()](const Tensor& grad) {
+      const Tensor whole_grad = in_layout(grad, layout);
+      Tensor grad_in = empty_in(layout, shape, grad.dtype());
       visit("avg_pool2d", grad.dtype(), [&]<class T>() {
         const Call<T> call;
         call.table().pooling.avg_pool2d_backward(call.context(), call.out(grad_in), call.in(whole_grad), sizes);
@@ -88,17 +92,19 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
                       ", expected at least 1x1");
   expects<ShapeError>(x.shape()[2] >= 1 && x.shape()[3] >= 1, "adaptive_avg_pool2d: input ", x.shape(),
                       " has an empty plane");
-  const kernels::AdaptivePool2d sizes{x.shape()[0] * x.shape()[1], x.shape()[2], x.shape()[3], output.h, output.w};
-  const Tensor whole = x.detach().contiguous();
-  Tensor out({x.shape()[0], x.shape()[1], output.h, output.w}, x.dtype());
+  kernels::AdaptivePool2d sizes{x.shape()[0] * x.shape()[1], x.shape()[2], x.shape()[3], output.h, output.w};
+  const Layout layout = layout_for(x);
+  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
+  const Tensor whole = in_layout(x, layout);
+  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], output.h, output.w}, x.dtype());
   visit("adaptive_avg_pool2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().pooling.adaptive_avg_pool2d(call.context(), call.out(out), call.in(whole), sizes);
   });
   if (recording(x))
-    record("adaptive_avg_pool2d", out, {x}, [sizes, shape = x.shape()](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(shape, grad.dtype());
+    record("adaptive_avg_pool2d", out, {x}, [sizes, layout, shape = x.shape()](const Tensor& grad) {
+      const Tensor whole_grad = in_layout(grad, layout);
+      Tensor grad_in = empty_in(layout, shape, grad.dtype());
       visit("adaptive_avg_pool2d", grad.dtype(), [&]<class T>() {
         const Call<T> call;
         call.table().pooling.adaptive_avg_pool2d_backward(call.context(), call.out(grad_in), call.in(whole_grad),

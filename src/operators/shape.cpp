@@ -1,7 +1,9 @@
 #include "tern/operators/shape.hpp"
 
+#include <algorithm>
+
 #include "device/recording.hpp"
-#include "operators/support.hpp"
+#include "operators/layout.hpp"
 
 namespace tern::operators {
 
@@ -43,7 +45,9 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim) {
     sizes.push_back(tensor.shape()[place]);
     shape[place] += sizes.back();
   }
-  Tensor out(shape, first.dtype());
+  const bool last =
+      std::ranges::all_of(tensors, [](const Tensor& tensor) { return layout_of(tensor) == Layout::channels_last; });
+  Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first, shape, first.dtype());
   std::int64_t begin = 0;
   for (const Tensor& tensor : tensors) {
     const std::int64_t size = tensor.shape()[place];

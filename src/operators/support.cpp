@@ -1,5 +1,9 @@
 #include "operators/support.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <span>
+
 namespace tern::operators {
 
 kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
@@ -36,7 +40,11 @@ kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<cons
 void copy_elements(const Tensor& out, const Tensor& in) {
   if (out.numel() == 0) return;
   kernels::Strided strided;
-  for (int i = 0; i < out.rank(); ++i) {
+  // In the order of the output's memory, so that runs of it become one dimension whatever the shape's order is.
+  int order[Shape::max_rank];
+  std::iota(order, order + out.rank(), 0);
+  std::stable_sort(order, order + out.rank(), [&](int a, int b) { return out.strides()[a] > out.strides()[b]; });
+  for (const int i : std::span(order, out.rank())) {
     const std::int64_t size = out.shape()[i], to = out.strides()[i], from = in.strides()[i];
     if (size == 1) continue;
     strided.count *= size;
@@ -53,7 +61,7 @@ void copy_elements(const Tensor& out, const Tensor& in) {
   }
   Scope& scope = current_scope();
   const std::size_t element = size_of(out.dtype());
-  const bool whole = out.is_contiguous() && static_cast<std::size_t>(out.numel()) * element == out.storage().bytes();
+  const bool whole = static_cast<std::size_t>(out.numel()) * element == out.storage().bytes();
   const auto* source =
       static_cast<const std::byte*>(in.storage().read(scope)) + in.offset() * static_cast<std::int64_t>(element);
   auto* target = static_cast<std::byte*>(whole ? out.storage().write(scope) : out.storage().update(scope)) +

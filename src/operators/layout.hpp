@@ -1,0 +1,48 @@
+#pragma once
+// Images whose channels lie side by side: tensors of shape [N, C, H, W] with the strides of [N, H, W, C]. Operators
+// keep the layout that their input has; conv2d brings its input into the one that the mode asks for.
+
+#include "operators/support.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+using kernels::Layout;
+
+/// x with its dimensions named in the order of memory, and back.
+inline Tensor channels_to_end(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
+inline Tensor channels_to_front(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
+
+/// channels_last for a rank-4 tensor that is dense in that order and not in the order of its shape as well.
+inline Layout layout_of(const Tensor& x) {
+  if (x.rank() != 4 || x.is_contiguous()) return Layout::channels_first;
+  const Shape &size = x.shape(), &stride = x.strides();
+  const bool last = stride[1] == 1 && stride[3] == size[1] && stride[2] == size[3] * size[1] &&
+                    stride[0] == size[2] * size[3] * size[1];
+  return last ? Layout::channels_last : Layout::channels_first;
+}
+
+/// x, cut from the graph: itself when it lies in `layout`, else a copy that does.
+inline Tensor in_layout(const Tensor& x, Layout layout) {
+  const Tensor plain = x.detach();
+  if (layout == Layout::channels_first) return plain.contiguous();
+  return layout_of(plain) == Layout::channels_last ? plain : channels_to_front(channels_to_end(plain).contiguous());
+}
+
+/// x, cut from the graph, dense in its own layout: for operators that do not care where an element stands.
+inline Tensor dense(const Tensor& x) { return in_layout(x, layout_of(x)); }
+
+/// Uninitialised elements.
+inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
+  if (layout == Layout::channels_first) return Tensor(shape, dtype);
+  return channels_to_front(Tensor({shape[0], shape[2], shape[3], shape[1]}, dtype));
+}
+
+/// The layout in which pooling and normalisation run on x: its own where the mode can.
+inline Layout layout_for(const Tensor& x) {
+  const Mode& mode = *current_scope().mode;
+  const bool takes = x.dtype() == DType::float64 ? mode.operators_double.channels_last : mode.operators.channels_last;
+  return takes ? layout_of(x) : Layout::channels_first;
+}
+
+}  // namespace tern::operators
