@@ -1,6 +1,6 @@
 #include "cuda/convolutions.cuh"
 #include "cuda/cuda.hpp"
-#include "cuda/fused.cuh"
+#include "cuda/fused_rows.cuh"
 #include "cuda/streams.cuh"
 
 namespace tern::cuda {
@@ -12,38 +12,6 @@ __global__ void through_kernel(T* g, const T* grad_y, const T* y, std::int64_t c
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
     g[i] = through_activation(grad_y[i], y[i], activation);
-}
-
-// The partial gradients of the slices are added in order, eight lanes at a time.
-constexpr int slice_lanes = 8;
-template <class T>
-__global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                                  std::int64_t weights, std::int64_t channels) {
-  __shared__ T partial[slice_lanes][33];
-  begin_kernel();
-  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = weights + channels;
-  T sum = 0;
-  if (at < stride) {
-#pragma unroll 4
-    for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
-  }
-  partial[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || at >= stride) return;
-  T total = 0;
-  for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
-  if (at < weights) {
-    if (grad_weight != nullptr) grad_weight[at] = total;
-  } else if (grad_bias != nullptr) {
-    grad_bias[at - weights] = total;
-  }
-}
-
-template <class T>
-void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                std::int64_t weights, std::int64_t channels) {
-  launch(context, Grid(static_cast<unsigned>(ceil_div(weights + channels, 32)), dim3(32, slice_lanes)),
-         sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
 }
 
 template <class T>
@@ -63,13 +31,19 @@ void clear(const Context& context, T* array, std::int64_t count) {
   check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
 }
 
-kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
+template <class T>
+kernels::Layout layout(const Context&, const Conv2d& shape) {
+  const bool library = std::is_same_v<T, float> && library_conv2d_fits(shape);
+  return library ? kernels::Layout::channels_last : kernels::Layout::channels_first;
+}
 
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
-  if constexpr (std::is_same_v<T, float>)
+  if constexpr (std::is_same_v<T, float>) {
+    if (shape.layout == kernels::Layout::channels_last) return library_conv2d(context, y, x, weight, bias, shape);
     if (direct_conv2d_fits(shape)) return direct_conv2d(context, y, x, weight, bias, shape);
+  }
   general_conv2d(context, y, x, weight, bias, shape);
 }
 
@@ -107,6 +81,9 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     clear(context, grad_bias, shape.O);
     return;
   }
+  if constexpr (std::is_same_v<T, float>)
+    if (shape.layout == kernels::Layout::channels_last)
+      return library_conv2d_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
   const bool masked = shape.activation != Activation::none;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(outputs) * sizeof(T) : 0);
   const T* g = grad_y;
@@ -142,7 +119,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 
 template <class T>
 kernels::Conv<T> conv() {
-  return {.layout = layout, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+  return {.layout = layout<T>, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
 }
 
 template kernels::Conv<float> conv<float>();

@@ -1,5 +1,5 @@
 #pragma once
-// The two ways to convolve, and what they share. Gradients arrive here already taken through the activation.
+// The ways to convolve, and what they share. Gradients arrive here already taken through the activation.
 
 #include "cuda/support.cuh"
 #include "tern/kernels/conv.hpp"
@@ -26,7 +26,7 @@ struct Divider {
 };
 
 // The weight's gradient is summed in `slices` of the images (or positions): each gives one partial gradient of the
-// weight followed by one of the bias, and conv.cu adds them in order.
+// weight followed by one of the bias, and sum_slices adds them in order.
 
 // ---- any shape: implicit matrix products (conv_general.cu) ----
 
@@ -52,5 +52,13 @@ bool direct_grad_weight_fits(const Conv2d& shape);
 std::int64_t direct_slices(const Conv2d& shape);
 void direct_grad_weight(const Context& context, float* partials, const float* g, const float* x, std::int64_t slices,
                         const Conv2d& shape);
+
+// ---- wide layers in channels last: cuDNN, where the build found it (conv_library.cu) ----
+
+bool library_conv2d_fits(const Conv2d& shape);
+void library_conv2d(Context& context, float* y, const float* x, const float* weight, const float* bias,
+                    const Conv2d& shape);
+void library_conv2d_backward(Context& context, float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y,
+                             const float* x, const float* weight, const float* y, const Conv2d& shape);
 
 }  // namespace tern::cuda

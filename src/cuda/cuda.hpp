@@ -47,7 +47,8 @@ kernels::Operators<T> operators() {
           .loss = loss<T>(),
           .normalization = normalization<T>(),
           .shape = shape<T>(),
-          .update = update<T>()};
+          .update = update<T>(),
+          .channels_last = false};
 }
 
 }  // namespace tern::cuda

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
 #include "cuda/library.cuh"
 #include "cuda/products.cuh"
 #include "cuda/streams.cuh"
@@ -15,6 +17,10 @@ namespace {
 
 using kernels::Linear;
 using kernels::Matmul;
+
+bool aligned(const void* pointer, std::int64_t stride) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 4 == 0;
+}
 
 // ---- what the library does not fuse ----
 
@@ -29,6 +35,7 @@ __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, 
 
 // g = grad_y * activation'(y) (when g is wanted) and its column sums (when they are): 32 columns per block.
 constexpr int sum_rows = 32;
+constexpr std::int64_t many_rows = 2048;
 template <class T>
 __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows,
                                std::int64_t out, Activation activation) {
@@ -55,12 +62,51 @@ __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, cons
 
 template <class T>
 void through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Linear& shape) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Many rows are split over blocks; a few are one block's work per 32 columns.
+    if (shape.rows >= many_rows && shape.out % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)) {
+      const std::int64_t slices = sums == nullptr ? 0 : row_slices(shape.rows, shape.out);
+      const Scratch partials(context, static_cast<std::size_t>(slices * shape.out) * sizeof(float));
+      through_rows(context, g, partials.as<float>(), grad_y, y, shape.rows, shape.out, shape.activation);
+      if (sums != nullptr) sum_slices<float>(context, nullptr, sums, partials.as<float>(), slices, 0, shape.out);
+      return;
+    }
+  }
   launch(context, Grid(static_cast<unsigned>(ceil_div(shape.out, 32)), dim3(32, sum_rows)), through_kernel<T>, g, sums,
          grad_y, y, shape.rows, shape.out, shape.activation);
 }
 
-template <class T>
-void library_matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shape) {
+struct ToBf16 {
+  __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
+};
+
+/// An array rounded to bfloat16.
+class Rounded {
+ public:
+  Rounded(Context& context, const float* array, std::int64_t count)
+      : scratch_(context, static_cast<std::size_t>(count) * sizeof(bf16)) {
+    map_packed<4>(context, count, ToBf16{}, scratch_.as<bf16>(), array);
+  }
+  const bf16* data() const { return scratch_.as<bf16>(); }
+
+ private:
+  Scratch scratch_;
+};
+
+// Its units want rows of whole 16 bytes; other products keep to TF32.
+bool in_bf16(const Context& context, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return context.precision == Precision::bf16 && m % 8 == 0 && n % 8 == 0 && k % 8 == 0;
+}
+
+template <class T, class In>
+void library_matmul(Context& context, T* out, const In* a, const In* b, const Matmul& shape) {
+  if constexpr (std::is_same_v<In, float>) {
+    if (in_bf16(context, shape.m, shape.n, shape.k)) {
+      const Rounded left(context, a, (shape.stride_a == 0 ? 1 : shape.batch) * shape.m * shape.k);
+      const Rounded right(context, b, (shape.stride_b == 0 ? 1 : shape.batch) * shape.k * shape.n);
+      return library_matmul(context, out, left.data(), right.data(), shape);
+    }
+  }
   const LibraryPlan& plan = library_plan(context, out, a, b, shape);
   const Scratch workspace(context, plan.workspace);
   library_product(plan, stream_of(context), workspace.as<void>(), out, a, b);
@@ -77,7 +123,7 @@ bool fits_own(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch
 bool prefers_library(const Context& context, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
   const double work =
       static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch);
-  return work > (context.precision == Precision::tf32 ? 4e7 : 2.2e8);
+  return work > (context.precision != Precision::strict ? 4e7 : 2.2e8);
 }
 
 /// What tells one call from another: the slot, its sizes and its flags.
@@ -108,10 +154,6 @@ void run_better(const Context& context, const Call& call, bool rule_says_library
     library();
   else
     own();
-}
-
-bool aligned(const void* pointer, std::int64_t stride) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 4 == 0;
 }
 
 Factor factor(const float* data, std::int64_t stride, const float* mask = nullptr) {
@@ -224,16 +266,11 @@ void own_linear_backward(Context& context, float* grad_x, float* grad_weight, fl
                choose_backward(rows, in, out, grad_weight != nullptr, grad_x != nullptr));
 }
 
-template <class T>
-void library_linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                             const T* weight, const T* y, const Linear& shape) {
-  const auto& [rows, in, out, activation] = shape;
-  const bool masked = activation != Activation::none;
-  const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(rows * out) * sizeof(T) : 0);
-  const T* g = masked ? masked_gradient.as<T>() : grad_y;
-  if (masked || grad_bias != nullptr) through(context, masked_gradient.as<T>(), grad_bias, grad_y, y, shape);
-  const Matmul weight_shape{.m = out, .n = in, .k = rows, .transpose_a = true};
-  const Matmul data_shape{.m = rows, .n = in, .k = out};
+template <class T, class In>
+void library_gradients(Context& context, T* grad_x, T* grad_weight, const In* g, const In* x, const In* weight,
+                       const Linear& shape) {
+  const Matmul weight_shape{.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true};
+  const Matmul data_shape{.m = shape.rows, .n = shape.in, .k = shape.out};
   if (grad_weight == nullptr || grad_x == nullptr || !recording(context)) {
     if (grad_weight != nullptr) library_matmul(context, grad_weight, g, x, weight_shape);
     if (grad_x != nullptr) library_matmul(context, grad_x, g, weight, data_shape);
@@ -247,6 +284,25 @@ void library_linear_backward(Context& context, T* grad_x, T* grad_weight, T* gra
   library_product(weight_plan, side, weight_workspace.as<void>(), grad_weight, g, x);
   library_product(data_plan, stream_of(context), data_workspace.as<void>(), grad_x, g, weight);
   join(context);
+}
+
+template <class T>
+void library_linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                             const T* weight, const T* y, const Linear& shape) {
+  const auto& [rows, in, out, activation] = shape;
+  const bool masked = activation != Activation::none;
+  const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(rows * out) * sizeof(T) : 0);
+  const T* g = masked ? masked_gradient.as<T>() : grad_y;
+  if (masked || grad_bias != nullptr) through(context, masked_gradient.as<T>(), grad_bias, grad_y, y, shape);
+  if constexpr (std::is_same_v<T, float>) {
+    if (in_bf16(context, rows, in, out)) {
+      const Rounded rounded_g(context, g, rows * out), rounded_x(context, x, grad_weight == nullptr ? 0 : rows * in),
+          rounded_weight(context, weight, grad_x == nullptr ? 0 : out * in);
+      return library_gradients(context, grad_x, grad_weight, rounded_g.data(), rounded_x.data(), rounded_weight.data(),
+                               shape);
+    }
+  }
+  library_gradients(context, grad_x, grad_weight, g, x, weight, shape);
 }
 
 template <class T>

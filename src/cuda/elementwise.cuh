@@ -105,7 +105,7 @@ __global__ void map_kernel(std::int64_t n, F f, Out* out, const In*... in) {
 
 /// out[i] = f(in[i]...). `out` may be any of the inputs.
 template <int V, class F, class Out, class... In>
-void map_packed(Context& context, std::int64_t n, F f, Out* out, const In*... in) {
+void map_packed(const Context& context, std::int64_t n, F f, Out* out, const In*... in) {
   if (n == 0) return;
   const bool packed = aligned<V>(out) && (aligned<V>(in) && ...);
   const std::int64_t items = packed ? (n + V - 1) / V : n;
@@ -115,7 +115,7 @@ void map_packed(Context& context, std::int64_t n, F f, Out* out, const In*... in
 }
 
 template <class F, class Out, class... In>
-void map(Context& context, std::int64_t n, F f, Out* out, const In*... in) {
+void map(const Context& context, std::int64_t n, F f, Out* out, const In*... in) {
   map_packed<pack_size<Out, In...>>(context, n, f, out, in...);
 }
 

@@ -30,7 +30,9 @@ cublasLtHandle_t library() {
 }
 
 template <class T>
-constexpr cudaDataType_t element = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F;
+constexpr cudaDataType_t element = std::is_same_v<T, bf16>    ? CUDA_R_16BF
+                                   : std::is_same_v<T, float> ? CUDA_R_32F
+                                                              : CUDA_R_64F;
 
 cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
                               std::int64_t stride) {
@@ -53,12 +55,14 @@ std::uint32_t alignment_of(const void* pointer) {
 }
 
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
-template <class T>
-std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
+template <class T, class In>
+std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, const In* b,
+                                       const kernels::Matmul& shape) {
   auto plan = std::make_unique<LibraryPlan>();
   cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
   if constexpr (std::is_same_v<T, float>)
-    compute = context.precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    compute = context.precision != Precision::strict ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  if constexpr (std::is_same_v<In, bf16>) compute = CUBLAS_COMPUTE_32F;
   check_library(cublasLtMatmulDescCreate(&plan->operation, compute, element<T>), "describing a product");
   const cublasOperation_t left = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t right = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -66,9 +70,9 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, con
                 "describing a product");
   check_library(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right),
                 "describing a product");
-  plan->left = layout(element<T>, shape.transpose_b ? shape.k : shape.n, shape.transpose_b ? shape.n : shape.k,
+  plan->left = layout(element<In>, shape.transpose_b ? shape.k : shape.n, shape.transpose_b ? shape.n : shape.k,
                       shape.batch, shape.stride_b);
-  plan->right = layout(element<T>, shape.transpose_a ? shape.m : shape.k, shape.transpose_a ? shape.k : shape.m,
+  plan->right = layout(element<In>, shape.transpose_a ? shape.m : shape.k, shape.transpose_a ? shape.k : shape.m,
                        shape.batch, shape.stride_a);
   plan->out = layout(element<T>, shape.n, shape.m, shape.batch, shape.m * shape.n);
 
@@ -124,34 +128,35 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const T* a, con
 
 }  // namespace
 
-template <class T>
-const LibraryPlan& library_plan(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
+template <class T, class In>
+const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int,
                          std::uint32_t>;
   static std::mutex mutex;
   static auto* plans = new std::map<Key, std::unique_ptr<LibraryPlan>>;
   const int flags = (shape.transpose_a ? 1 : 0) | (shape.transpose_b ? 2 : 0) | (context.deterministic ? 4 : 0) |
-                    (context.precision == Precision::tf32 ? 8 : 0);
+                    (context.precision != Precision::strict ? 8 : 0) | (std::is_same_v<In, bf16> ? 16 : 0);
   const std::uint32_t alignment = std::min({alignment_of(out), alignment_of(a), alignment_of(b)});
   const Key key{shape.batch, shape.m, shape.n, shape.k, shape.stride_a, shape.stride_b, flags, alignment};
   std::lock_guard lock(mutex);
   std::unique_ptr<LibraryPlan>& plan = (*plans)[key];
-  if (plan == nullptr) plan = make_plan<T>(context, out, a, b, shape);
+  if (plan == nullptr) plan = make_plan(context, out, a, b, shape);
   return *plan;
 }
 
-template <class T>
-void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const T* a, const T* b) {
+template <class T, class In>
+void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b) {
   const T one = 1, zero = 0;
   check_library(cublasLtMatmul(library(), plan.operation, &one, b, plan.left, a, plan.right, &zero, out, plan.out, out,
                                plan.out, &plan.algorithm, workspace, plan.workspace, stream),
                 "a product by cuBLASLt");
 }
 
-template const LibraryPlan& library_plan<float>(Context&, float*, const float*, const float*, const kernels::Matmul&);
-template const LibraryPlan& library_plan<double>(Context&, double*, const double*, const double*,
-                                                 const kernels::Matmul&);
-template void library_product<float>(const LibraryPlan&, cudaStream_t, void*, float*, const float*, const float*);
-template void library_product<double>(const LibraryPlan&, cudaStream_t, void*, double*, const double*, const double*);
+template const LibraryPlan& library_plan(Context&, float*, const float*, const float*, const kernels::Matmul&);
+template const LibraryPlan& library_plan(Context&, float*, const bf16*, const bf16*, const kernels::Matmul&);
+template const LibraryPlan& library_plan(Context&, double*, const double*, const double*, const kernels::Matmul&);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const float*, const float*);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const bf16*, const bf16*);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, double*, const double*, const double*);
 
 }  // namespace tern::cuda

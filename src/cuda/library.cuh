@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 
+#include "cuda/bfloat16.cuh"
 #include "cuda/support.cuh"
 #include "tern/kernels/dot.hpp"
 
@@ -16,13 +17,14 @@ struct LibraryPlan {
   std::size_t workspace = 0;
 };
 
-/// The plan for out = op(a) op(b). Without `deterministic`, and outside a recording, the first call times the library's
-/// candidates on the arrays it gets (`out` is overwritten).
-template <class T>
-const LibraryPlan& library_plan(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape);
+/// The plan for out = op(a) op(b); the factors are of the type of `out`, or bfloat16 for a float one. Without
+/// `deterministic`, and outside a recording, the first call times the library's candidates on the arrays it gets (`out`
+/// is overwritten).
+template <class T, class In>
+const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape);
 
 /// Queues the product on `stream`; `workspace` has plan.workspace bytes.
-template <class T>
-void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const T* a, const T* b);
+template <class T, class In>
+void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b);
 
 }  // namespace tern::cuda

@@ -9,8 +9,7 @@ namespace tern::cuda {
 
 /// The best of a few turns of `work`, which queues on the context's stream and may be repeated.
 template <class Work>
-float microseconds(const Context& context, const Work& work) {
-  constexpr int turns = 3, repeats = 10;
+float microseconds(const Context& context, const Work& work, int turns = 3, int repeats = 10) {
   cudaEvent_t start = nullptr, stop = nullptr;
   check(cudaEventCreate(&start), "creating an event");
   check(cudaEventCreate(&stop), "creating an event");
@@ -23,7 +22,7 @@ float microseconds(const Context& context, const Work& work) {
     check(cudaEventSynchronize(stop), "timing a candidate");
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start, stop), "timing a candidate");
-    const float time = milliseconds * 1000 / repeats;
+    const float time = milliseconds * 1000 / static_cast<float>(repeats);
     best = turn == 0 ? time : std::min(best, time);
   }
   cudaEventDestroy(start);

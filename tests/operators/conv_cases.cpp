@@ -120,7 +120,16 @@ std::vector<Operator> conv_cases() {
       {"17 channels", {1, 17, 6, 6}, {33, 17, 3, 3}, {.padding = 1}},
       {"LeNet's first", {2, 1, 28, 28}, {20, 1, 5, 5}},
       {"LeNet's second", {1, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}},
-      {"AlexNet's first, small", {1, 3, 35, 35}, {8, 3, 11, 11}, {.stride = 4, .padding = 2}}};
+      {"AlexNet's first, small", {1, 3, 35, 35}, {8, 3, 11, 11}, {.stride = 4, .padding = 2}},
+      {"GoogLeNet's first, small", {2, 3, 17, 15}, {8, 3, 7, 7}, {.stride = 2, .padding = 3}},
+      {"eights of channels", {2, 8, 9, 7}, {16, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"eights of channels, 1x1", {2, 16, 5, 6}, {24, 16, 1, 1}, {.activation = Activation::relu}},
+      {"eights of channels, 5x5", {2, 16, 6, 7}, {8, 16, 5, 5}, {.padding = 2}, false},
+      {"eights of channels, stride 2", {2, 8, 9, 8}, {8, 8, 3, 3}, {.stride = 2, .padding = 1}},
+      {"eights of channels, dilated", {1, 8, 9, 9}, {8, 8, 3, 3}, {.padding = 2, .dilation = 2}},
+      {"two groups of eights", {2, 16, 7, 6}, {32, 8, 5, 5}, {.padding = 2, .groups = 2}},
+      {"eight groups of eights", {1, 64, 5, 4}, {64, 8, 3, 3}, {.padding = 1, .groups = 8}},
+      {"three channels to eight", {2, 3, 8, 9}, {8, 3, 3, 3}, {.padding = 1, .activation = Activation::relu}}};
   for (const Use& use : uses) op.samples.push_back(sample(use));
   for (const Use& use : {uses[1], uses[8], uses[14], uses[16], uses[17], uses[27]})
     op.samples.push_back(sample(use, true));

@@ -1,0 +1,307 @@
+#include <cudnn.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/conv_plans.cuh"
+#include "cuda/timing.cuh"
+
+// The handle of an operation graph is marked deprecated by the newest cuDNN and required by the older ones.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace tern::cuda {
+namespace {
+
+constexpr std::size_t most_workspace = std::size_t{1} << 30;
+constexpr int candidates_asked = 12;
+constexpr std::int64_t id_x = 'x', id_weight = 'w', id_y = 'y';
+
+void check_library(cudnnStatus_t status, const char* doing,
+                   const std::source_location& where = std::source_location::current()) {
+  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
+    throw Error(message("cuda: ", doing, " failed: ", cudnnGetErrorString(status), " (line ", where.line(), ")"));
+}
+
+// One per thread, kept until the process ends.
+cudnnHandle_t library() {
+  thread_local const cudnnHandle_t handle = [] {
+    cudnnHandle_t made = nullptr;
+    check_library(cudnnCreate(&made), "starting cuDNN");
+    return made;
+  }();
+  return handle;
+}
+
+/// A descriptor of cuDNN's graph interface.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    check_library(cudnnBackendCreateDescriptor(type, &handle_), "describing a convolution");
+  }
+  Descriptor(Descriptor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (handle_ != nullptr) cudnnBackendDestroyDescriptor(handle_);
+  }
+  cudnnBackendDescriptor_t get() const { return handle_; }
+  cudnnBackendDescriptor_t release() { return std::exchange(handle_, nullptr); }
+
+  template <class T, std::size_t n>
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T (&values)[n]) {
+    check_library(cudnnBackendSetAttribute(handle_, name, type, n, values), "describing a convolution");
+    return *this;
+  }
+  template <class T>
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    const T values[1] = {value};
+    return set(name, type, values);
+  }
+  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.handle_);
+  }
+  Descriptor& finalize() {
+    check_library(cudnnBackendFinalize(handle_), "describing a convolution");
+    return *this;
+  }
+  bool try_finalize() { return cudnnBackendFinalize(handle_) == CUDNN_STATUS_SUCCESS; }
+
+ private:
+  cudnnBackendDescriptor_t handle_ = nullptr;
+};
+
+Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  std::int64_t pitch) {
+  const std::int64_t size[] = {n, c, h, w}, stride[] = {h * w * pitch, 1, w * pitch, pitch};
+  Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16})
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, size)
+      .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, stride)
+      .finalize();
+  return made;
+}
+
+struct Names {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t x, weight, y, convolution, alpha, beta;
+};
+Names names_of(Half half) {
+  switch (half) {
+    case Half::grad_x:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case Half::grad_weight:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    default:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  }
+}
+
+/// An operation graph and what it refers to.
+struct Graph {
+  Descriptor x, weight, y, convolution, operation, graph;
+};
+
+Graph graph_of(const ConvProblem& p) {
+  const cudnnDataType_t type = p.bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  Descriptor x = tensor(id_x, type, p.N, p.C, p.H, p.W, p.x_pitch),
+             weight = tensor(id_weight, type, p.O, p.C, p.KH, p.KW, p.C),
+             y = tensor(id_y, type, p.N, p.O, p.OH, p.OW, p.y_pitch);
+  const std::int64_t stride[] = {p.stride_h, p.stride_w}, pad[] = {p.pad_h, p.pad_w},
+                     dilation[] = {p.dilation_h, p.dilation_w};
+  Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2})
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilation)
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, stride)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pad)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pad)
+      .finalize();
+  const Names names = names_of(p.half);
+  Descriptor operation(names.operation);
+  operation.set(names.convolution, convolution)
+      .set(names.x, x)
+      .set(names.weight, weight)
+      .set(names.y, y)
+      .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f)
+      .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
+      .finalize();
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library())
+      .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
+      .finalize();
+  return {std::move(x),           std::move(weight),    std::move(y),
+          std::move(convolution), std::move(operation), std::move(graph)};
+}
+
+// An engine that rounds as the problem allows, and repeats if it must.
+bool allowed(const Descriptor& configuration, const ConvProblem& problem) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  std::int64_t count = 0;
+  if (cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                               &count, &handle) != CUDNN_STATUS_SUCCESS)
+    return false;
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  if (cudnnBackendGetAttribute(handle, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                               CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()) != CUDNN_STATUS_SUCCESS)
+    return false;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (problem.deterministic && notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) return false;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) return false;
+    if (!problem.bf16 && !problem.tensor_cores && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) return false;
+  }
+  return true;
+}
+
+// What cuDNN proposes for the graph, the most promising first.
+std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  std::vector<Descriptor> made;
+  if (!heuristics.try_finalize()) return made;
+  std::int64_t count = 0;
+  cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                           nullptr);
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i) {
+    made.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    handles.push_back(made.back().get());
+  }
+  std::int64_t given = 0;
+  cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                           &given, handles.data());
+  while (static_cast<std::int64_t>(made.size()) > given) made.pop_back();
+  return made;
+}
+
+// A few wide groups run faster as convolutions of their own, on slices of the channels, than as one grouped
+// convolution.
+ConvProblem one_group(ConvProblem problem) {
+  problem.C /= problem.groups;
+  problem.O /= problem.groups;
+  problem.groups = 1;
+  return problem;
+}
+
+// The plans that can run, at most `most`.
+std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
+  std::vector<ConvPlan> made;
+  const Graph whole = graph_of(one_group(problem));
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const Descriptor& configuration : configurations(whole.graph, mode)) {
+      if (static_cast<int>(made.size()) >= most) return made;
+      if (!allowed(configuration, problem)) continue;
+      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library())
+          .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (!plan.try_finalize()) continue;
+      std::int64_t bytes = 0, count = 0;
+      check_library(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                             &count, &bytes),
+                    "asking cuDNN for a workspace");
+      if (static_cast<std::size_t>(bytes) > most_workspace) continue;
+      made.push_back({plan.release(), static_cast<std::size_t>(bytes)});
+    }
+    if (!made.empty()) break;
+  }
+  return made;
+}
+
+bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
+             void* weight, void* y) {
+  const std::int64_t element = problem.bf16 ? 2 : 4, groups = problem.groups;
+  const std::int64_t x_step = problem.C / groups * element, y_step = problem.O / groups * element,
+                     weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW * element;
+  if (cudnnSetStream(library(), stream) != CUDNN_STATUS_SUCCESS) return false;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    void* const pointers[] = {static_cast<std::byte*>(x) + group * x_step,
+                              static_cast<std::byte*>(weight) + group * weight_step,
+                              static_cast<std::byte*>(y) + group * y_step};
+    const std::int64_t ids[] = {id_x, id_weight, id_y};
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
+        .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
+        .finalize();
+    if (cudnnBackendExecute(library(), static_cast<cudnnBackendDescriptor_t>(plan.engine), pack.get()) !=
+        CUDNN_STATUS_SUCCESS)
+      return false;
+  }
+  return true;
+}
+
+ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* weight, void* y) {
+  const bool trial = !context.deterministic && !recording(context);
+  std::vector<ConvPlan> plans = candidates(problem, trial ? candidates_asked : 1);
+  expects(!plans.empty(), "cuda: cuDNN knows no engine for a convolution of ", problem.C, " to ", problem.O,
+          " channels, kernel ", problem.KH, "x", problem.KW);
+  if (!trial) return plans.front();
+  ConvPlan best;
+  float best_time = 0;
+  for (const ConvPlan& plan : plans) {
+    const Scratch workspace(context, plan.workspace);
+    bool works = true;
+    const auto run = [&] {
+      works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y);
+    };
+    float time = microseconds(context, run, 1, 1);
+    if (works && (best.engine == nullptr || time < 1.5f * best_time)) time = microseconds(context, run, 2, 5);
+    if (works && (best.engine == nullptr || time < best_time)) {
+      std::swap(best_time, time);
+      best = plan;
+    }
+  }
+  expects(best.engine != nullptr, "cuda: no engine of cuDNN runs a convolution of ", problem.C, " to ", problem.O,
+          " channels, kernel ", problem.KH, "x", problem.KW);
+  for (const ConvPlan& plan : plans)
+    if (plan.engine != best.engine) cudnnBackendDestroyDescriptor(static_cast<cudnnBackendDescriptor_t>(plan.engine));
+  return best;
+}
+
+}  // namespace
+
+const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y) {
+  static std::mutex mutex;
+  static auto* plans = new std::map<ConvProblem, std::unique_ptr<ConvPlan>>;  // outlives the driver's shutdown
+  {
+    const std::scoped_lock lock(mutex);
+    const auto found = plans->find(problem);
+    if (found != plans->end()) return *found->second;
+  }
+  auto made = std::make_unique<ConvPlan>(choose(context, problem, x, weight, y));
+  const std::scoped_lock lock(mutex);
+  return *plans->try_emplace(problem, std::move(made)).first->second;
+}
+
+void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
+              void* weight, void* y) {
+  expects(try_run(plan, problem, stream, workspace, x, weight, y),
+          "cuda: cuDNN failed to run a convolution: ", "see CUDNN_LOGLEVEL_DBG=2");
+}
+
+}  // namespace tern::cuda

@@ -1,0 +1,28 @@
+#pragma once
+// Bias, activation and their gradients in one pass over rows of channels: what a product or a channels-last convolution
+// by a library leaves to do.
+
+#include "cuda/bfloat16.cuh"
+#include "cuda/fused.cuh"
+#include "cuda/support.cuh"
+
+namespace tern::cuda {
+
+/// y = activation(in + bias) over rows of `channels` (a multiple of 4) elements; y may be in. `bias` may be null.
+template <class In>
+void finish_rows(const Context& context, float* y, const In* in, const float* bias, std::int64_t rows,
+                 std::int64_t channels, Activation activation);
+
+/// g = grad_y * activation'(y), unless g is null, and its sums over the rows in `partials` [slices, channels], unless
+/// that is null.
+template <class Out>
+void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
+                  std::int64_t rows, std::int64_t channels, Activation activation);
+std::int64_t row_slices(std::int64_t rows, std::int64_t channels);
+
+/// The sums over slices [slices, weights + channels], in order; either gradient may be null.
+template <class T>
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+                std::int64_t weights, std::int64_t channels);
+
+}  // namespace tern::cuda
