@@ -1,0 +1,82 @@
+// Products under each precision: close to strict float32 by the width of their factors, gradients and storage in
+// float32.
+
+#include <cmath>
+
+#include "support/catch.hpp"
+#include "support/summary.hpp"
+#include "tern/device/device.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace {
+
+using namespace tern;
+namespace op = tern::operators;
+
+// The distance of two tensors, relative to the size of the second.
+double distance(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.values(), y = b.values();
+  double apart = 0, size = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    apart += (x[i] - y[i]) * (x[i] - y[i]);
+    size += y[i] * y[i];
+  }
+  return std::sqrt(apart / size);
+}
+
+using Call = Tensor (*)(const std::vector<Tensor>&);
+
+// The output and the gradients of all inputs.
+std::vector<Tensor> run(const std::string& mode, Precision precision, const std::vector<Shape>& shapes, Call call) {
+  const Device device{mode, {.precision = precision}};
+  Generator generator{7};
+  std::vector<Tensor> inputs;
+  for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
+  Tensor out = call(inputs);
+  op::sum(op::mul(out, out)).backward();
+  std::vector<Tensor> results{out.detach()};
+  for (const Tensor& input : inputs) results.push_back(input.grad());
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("products keep to the precision of the scope", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+  };
+  const Case cases[]{
+      {"matmul", {{64, 256}, {256, 48}}, [](const auto& in) { return op::matmul(in[0], in[1]); }},
+      {"linear",
+       {{64, 256}, {128, 256}, {128}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, odd sizes", {{31, 77}, {19, 77}, {19}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }},
+      {"conv2d",
+       {{4, 32, 12, 12}, {64, 32, 3, 3}, {64}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .activation = Activation::relu}); }},
+      {"conv2d, groups",
+       {{4, 32, 12, 12}, {64, 16, 5, 5}, {64}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 2, .groups = 2}); }},
+      {"conv2d, first layer",
+       {{2, 3, 47, 47}, {32, 3, 11, 11}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 4, .activation = Activation::relu}); }},
+      {"conv2d, odd channels", {{2, 5, 9, 9}, {7, 5, 3, 3}, {7}}, [](const auto& in) {
+         return op::conv2d(in[0], in[1], in[2]);
+       }}};
+  for (const std::string& mode : testing::available_modes()) {
+    for (const Case& c : cases) {
+      INFO(mode << ", " << c.name);
+      const std::vector<Tensor> strict = run(mode, Precision::strict, c.shapes, c.call);
+      const std::vector<Tensor> tf32 = run(mode, Precision::tf32, c.shapes, c.call);
+      const std::vector<Tensor> bf16 = run(mode, Precision::bf16, c.shapes, c.call);
+      for (std::size_t i = 0; i < strict.size(); ++i) {
+        INFO("result " << i);
+        CHECK(bf16[i].dtype() == DType::float32);
+        CHECK(distance(tf32[i], strict[i]) < 2e-3);
+        CHECK(distance(bf16[i], strict[i]) < 2e-2);
+      }
+    }
+  }
+}
