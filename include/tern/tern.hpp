@@ -9,6 +9,7 @@
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/device/step.hpp"
 #include "tern/io/checkpoint.hpp"
+#include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/nn.hpp"

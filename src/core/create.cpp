@@ -40,7 +40,7 @@ T to_element(double value) {
     return static_cast<T>(value);
 }
 
-// A tensor whose element i is value(i), a double.
+// A tensor whose element i is value(i), a double; i rises from 0.
 template <class Value>
 Tensor generate(const Shape& shape, DType dtype, Value value) {
   Tensor result(shape, dtype);
@@ -87,8 +87,10 @@ Tensor eye(std::int64_t n, DType dtype) {
 
 Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype) {
   const random::Key key = generator.next();
+  random::Words words{};  // four elements share a block
   return generate(shape, dtype, [&](std::size_t i) {
-    return low + (high - low) * static_cast<double>(random::uniform(word(key, i)));
+    if (i % 4 == 0) words = random::philox(key.seed, i / 4, key.offset);
+    return low + (high - low) * static_cast<double>(random::uniform(words.word[i % 4]));
   });
 }
 

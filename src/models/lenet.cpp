@@ -5,6 +5,7 @@
 #include "tern/nn/linear.hpp"
 #include "tern/nn/pooling.hpp"
 #include "tern/nn/shape.hpp"
+#include "tern/operators/loss.hpp"
 
 namespace tern::models {
 
@@ -16,5 +17,7 @@ LeNet::LeNet(std::uint64_t seed) {
   add(nn::Linear(800, 500, {}, generator)).add(nn::Relu());
   add(nn::Linear(500, 10, {}, generator));
 }
+
+Tensor LeNet::loss(const Tensor& x, const Tensor& labels) const { return operators::cross_entropy((*this)(x), labels); }
 
 }  // namespace tern::models

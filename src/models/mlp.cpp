@@ -3,6 +3,7 @@
 #include "tern/nn/activation.hpp"
 #include "tern/nn/linear.hpp"
 #include "tern/nn/shape.hpp"
+#include "tern/operators/loss.hpp"
 
 namespace tern::models {
 
@@ -22,6 +23,8 @@ Mlp::Mlp(const MlpOptions& options, std::uint64_t seed) {
 }
 
 Tensor Mlp::forward(const Tensor& x) const { return Sequential::forward(x.rank() > 2 ? x.flatten(1) : x); }
+
+Tensor Mlp::loss(const Tensor& x, const Tensor& labels) const { return operators::cross_entropy((*this)(x), labels); }
 
 Mlp mlp_small(std::uint64_t seed) { return Mlp({.layers = {784, 196, 196, 196, 10}}, seed); }
 Mlp mlp_medium(std::uint64_t seed) { return Mlp({.layers = {784, 392, 392, 392, 10}}, seed); }

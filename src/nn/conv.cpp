@@ -15,9 +15,9 @@ Shape weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t 
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options, Generator& generator)
     : options_{options.stride, options.padding, options.dilation, options.groups, options.activation},
-      weight_(parameter(
-          "weight", start_weight("Conv2d", weight_shape(in, out, kernel, options.groups), options.dtype, generator))),
-      bias_(parameter("bias", options.bias ? start_bias(weight_, generator) : Tensor())) {}
+      weight_(parameter("weight", start_weight("Conv2d", weight_shape(in, out, kernel, options.groups), options.dtype,
+                                               options.start, generator))),
+      bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
 Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) const {
   if (options_.activation != Activation::none)

@@ -8,18 +8,25 @@
 
 namespace tern::nn {
 
-/// A weight [out, in, ...] as PyTorch starts it: kaiming_uniform_ with a = sqrt(5), which is +-1 / sqrt(fan in).
-inline Tensor start_weight(const char* layer, const Shape& shape, DType dtype, Generator& generator) {
+/// A weight [out, in, ...]; Start says which.
+inline Tensor start_weight(const char* layer, const Shape& shape, DType dtype, Start start, Generator& generator) {
   expects<DTypeError>(is_floating(dtype), layer, ": weights are floating, not ", dtype);
   for (const std::int64_t size : shape)
     expects<ShapeError>(size > 0, layer, ": sizes are positive; they give a weight of ", shape);
-  return init::kaiming_uniform_(Tensor(shape, dtype), generator, {.negative_slope = std::sqrt(5.0)});
+  Tensor weight(shape, dtype);
+  // PyTorch's start is its kaiming_uniform_ with a = sqrt(5), which is +-1 / sqrt(fan in).
+  if (start == Start::torch) init::kaiming_uniform_(weight, generator, {.negative_slope = std::sqrt(5.0)});
+  if (start == Start::kaiming) init::kaiming_uniform_(weight, generator, {.nonlinearity = init::Nonlinearity::relu});
+  return weight;
 }
 
-/// A bias [out], uniform in +-1 / sqrt(fan in).
-inline Tensor start_bias(const Tensor& weight, Generator& generator) {
+/// A bias [out].
+inline Tensor start_bias(const Tensor& weight, Start start, Generator& generator) {
+  Tensor bias(Shape{weight.size(0)}, weight.dtype());
   const double bound = 1 / std::sqrt(static_cast<double>(init::fan_in(weight)));
-  return init::uniform_(Tensor(Shape{weight.size(0)}, weight.dtype()), generator, -bound, bound);
+  if (start == Start::torch) init::uniform_(bias, generator, -bound, bound);
+  if (start == Start::kaiming) init::constant_(bias, 0);
+  return bias;
 }
 
 inline const char* suffix(Activation activation) {

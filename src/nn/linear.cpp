@@ -6,8 +6,8 @@ namespace tern::nn {
 
 Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options, Generator& generator)
     : activation_(options.activation),
-      weight_(parameter("weight", start_weight("Linear", {out, in}, options.dtype, generator))),
-      bias_(parameter("bias", options.bias ? start_bias(weight_, generator) : Tensor())) {}
+      weight_(parameter("weight", start_weight("Linear", {out, in}, options.dtype, options.start, generator))),
+      bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
 Tensor Linear::forward_activated(const Tensor& x, Activation activation) const {
   // A kernel computes one activation: a second one follows by itself.

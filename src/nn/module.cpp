@@ -73,6 +73,11 @@ Tensor Module::buffer(const std::string& name, Tensor tensor) {
   return tensor;
 }
 
+void Module::ignore(const std::string& name) {
+  check_name("an ignored tensor", name);
+  body_->ignored.push_back(name);
+}
+
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   check_name("a child", name);
   child->visit([this, &name](const std::string&, const Module& below) {
@@ -136,7 +141,11 @@ State Module::state() const {
 void Module::load_state(const State& state, const LoadOptions& options) {
   std::vector<NamedTensor> targets = collect(&Body::parameters, false);
   for (NamedTensor& named : collect(&Body::buffers, false)) targets.push_back(std::move(named));
-  load_tensors("load_state: the state does not fit " + describe(), targets, state, options);
+  State known = state;
+  visit([&known](const std::string& path, const Module& module) {
+    for (const std::string& name : module.body_->ignored) known.erase(join(path, name));
+  });
+  load_tensors("load_state: the state does not fit " + describe(), targets, known, options);
 }
 
 void load_tensors(const std::string& what, const std::vector<NamedTensor>& targets, const State& state,

@@ -12,7 +12,9 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& option
       weight_(parameter("weight", options.affine ? ones({channels}, options.dtype) : Tensor())),
       bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())),
       running_mean_(buffer("running_mean", options.track_running_stats ? zeros({channels}, options.dtype) : Tensor())),
-      running_var_(buffer("running_var", options.track_running_stats ? ones({channels}, options.dtype) : Tensor())) {}
+      running_var_(buffer("running_var", options.track_running_stats ? ones({channels}, options.dtype) : Tensor())) {
+  ignore("num_batches_tracked");
+}
 
 Tensor BatchNorm2d::forward(const Tensor& x) const {
   expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",

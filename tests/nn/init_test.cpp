@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "support/catch.hpp"
+#include "tern/nn/conv.hpp"
+#include "tern/nn/linear.hpp"
 
 using namespace tern;
 namespace init = tern::nn::init;
@@ -73,4 +75,22 @@ TEST_CASE("init: a trained tensor is overwritten in place, without a record", "[
   CHECK(weight.values()[0] != 0);
   Generator again(7);
   CHECK(init::xavier_uniform_(zeros({3, 2}), again).values() == weight.values());
+}
+
+TEST_CASE("init: how layers begin", "[nn]") {
+  Generator generator(7);
+  const auto make = [&](nn::Start start) {
+    return nn::Conv2d(8, 100, 5, {.groups = 2, .start = start}, generator);  // fan in 100
+  };
+  const nn::Conv2d torch = make(nn::Start::torch), kaiming = make(nn::Start::kaiming);
+  CHECK(moments(torch.weight()).deviation == Approx(0.1 / std::sqrt(3.0)).epsilon(0.02));
+  CHECK(moments(torch.bias()).largest <= 0.1f);
+  CHECK(moments(torch.bias()).largest > 0.08);
+  CHECK(moments(kaiming.weight()).deviation == Approx(std::sqrt(2.0 / 100)).epsilon(0.02));
+  CHECK(moments(kaiming.bias()).largest == 0);
+  const std::uint64_t before = generator.position();
+  const nn::Linear none(300, 200, {.start = nn::Start::none}, generator);
+  CHECK(generator.position() == before);
+  CHECK(none.parameter_count() == 300 * 200 + 200);
+  CHECK(none.weight().requires_grad());
 }

@@ -17,6 +17,8 @@ class Mlp : public nn::Sequential {
  public:
   explicit Mlp(const MlpOptions& options = {}, std::uint64_t seed = 0);
   Tensor forward(const Tensor& x) const override;
+  /// The mean cross-entropy of the logits; labels [N] int64.
+  Tensor loss(const Tensor& x, const Tensor& labels) const;
   std::string describe() const override { return "Mlp"; }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/nn/init.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/operators/conv.hpp"
 
@@ -11,9 +12,10 @@ struct Conv2dOptions {
   bool bias = true;
   Activation activation = Activation::none;  ///< computed in the same kernel
   DType dtype = DType::float32;
+  Start start = Start::torch;
 };
 
-/// operators::conv2d with weight [out, in / groups, KH, KW] and bias [out]. Both start uniform in +-1 / sqrt(fan in).
+/// operators::conv2d with weight [out, in / groups, KH, KW] and bias [out].
 class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options = {},

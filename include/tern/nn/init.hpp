@@ -4,7 +4,16 @@
 
 #include "tern/core/create.hpp"
 
-namespace tern::nn::init {
+namespace tern::nn {
+
+/// How a layer's weight and bias begin.
+enum class Start : std::uint8_t {
+  torch,    ///< as PyTorch's layers: both uniform in +-1 / sqrt(fan in)
+  kaiming,  ///< for a relu behind the layer: weight uniform in +-sqrt(6 / fan in), bias 0
+  none,     ///< not written, and no memory taken yet: for a module whose state is loaded next
+};
+
+namespace init {
 
 /// What follows the layer, for its gain.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu };
@@ -34,4 +43,5 @@ Tensor xavier_uniform_(Tensor weight, Generator& generator, double gain = 1);
 /// Normal with the deviation gain sqrt(2 / (fan_in + fan_out)).
 Tensor xavier_normal_(Tensor weight, Generator& generator, double gain = 1);
 
-}  // namespace tern::nn::init
+}  // namespace init
+}  // namespace tern::nn

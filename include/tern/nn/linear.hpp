@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/nn/init.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/operators/dot.hpp"
 
@@ -9,9 +10,10 @@ struct LinearOptions {
   bool bias = true;
   Activation activation = Activation::none;  ///< computed in the same kernel
   DType dtype = DType::float32;
+  Start start = Start::torch;
 };
 
-/// activation(x weight^T + bias): x [..., in], weight [out, in], bias [out]. Both start uniform in +-1 / sqrt(in).
+/// activation(x weight^T + bias): x [..., in], weight [out, in], bias [out].
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {},

@@ -111,6 +111,8 @@ class Module {
   Parameter parameter(const std::string& name, Tensor tensor);
   /// Registers and returns a tensor that is saved with the state but not trained.
   Tensor buffer(const std::string& name, Tensor tensor);
+  /// A tensor that other libraries save here and that nothing here depends on: load_state passes over it.
+  void ignore(const std::string& name);
   /// Registers and returns a child.
   template <std::derived_from<Module> M>
   M module(const std::string& name, M child) {
@@ -125,6 +127,7 @@ class Module {
   friend struct EvaluationScope;
   struct Body {
     std::vector<NamedTensor> parameters, buffers;
+    std::vector<std::string> ignored;
     std::vector<std::pair<std::string, std::shared_ptr<Module>>> children;
     bool training = true;
     bool registered = false;  // is the child of some module

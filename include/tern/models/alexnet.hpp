@@ -1,0 +1,31 @@
+#pragma once
+
+#include "tern/models/image_classifier.hpp"
+#include "tern/nn/init.hpp"
+#include "tern/nn/sequential.hpp"
+
+namespace tern::models {
+
+struct AlexNetOptions {
+  std::int64_t classes = 1000;
+  std::int64_t image_size = 227;   ///< at least 67; the first linear layer fits itself to it
+  double dropout = 0.5;            ///< after each of the two hidden linear layers; 0: none
+  std::int64_t width_divisor = 1;  ///< divides channels and hidden sizes: small nets for small data
+  nn::Start start = nn::Start::kaiming;
+};
+
+/// Caffe's bvlc_alexnet: five convolutions, the second, fourth and fifth in two groups, local response normalisation
+/// behind the first two, overlapping maximum pools, and three linear layers. 60,965,224 parameters. They are named as
+/// torchvision's (features.0, 3, 6, 8, 10 and classifier.1, 4, 6), whose AlexNet has other sizes, no groups and no
+/// normalisation.
+class AlexNet : public ImageClassifier {
+ public:
+  explicit AlexNet(const AlexNetOptions& options = {}, std::uint64_t seed = 0);
+
+ private:
+  Tensor logits(const Tensor& images) const override;
+
+  nn::Sequential features_, classifier_;
+};
+
+}  // namespace tern::models
