@@ -25,7 +25,7 @@ struct WeightPlace {
 };
 
 WeightPlace weight_place(const Conv2d& shape, const Packing& packing) {
-  return {Divisor<std::uint32_t>(packing.channels),
+  return {Divisor<std::uint32_t>(packing.channels / shape.groups),
           Divisor<std::uint32_t>(packing.KW),
           Divisor<std::uint32_t>(shape.C / shape.groups),
           Divisor<std::uint32_t>(packing.block),
@@ -120,14 +120,14 @@ struct FromBf16 {
 
 template <class Out>
 void pack_weight(const Context& context, Out* out, const float* weight, const Conv2d& shape, const Packing& packing) {
-  const std::int64_t count = shape.O * packing.KH * packing.KW * packing.channels;
+  const std::int64_t count = shape.O * packing.KH * packing.KW * (packing.channels / shape.groups);
   launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
          weight_place(shape, packing));
 }
 
 template <class In>
 void unpack_weight(const Context& context, float* weight, const In* in, const Conv2d& shape, const Packing& packing) {
-  const std::int64_t count = shape.O * packing.KH * packing.KW * packing.channels;
+  const std::int64_t count = shape.O * packing.KH * packing.KW * (packing.channels / shape.groups);
   launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<In>, weight, in, static_cast<std::uint32_t>(count),
          weight_place(shape, packing));
 }

@@ -47,7 +47,6 @@ class Descriptor {
     if (handle_ != nullptr) cudnnBackendDestroyDescriptor(handle_);
   }
   cudnnBackendDescriptor_t get() const { return handle_; }
-  cudnnBackendDescriptor_t release() { return std::exchange(handle_, nullptr); }
 
   template <class T, std::size_t n>
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T (&values)[n]) {
@@ -208,12 +207,18 @@ ConvProblem one_group(ConvProblem problem) {
   return problem;
 }
 
+/// A plan of cuDNN with everything that it refers to.
+struct Engine {
+  std::shared_ptr<const Graph> graph;
+  Descriptor configuration, plan;
+};
+
 // The plans that can run, at most `most`.
 std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
   std::vector<ConvPlan> made;
-  const Graph whole = graph_of(one_group(problem));
+  const auto graph = std::make_shared<const Graph>(graph_of(one_group(problem)));
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Descriptor& configuration : configurations(whole.graph, mode)) {
+    for (Descriptor& configuration : configurations(graph->graph, mode)) {
       if (static_cast<int>(made.size()) >= most) return made;
       if (!allowed(configuration, problem)) continue;
       Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -225,7 +230,8 @@ std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
                                              &count, &bytes),
                     "asking cuDNN for a workspace");
       if (static_cast<std::size_t>(bytes) > most_workspace) continue;
-      made.push_back({plan.release(), static_cast<std::size_t>(bytes)});
+      made.push_back({std::make_shared<Engine>(Engine{graph, std::move(configuration), std::move(plan)}),
+                      static_cast<std::size_t>(bytes)});
     }
     if (!made.empty()) break;
   }
@@ -248,7 +254,7 @@ bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stre
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    if (cudnnBackendExecute(library(), static_cast<cudnnBackendDescriptor_t>(plan.engine), pack.get()) !=
+    if (cudnnBackendExecute(library(), static_cast<const Engine*>(plan.engine.get())->plan.get(), pack.get()) !=
         CUDNN_STATUS_SUCCESS)
       return false;
   }
@@ -278,8 +284,6 @@ ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* wei
   }
   expects(best.engine != nullptr, "cuda: no engine of cuDNN runs a convolution of ", problem.C, " to ", problem.O,
           " channels, kernel ", problem.KH, "x", problem.KW);
-  for (const ConvPlan& plan : plans)
-    if (plan.engine != best.engine) cudnnBackendDestroyDescriptor(static_cast<cudnnBackendDescriptor_t>(plan.engine));
   return best;
 }
 

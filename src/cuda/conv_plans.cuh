@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "cuda/support.cuh"
 
@@ -27,7 +28,7 @@ struct ConvProblem {
 
 /// How cuDNN computes one problem: chosen once per problem and process.
 struct ConvPlan {
-  void* engine = nullptr;
+  std::shared_ptr<void> engine;
   std::size_t workspace = 0;
 };
 
