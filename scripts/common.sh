@@ -18,6 +18,7 @@ fail() {
 # ---- what is missing ------------------------------------------------------------------------------------------------
 missing_packages=()
 missing_reasons=()
+optional_packages=()
 
 have_command() { command -v "$1" >/dev/null 2>&1; }
 have_file() { [[ -e $1 ]]; }
@@ -37,6 +38,15 @@ need() {
   missing_reasons+=("  $3: $4")
 }
 
+# want command|header|file NAME PACKAGE: the same for what the build can do without
+want() { "have_$1" "$2" || optional_packages+=("$3"); }
+
+# What reads photographs; a build without it leaves that out.
+want_images() {
+  want header jpeglib.h libjpeg-dev
+  want header png.h libpng-dev
+}
+
 need_to_build() {
   if ! have_command "${CXX:-c++}"; then need command g++ g++ "the C++ compiler, with OpenMP"; fi
   need command cmake cmake "configures the build"
@@ -46,21 +56,33 @@ need_to_build() {
   need header CLI/CLI.hpp libcli11-dev "CLI11, the examples' command line"
 }
 
-# Installs what `need` found missing, by apt; asks apt for nothing when all is there.
+# Installs what `need` and `want` found missing, by apt; asks apt for nothing when all is there.
 install_missing() {
-  ((${#missing_packages[@]})) || return 0
-  say "Missing here, to be installed with apt:"
-  printf '%s\n' "${missing_reasons[@]}" >&2
-  have_command apt-get || fail "there is no apt-get; install these packages, or what they are called here, and start again"
-  local as_root=()
-  if ((EUID != 0)); then
-    have_command sudo || fail "not root, and there is no sudo; as root: apt-get install ${missing_packages[*]}"
-    as_root=(sudo)
+  ((${#missing_packages[@]} + ${#optional_packages[@]})) || return 0
+  local as_root=() obstacle=
+  ((EUID == 0)) || as_root=(sudo)
+  if ! have_command apt-get; then
+    obstacle="there is no apt-get; install these packages, or what they are called here, and start again"
+  elif ((EUID != 0)) && ! have_command sudo; then
+    obstacle="not root, and there is no sudo; as root: apt-get install ${missing_packages[*]}"
   fi
-  "${as_root[@]}" apt-get update -q >&2 || say "apt-get update failed; trying with the lists that are there"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-    "${missing_packages[@]}" >&2 || fail "apt could not install ${missing_packages[*]}"
-  missing_packages=() missing_reasons=()
+  if ((${#missing_packages[@]})); then
+    say "Missing here, to be installed with apt:"
+    printf '%s\n' "${missing_reasons[@]}" >&2
+    [[ -z $obstacle ]] || fail "$obstacle"
+  fi
+  if [[ -z $obstacle ]]; then
+    local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends)
+    "${as_root[@]}" apt-get update -q >&2 || say "apt-get update failed; trying with the lists that are there"
+    if ((${#missing_packages[@]})); then
+      "${install[@]}" "${missing_packages[@]}" >&2 || fail "apt could not install ${missing_packages[*]}"
+    fi
+    if ((${#optional_packages[@]})); then
+      "${install[@]}" "${optional_packages[@]}" >&2 || obstacle="apt could not install them"
+    fi
+  fi
+  if ((${#optional_packages[@]})) && [[ -n $obstacle ]]; then say "Going on without ${optional_packages[*]}: $obstacle"; fi
+  missing_packages=() missing_reasons=() optional_packages=()
 }
 
 check_cmake() {

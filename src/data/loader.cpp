@@ -1,18 +1,14 @@
 #include "tern/data/loader.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "data/conversion.hpp"
+#include "data/pipeline.hpp"
 #include "tern/core/create.hpp"
-#include "tern/device/mode.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::data {
@@ -22,28 +18,94 @@ namespace {
 // Streams of the seed that no Generator reaches by counting up, so that shuffling shares no numbers with weights.
 constexpr std::uint64_t shuffle_streams = std::uint64_t{1} << 62;
 
+/// A Dataset as a source of examples: its rows, as float32.
+class Rows final : public ExampleSource {
+ public:
+  Rows(const Dataset& dataset, const LoaderOptions& options)
+      : dataset_(dataset), convert_(options.mean, options.deviation) {
+    dataset_.check();
+    dataset_.images = dataset_.images.contiguous();
+    dataset_.labels = dataset_.labels.contiguous();
+    for (int dim = 1; dim < dataset_.images.rank(); ++dim) shape_.push_back(dataset_.images.size(dim));
+  }
+
+  const Dataset& dataset() const { return dataset_; }
+  std::int64_t size() const override { return dataset_.size(); }
+  std::int64_t classes() const override { return dataset_.classes; }
+  Shape shape() const override { return shape_; }
+  std::string name() const override { return dataset_.source; }
+  std::int64_t label(std::int64_t index) const override {
+    return dataset_.labels.read<std::int64_t>()[static_cast<std::size_t>(index)];
+  }
+
+  std::optional<std::int64_t> read(std::int64_t index, const random::Words&, std::span<float> to) const override {
+    const auto count = static_cast<std::int64_t>(to.size());
+    if (dataset_.images.dtype() == DType::uint8)
+      convert_(dataset_.images.read<std::uint8_t>().data() + index * count, count, to.data());
+    else if (count > 0)
+      std::memcpy(to.data(), dataset_.images.read<float>().data() + index * count, to.size_bytes());
+    return label(index);
+  }
+
+ private:
+  Dataset dataset_;  // contiguous
+  Conversion convert_;
+  Shape shape_;
+};
+
+/// What is known of a source without reading an example.
+Dataset described(const ExampleSource& source) {
+  Dataset dataset{
+      .labels = Tensor({source.size()}, DType::int64), .classes = source.classes(), .source = source.name()};
+  const auto labels = dataset.labels.write<std::int64_t>();
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = source.label(static_cast<std::int64_t>(i));
+    expects<NumericError>(labels[i] >= 0 && labels[i] < dataset.classes, dataset.source, ": label ", labels[i],
+                          " at position ", i, " is outside [0, ", dataset.classes, ')');
+  }
+  return dataset;
+}
+
+int default_workers() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
+
 }  // namespace
 
 struct DataLoader::State {
-  Dataset dataset;  // contiguous
+  std::shared_ptr<const ExampleSource> source;
+  Dataset dataset;
   LoaderOptions options;
-  Conversion convert;
+  bool in_memory;
   std::once_flag converted;
   Tensor whole;  // every image as float32, once asked for
 
-  State(const Dataset& set, const LoaderOptions& chosen)
-      : dataset(set), options(chosen), convert(chosen.mean, chosen.deviation) {
+  State(const std::shared_ptr<const Rows>& rows, const LoaderOptions& chosen)
+      : source(rows), dataset(rows->dataset()), options(chosen), in_memory(true) {
+    check_options();
+    if (options.resident) images();
+  }
+
+  State(std::shared_ptr<const ExampleSource> examples, const LoaderOptions& chosen)
+      : source(std::move(examples)), options(chosen), in_memory(false) {
+    expects<ShapeError>(source != nullptr, "DataLoader: expected a source of examples, found null");
+    check_options();
+    expects<ShapeError>(!options.resident, source->name(),
+                        ": a source makes its examples anew; give the loader collect(source) to keep them resident");
+    expects<ShapeError>(options.mean == 0 && options.deviation == 1, source->name(),
+                        ": mean and deviation of LoaderOptions are for a Dataset of uint8; give them to the source");
+    dataset = described(*source);
+  }
+
+  void check_options() const {
     expects<ShapeError>(options.batch_size >= 1, "DataLoader: expected a batch_size of 1 or more, found ",
                         options.batch_size);
     expects<ShapeError>(options.prefetch >= 0, "DataLoader: expected to prefetch 0 batches or more, found ",
                         options.prefetch);
-    dataset.check();
-    dataset.images = dataset.images.contiguous();
-    dataset.labels = dataset.labels.contiguous();
-    if (options.resident) images();
+    expects<ShapeError>(options.workers >= 0, "DataLoader: expected 0 workers or more, found ", options.workers);
   }
 
   const Tensor& images() {
+    expects<ShapeError>(in_memory, dataset.source,
+                        ": a source keeps no images; collect(source) is a Dataset that does");
     std::call_once(converted, [&] { whole = to_float(dataset.images, options.mean, options.deviation); });
     return whole;
   }
@@ -53,11 +115,6 @@ struct DataLoader::State {
     return options.drop_last ? n / size : n / size + (n % size != 0);
   }
 
-  std::int64_t begin_of(std::int64_t batch) const { return batch * options.batch_size; }
-  std::int64_t end_of(std::int64_t batch) const {
-    return std::min(begin_of(batch) + options.batch_size, dataset.size());
-  }
-
   Tensor order(std::int64_t epoch) const {
     if (!options.shuffle) return arange(0, static_cast<double>(dataset.size()));
     Generator generator(options.seed);
@@ -65,31 +122,26 @@ struct DataLoader::State {
     return randperm(dataset.size(), generator);
   }
 
-  /// A batch copied together on the host.
-  Batch assemble(std::span<const std::int64_t> rows, std::int64_t position) const {
-    const auto size = static_cast<std::int64_t>(rows.size());
-    Shape shape = dataset.images.shape();
-    const std::int64_t row_count = dataset.size() == 0 ? 0 : dataset.images.numel() / dataset.size();
-    shape[0] = size;
-    Batch batch{.images = Tensor(shape), .labels = Tensor({size}, DType::int64), .size = size, .position = position};
-    float* images = batch.images.write<float>().data();
-    const auto labels = batch.labels.write<std::int64_t>();
-    const auto all_labels = dataset.labels.read<std::int64_t>();
-    for (std::size_t i = 0; i < rows.size(); ++i, images += row_count) {
-      const std::int64_t row = rows[i];
-      labels[i] = all_labels[static_cast<std::size_t>(row)];
-      if (dataset.images.dtype() == DType::uint8)
-        convert(dataset.images.read<std::uint8_t>().data() + row * row_count, row_count, images);
-      else if (row_count > 0)
-        std::memcpy(images, dataset.images.read<float>().data() + row * row_count,
-                    static_cast<std::size_t>(row_count) * sizeof(float));
-    }
-    return batch;
+  Pipeline::Plan plan(std::int64_t epoch, std::int64_t first) const {
+    const int workers = options.workers > 0 ? options.workers : in_memory ? 1 : default_workers();
+    // Rows of a Dataset cost less than the hand-over of one, so a thread takes a share; a picture is worth its own.
+    const std::int64_t share = (options.batch_size + workers - 1) / workers;
+    return {.source = source,
+            .order = order(epoch),
+            .first = first,
+            .count = batches(),
+            .batch_size = options.batch_size,
+            .seed = options.seed,
+            .epoch = epoch,
+            .workers = workers,
+            .prefetch = options.prefetch,
+            .grain = in_memory ? share : 1};
   }
 
   /// A batch gathered in the mode from the resident set; without a shuffle, views of it.
   Batch gather(const Tensor& order, std::int64_t position) {
-    const std::int64_t begin = begin_of(position), end = end_of(position);
+    const std::int64_t begin = position * options.batch_size;
+    const std::int64_t end = std::min(begin + options.batch_size, dataset.size());
     Batch batch{.size = end - begin, .position = position};
     if (options.shuffle) {
       const Tensor index = order.slice(0, begin, end);
@@ -103,103 +155,37 @@ struct DataLoader::State {
   }
 };
 
-/// What makes the batches of one epoch: on demand, or ahead of demand on a thread.
-struct DataLoader::Epoch::Worker {
+/// One pass: batches of the pipeline, or gathered from the resident set.
+struct DataLoader::Epoch::Pass {
   std::shared_ptr<State> state;
-  Tensor order;
-  std::int64_t next, count;
+  Pipeline::Plan plan;
+  std::optional<Pipeline> pipeline;
+  std::int64_t position;
   Batch current;
 
-  std::thread thread;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Batch> ready;
-  std::exception_ptr problem;
-  bool finished = false, stopped = false;
-
-  Worker(std::shared_ptr<State> shared, std::int64_t epoch, std::int64_t first)
-      : state(std::move(shared)), order(state->order(epoch)), next(first), count(state->batches()) {
-    if (state->options.prefetch == 0 || state->options.resident || next >= count) return;
-    try {
-      thread = std::thread([this, scope = current_scope()] { run(scope); });
-    } catch (const std::system_error&) {
-      // No thread to be had: batches are then made when asked for.
-    }
-  }
-
-  ~Worker() {
-    if (!thread.joinable()) return;
-    {
-      const std::lock_guard lock(mutex);
-      stopped = true;
-    }
-    changed.notify_all();
-    thread.join();
-  }
-
-  Batch make(std::int64_t position) {
-    if (state->options.resident) return state->gather(order, position);
-    const std::int64_t begin = state->begin_of(position), end = state->end_of(position);
-    return state->assemble(
-        order.read<std::int64_t>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-        position);
-  }
-
-  void run(const Scope& scope) {
-    try {
-      const Device device(scope);
-      for (; next < count; ++next) {
-        Batch batch = make(next);
-        // To the device from here, beside the work of the consumer.
-        if (!device.mode().memory->host_accessible()) {
-          batch.images.storage().read(current_scope());
-          batch.labels.storage().read(current_scope());
-        }
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stopped || ready.size() < static_cast<std::size_t>(state->options.prefetch); });
-        if (stopped) return;
-        ready.push_back(std::move(batch));
-        lock.unlock();
-        changed.notify_all();
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      problem = std::current_exception();
-    }
-    {
-      const std::lock_guard lock(mutex);
-      finished = true;
-    }
-    changed.notify_all();
+  Pass(std::shared_ptr<State> shared, std::int64_t epoch, std::int64_t first)
+      : state(std::move(shared)), plan(state->plan(epoch, first)), position(first) {
+    if (!state->options.resident) pipeline.emplace(plan);
   }
 
   bool advance() {
-    if (!thread.joinable()) {
-      if (next >= count) return false;
-      current = make(next++);
-      return true;
-    }
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return finished || !ready.empty(); });
-    if (ready.empty()) {
-      if (problem) std::rethrow_exception(std::exchange(problem, nullptr));
-      return false;
-    }
-    current = std::move(ready.front());
-    ready.pop_front();
-    lock.unlock();
-    changed.notify_all();
+    if (pipeline) return pipeline->next(current);
+    if (position >= plan.count) return false;
+    current = state->gather(plan.order, position++);
     return true;
   }
 };
 
 DataLoader::DataLoader(const Dataset& dataset, const LoaderOptions& options)
-    : state_(std::make_shared<State>(dataset, options)) {}
+    : state_(std::make_shared<State>(std::make_shared<const Rows>(dataset, options), options)) {}
+
+DataLoader::DataLoader(std::shared_ptr<const ExampleSource> source, const LoaderOptions& options)
+    : state_(std::make_shared<State>(std::move(source), options)) {}
 
 DataLoader::Epoch DataLoader::epoch(std::int64_t epoch, std::int64_t first_batch) const {
   expects<ShapeError>(epoch >= 0 && first_batch >= 0, "DataLoader: epochs and batches count from 0, found ", epoch,
                       " and ", first_batch);
-  return Epoch(std::make_unique<Epoch::Worker>(state_, epoch, first_batch));
+  return Epoch(std::make_unique<Epoch::Pass>(state_, epoch, first_batch));
 }
 
 std::int64_t DataLoader::batches() const { return state_->batches(); }
@@ -212,10 +198,10 @@ Tensor DataLoader::order(std::int64_t epoch) const { return state_->order(epoch)
 const Tensor& DataLoader::images() const { return state_->images(); }
 const Tensor& DataLoader::labels() const { return state_->dataset.labels; }
 
-DataLoader::Epoch::Epoch(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+DataLoader::Epoch::Epoch(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) {}
 DataLoader::Epoch::Epoch(Epoch&&) noexcept = default;
 DataLoader::Epoch::~Epoch() = default;
-bool DataLoader::Epoch::advance() { return worker_->advance(); }
-const Batch& DataLoader::Epoch::current() const { return worker_->current; }
+bool DataLoader::Epoch::advance() { return pass_->advance(); }
+const Batch& DataLoader::Epoch::current() const { return pass_->current; }
 
 }  // namespace tern::data

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 
 #include "tern/data/dataset.hpp"
+#include "tern/data/example_source.hpp"
 
 namespace tern::data {
 
@@ -13,10 +15,11 @@ struct LoaderOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
   bool drop_last = false;  ///< leave out a last batch that is not full
-  int prefetch = 2;        ///< batches prepared ahead by a thread; 0: prepared when asked for
+  int prefetch = 2;        ///< batches prepared ahead by threads; 0: prepared when asked for
+  int workers = 0;  ///< threads that prepare; 0: one for a Dataset, for other sources one per core and at most 16
   bool resident =
       false;        ///< convert the whole set once and gather batches in the mode: no transfer of images per batch
-  double mean = 0;  ///< of to_float, for uint8 images
+  double mean = 0;  ///< of to_float, for a Dataset of uint8 images
   double deviation = 1;
 };
 
@@ -27,27 +30,36 @@ struct Batch {
   std::int64_t position = 0;  ///< number of this batch in its epoch
 };
 
-/// Batches of a Dataset. What an epoch holds is a function of (seed, epoch) alone, so a checkpoint needs only the two
-/// and the position. Copies share the data.
+/// Batches of a Dataset in memory, or of a source that makes its examples when they are asked for. What an epoch holds
+/// is a function of (seed, epoch) alone, whatever the number of workers, so a checkpoint needs only the two and
+/// the position. Copies share the data.
 class DataLoader {
  public:
   /// Throws what Dataset::check throws.
   explicit DataLoader(const Dataset& dataset, const LoaderOptions& options = {});
+  /// Examples are read by `options.workers` threads. Throws NumericError for a label outside [0, classes), and
+  /// ShapeError for options that only a Dataset has a use for (resident, mean, deviation).
+  explicit DataLoader(std::shared_ptr<const ExampleSource> source, const LoaderOptions& options = {});
+  template <std::derived_from<ExampleSource> Source>
+  explicit DataLoader(const Source& source, const LoaderOptions& options = {})
+      : DataLoader(std::shared_ptr<const ExampleSource>(std::make_shared<const Source>(source)), options) {}
 
   class Epoch;
   /// The batches of an epoch from number `first_batch` on: `for (const Batch& batch : loader.epoch(e))`. Runs in the
-  /// scope of the caller; what fails in the thread is thrown where the batch is asked for.
+  /// scope of the caller; what fails in a thread is thrown where its batch is asked for, and ends the epoch. A batch is
+  /// smaller by the examples that the source leaves out, and passed over when none is left.
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0) const;
 
   /// Batches of one epoch, and examples that they hold.
   std::int64_t batches() const;
   std::int64_t examples() const;
   const LoaderOptions& options() const;
+  /// Of a source: labels, classes and where they come from, without images.
   const Dataset& dataset() const;
   /// int64 [n]: the examples of an epoch in their order. Sliced, it is the index of a batch for `operators::gather`.
   Tensor order(std::int64_t epoch) const;
   /// The whole set as float32, converted once (at the first call unless `resident`): a Step that gathers for itself
-  /// reads these.
+  /// reads these. Throws ShapeError for a source, whose images are not kept; see `collect`.
   const Tensor& images() const;
   const Tensor& labels() const;
 
@@ -56,7 +68,7 @@ class DataLoader {
   std::shared_ptr<State> state_;
 };
 
-/// One pass over the batches. Leaving it early stops and joins its thread.
+/// One pass over the batches. Leaving it early stops and joins its threads.
 class DataLoader::Epoch {
  public:
   class Iterator {
@@ -92,11 +104,11 @@ class DataLoader::Epoch {
 
  private:
   friend class DataLoader;
-  struct Worker;
-  explicit Epoch(std::unique_ptr<Worker> worker);
+  struct Pass;
+  explicit Epoch(std::unique_ptr<Pass> pass);
   bool advance();
   const Batch& current() const;
-  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<Pass> pass_;
 };
 
 }  // namespace tern::data

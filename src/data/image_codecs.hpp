@@ -1,0 +1,37 @@
+#pragma once
+// Decoders of image files, by libjpeg and libpng. Only image.cpp calls them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tern/core/tensor.hpp"
+
+namespace tern::data {
+
+struct DecodeRequest {
+  std::int64_t limit = 0;       ///< the most pixels that may be declared
+  std::int64_t short_side = 0;  ///< pixels that the shorter side will be resized to; 0: all are wanted
+};
+
+struct DecodedImage {
+  Tensor pixels = {};  ///< uint8 [height, width, 3]
+  std::int64_t height = 0, width = 0;  ///< as declared
+  int reduction = 1;  ///< declared pixels per pixel, in each direction; the last one of a row may stand for fewer
+};
+
+/// Throws the FileError for a declared size that is empty or above the limit.
+void check_declared_size(std::int64_t width, std::int64_t height, const std::string& name, std::int64_t limit);
+
+DecodedImage decode_jpeg(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request);
+DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request);
+
+/// Either of them, by the first bytes.
+DecodedImage decode_image(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request);
+DecodedImage decode_image_file(const std::string& file, const DecodeRequest& request);
+
+/// Throws the FileError of a build without the libraries; `who` begins the message.
+void expect_image_libraries(const std::string& who);
+
+}  // namespace tern::data

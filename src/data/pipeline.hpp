@@ -1,0 +1,82 @@
+#pragma once
+// The threads behind a DataLoader.
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tern/data/loader.hpp"
+#include "tern/device/device.hpp"
+
+namespace tern::data {
+
+/// One batch while its examples are read, in any order, by any threads.
+class Assembly {
+ public:
+  /// Takes the memory of the batch. `rows` are the examples, and outlive this.
+  Assembly(const ExampleSource& source, std::span<const std::int64_t> rows, std::int64_t position);
+
+  /// Reads rows [begin, end). What fails is kept for `finish`.
+  void read(const ExampleSource& source, std::int64_t begin, std::int64_t end, std::uint64_t seed, std::int64_t epoch);
+  /// Closes the gaps of examples that were left out; throws the first failure in the order of the rows.
+  Batch finish();
+
+ private:
+  std::span<const std::int64_t> rows_;
+  Batch batch_;
+  float* images_ = nullptr;
+  std::int64_t* labels_ = nullptr;
+  std::int64_t row_count_ = 0;  // elements of an example
+  std::vector<std::uint8_t> kept_;
+  std::mutex failing_;
+  std::exception_ptr failure_;
+  std::int64_t failed_row_ = 0;
+};
+
+/// Makes the batches [first, count) of an epoch ahead of the one who takes them, on threads that share the examples of
+/// each batch among them.
+class Pipeline {
+ public:
+  struct Plan {
+    std::shared_ptr<const ExampleSource> source;
+    Tensor order;  // int64 [n], the examples of the epoch
+    std::int64_t first = 0, count = 0, batch_size = 1;
+    std::uint64_t seed = 0;
+    std::int64_t epoch = 0;
+    int workers = 1, prefetch = 1;
+    std::int64_t grain = 1;  // examples that a thread takes at a time
+  };
+
+  explicit Pipeline(const Plan& plan);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+  ~Pipeline();
+
+  /// The next batch that is not empty; false at the end. After it threw, the end is reached.
+  bool next(Batch& batch);
+
+ private:
+  struct Job;
+
+  Batch make(std::int64_t position) const;
+  std::span<const std::int64_t> rows_of(std::int64_t position) const;
+  void work(const Scope& scope);
+  Job* take(std::int64_t& begin, std::int64_t& end);
+  void close(Job& job);
+  void stop();
+
+  Plan plan_;
+  std::int64_t opened_, delivered_;  // batches before these are being made, and were taken
+  std::mutex mutex_;
+  std::condition_variable work_to_do_, batch_ready_;
+  std::deque<std::unique_ptr<Job>> jobs_;  // batches [delivered_, opened_)
+  std::exception_ptr failure_;             // of a thread, not of a batch
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tern::data

@@ -1,0 +1,83 @@
+#include "data/resize.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tern::data {
+
+namespace {
+
+/// Which pixels of a line give one pixel of the resized line, and by what weights.
+struct Taps {
+  std::int64_t first = 0;
+  std::vector<float> weights;
+};
+
+/// For pixels [begin, begin + count) of a line of `to` pixels that stands for `declared` pixels, of which every
+/// `reduction` are one of the `from` that there are.
+std::vector<Taps> taps_of(std::int64_t declared, int reduction, std::int64_t from, std::int64_t to, std::int64_t begin,
+                          std::int64_t count) {
+  const double scale = static_cast<double>(declared) / (static_cast<double>(to) * reduction);
+  const double reach = std::max(scale, 1.0);
+  std::vector<Taps> all(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    Taps& taps = all[static_cast<std::size_t>(i)];
+    const double center = (static_cast<double>(begin + i) + 0.5) * scale;
+    taps.first = std::clamp<std::int64_t>(std::lround(center - reach), 0, from - 1);
+    const std::int64_t end = std::clamp<std::int64_t>(std::lround(center + reach), taps.first + 1, from);
+    double sum = 0;
+    const auto weight = [&](std::int64_t pixel) {
+      return std::max(0.0, 1 - std::abs(static_cast<double>(pixel) + 0.5 - center) / reach);
+    };
+    for (std::int64_t pixel = taps.first; pixel < end; ++pixel) sum += weight(pixel);
+    for (std::int64_t pixel = taps.first; pixel < end; ++pixel)
+      taps.weights.push_back(sum > 0 ? static_cast<float>(weight(pixel) / sum) : 1.f);
+  }
+  return all;
+}
+
+}  // namespace
+
+Extent resized(std::int64_t height, std::int64_t width, std::int64_t short_side) {
+  return height <= width ? Extent{short_side, short_side * width / height}
+                         : Extent{short_side * height / width, short_side};
+}
+
+void resample(const DecodedImage& image, const View& view, std::span<float> to) {
+  const std::int64_t height = image.pixels.size(0), width = image.pixels.size(1), size = view.size;
+  const std::uint8_t* const pixels = image.pixels.read<std::uint8_t>().data();
+  const auto rows = taps_of(image.height, image.reduction, height, view.whole.height, view.top, size);
+  const auto columns = taps_of(image.width, image.reduction, width, view.whole.width, view.left, size);
+  const std::int64_t begin = columns.front().first;
+  const std::int64_t end = columns.back().first + static_cast<std::int64_t>(columns.back().weights.size());
+
+  std::vector<float> line(static_cast<std::size_t>(3 * (end - begin)));
+  for (std::int64_t y = 0; y < size; ++y) {
+    // Down first: whole lines, neighbours in memory.
+    const Taps& row = rows[static_cast<std::size_t>(y)];
+    std::fill(line.begin(), line.end(), 0.f);
+    for (std::size_t tap = 0; tap < row.weights.size(); ++tap) {
+      const std::uint8_t* const from = pixels + 3 * ((row.first + static_cast<std::int64_t>(tap)) * width + begin);
+      const float weight = row.weights[tap];
+      for (std::size_t i = 0; i < line.size(); ++i) line[i] += weight * static_cast<float>(from[i]);
+    }
+    for (std::int64_t x = 0; x < size; ++x) {
+      const Taps& column = columns[static_cast<std::size_t>(x)];
+      const float* from = line.data() + 3 * (column.first - begin);
+      float red = 0, green = 0, blue = 0;
+      for (const float weight : column.weights) {
+        red += weight * from[0];
+        green += weight * from[1];
+        blue += weight * from[2];
+        from += 3;
+      }
+      float* const pixel = to.data() + y * size + (view.mirrored ? size - 1 - x : x);
+      pixel[0] = red * view.scale[0] + view.shift[0];
+      pixel[size * size] = green * view.scale[1] + view.shift[1];
+      pixel[2 * size * size] = blue * view.scale[2] + view.shift[2];
+    }
+  }
+}
+
+}  // namespace tern::data

@@ -1,0 +1,84 @@
+#include "tern/data/synthetic_images.hpp"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace tern::data {
+
+namespace {
+
+// Only additions, products and floors of floats below, so that an image has the same bits on every machine.
+
+constexpr std::uint64_t class_streams = std::uint64_t{1} << 63, image_streams = 0,
+                        noise_streams = std::uint64_t{1} << 62;
+
+float between(float low, float high, std::uint32_t word) { return low + (high - low) * random::uniform(word); }
+
+/// A wave of period 1 in straight lines, between -1 and 1.
+float wave(float x) {
+  const float part = x - std::floor(x);
+  return part < 0.5f ? 4 * part - 1 : 3 - 4 * part;
+}
+
+/// What the images of a class have in common, per channel.
+struct Pattern {
+  struct Channel {
+    float tint, across, down, phase;  // mean, periods over the width and over the height, where the wave begins
+  };
+  std::array<Channel, 3> channels;
+};
+
+Pattern pattern_of(std::uint64_t seed, std::int64_t label) {
+  Pattern pattern{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const random::Words drawn = random::philox(seed, i, class_streams + static_cast<std::uint64_t>(label));
+    const auto& words = drawn.word;
+    const float sign = (words[3] & 1) != 0 ? 1.f : -1.f;
+    pattern.channels[i] = {between(-1.f, 1.f, words[0]), between(1.f, 12.f, words[1]),
+                           sign * between(1.f, 12.f, words[2]), random::uniform(words[3])};
+  }
+  return pattern;
+}
+
+}  // namespace
+
+SyntheticImages::SyntheticImages(const SyntheticImagesOptions& options) : options_(options) {
+  expects<ShapeError>(options.count >= 0 && options.first >= 0, "SyntheticImages: expected a number of images, found ",
+                      options.count, " from ", options.first);
+  expects<ShapeError>(options.size >= 1 && options.size <= 65535,
+                      "SyntheticImages: expected a size from 1 to 65535 pixels, found ", options.size);
+  expects<ShapeError>(options.classes >= 1, "SyntheticImages: expected 1 class or more, found ", options.classes);
+  expects<NumericError>(options.noise >= 0, "SyntheticImages: expected noise of 0 or more, found ", options.noise);
+}
+
+std::string SyntheticImages::name() const { return message("synthetic images, seed ", options_.seed); }
+
+std::optional<std::int64_t> SyntheticImages::read(std::int64_t index, const random::Words&, std::span<float> to) const {
+  const auto number = static_cast<std::uint64_t>(options_.first + index);
+  const Pattern pattern = pattern_of(options_.seed, label(index));
+  const random::Words own = random::philox(options_.seed, number, image_streams);
+  const float light = between(-0.3f, 0.3f, own.word[0]), contrast = between(0.8f, 1.4f, own.word[1]);
+  const float shift_x = between(-0.1f, 0.1f, own.word[2]), shift_y = between(-0.1f, 0.1f, own.word[3]);
+
+  const std::int64_t size = options_.size;
+  const float step = 1 / static_cast<float>(size);
+  float* pixel = to.data();
+  for (const auto& [tint, across, down, phase] : pattern.channels)
+    for (std::int64_t y = 0; y < size; ++y) {
+      const float begin = phase + across * shift_x / 12 + down * (static_cast<float>(y) * step + shift_y / 12);
+      for (std::int64_t x = 0; x < size; ++x)
+        *pixel++ = tint + light + contrast * wave(begin + across * (static_cast<float>(x) * step));
+    }
+
+  // Evenly spread bytes as noise: sixteen from each counter. The deviation of such a byte is 73.9.
+  const float unit = options_.noise / 73.9f;
+  for (std::size_t i = 0; i < to.size() && unit > 0; i += 16) {
+    const random::Words words = random::philox(options_.seed, i / 16, noise_streams + number);
+    for (std::size_t j = 0; j < 16 && i + j < to.size(); ++j)
+      to[i + j] += unit * (static_cast<float>((words.word[j / 4] >> (8 * (j % 4))) & 255u) - 127.5f);
+  }
+  return label(index);
+}
+
+}  // namespace tern::data
