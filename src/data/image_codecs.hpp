@@ -16,7 +16,7 @@ struct DecodeRequest {
 };
 
 struct DecodedImage {
-  Tensor pixels = {};  ///< uint8 [height, width, 3]
+  Tensor pixels = {};                  ///< uint8 [height, width, 3]
   std::int64_t height = 0, width = 0;  ///< as declared
   int reduction = 1;  ///< declared pixels per pixel, in each direction; the last one of a row may stand for fewer
 };
