@@ -10,6 +10,7 @@
 #include "tern/data/mnist.hpp"
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"
+#include "tern/device/profile.hpp"
 #include "tern/device/step.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"

@@ -5,6 +5,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "device/profiler.hpp"
 #include "tern/core/create.hpp"
 #include "tern/operators/arithmetic.hpp"
 
@@ -106,6 +107,7 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 // each time, before it is passed on.
 void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
+  const ProfileBackward profiled;
   std::unordered_map<Node*, Tensor> gradients;
   const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);

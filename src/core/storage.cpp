@@ -1,6 +1,7 @@
 #include "tern/core/storage.hpp"
 
 #include "device/ledger.hpp"
+#include "device/profiler.hpp"
 #include "tern/core/error.hpp"
 
 namespace tern {
@@ -97,6 +98,12 @@ void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
     copy.stream.store(stream, std::memory_order_relaxed);
   }
   void* const source_stream = source->stream.load(std::memory_order_relaxed);
+  // A copy to the host waits anyway; a Profile sees the wait apart from the copy.
+  if (!source->memory->host_accessible() && ProfileRecorder::active() != nullptr) {
+    const ProfileSpan span("wait", ProfileSpan::Kind::wait);
+    source->memory->synchronize(source_stream);
+  }
+  const ProfileSpan span(*source->memory, *copy.memory);
   if (source->memory->host_accessible()) {
     copy.memory->copy_in(copy.pointer, source->pointer, bytes_, stream);
   } else if (copy.memory->host_accessible()) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "device/profiler.hpp"
 #include "tern/core/error.hpp"
 
 namespace tern {
@@ -60,7 +61,10 @@ Device::Device(const Scope& scope) : scope_(scope), outer_(detail::innermost_sco
   detail::innermost_scope = &scope_;
 }
 
-void Device::synchronize() { scope_.context.memory->synchronize(scope_.context.stream); }
+void Device::synchronize() {
+  const ProfileSpan span("wait", ProfileSpan::Kind::wait);
+  scope_.context.memory->synchronize(scope_.context.stream);
+}
 
 MemoryStatistics memory_statistics(std::string_view name) { return mode(name).memory->statistics(); }
 

@@ -11,7 +11,8 @@ namespace {
 
 struct Ledger {
   std::mutex mutex;
-  std::vector<Transfer> transfers;
+  std::vector<Transfer> transfers;  // since the process began
+  std::vector<Transfer> forgotten;  // of these, before the last reset
 };
 Ledger& ledger() {
   static Ledger* const ledger = new Ledger;  // never destroyed: storages may outlive static destructors
@@ -46,14 +47,28 @@ void count_transfer(const Scope& scope, const Memory& from, const Memory& to, st
       handler(message("transfer: ", bytes, " bytes from ", from.name(), " to ", to.name()));
 }
 
-std::vector<Transfer> transfers() {
+std::vector<Transfer> all_transfers() {
   const std::lock_guard lock(ledger().mutex);
   return ledger().transfers;
 }
 
+std::vector<Transfer> since(std::vector<Transfer> now, const std::vector<Transfer>& before) {
+  for (std::size_t i = 0; i < before.size(); ++i) {  // entries are only ever added, at the end
+    now[i].count -= before[i].count;
+    now[i].bytes -= before[i].bytes;
+  }
+  std::erase_if(now, [](const Transfer& transfer) { return transfer.count == 0; });
+  return now;
+}
+
+std::vector<Transfer> transfers() {
+  const std::lock_guard lock(ledger().mutex);
+  return since(ledger().transfers, ledger().forgotten);
+}
+
 void reset_transfers() {
   const std::lock_guard lock(ledger().mutex);
-  ledger().transfers.clear();
+  ledger().forgotten = ledger().transfers;
 }
 
 void set_transfer_log(void (*handler)(const std::string& sentence)) { log_handler.store(handler); }

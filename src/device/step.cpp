@@ -1,5 +1,6 @@
 #include "tern/device/step.hpp"
 
+#include "device/profiler.hpp"
 #include "device/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/shape.hpp"
@@ -195,6 +196,7 @@ bool Step::State::prepare(Plan& plan, const std::vector<Tensor>& tensors, Scope&
 }
 
 Tensor Step::State::replay(Plan& plan, Scope& scope) {
+  const ProfileSpan span("step replay");
   plan.mode->capture->launch(plan.recording, scope.context.stream);
   for (Plan::External& external : plan.externals)
     if (external.written) external.storage->written_in(*scope.context.memory);

@@ -44,6 +44,10 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
           .activation = options.activation};
 }
 
+std::int64_t multiply_adds(const kernels::Conv2d& s) {
+  return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
@@ -57,6 +61,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
   visit("conv2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
+    call.flops(multiply_adds(sizes) * 2);
     call.table().conv.conv2d(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
                              sizes);
   });
@@ -70,6 +75,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
              Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
              visit("conv2d", grad.dtype(), [&]<class T>() {
                const Call<T> call;
+               call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
                call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight),
                                                  call.out(grad_bias), call.in(whole_grad), call.in(x.get()),
                                                  call.in(weight.get()), call.in(out.get()), sizes);

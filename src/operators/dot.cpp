@@ -42,6 +42,7 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   Tensor out(out_shape, a.dtype());
   visit("matmul", a.dtype(), [&]<class T>() {
     const Call<T> call;
+    call.flops(2 * sizes.batch * sizes.m * sizes.n * sizes.k);
     call.table().dot.matmul(call.context(), call.out(out), call.in(whole_a), call.in(whole_b), sizes);
   });
   return out;
@@ -110,6 +111,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   Tensor out(out_shape, x.dtype());
   visit("linear", x.dtype(), [&]<class T>() {
     const Call<T> call;
+    call.flops(2 * sizes.rows * sizes.in * sizes.out);
     call.table().dot.linear(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
                             sizes);
   });
@@ -123,6 +125,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              Tensor grad_bias = bias_needs ? Tensor({sizes.out}, grad.dtype()) : Tensor{};
              visit("linear", grad.dtype(), [&]<class T>() {
                const Call<T> call;
+               call.flops(2 * sizes.rows * sizes.in * sizes.out * (x_needs + weight_needs));
                call.table().dot.linear_backward(call.context(), call.out(grad_x), call.out(grad_weight),
                                                 call.out(grad_bias), call.in(whole_grad), call.in(x.get()),
                                                 call.in(weight.get()), call.in(out.get()), sizes);

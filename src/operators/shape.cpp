@@ -19,6 +19,7 @@ Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", "the input", x);
   const Tensor whole = x.detach().contiguous();
   Tensor out(x.shape(), dtype);
+  const ProfileSpan span("cast", {&whole, &out});
   Scope& scope = current_scope();
   const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) +
                      whole.offset() * static_cast<std::int64_t>(size_of(whole.dtype()));
@@ -105,6 +106,7 @@ Tensor gather(const Tensor& x, const Tensor& index) {
   for (int i = 1; i < x.rank(); ++i) columns *= shape[i];
   const Tensor whole = x.detach().contiguous();
   Tensor out(shape, x.dtype());
+  const ProfileSpan span("gather", {&out, &out, &rows});
   Scope& scope = current_scope();
   const std::int64_t element = static_cast<std::int64_t>(size_of(x.dtype()));
   const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) + whole.offset() * element;
@@ -178,6 +180,7 @@ Tensor& Tensor::fill_(double value) {
     operators::copy_elements(*this, one.expand(shape()));
     return *this;
   }
+  const ProfileSpan span("fill", {this});
   Scope& scope = current_scope();
   scope.mode->movement.fill(scope.context, storage().write(scope), numel(), one.storage().read_host(),
                             size_of(dtype()));

@@ -59,6 +59,7 @@ void copy_elements(const Tensor& out, const Tensor& in) {
       strided.in[strided.rank++] = from;
     }
   }
+  const ProfileSpan span("copy", {&in, &out});
   Scope& scope = current_scope();
   const std::size_t element = size_of(out.dtype());
   const bool whole = static_cast<std::size_t>(out.numel()) * element == out.storage().bytes();

@@ -1,6 +1,7 @@
 #pragma once
 // What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
 
+#include "device/profiler.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/tensor.hpp"
 #include "tern/kernels/movement.hpp"
@@ -31,9 +32,10 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
-/// Calls f.template operator()<T>() with the compute type of `dtype`.
+/// Calls f.template operator()<T>() with the compute type of `dtype`; a Profile sees it as the operator `op`.
 template <class F>
 void visit(const char* op, DType dtype, F&& f) {
+  const ProfileSpan span(op);
   if (dtype == DType::float32)
     f.template operator()<float>();
   else if (dtype == DType::float64)
@@ -47,7 +49,7 @@ void visit(const char* op, DType dtype, F&& f) {
 template <class T>
 class Call {
  public:
-  Call() : scope_(current_scope()) {}
+  Call() : scope_(current_scope()), profile_(ProfileRecorder::active()) {}
   const kernels::Operators<T>& table() const { return scope_.mode->template table<T>(); }
   Context& context() const { return scope_.context; }
 
@@ -57,19 +59,34 @@ class Call {
   T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
   /// The first element for reading and writing.
   T* inout(const Tensor& x) const {
-    return x.defined() ? static_cast<T*>(x.storage().update(scope_)) + x.offset() : nullptr;
+    if (!x.defined()) return nullptr;
+    touch(x, sizeof(T), 2);
+    return static_cast<T*>(x.storage().update(scope_)) + x.offset();
   }
   template <class U>
   const U* in_as(const Tensor& x) const {
+    touch(x, sizeof(U), 1);
     return static_cast<const U*>(x.storage().read(scope_)) + x.offset();
   }
   template <class U>
   U* out_as(Tensor& x) const {
+    touch(x, sizeof(U), 1);
     return static_cast<U*>(x.storage().write(scope_));
+  }
+  /// Tells a Profile what the operator computes by its definition.
+  void flops(std::int64_t count) const {
+    if (profile_ != nullptr) [[unlikely]]
+      profile_->count_flops(static_cast<double>(count));
   }
 
  private:
+  void touch(const Tensor& x, std::size_t element, int times) const {
+    if (profile_ != nullptr) [[unlikely]]
+      profile_->count_bytes(x, element, times);
+  }
+
   Scope& scope_;
+  ProfileRecorder* profile_;
 };
 
 /// `count` tensors read with their own strides over an output of `shape`, neighbouring dimensions merged.

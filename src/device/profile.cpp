@@ -1,0 +1,82 @@
+#include "tern/device/profile.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <span>
+#include <sstream>
+
+#include "device/profiler.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern {
+
+Profile::Profile(const ProfileOptions& options) : recorder_(std::make_unique<ProfileRecorder>(options)) {}
+Profile::~Profile() = default;
+void Profile::stop() { recorder_->stop(); }
+ProfileTable Profile::table(const Roofline& roofline) const { return recorder_->table(roofline); }
+
+void Profile::write_trace(const std::string& file) const {
+  const std::string json = recorder_->trace();
+  io::AtomicFile out(file);
+  out.write(std::as_bytes(std::span(json)));
+  out.commit();
+}
+
+namespace {
+
+// Three significant digits; a dash where there is nothing to say.
+std::string number(double value) {
+  if (value <= 0) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(value < 10 ? 2 : value < 100 ? 1 : 0) << value;
+  return text.str();
+}
+
+std::string percent(double value) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << value * 100 << " %";
+  return text.str();
+}
+
+}  // namespace
+
+std::string ProfileTable::text() const {
+  std::int64_t calls = 0;
+  bool several_modes = false, compared = false;
+  for (const ProfileRow& row : rows) {
+    calls += row.calls;
+    several_modes |= row.mode != rows[0].mode;
+    compared |= row.roofline > 0;
+  }
+  std::vector<std::vector<std::string>> lines{
+      {"operator", "calls", "ms", "share", "GFLOP", "GFLOP/s", "MB", "GB/s", "of roofline"}};
+  for (const ProfileRow& row : rows)
+    lines.push_back({row.name + (row.backward ? " backward" : "") + (several_modes ? " (" + row.mode + ")" : ""),
+                     std::to_string(row.calls), number(row.seconds * 1e3), percent(row.share), number(row.flops * 1e-9),
+                     number(row.flops_per_second() * 1e-9), number(row.bytes * 1e-6),
+                     number(row.bytes_per_second() * 1e-9), row.roofline > 0 ? percent(row.roofline) : "-"});
+  const std::size_t columns = lines[0].size() - (compared ? 0 : 1);
+  std::vector<std::size_t> width(columns);
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < columns; ++i) width[i] = std::max(width[i], line[i].size());
+  std::ostringstream text;
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < columns; ++i)
+      text << (i == 0 ? "" : "  ") << (i == 0 ? std::left : std::right) << std::setw(static_cast<int>(width[i]))
+           << line[i];
+    text << '\n';
+  }
+  text << calls << " calls, " << number(seconds * 1e3) << " ms; " << number(wall_seconds * 1e3) << " ms of wall time";
+  if (wait_seconds > 0) text << ", of which the host waited " << number(wait_seconds * 1e3) << " ms for the device";
+  text << '\n';
+  for (const Transfer& transfer : transfers)
+    text << "moved from " << transfer.from << " to " << transfer.to << ": "
+         << number(static_cast<double>(transfer.bytes) * 1e-6) << " MB in " << transfer.count
+         << (transfer.count == 1 ? " move\n" : " moves\n");
+  if (recorded > 0)
+    text << recorded
+         << " operators were recorded into the graph of a Step and not measured: profile its function itself\n";
+  return text.str();
+}
+
+}  // namespace tern
