@@ -8,7 +8,29 @@ namespace tern {
 
 namespace {
 thread_local AccessListener* listener_of_thread = nullptr;
+
+// Apart from `prepare`, which every new storage goes through.
+[[gnu::noinline]] void move_bytes(Memory& from, const void* source, void* source_stream, Memory& to, void* target,
+                                  void* stream, std::size_t bytes) {
+  // A copy to the host waits anyway; a Profile sees the wait apart from the copy.
+  if (!from.host_accessible() && ProfileRecorder::active() != nullptr) {
+    const ProfileSpan span("wait", ProfileSpan::Kind::wait);
+    from.synchronize(source_stream);
+  }
+  const ProfileSpan span(from, to);
+  if (from.host_accessible()) {
+    to.copy_in(target, source, bytes, stream);
+  } else if (to.host_accessible()) {
+    from.copy_out(target, source, bytes, source_stream);
+  } else {
+    Context host{.memory = &host_memory()};
+    const Scratch staging(host, bytes);
+    from.copy_out(staging.as<void>(), source, bytes, source_stream);
+    to.copy_in(target, staging.as<void>(), bytes, stream);
+  }
 }
+
+}  // namespace
 
 void Storage::listen(AccessListener* listener) { listener_of_thread = listener; }
 
@@ -97,24 +119,8 @@ void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
     copy.memory->order(last, stream);
     copy.stream.store(stream, std::memory_order_relaxed);
   }
-  void* const source_stream = source->stream.load(std::memory_order_relaxed);
-  // A copy to the host waits anyway; a Profile sees the wait apart from the copy.
-  if (!source->memory->host_accessible() && ProfileRecorder::active() != nullptr) {
-    const ProfileSpan span("wait", ProfileSpan::Kind::wait);
-    source->memory->synchronize(source_stream);
-  }
-  const ProfileSpan span(*source->memory, *copy.memory);
-  if (source->memory->host_accessible()) {
-    copy.memory->copy_in(copy.pointer, source->pointer, bytes_, stream);
-  } else if (copy.memory->host_accessible()) {
-    source->memory->copy_out(copy.pointer, source->pointer, bytes_, source_stream);
-  } else {
-    const Context host{.memory = &host_memory()};
-    Context context = host;
-    const Scratch staging(context, bytes_);
-    source->memory->copy_out(staging.as<void>(), source->pointer, bytes_, source_stream);
-    copy.memory->copy_in(copy.pointer, staging.as<void>(), bytes_, stream);
-  }
+  move_bytes(*source->memory, source->pointer, source->stream.load(std::memory_order_relaxed), *copy.memory,
+             copy.pointer, stream, bytes_);
   copy.valid.store(true, std::memory_order_release);
 }
 

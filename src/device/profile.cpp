@@ -38,6 +38,14 @@ std::string percent(double value) {
   return text.str();
 }
 
+std::string size(std::int64_t bytes) {
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  const double value = static_cast<double>(bytes);
+  return value < 1e6   ? number(value * 1e-3) + " kB"
+         : value < 1e9 ? number(value * 1e-6) + " MB"
+                       : number(value * 1e-9) + " GB";
+}
+
 }  // namespace
 
 std::string ProfileTable::text() const {
@@ -70,9 +78,8 @@ std::string ProfileTable::text() const {
   if (wait_seconds > 0) text << ", of which the host waited " << number(wait_seconds * 1e3) << " ms for the device";
   text << '\n';
   for (const Transfer& transfer : transfers)
-    text << "moved from " << transfer.from << " to " << transfer.to << ": "
-         << number(static_cast<double>(transfer.bytes) * 1e-6) << " MB in " << transfer.count
-         << (transfer.count == 1 ? " move\n" : " moves\n");
+    text << "moved from " << transfer.from << " to " << transfer.to << ": " << size(transfer.bytes) << " in "
+         << transfer.count << (transfer.count == 1 ? " move\n" : " moves\n");
   if (recorded > 0)
     text << recorded
          << " operators were recorded into the graph of a Step and not measured: profile its function itself\n";

@@ -115,16 +115,22 @@ void ProfileRecorder::close() noexcept {
   if (open.ranges != nullptr) open.ranges->end_range();
 }
 
+ProfileRecorder::Piece* ProfileRecorder::open_piece() {
+  if (innermost == nullptr || innermost->open_.empty() || innermost->open_.back().piece < 0) return nullptr;
+  return &innermost->pieces_[innermost->open_.back().piece];
+}
+
 void ProfileRecorder::count_flops(double flops) {
-  if (!open_.empty() && open_.back().piece >= 0) pieces_[open_.back().piece].flops += flops;
+  if (Piece* piece = open_piece()) piece->flops += flops;
 }
 
 void ProfileRecorder::count_bytes(const Tensor& tensor, std::size_t element, int times) {
-  if (open_.empty() || open_.back().piece < 0) return;
+  Piece* const piece = open_piece();
+  if (piece == nullptr) return;
   double count = 1;
   for (int i = 0; i < tensor.rank(); ++i)
     if (tensor.strides()[i] != 0 || tensor.shape()[i] == 0) count *= static_cast<double>(tensor.shape()[i]);
-  pieces_[open_.back().piece].bytes += count * static_cast<double>(element) * times;
+  piece->bytes += count * static_cast<double>(element) * times;
 }
 
 void ProfileRecorder::resolve() {

@@ -20,18 +20,20 @@ class ProfileRecorder {
   ProfileRecorder& operator=(const ProfileRecorder&) = delete;
   ~ProfileRecorder();
 
+  /// Whether any thread has one: all that an operator pays for when there is none.
+  static bool any() { return live.load(std::memory_order_relaxed) != 0; }
   /// That of the calling thread; null when there is none.
-  static ProfileRecorder* active() { return live.load(std::memory_order_relaxed) == 0 ? nullptr : of_thread(); }
+  static ProfileRecorder* active() { return any() ? of_thread() : nullptr; }
 
   /// Begins and ends a piece of work. `name` outlives the recorder. `on_host`: the host's clock times it, whatever the
   /// scope's mode can.
   void open(const char* name, Kind kind, bool on_host);
   void open_transfer(const Memory& from, const Memory& to);
   void close() noexcept;
-  /// Adds to the innermost open piece.
-  void count_flops(double flops);
+  /// Adds to the innermost open piece of the calling thread.
+  static void count_flops(double flops);
   /// The distinct elements of a tensor, read or written `times` times.
-  void count_bytes(const Tensor& tensor, std::size_t element, int times);
+  static void count_bytes(const Tensor& tensor, std::size_t element, int times);
 
   void stop();
   ProfileTable table(const Roofline& roofline);
@@ -66,6 +68,7 @@ class ProfileRecorder {
   };
 
   static ProfileRecorder* of_thread();
+  static Piece* open_piece();
   static inline constinit std::atomic<int> live{0};
 
   double now() const;
@@ -99,7 +102,7 @@ class [[nodiscard]] ProfileSpan {
   /// Reads or writes each of the tensors once.
   ProfileSpan(const char* name, std::initializer_list<const Tensor*> tensors) : ProfileSpan(name) {
     if (recorder_ != nullptr) [[unlikely]]
-      for (const Tensor* tensor : tensors) recorder_->count_bytes(*tensor, size_of(tensor->dtype()), 1);
+      for (const Tensor* tensor : tensors) ProfileRecorder::count_bytes(*tensor, size_of(tensor->dtype()), 1);
   }
   /// A move between two memories.
   ProfileSpan(const Memory& from, const Memory& to) : recorder_(ProfileRecorder::active()) {

@@ -52,7 +52,7 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
   kernels::Conv2d sizes = sizes_of(x, weight, bias, options);
-  visit("conv2d", x.dtype(), [&]<class T>() {
+  with_type("conv2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
     sizes.layout = call.table().conv.layout(call.context(), sizes);
   });

@@ -32,10 +32,9 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
-/// Calls f.template operator()<T>() with the compute type of `dtype`; a Profile sees it as the operator `op`.
+/// Calls f.template operator()<T>() with the compute type of `dtype`.
 template <class F>
-void visit(const char* op, DType dtype, F&& f) {
-  const ProfileSpan span(op);
+void with_type(const char* op, DType dtype, F&& f) {
   if (dtype == DType::float32)
     f.template operator()<float>();
   else if (dtype == DType::float64)
@@ -45,18 +44,27 @@ void visit(const char* op, DType dtype, F&& f) {
         message(op, ": inputs are ", dtype, "; operators compute in float32 and float64, convert with to(...)"));
 }
 
+/// The work of the operator `op`: with_type, seen by a Profile.
+template <class F>
+void visit(const char* op, DType dtype, F&& f) {
+  const ProfileSpan span(op);
+  with_type(op, dtype, std::forward<F>(f));
+}
+
 /// One use of the scope by an operator: the table of a compute type, its context, and pointers in its memory.
 template <class T>
 class Call {
  public:
-  Call() : scope_(current_scope()), profile_(ProfileRecorder::active()) {}
+  Call() : scope_(current_scope()) {}
   const kernels::Operators<T>& table() const { return scope_.mode->template table<T>(); }
   Context& context() const { return scope_.context; }
 
+  // These are inlined by force: with the test for a Profile they would be calls, which operators on few elements
+  // notice.
   /// The first element for reading; null for an undefined tensor. Contiguous unless the kernel takes strides.
-  const T* in(const Tensor& x) const { return x.defined() ? in_as<T>(x) : nullptr; }
+  [[gnu::always_inline]] const T* in(const Tensor& x) const { return x.defined() ? in_as<T>(x) : nullptr; }
   /// The first element of a new tensor, to be overwritten whole; null for an undefined tensor.
-  T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
+  [[gnu::always_inline]] T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
   /// The first element for reading and writing.
   T* inout(const Tensor& x) const {
     if (!x.defined()) return nullptr;
@@ -64,29 +72,28 @@ class Call {
     return static_cast<T*>(x.storage().update(scope_)) + x.offset();
   }
   template <class U>
-  const U* in_as(const Tensor& x) const {
+  [[gnu::always_inline]] const U* in_as(const Tensor& x) const {
     touch(x, sizeof(U), 1);
     return static_cast<const U*>(x.storage().read(scope_)) + x.offset();
   }
   template <class U>
-  U* out_as(Tensor& x) const {
+  [[gnu::always_inline]] U* out_as(Tensor& x) const {
     touch(x, sizeof(U), 1);
     return static_cast<U*>(x.storage().write(scope_));
   }
   /// Tells a Profile what the operator computes by its definition.
   void flops(std::int64_t count) const {
-    if (profile_ != nullptr) [[unlikely]]
-      profile_->count_flops(static_cast<double>(count));
+    if (ProfileRecorder::any()) [[unlikely]]
+      ProfileRecorder::count_flops(static_cast<double>(count));
   }
 
  private:
-  void touch(const Tensor& x, std::size_t element, int times) const {
-    if (profile_ != nullptr) [[unlikely]]
-      profile_->count_bytes(x, element, times);
+  [[gnu::always_inline]] static void touch(const Tensor& x, std::size_t element, int times) {
+    if (ProfileRecorder::any()) [[unlikely]]
+      ProfileRecorder::count_bytes(x, element, times);
   }
 
   Scope& scope_;
-  ProfileRecorder* profile_;
 };
 
 /// `count` tensors read with their own strides over an output of `shape`, neighbouring dimensions merged.
