@@ -1,9 +1,13 @@
 // Convolutions by cuDNN: channels last, with the weights, and where it pays the images, packed for its engines.
 
+#include <map>
+#include <mutex>
+
 #include "cuda/conv_packed.cuh"
 #include "cuda/conv_plans.cuh"
 #include "cuda/fused_rows.cuh"
 #include "cuda/streams.cuh"
+#include "cuda/timing.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -107,12 +111,25 @@ class LibraryConv {
     const bool own_image = whole_image() && aligned(x), own_weight = whole_weight() && aligned(weight);
     const Packed<T> image(context_, own_image ? x : nullptr, images());
     const Packed<T> filter(context_, own_weight ? weight : nullptr, weights());
-    const Packed<T> out(context_, is_float ? y : nullptr, outputs());
     if (!own_image) pack_image(context_, image.data(), x, shape_, packing_);
     if (!own_weight) pack_weight(context_, filter.data(), weight, shape_, packing_);
-    run(Half::forward, image.data(), filter.data(), out.data());
-    if (!is_float || bias != nullptr || shape_.activation != Activation::none)
-      finish_rows(context_, y, out.data(), bias, rows(), shape_.O, shape_.activation);
+
+    const auto in_two_passes = [&] {
+      const Packed<T> out(context_, is_float ? y : nullptr, outputs());
+      run(problem(Half::forward), image.data(), filter.data(), out.data());
+      if (!is_float || bias != nullptr || shape_.activation != Activation::none)
+        finish_rows(context_, y, out.data(), bias, rows(), shape_.O, shape_.activation);
+    };
+    ConvProblem finished = problem(Half::forward);
+    finished.finished = true;
+    finished.relu = shape_.activation == Activation::relu;
+    const auto in_one_pass = [&] { run(finished, image.data(), filter.data(), y, bias); };
+    const bool possible = bias != nullptr && aligned(bias) && !context_.deterministic &&
+                          (finished.relu || shape_.activation == Activation::none);
+    if (possible && one_pass_wins(finished, image.data(), filter.data(), y, bias, in_one_pass, in_two_passes))
+      in_one_pass();
+    else
+      in_two_passes();
   }
 
   void backward(float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y, const float* x,
@@ -150,8 +167,8 @@ class LibraryConv {
                weight_gradient.data(), g.data());
       join(context_);
     } else {
-      if (grad_x != nullptr) run(Half::grad_x, image_gradient.data(), filter.data(), g.data());
-      if (grad_weight != nullptr) run(Half::grad_weight, image.data(), weight_gradient.data(), g.data());
+      if (grad_x != nullptr) run(problem(Half::grad_x), image_gradient.data(), filter.data(), g.data());
+      if (grad_weight != nullptr) run(problem(Half::grad_weight), image.data(), weight_gradient.data(), g.data());
     }
     if (grad_x != nullptr && !whole_image()) unpack_image(context_, grad_x, image_gradient.data(), shape_, packing_);
     if (grad_weight != nullptr && !whole_weight())
@@ -169,12 +186,29 @@ class LibraryConv {
   bool whole_image() const { return is_float && packing_.block == 1 && packing_.channels == shape_.C; }
   bool whole_weight() const { return whole_image() && packing_.KH * packing_.KW == 1; }
 
+  // Engines that add the bias and the relu exist for some problems and are not always faster.
+  template <class One, class Two>
+  bool one_pass_wins(const ConvProblem& finished, void* x, void* weight, void* y, const float* bias, const One& one,
+                     const Two& two) {
+    static std::mutex mutex;
+    static auto* decided = new std::map<ConvProblem, bool>;
+    {
+      const std::scoped_lock lock(mutex);
+      const auto found = decided->find(finished);
+      if (found != decided->end()) return found->second;
+    }
+    if (recording(context_)) return false;
+    const bool exists = conv_plan(context_, finished, x, weight, y, bias).engine != nullptr;
+    const bool wins = exists && microseconds(context_, one, 2, 5) < microseconds(context_, two, 2, 5);
+    const std::scoped_lock lock(mutex);
+    return decided->try_emplace(finished, wins).first->second;
+  }
+
   ConvProblem problem(Half half) const { return problem_of(context_, shape_, packing_, half); }
-  void run(Half half, void* x, void* weight, void* y) {
-    const ConvProblem asked = problem(half);
-    const ConvPlan& plan = conv_plan(context_, asked, x, weight, y);
+  void run(const ConvProblem& asked, void* x, void* weight, void* y, const float* bias = nullptr) {
+    const ConvPlan& plan = conv_plan(context_, asked, x, weight, y, bias);
     const Scratch workspace(context_, plan.workspace);
-    run_conv(plan, asked, stream_of(context_), workspace.as<void>(), x, weight, y);
+    run_conv(plan, asked, stream_of(context_), workspace.as<void>(), x, weight, y, bias);
   }
 
   Context& context_;

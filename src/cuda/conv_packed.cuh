@@ -18,7 +18,8 @@ struct Packing {
   std::int64_t before_h = 0, before_w = 0;  ///< padding that is part of the packed image
 };
 
-/// out [O, KH', KW', channels] from w [O, C / groups, KH, KW] (channels / groups of them), and the way back for a gradient.
+/// out [O, KH', KW', channels] from w [O, C / groups, KH, KW] (channels / groups of them), and the way back for a
+/// gradient.
 template <class Out>
 void pack_weight(const Context& context, Out* out, const float* weight, const Conv2d& shape, const Packing& packing);
 template <class In>

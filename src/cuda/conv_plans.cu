@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t most_workspace = std::size_t{1} << 30;
 constexpr int candidates_asked = 12;
-constexpr std::int64_t id_x = 'x', id_weight = 'w', id_y = 'y';
+constexpr std::int64_t id_x = 'x', id_weight = 'w', id_y = 'y', id_bias = 'b', id_product = 'p', id_sum = 's';
 
 void check_library(cudnnStatus_t status, const char* doing,
                    const std::source_location& where = std::source_location::current()) {
@@ -48,10 +48,14 @@ class Descriptor {
   }
   cudnnBackendDescriptor_t get() const { return handle_; }
 
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+                  const void* values) {
+    check_library(cudnnBackendSetAttribute(handle_, name, type, count, values), "describing a convolution");
+    return *this;
+  }
   template <class T, std::size_t n>
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T (&values)[n]) {
-    check_library(cudnnBackendSetAttribute(handle_, name, type, n, values), "describing a convolution");
-    return *this;
+    return set(name, type, static_cast<std::int64_t>(n), values);
   }
   template <class T>
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
@@ -72,7 +76,7 @@ class Descriptor {
 };
 
 Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
-                  std::int64_t pitch) {
+                  std::int64_t pitch, bool in_memory = true) {
   const std::int64_t size[] = {n, c, h, w}, stride[] = {h * w * pitch, 1, w * pitch, pitch};
   Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
@@ -80,6 +84,7 @@ Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::int64_t n, std::in
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16})
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, size)
       .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, stride)
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, !in_memory)
       .finalize();
   return made;
 }
@@ -117,16 +122,33 @@ Names names_of(Half half) {
   }
 }
 
+Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& in, const Descriptor* added, const Descriptor& out) {
+  Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN)
+      .finalize();
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, in)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out);
+  if (added != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *added);
+  operation.finalize();
+  return operation;
+}
+
 /// An operation graph and what it refers to.
 struct Graph {
-  Descriptor x, weight, y, convolution, operation, graph;
+  std::vector<Descriptor> parts;
+  Descriptor graph;
 };
 
 Graph graph_of(const ConvProblem& p) {
-  const cudnnDataType_t type = p.bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  const cudnnDataType_t type = p.bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
+                        out_type = p.finished ? CUDNN_DATA_FLOAT : type;
   Descriptor x = tensor(id_x, type, p.N, p.C, p.H, p.W, p.x_pitch),
              weight = tensor(id_weight, type, p.O, p.C, p.KH, p.KW, p.C),
-             y = tensor(id_y, type, p.N, p.O, p.OH, p.OW, p.y_pitch);
+             y = tensor(id_y, out_type, p.N, p.O, p.OH, p.OW, p.y_pitch);
   const std::int64_t stride[] = {p.stride_h, p.stride_w}, pad[] = {p.pad_h, p.pad_w},
                      dilation[] = {p.dilation_h, p.dilation_w};
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -138,21 +160,42 @@ Graph graph_of(const ConvProblem& p) {
       .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pad)
       .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pad)
       .finalize();
+  const auto between = [&](std::int64_t id) {
+    return tensor(id, CUDNN_DATA_FLOAT, p.N, p.O, p.OH, p.OW, p.y_pitch, false);
+  };
+  std::vector<Descriptor> parts, operations;
   const Names names = names_of(p.half);
-  Descriptor operation(names.operation);
-  operation.set(names.convolution, convolution)
+  Descriptor product = p.finished ? between(id_product) : std::move(y);
+  operations.emplace_back(names.operation);
+  operations[0]
+      .set(names.convolution, convolution)
       .set(names.x, x)
       .set(names.weight, weight)
-      .set(names.y, y)
+      .set(names.y, product)
       .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f)
       .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
       .finalize();
+  if (p.finished) {
+    Descriptor bias = tensor(id_bias, CUDNN_DATA_FLOAT, 1, p.O, 1, 1, p.O);
+    Descriptor sum = p.relu ? between(id_sum) : std::move(y);
+    operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, &bias, sum));
+    if (p.relu) {
+      operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, sum, nullptr, y));
+      parts.push_back(std::move(y));
+    }
+    parts.push_back(std::move(bias));
+    parts.push_back(std::move(sum));
+  }
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const Descriptor& operation : operations) handles.push_back(operation.get());
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library())
-      .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
-      .finalize();
-  return {std::move(x),           std::move(weight),    std::move(y),
-          std::move(convolution), std::move(operation), std::move(graph)};
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()),
+            handles.data());
+  graph.finalize();
+  for (Descriptor* part : {&x, &weight, &product, &convolution}) parts.push_back(std::move(*part));
+  for (Descriptor& operation : operations) parts.push_back(std::move(operation));
+  return {std::move(parts), std::move(graph)};
 }
 
 // An engine that rounds as the problem allows, and repeats if it must.
@@ -239,19 +282,21 @@ std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
 }
 
 bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
-             void* weight, void* y) {
+             void* weight, void* y, const float* bias) {
   const std::int64_t element = problem.bf16 ? 2 : 4, groups = problem.groups;
-  const std::int64_t x_step = problem.C / groups * element, y_step = problem.O / groups * element,
+  const std::int64_t x_step = problem.C / groups * element,
+                     y_step = problem.O / groups * (problem.finished ? 4 : element),
                      weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW * element;
   if (cudnnSetStream(library(), stream) != CUDNN_STATUS_SUCCESS) return false;
   for (std::int64_t group = 0; group < groups; ++group) {
     void* const pointers[] = {static_cast<std::byte*>(x) + group * x_step,
                               static_cast<std::byte*>(weight) + group * weight_step,
-                              static_cast<std::byte*>(y) + group * y_step};
-    const std::int64_t ids[] = {id_x, id_weight, id_y};
+                              static_cast<std::byte*>(y) + group * y_step,
+                              const_cast<float*>(bias == nullptr ? nullptr : bias + group * (problem.O / groups))};
+    const std::int64_t ids[] = {id_x, id_weight, id_y, id_bias}, count = problem.finished ? 4 : 3;
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
-        .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers)
+        .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
     if (cudnnBackendExecute(library(), static_cast<const Engine*>(plan.engine.get())->plan.get(), pack.get()) !=
@@ -261,11 +306,10 @@ bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stre
   return true;
 }
 
-ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* weight, void* y) {
+ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* weight, void* y, const float* bias) {
   const bool trial = !context.deterministic && !recording(context);
   std::vector<ConvPlan> plans = candidates(problem, trial ? candidates_asked : 1);
-  expects(!plans.empty(), "cuda: cuDNN knows no engine for a convolution of ", problem.C, " to ", problem.O,
-          " channels, kernel ", problem.KH, "x", problem.KW);
+  if (plans.empty()) return {};
   if (!trial) return plans.front();
   ConvPlan best;
   float best_time = 0;
@@ -273,7 +317,7 @@ ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* wei
     const Scratch workspace(context, plan.workspace);
     bool works = true;
     const auto run = [&] {
-      works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y);
+      works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y, bias);
     };
     float time = microseconds(context, run, 1, 1);
     if (works && (best.engine == nullptr || time < 1.5f * best_time)) time = microseconds(context, run, 2, 5);
@@ -282,14 +326,13 @@ ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* wei
       best = plan;
     }
   }
-  expects(best.engine != nullptr, "cuda: no engine of cuDNN runs a convolution of ", problem.C, " to ", problem.O,
-          " channels, kernel ", problem.KH, "x", problem.KW);
   return best;
 }
 
 }  // namespace
 
-const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y) {
+const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y,
+                          const float* bias) {
   static std::mutex mutex;
   static auto* plans = new std::map<ConvProblem, std::unique_ptr<ConvPlan>>;  // outlives the driver's shutdown
   {
@@ -297,15 +340,17 @@ const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x,
     const auto found = plans->find(problem);
     if (found != plans->end()) return *found->second;
   }
-  auto made = std::make_unique<ConvPlan>(choose(context, problem, x, weight, y));
+  auto made = std::make_unique<ConvPlan>(choose(context, problem, x, weight, y, bias));
   const std::scoped_lock lock(mutex);
   return *plans->try_emplace(problem, std::move(made)).first->second;
 }
 
 void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
-              void* weight, void* y) {
-  expects(try_run(plan, problem, stream, workspace, x, weight, y),
-          "cuda: cuDNN failed to run a convolution: ", "see CUDNN_LOGLEVEL_DBG=2");
+              void* weight, void* y, const float* bias) {
+  expects(plan.engine != nullptr, "cuda: cuDNN knows no engine for a convolution of ", problem.C, " to ", problem.O,
+          " channels, kernel ", problem.KH, "x", problem.KW, "; configure with TERN_CUDNN=OFF to use our own");
+  expects(try_run(plan, problem, stream, workspace, x, weight, y, bias), "cuda: cuDNN failed to run a convolution of ",
+          problem.C, " to ", problem.O, " channels, kernel ", problem.KH, "x", problem.KW);
 }
 
 }  // namespace tern::cuda

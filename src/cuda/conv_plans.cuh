@@ -23,6 +23,8 @@ struct ConvProblem {
   bool bf16 = false;
   bool tensor_cores = false;  ///< float factors may be read as TF32
   bool deterministic = true;
+  bool finished = false;  ///< forward only: y is float, and a bias is added and, with `relu`, max(0, .) taken
+  bool relu = false;
   auto operator<=>(const ConvProblem&) const = default;
 };
 
@@ -33,11 +35,12 @@ struct ConvPlan {
 };
 
 /// The plan of a problem. Without `deterministic`, and outside a recording, the first call times cuDNN's candidates on
-/// the arrays it gets (the one that is computed is overwritten). Throws Error when cuDNN knows no engine.
-const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y);
+/// the arrays it gets (the one that is computed is overwritten). Without an engine where cuDNN knows none.
+const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y,
+                          const float* bias = nullptr);
 
 /// Queues the convolution on `stream`; `workspace` has plan.workspace bytes. Weights are [O, KH, KW, C / groups].
 void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
-              void* weight, void* y);
+              void* weight, void* y, const float* bias = nullptr);
 
 }  // namespace tern::cuda
