@@ -1,12 +1,8 @@
 #include "cuda/cuda.hpp"
-#include "cuda/reduce.cuh"
-#include "tern/kernels/pooling.hpp"
+#include "cuda/pooling.cuh"
 
 namespace tern::cuda {
 namespace {
-
-using kernels::AdaptivePool2d;
-using kernels::Pool2d;
 
 /// Splits a flat index over [planes, height, width].
 template <class Index>
@@ -20,79 +16,6 @@ struct PlaneIndex {
   __device__ At split(Index i) const {
     const Index w = width.split(i), h = height.split(i);
     return {static_cast<std::int64_t>(i), static_cast<int>(h), static_cast<int>(w)};
-  }
-};
-
-/// The sizes of one plane as the card counts them. `K` above 0: square windows of K elements at a stride of S without
-/// dilation, known to the compiler; 0: as the sizes say.
-template <int K, int S>
-struct Windows {
-  int H, W, OH, OW, kernel_h, kernel_w, step_h, step_w, pad_h, pad_w, dilation_h, dilation_w;
-  bool count_include_pad;
-  Divisor<std::uint32_t> by_step_h, by_step_w;
-
-  explicit Windows(const Pool2d& p)
-      : H(static_cast<int>(p.H)),
-        W(static_cast<int>(p.W)),
-        OH(static_cast<int>(p.OH)),
-        OW(static_cast<int>(p.OW)),
-        kernel_h(static_cast<int>(p.KH)),
-        kernel_w(static_cast<int>(p.KW)),
-        step_h(static_cast<int>(p.stride_h)),
-        step_w(static_cast<int>(p.stride_w)),
-        pad_h(static_cast<int>(p.pad_h)),
-        pad_w(static_cast<int>(p.pad_w)),
-        dilation_h(static_cast<int>(p.dilation_h)),
-        dilation_w(static_cast<int>(p.dilation_w)),
-        count_include_pad(p.count_include_pad),
-        by_step_h(p.stride_h),
-        by_step_w(p.stride_w) {}
-  __device__ int KH() const { return K > 0 ? K : kernel_h; }
-  __device__ int KW() const { return K > 0 ? K : kernel_w; }
-  __device__ int stride_h() const { return K > 0 ? S : step_h; }
-  __device__ int stride_w() const { return K > 0 ? S : step_w; }
-
-  /// use(oh, ow, kh, kw) for each window that holds the input element (h, w), in row order, and its place there.
-  template <class Use>
-  __device__ void each_window(int h, int w, Use use) const {
-    reach(h + pad_h, kernel_h, step_h, by_step_h, dilation_h, OH, [&](int oh, int kh) {
-      reach(w + pad_w, kernel_w, step_w, by_step_w, dilation_w, OW, [&](int ow, int kw) { use(oh, ow, kh, kw); });
-    });
-  }
-
-  /// What an average divides by in the window of output (oh, ow).
-  template <class T>
-  __device__ T divisor(int oh, int ow) const {
-    const int top = oh * stride_h() - pad_h, left = ow * stride_w() - pad_w;
-    if (count_include_pad)
-      return static_cast<T>(static_cast<std::int64_t>(min(top + KH(), H + pad_h) - top) *
-                            (min(left + KW(), W + pad_w) - left));
-    return static_cast<T>(static_cast<std::int64_t>(min(top + KH(), H) - max(top, 0)) *
-                          (min(left + KW(), W) - max(left, 0)));
-  }
-
- private:
-  /// The same along one dimension; `at` has the padding added.
-  template <class Use>
-  static __device__ void reach(int at, int kernel, int step, const Divisor<std::uint32_t>& by_step, int dilation,
-                               int outputs, Use use) {
-    if constexpr (K > 0) {
-      constexpr int most = (K + S - 1) / S;
-#pragma unroll
-      for (int i = most - 1; i >= 0; --i) {
-        const int output = at / S - i, position = at - output * S;
-        if (output >= 0 && output < outputs && position < K) use(output, position);
-      }
-    } else {
-      const int before = at - (kernel - 1) * dilation;
-      const int first =
-          before <= 0 ? 0 : static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(before + step - 1)));
-      const int last = min(static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(at))), outputs - 1);
-      for (int output = first; output <= last; ++output) {
-        const int distance = at - output * step, position = dilation == 1 ? distance : distance / dilation;
-        if (position * dilation == distance) use(output, position);
-      }
-    }
   }
 };
 
@@ -235,66 +158,39 @@ bool side_by_side(const Pool2d& p) {
          p.dilation_h == 1 && p.dilation_w == 1;
 }
 
-/// Along one dimension of an adaptive pool: the inputs of an output, or the outputs that an input belongs to.
-struct Cover {
-  std::int64_t first, end;
-  __device__ static Cover inputs(std::int64_t output, std::int64_t from, std::int64_t to) {
-    return {output * from / to, ((output + 1) * from + to - 1) / to};
-  }
-  __device__ static Cover outputs(std::int64_t input, std::int64_t from, std::int64_t to) {
-    return inputs(input, to, from);
-  }
-  __device__ std::int64_t size() const { return end - first; }
-};
-
 template <class T, class Index>
-__global__ void adaptive_avg_pool2d_kernel(Index n, PlaneIndex<Index> outputs, AdaptivePool2d p, T* out, const T* in) {
+__global__ void adaptive_avg_pool2d_kernel(Index n, PlaneIndex<Index> outputs, Spread<Index> rows,
+                                           Spread<Index> columns, std::int64_t H, std::int64_t W, T* out, const T* in) {
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = outputs.split(i);
-    const Cover rows = Cover::inputs(at.h, p.H, p.OH), columns = Cover::inputs(at.w, p.W, p.OW);
-    const T* const plane = in + at.plane * p.H * p.W;
+    const auto from_h = rows.inputs_of(at.h), from_w = columns.inputs_of(at.w);
+    const T* const plane = in + at.plane * H * W;
     T sum = 0;
-    for (std::int64_t h = rows.first; h < rows.end; ++h) {
-      for (std::int64_t w = columns.first; w < columns.end; ++w) sum += plane[h * p.W + w];
+    for (int h = from_h.first; h < from_h.end; ++h) {
+      for (int w = from_w.first; w < from_w.end; ++w) sum += plane[h * W + w];
     }
-    out[i] = sum / static_cast<T>(rows.size() * columns.size());
+    out[i] = sum / static_cast<T>(std::int64_t{from_h.size()} * from_w.size());
   }
 }
 
 template <class T, class Index>
-__global__ void adaptive_avg_pool2d_backward_kernel(Index n, PlaneIndex<Index> inputs, AdaptivePool2d p, T* grad_in,
+__global__ void adaptive_avg_pool2d_backward_kernel(Index n, PlaneIndex<Index> inputs, Spread<Index> rows,
+                                                    Spread<Index> columns, std::int64_t OH, std::int64_t OW, T* grad_in,
                                                     const T* grad_out) {
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = inputs.split(i);
-    const Cover rows = Cover::outputs(at.h, p.H, p.OH), columns = Cover::outputs(at.w, p.W, p.OW);
-    const T* const plane = grad_out + at.plane * p.OH * p.OW;
+    const auto to_h = rows.outputs_of(at.h), to_w = columns.outputs_of(at.w);
+    const T* const plane = grad_out + at.plane * OH * OW;
     T sum = 0;
-    for (std::int64_t oh = rows.first; oh < rows.end; ++oh) {
-      const std::int64_t height = Cover::inputs(oh, p.H, p.OH).size();
-      for (std::int64_t ow = columns.first; ow < columns.end; ++ow)
-        sum += plane[oh * p.OW + ow] / static_cast<T>(height * Cover::inputs(ow, p.W, p.OW).size());
+    for (int oh = to_h.first; oh < to_h.end; ++oh) {
+      const std::int64_t height = rows.inputs_of(oh).size();
+      for (int ow = to_w.first; ow < to_w.end; ++ow)
+        sum += plane[oh * OW + ow] / static_cast<T>(height * columns.inputs_of(ow).size());
     }
     grad_in[i] = sum;
   }
-}
-
-/// Calls `function(windows)` with window and stride as constants where they are usual ones.
-template <class Function>
-void with_windows(const Pool2d& sizes, Function function) {
-  const auto are = [&](std::int64_t kernel, std::int64_t stride) {
-    return sizes.KH == kernel && sizes.KW == kernel && sizes.stride_h == stride && sizes.stride_w == stride &&
-           sizes.dilation_h == 1 && sizes.dilation_w == 1;
-  };
-  if (are(2, 2))
-    function(Windows<2, 2>(sizes));
-  else if (are(3, 2))
-    function(Windows<3, 2>(sizes));
-  else if (are(3, 1))
-    function(Windows<3, 1>(sizes));
-  else
-    function(Windows<0, 0>(sizes));
 }
 
 Grid grid_for(std::int64_t n) {
@@ -320,6 +216,7 @@ void side_by_side_backward(Context& context, T* grad_in, const Pool2d& sizes, co
 
 template <class T>
 void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::max_pool2d<T>(context, out, index, in, sizes);
   const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     with_index(n, [&](auto zero) {
@@ -333,6 +230,7 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
 template <class T>
 void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index,
                          const Pool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::max_pool2d_backward<T>(context, grad_in, grad_out, index, sizes);
   if (side_by_side(sizes)) return side_by_side_backward(context, grad_in, sizes, MaxShare<T>{grad_out, index});
   const std::int64_t n = sizes.planes * sizes.H * sizes.W;
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
@@ -346,6 +244,7 @@ void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 
 template <class T>
 void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::avg_pool2d<T>(context, out, in, sizes);
   const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     with_index(n, [&](auto zero) {
@@ -358,6 +257,7 @@ void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes) {
 
 template <class T>
 void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::avg_pool2d_backward<T>(context, grad_in, grad_out, sizes);
   if (side_by_side(sizes)) return side_by_side_backward(context, grad_in, sizes, AverageShare<T>{grad_out});
   const std::int64_t n = sizes.planes * sizes.H * sizes.W;
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
@@ -371,26 +271,30 @@ void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::adaptive_avg_pool2d<T>(context, out, in, sizes);
   const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
   if (sizes.OH == 1 && sizes.OW == 1) {
     const std::int64_t area = sizes.H * sizes.W;
     return reduce<T>(context, {.outer = sizes.planes, .length = area}, SumReducer<T>{out, true, static_cast<T>(area)},
                      Elements<T>{in});
   }
-  with_index(n, [&](auto zero) {
+  with_index(std::max(n, largest_spread(sizes)), [&](auto zero) {
     using Index = decltype(zero);
     launch(context, grid_for(n), adaptive_avg_pool2d_kernel<T, Index>, static_cast<Index>(n),
-           PlaneIndex<Index>(sizes.OH, sizes.OW), sizes, out, in);
+           PlaneIndex<Index>(sizes.OH, sizes.OW), Spread<Index>(sizes.H, sizes.OH), Spread<Index>(sizes.W, sizes.OW),
+           sizes.H, sizes.W, out, in);
   });
 }
 
 template <class T>
 void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& sizes) {
+  if (sizes.channels > 1) return channels_last::adaptive_avg_pool2d_backward<T>(context, grad_in, grad_out, sizes);
   const std::int64_t n = sizes.planes * sizes.H * sizes.W;
-  with_index(n, [&](auto zero) {
+  with_index(std::max(n, largest_spread(sizes)), [&](auto zero) {
     using Index = decltype(zero);
     launch(context, grid_for(n), adaptive_avg_pool2d_backward_kernel<T, Index>, static_cast<Index>(n),
-           PlaneIndex<Index>(sizes.H, sizes.W), sizes, grad_in, grad_out);
+           PlaneIndex<Index>(sizes.H, sizes.W), Spread<Index>(sizes.H, sizes.OH), Spread<Index>(sizes.W, sizes.OW),
+           sizes.OH, sizes.OW, grad_in, grad_out);
   });
 }
 

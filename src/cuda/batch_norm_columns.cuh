@@ -1,0 +1,243 @@
+#pragma once
+// Batch normalisation of [rows, channels]: channels last, or without positions. Threads have packs of neighbouring
+// channels.
+
+#include "cuda/batch_norm.cuh"
+
+namespace tern::cuda {
+
+struct Columns {
+  std::int64_t rows, channels;
+  Slices slices;  ///< of the rows
+};
+
+inline constexpr unsigned tile_threads = 256;
+
+/// The part of a block: blockDim.x packs of channels by one slice of the rows, of which blockDim.y at a time.
+template <int V>
+struct ColumnTile {
+  std::int64_t slice, channel, first, end;
+  __device__ explicit ColumnTile(const Columns& columns, bool backwards = false) {
+    const auto tiles = gridDim.x / static_cast<unsigned>(columns.slices.count);
+    const unsigned item = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const std::int64_t tile = item % tiles;
+    slice = item / tiles;
+    channel = (tile * blockDim.x + threadIdx.x) * V;
+    first = slice * columns.slices.slice + threadIdx.y;
+    end = channel < columns.channels ? min((slice + 1) * columns.slices.slice, columns.rows) : 0;
+  }
+};
+
+template <int V, class Pass>
+__device__ void gather_rows(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile,
+                            typename Pass::State (&state)[V]) {
+  constexpr int R = Pass::rows_at_once;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) state[lane] = pass.init();
+  if (tile.channel >= columns.channels) return;
+  typename Pass::Channel channel[V];
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) channel[lane] = pass.channel(tile.channel + lane);
+  const std::int64_t step = blockDim.y;
+  std::int64_t row = tile.first;
+  for (; row + (R - 1) * step < tile.end; row += R * step) {
+    typename Pass::template Inputs<V> inputs[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add(state[lane], channel[lane], pass.of_lane(inputs, lane));
+  }
+  for (; row < tile.end; row += step) {
+    const typename Pass::template Inputs<V> inputs[1]{pass.template read<V>(row * columns.channels + tile.channel)};
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add(state[lane], channel[lane], pass.of_lane(inputs, lane));
+  }
+}
+
+/// Combines the states of the block's rows by a tree over y; those of row 0 are right.
+template <int V, class State, class Combine>
+__device__ void reduce_rows_of_block(State (&state)[V], const Combine& combine) {
+  __shared__ alignas(16) unsigned char storage[tile_threads * V * sizeof(State)];
+  State* const shared = reinterpret_cast<State*>(storage);
+  const auto at = [&](unsigned y, int lane) -> State& {
+    return shared[(static_cast<unsigned>(lane) * blockDim.y + y) * blockDim.x + threadIdx.x];
+  };
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      if (threadIdx.y >= half && threadIdx.y < 2 * half) at(threadIdx.y, lane) = state[lane];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      if (threadIdx.y < half) state[lane] = combine(state[lane], at(threadIdx.y + half, lane));
+    }
+  }
+}
+
+template <class T, int V, class Pass>
+__device__ void apply_rows(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile,
+                           const typename Pass::Channel (&channel)[V]) {
+  constexpr int R = Pass::rows_at_once / 2;
+  const std::int64_t step = blockDim.y;
+  for (std::int64_t row = tile.first; row < tile.end; row += R * step) {
+    typename Pass::template Inputs<V> inputs[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      if (row + i * step < tile.end)
+        inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
+    }
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      Pack<T, V> values;
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], inputs[i], lane);
+      if (row + i * step < tile.end)
+        store<V>(pass.output() + (row + i * step) * columns.channels + tile.channel, values);
+    }
+  }
+}
+
+/// Few rows: a block does everything for its channels.
+template <int V, class Pass>
+__global__ void __launch_bounds__(tile_threads) whole_columns_kernel(Columns columns, Pass pass) {
+  begin_kernel();
+  __shared__ alignas(16) unsigned char storage[32 * V * sizeof(typename Pass::Channel)];
+  auto* const shared = reinterpret_cast<typename Pass::Channel*>(storage);
+  const ColumnTile<V> tile(columns);
+  typename Pass::State state[V];
+  gather_rows(columns, pass, tile, state);
+  reduce_rows_of_block(state, pass);
+  typename Pass::Channel channel[V];
+  if (threadIdx.y == 0 && tile.channel < columns.channels) {
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      shared[threadIdx.x * V + lane] = pass.finish(tile.channel + lane, state[lane], true);
+  }
+  __syncthreads();
+  if (pass.output() == nullptr) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>>(columns, pass, tile, channel);
+}
+
+/// partial: [slices, channels].
+template <int V, class Pass>
+__global__ void __launch_bounds__(tile_threads)
+    gather_columns_kernel(Columns columns, Pass pass, typename Pass::State* partial) {
+  begin_kernel();
+  const ColumnTile<V> tile(columns);
+  typename Pass::State state[V];
+  gather_rows(columns, pass, tile, state);
+  reduce_rows_of_block(state, pass);
+  if (threadIdx.y > 0 || tile.channel >= columns.channels) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) partial[tile.slice * columns.channels + tile.channel + lane] = state[lane];
+}
+
+template <class Pass>
+__global__ void __launch_bounds__(tile_threads)
+    finish_columns_kernel(Columns columns, Pass pass, const typename Pass::State* partial,
+                          typename Pass::Channel* finished) {
+  begin_kernel();
+  const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  typename Pass::State state[1]{pass.init()};
+  if (c < columns.channels) {
+#pragma unroll 4
+    for (std::int64_t slice = threadIdx.y; slice < columns.slices.count; slice += blockDim.y)
+      state[0] = pass(state[0], partial[slice * columns.channels + c]);
+  }
+  reduce_rows_of_block(state, pass);
+  if (threadIdx.y == 0 && c < columns.channels) finished[c] = pass.finish(c, state[0], true);
+}
+
+/// `finished` is null where the pass knows the statistics itself.
+template <int V, class Pass>
+__global__ void __launch_bounds__(tile_threads)
+    apply_columns_kernel(Columns columns, Pass pass, const typename Pass::Channel* finished) {
+  begin_kernel();
+  // The last rows first: they were read last, so some are still in the cache.
+  const ColumnTile<V> tile(columns, true);
+  if (tile.channel >= columns.channels) return;
+  typename Pass::Channel channel[V];
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+    if constexpr (requires { pass.statistics(tile.channel); })
+      channel[lane] = pass.statistics(tile.channel + lane);
+    else
+      channel[lane] = finished[tile.channel + lane];
+  }
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>>(columns, pass, tile, channel);
+}
+
+// ---- launches ----
+
+/// How many packs of channels a block has: all lanes of a warp where that wastes none.
+inline unsigned tile_packs(std::int64_t packs) {
+  for (const unsigned x : {32u, 16u, 8u})
+    if (packs % x == 0) return x;
+  unsigned x = 4;
+  while (x < 32 && x < packs) x *= 2;
+  return x;
+}
+
+inline Columns sliced(std::int64_t rows, std::int64_t channels, std::int64_t slice) {
+  return {rows, channels, {ceil_div(rows, slice), slice}};
+}
+
+inline Grid column_grid(const Columns& columns, int V) {
+  const std::int64_t packs = ceil_div(columns.channels, V);
+  const unsigned x = tile_packs(packs);
+  return Grid(static_cast<unsigned>(ceil_div(packs, x) * columns.slices.count), dim3(x, tile_threads / x));
+}
+
+template <int V, class Pass>
+void apply_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass,
+                      const typename Pass::Channel* finished) {
+  const Columns columns = sliced(rows, channels, 16 * tile_threads / tile_packs(ceil_div(channels, V)));
+  launch(context, column_grid(columns, V), apply_columns_kernel<V, Pass>, columns, pass, finished);
+}
+
+/// Applies a pass that knows the statistics to [rows, channels].
+template <class T, class Pass>
+void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
+  constexpr int V = pack_size<T>;
+  if (packable && channels % V == 0)
+    apply_columns_of<V>(context, rows, channels, pass, nullptr);
+  else
+    apply_columns_of<1>(context, rows, channels, pass, nullptr);
+}
+
+template <int V, class Pass>
+void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
+  const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_threads / x;
+  const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
+  // A second and a third kernel cost about as much as 64 turns of a block.
+  if (rows <= 64 * y || tiles >= 512) {
+    const Columns columns{rows, channels, {1, rows}};
+    return launch(context, column_grid(columns, V), whole_columns_kernel<V, Pass>, columns, pass);
+  }
+  const std::int64_t turn = y * Pass::rows_at_once;
+  const std::int64_t slice = ceil_div(ceil_div(rows, ceil_div(512, tiles)), turn) * turn;
+  const Columns columns = sliced(rows, channels, slice);
+  using State = typename Pass::State;
+  using Channel = typename Pass::Channel;
+  Scratch partial(context, static_cast<std::size_t>(columns.slices.count * channels) * sizeof(State));
+  Scratch finished(context, static_cast<std::size_t>(channels) * sizeof(Channel));
+  launch(context, column_grid(columns, V), gather_columns_kernel<V, Pass>, columns, pass, partial.as<State>());
+  launch(context, Grid(static_cast<unsigned>(ceil_div(channels, 8)), dim3(8, tile_threads / 8)),
+         finish_columns_kernel<Pass>, columns, pass, partial.as<State>(), finished.as<Channel>());
+  if (pass.output() != nullptr) apply_columns_of<V>(context, rows, channels, pass, finished.as<Channel>());
+}
+
+/// Runs a pass over [rows, channels].
+template <class T, class Pass>
+void over_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
+  constexpr int V = pack_size<T>;
+  if (packable && channels % V == 0)
+    over_columns_of<V>(context, rows, channels, pass);
+  else
+    over_columns_of<1>(context, rows, channels, pass);
+}
+
+}  // namespace tern::cuda
