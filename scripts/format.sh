@@ -14,7 +14,7 @@ if [[ -z $format ]]; then
 fi
 
 cd "$root"
-mapfile -t files < <(find include src examples tests benchmarks -regex '.*\.\([ch]pp\|cuh?\)' | sort)
+mapfile -t files < <(find include src tools examples tests benchmarks -regex '.*\.\([ch]pp\|cuh?\)' | sort)
 case ${1:-} in
   --check)
     "$format" --dry-run --Werror "${files[@]}" || fail "not formatted; scripts/format.sh does it"

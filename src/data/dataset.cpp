@@ -1,10 +1,21 @@
 #include "tern/data/dataset.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/conversion.hpp"
+#include "tern/core/create.hpp"
+#include "tern/device/device.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::data {
+
+namespace {
+
+// A stream of the seed that neither weights nor the loader's shuffling reach.
+constexpr std::uint64_t split_stream = std::uint64_t{3} << 61;
+
+}  // namespace
 
 Dataset Dataset::take(std::int64_t n) const {
   expects<ShapeError>(n >= 0, "take: expected a number of examples, found ", n);
@@ -13,6 +24,41 @@ Dataset Dataset::take(std::int64_t n) const {
   part.images = images.slice(0, 0, count);
   part.labels = labels.slice(0, 0, count);
   return part;
+}
+
+Dataset Dataset::select(const Tensor& rows) const {
+  const Device host{"sequential"};
+  Dataset part = *this;
+  part.images = operators::gather(images, rows);
+  part.labels = operators::gather(labels, rows);
+  return part;
+}
+
+Split split(const Dataset& dataset, double share, std::uint64_t seed) {
+  expects<NumericError>(share >= 0 && share < 1, "split: expected a share in [0, 1), found ", share);
+  dataset.check();
+  Generator generator(seed);
+  generator.set_position(split_stream);
+  const auto order = randperm(dataset.size(), generator).to_vector<std::int64_t>();
+  const auto labels = dataset.labels.to_vector<std::int64_t>();
+  std::vector<std::int64_t> wanted(static_cast<std::size_t>(dataset.classes));
+  for (const std::int64_t label : labels) ++wanted[static_cast<std::size_t>(label)];
+  for (std::int64_t& count : wanted)
+    count = std::min(std::llround(share * static_cast<double>(count)),
+                     static_cast<long long>(std::max<std::int64_t>(count - 1, 0)));
+  std::vector<bool> held(labels.size());
+  for (const std::int64_t row : order) {
+    std::int64_t& left = wanted[static_cast<std::size_t>(labels[static_cast<std::size_t>(row)])];
+    if (left == 0) continue;
+    held[static_cast<std::size_t>(row)] = true;
+    --left;
+  }
+  std::vector<std::int64_t> kept, out;
+  for (std::size_t i = 0; i < labels.size(); ++i) (held[i] ? out : kept).push_back(static_cast<std::int64_t>(i));
+  const auto part = [&](const std::vector<std::int64_t>& rows) {
+    return dataset.select(tensor(rows, {static_cast<std::int64_t>(rows.size())}));
+  };
+  return {part(kept), part(out)};
 }
 
 void Dataset::check() const {

@@ -17,10 +17,20 @@ struct Dataset {
   std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
   /// The first `n` examples (all of them when there are fewer), as views.
   Dataset take(std::int64_t n) const;
+  /// The examples at `rows` (int64 [n], each in [0, size())), copied, in that order.
+  Dataset select(const Tensor& rows) const;
   /// Throws DTypeError or ShapeError when the tensors do not fit each other, and NumericError with the source and the
   /// position for a label outside [0, classes).
   void check() const;
 };
+
+/// A dataset in two parts.
+struct Split {
+  Dataset train, validation;
+};
+/// Holds `share` (in [0, 1)) of every class out for validation, drawn by `seed`: the same rows every time and in every
+/// mode. A class keeps at least one example to train on. Both parts are copies in the order of the whole.
+Split split(const Dataset& dataset, double share, std::uint64_t seed);
 
 /// float32 of the shape of `images`: uint8 becomes (x / 255 - mean) / deviation, float32 is itself.
 Tensor to_float(const Tensor& images, double mean = 0, double deviation = 1);

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tern/data/dataset.hpp"
+
+namespace tern::data {
+
+/// Whether a table has a column with the classes.
+enum class CsvTarget : std::uint8_t {
+  required,
+  optional,  ///< there when a row has one field more than `CsvOptions::features`
+  absent
+};
+
+struct CsvOptions {
+  CsvTarget labelled = CsvTarget::required;
+  std::string target = {};                ///< its name, or its number from 1 (-1 is the last); empty: the last
+  std::vector<std::string> ignore = {};   ///< columns to leave out, by name or number
+  std::optional<bool> header = {};        ///< whether the first row holds names; found out when absent
+  char separator = 0;                     ///< 0: whichever of comma, semicolon and tab the first row has most of
+  std::vector<std::string> classes = {};  ///< the classes in their order, as a trained net knows them; empty: found
+  std::int64_t features = 0;              ///< how many features there must be; 0: any number
+};
+
+/// Numbers and classes read from a CSV file.
+struct Table {
+  Tensor features = {};                   ///< float32 [rows, columns]
+  Tensor labels = {};                     ///< int64 [rows], positions in `classes`; undefined without a target
+  std::vector<std::string> columns = {};  ///< names of the features; "column 3" where there is no header
+  std::vector<std::string> classes = {};  ///< in the order of their numbers where all are numbers, else of the alphabet
+  std::string target = {};                ///< name of the target
+  std::string source = {};                ///< the file
+  bool header = false;                    ///< whether the first row was one
+
+  /// Features as images. Throws FileError without a target.
+  Dataset dataset() const;
+};
+
+/// Reads a table of finite numbers and a class per row: quoted fields (RFC 4180), LF, CRLF and CR, a byte-order mark,
+/// lines that are empty or hold only separators. Throws FileError "file:line:column: what was found, what was
+/// expected". No more is allocated than the features take, and a few MB.
+Table read_csv(const std::string& file, const CsvOptions& options = {});
+/// The same from bytes in memory; `name` stands for the file in messages.
+Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options = {});
+
+}  // namespace tern::data

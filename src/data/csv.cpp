@@ -1,0 +1,306 @@
+#include "tern/data/csv.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+
+#include "data/csv_records.hpp"
+#include "io/safetensors_header.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern::data {
+
+namespace {
+
+using Field = CsvRecords::Field;
+constexpr std::size_t most_classes = 65536;
+
+// A finite number, the whole of `text`; nothing otherwise.
+std::optional<double> number(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// What was found, fit for a sentence: not endless, no control characters.
+std::string shown(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text.substr(0, 40)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return result + (text.size() > 40 ? "...'" : "'");
+}
+
+struct Hash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
+// Numbers classes in the order in which they are met.
+class Classes {
+ public:
+  explicit Classes(const std::vector<std::string>& known) : fixed_(!known.empty()) {
+    for (const std::string& name : known) add(name);
+  }
+  /// -1 for a class that is not among the known ones, or one too many.
+  std::int64_t find(std::string_view name) {
+    if (last_ >= 0 && names_[static_cast<std::size_t>(last_)] == name) return last_;
+    const auto found = numbers_.find(name);
+    if (found != numbers_.end()) return last_ = found->second;
+    return last_ = fixed_ || names_.size() == most_classes ? -1 : add(std::string(name));
+  }
+  bool fixed() const { return fixed_; }
+  const std::vector<std::string>& names() const { return names_; }
+
+  /// Sorts the names and returns the new number of each old one.
+  std::vector<std::int64_t> sort() {
+    std::vector<std::int64_t> order(names_.size()), renumbered(names_.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (fixed_) return order;
+    const bool numbers = std::all_of(names_.begin(), names_.end(), [](const auto& name) { return number(name); });
+    std::sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
+      const std::string &a = names_[static_cast<std::size_t>(i)], &b = names_[static_cast<std::size_t>(j)];
+      if (!numbers) return a < b;
+      return std::pair(*number(a), std::string_view(a)) < std::pair(*number(b), std::string_view(b));
+    });
+    std::vector<std::string> sorted;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      sorted.push_back(names_[static_cast<std::size_t>(order[i])]);
+      renumbered[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    }
+    names_ = std::move(sorted);
+    return renumbered;
+  }
+
+ private:
+  std::int64_t add(std::string name) {
+    const auto next = static_cast<std::int64_t>(names_.size());
+    numbers_.emplace(name, next);
+    names_.push_back(std::move(name));
+    return next;
+  }
+  bool fixed_;
+  std::int64_t last_ = -1;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> numbers_;
+};
+
+// What each column is for.
+struct Columns {
+  std::vector<std::size_t> features;
+  std::optional<std::size_t> target;
+  std::size_t count = 0;  // of fields in a row
+};
+
+class Reader {
+ public:
+  Reader(const CsvSource& source, const CsvOptions& options)
+      : source_(source), options_(options), records_(source, options.separator), classes_(options.classes) {}
+  Table read();
+
+ private:
+  std::size_t find_column(const std::string& name, const char* purpose) const;
+  void assign_columns();
+  bool is_header() const;
+  void take_names();
+  void check_count() const;
+  void read_row(float* features);
+  std::int64_t read_class(const Field& field);
+  std::string utf8(const Field& field) const;
+  std::string name_of(std::size_t column) const;
+  const std::vector<Field>& fields() const { return records_.fields(); }
+
+  const CsvSource& source_;
+  const CsvOptions& options_;
+  CsvRecords records_;
+  Classes classes_;
+  Columns columns_;
+  std::vector<std::string> names_;  // of all columns; empty without a header
+  std::vector<std::int64_t> labels_;
+};
+
+std::string Reader::name_of(std::size_t column) const {
+  return names_.empty() ? message("column ", column + 1) : names_[column];
+}
+
+std::string Reader::utf8(const Field& field) const {
+  std::string text = CsvRecords::text(field);
+  expects<FileError>(io::is_utf8(text), records_.place(field.offset),
+                     "found text that is not UTF-8, expected UTF-8; save the file as CSV UTF-8");
+  return text;
+}
+
+// A name of the header, or a number that counts from 1, or from the end when negative.
+std::size_t Reader::find_column(const std::string& name, const char* purpose) const {
+  const auto named = std::find(names_.begin(), names_.end(), name);
+  if (named != names_.end()) {
+    expects<FileError>(std::find(named + 1, names_.end(), name) == names_.end(), records_.place(0),
+                       "found more than one column named ", shown(name), ", expected one for the ", purpose,
+                       "; name it by its number");
+    return static_cast<std::size_t>(named - names_.begin());
+  }
+  const auto count = static_cast<std::int64_t>(columns_.count);
+  std::int64_t position = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), position);
+  const bool whole = error == std::errc() && end == name.data() + name.size();
+  if (whole && position >= 1 && position <= count) return static_cast<std::size_t>(position - 1);
+  if (whole && position <= -1 && position >= -count) return static_cast<std::size_t>(count + position);
+  throw FileError(message(records_.place(0), "found ", count, " columns", names_.empty() ? " and no header" : "",
+                          ", expected one ", whole ? "with the number " : "named ", whole ? name : shown(name),
+                          " for the ", purpose, whole ? "; columns count from 1, or from -1 at the end" : ""));
+}
+
+void Reader::assign_columns() {
+  columns_.count = fields().size();
+  std::vector<bool> ignored(columns_.count);
+  for (const std::string& name : options_.ignore) ignored[find_column(name, "columns to ignore")] = true;
+  const auto left = static_cast<std::int64_t>(std::count(ignored.begin(), ignored.end(), false));
+  bool labelled = options_.labelled != CsvTarget::absent;
+  if (options_.labelled == CsvTarget::optional) labelled = left != options_.features;
+  if (labelled) {
+    std::size_t target = columns_.count;
+    if (!options_.target.empty()) {
+      target = find_column(options_.target, "target");
+      expects<FileError>(!ignored[target], records_.place(0), "found the target ", shown(options_.target),
+                         " among the columns to ignore, expected another one");
+    } else {
+      while (target > 0 && ignored[target - 1]) --target;
+      expects<FileError>(target > 0, records_.place(0), "found no column that is not ignored, expected at least two");
+      --target;
+    }
+    columns_.target = target;
+  }
+  for (std::size_t i = 0; i < columns_.count; ++i)
+    if (!ignored[i] && columns_.target != i) columns_.features.push_back(i);
+  const auto found = static_cast<std::int64_t>(columns_.features.size());
+  expects<FileError>(found > 0, records_.place(0), "found ", columns_.count,
+                     columns_.count == 1 ? " column" : " columns", ", expected at least one feature",
+                     labelled ? " and the class" : "", "; columns are separated by commas, semicolons or tabs");
+  expects<FileError>(options_.features == 0 || options_.features == found, records_.place(0), "found ", found,
+                     " features", labelled ? " and the class" : "", ", expected ", options_.features);
+}
+
+// A first row without any number. A row with some is data: a mistyped number must not pass for a name.
+bool Reader::is_header() const {
+  if (options_.header) return *options_.header;
+  return std::none_of(fields().begin(), fields().end(), [](const Field& field) { return number(field.raw); });
+}
+
+void Reader::take_names() {
+  for (const Field& field : fields()) {
+    std::string name = utf8(field);
+    if (name.empty()) name = message("column ", names_.size() + 1);
+    names_.push_back(std::move(name));
+  }
+}
+
+void Reader::check_count() const {
+  const std::size_t found = fields().size();
+  if (found == columns_.count) return;
+  const std::size_t at = found > columns_.count ? fields()[columns_.count].offset : records_.record_end();
+  throw FileError(message(records_.place(at), "found ", found, found == 1 ? " field" : " fields", ", expected ",
+                          columns_.count, " as in the first row"));
+}
+
+std::int64_t Reader::read_class(const Field& field) {
+  expects<FileError>(!field.raw.empty(), records_.place(field.offset), "found nothing in ", name_of(*columns_.target),
+                     ", expected a class");
+  std::int64_t found = 0;
+  if (field.escaped) {
+    found = classes_.find(CsvRecords::text(field));
+  } else {
+    found = classes_.find(field.raw);
+  }
+  if (found >= 0) return found;
+  if (!classes_.fixed())
+    throw FileError(message(records_.place(field.offset), "found more than ", most_classes, " different values in ",
+                            name_of(*columns_.target), ", expected classes; name another column as the target"));
+  std::string known;
+  for (std::size_t i = 0; i < classes_.names().size() && i < 8; ++i) known += (i ? ", " : "") + classes_.names()[i];
+  throw FileError(message(records_.place(field.offset), "found the class ", shown(field.raw), ", expected one of ",
+                          known, classes_.names().size() > 8 ? ", ..." : ""));
+}
+
+void Reader::read_row(float* features) {
+  check_count();
+  for (const std::size_t column : columns_.features) {
+    const Field& field = fields()[column];
+    const auto value = number(field.raw);
+    const float narrow = value ? static_cast<float>(*value) : 0;
+    if (!value || !std::isfinite(narrow)) [[unlikely]]
+      throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
+                              " in ", name_of(column), ", expected a number"));
+    *features++ = narrow;
+  }
+  if (columns_.target) labels_.push_back(read_class(fields()[*columns_.target]));
+}
+
+Table Reader::read() {
+  expects<FileError>(records_.next(), source_.name, ":1:1: found nothing, expected rows of numbers with a class");
+  Table table;
+  table.source = source_.name;
+  table.header = is_header();
+  if (table.header) take_names();
+  assign_columns();
+  if (table.header)
+    expects<FileError>(records_.next(), source_.name, ":2:1: found nothing after the header, expected rows of numbers");
+
+  // Each row takes its separators and at least one byte for every field that is read, so a hostile file cannot claim
+  // more memory than its size warrants.
+  const std::size_t width = columns_.features.size();
+  const std::uint64_t row_bytes = columns_.count + width + (columns_.target ? 1 : 0);
+  const std::uint64_t rows = std::min(count_lines(source_), (source_.size + 1) / row_bytes);
+  Tensor features({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width)});
+  float* const values = features.write<float>().data();
+  std::uint64_t row = 0;
+  std::vector<float> beyond;  // a row too short to count is an error, which reading it tells best
+  do {
+    if (row == rows) beyond.resize(width);
+    read_row(row < rows ? values + row * width : beyond.data());
+    expects<FileError>(row++ < rows, source_.name, ": the file changed while it was read");
+  } while (records_.next());
+
+  const auto count = static_cast<std::int64_t>(row);
+  table.features = row == rows ? features : features.slice(0, 0, count);
+  for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
+  if (columns_.target) {
+    table.target = name_of(*columns_.target);
+    const std::vector<std::int64_t> renumbered = classes_.sort();
+    table.labels = Tensor({count}, DType::int64);
+    const auto labels = table.labels.write<std::int64_t>();
+    for (std::size_t i = 0; i < labels_.size(); ++i) labels[i] = renumbered[static_cast<std::size_t>(labels_[i])];
+  }
+  table.classes = classes_.names();
+  for (const std::string& name : table.classes)
+    expects<FileError>(io::is_utf8(name), source_.name,
+                       ": found a class that is not UTF-8, expected UTF-8; save the file as CSV UTF-8");
+  return table;
+}
+
+}  // namespace
+
+Dataset Table::dataset() const {
+  expects<FileError>(labels.defined(), source, ": found no column with classes, expected one");
+  return {.images = features, .labels = labels, .classes = static_cast<std::int64_t>(classes.size()), .source = source};
+}
+
+Table read_csv(const std::string& file, const CsvOptions& options) {
+  const io::InputFile input(file);
+  const CsvSource source{file, input.size(),
+                         [&](std::uint64_t position, std::span<std::byte> bytes) { input.read(position, bytes); }};
+  return Reader(source, options).read();
+}
+
+Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options) {
+  const CsvSource source{name, bytes.size(), [&](std::uint64_t position, std::span<std::byte> to) {
+                           if (!to.empty()) std::memcpy(to.data(), bytes.data() + position, to.size());
+                         }};
+  return Reader(source, options).read();
+}
+
+}  // namespace tern::data

@@ -1,0 +1,194 @@
+#include "tern/data/csv.hpp"
+
+#include <filesystem>
+
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "tern/data/scaling.hpp"
+
+namespace tern::data {
+
+using Catch::ContainsSubstring;
+using namespace testing;
+
+namespace {
+
+Table parsed(const std::string& text, const CsvOptions& options = {}) {
+  return parse_csv(as_bytes(text), "t.csv", options);
+}
+
+std::string problem_of(const std::string& text, const CsvOptions& options = {}) {
+  return said<FileError>([&] { parsed(text, options); });
+}
+
+using Names = std::vector<std::string>;
+using Labels = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("csv: numbers first, the class last", "[data]") {
+  const Table table = parsed("1,2.5,b\n-3,+4e1,a\n.5,-0,b\n");
+  CHECK(table.features.to_vector<float>() == std::vector<float>{1, 2.5f, -3, 40, 0.5f, 0});
+  CHECK(table.features.shape() == Shape{3, 2});
+  CHECK(table.labels.to_vector<std::int64_t>() == Labels{1, 0, 1});
+  CHECK(table.classes == Names{"a", "b"});
+  CHECK(table.columns == Names{"column 1", "column 2"});
+  CHECK_FALSE(table.header);
+  CHECK(table.dataset().classes == 2);
+  CHECK_NOTHROW(table.dataset().check());
+}
+
+TEST_CASE("csv: a header is found, or given", "[data]") {
+  const Table table = parsed("width,height,kind\n1,2,x\n3,4,y\n");
+  CHECK(table.header);
+  CHECK(table.columns == Names{"width", "height"});
+  CHECK(table.target == "kind");
+  CHECK(table.features.shape() == Shape{2, 2});
+  // Names that are numbers cannot be told from data.
+  CHECK(parsed("1,2,x\n3,4,y\n", {.header = true}).columns == Names{"1", "2"});
+  CHECK_THAT(problem_of("width,height,kind\n1,2,x\n", {.header = false}),
+             ContainsSubstring("t.csv:1:1: found 'width'"));
+  CHECK_THAT(problem_of("a,b,c\n"), ContainsSubstring("t.csv:2:1: found nothing after the header"));
+  // A mistyped number is no header.
+  CHECK_THAT(problem_of("1,2x,a\n3,4,b\n"), ContainsSubstring("t.csv:1:3: found '2x' in column 2, expected a number"));
+}
+
+TEST_CASE("csv: separators, line ends, blanks, quotes and marks as people have them", "[data]") {
+  const std::string plain = "1,2,a\n3,4,b\n";
+  const std::vector<float> features{1, 2, 3, 4};
+  for (const std::string& text :
+       {plain, std::string("1;2;a\n3;4;b\n"), std::string("1\t2\ta\r\n3\t4\tb\r\n"), std::string("1,2,a\r3,4,b"),
+        std::string("\xef\xbb\xbf") + plain, std::string("\n\n1,2,a\n,,\n\n 3 , 4 , b \n\n"),
+        std::string("\"1\",\"2\",\"a\"\n\"3\" ,4,\"b\"")}) {
+    INFO(text);
+    const Table table = parsed(text);
+    CHECK(table.features.to_vector<float>() == features);
+    CHECK(table.classes == Names{"a", "b"});
+  }
+  const Table quoted = parsed("1,\"a, \"\"b\"\"\nc\"\n2,d\n");
+  CHECK(quoted.classes == Names{"a, \"b\"\nc", "d"});
+  CHECK(parsed("1|2|a\n3|4|b\n", {.separator = '|'}).features.to_vector<float>() == features);
+}
+
+TEST_CASE("csv: any column may be the class, any may be left out", "[data]") {
+  const std::string text = "id,kind,x,y\n7,b,1,2\n8,a,3,4\n";
+  for (const CsvOptions& options :
+       {CsvOptions{.target = "kind", .ignore = {"id"}}, CsvOptions{.target = "2", .ignore = {"1"}},
+        CsvOptions{.target = "-3", .ignore = {"-4"}}}) {
+    const Table table = parsed(text, options);
+    CHECK(table.columns == Names{"x", "y"});
+    CHECK(table.target == "kind");
+    CHECK(table.features.to_vector<float>() == std::vector<float>{1, 2, 3, 4});
+    CHECK(table.labels.to_vector<std::int64_t>() == Labels{1, 0});
+  }
+  // The last column that is left is the class.
+  CHECK(parsed("1,a,note\n2,b,note\n", {.ignore = {"3"}}).classes == Names{"a", "b"});
+  // What is ignored may be empty.
+  CHECK(parsed("1,,,,a\n2,,,,b\n", {.ignore = {"2", "3", "4"}}).features.shape() == Shape{2, 1});
+}
+
+TEST_CASE("csv: classes are ordered as numbers where they are numbers, or as they are known", "[data]") {
+  CHECK(parsed("1,10\n1,9\n1,-1\n").classes == Names{"-1", "9", "10"});
+  CHECK(parsed("1,10\n1,9\n1,x\n").classes == Names{"10", "9", "x"});
+  const Table known = parsed("1,b\n1,a\n", {.classes = {"b", "c", "a"}});
+  CHECK(known.labels.to_vector<std::int64_t>() == Labels{0, 2});
+  CHECK_THAT(problem_of("1,b\n1,z\n", {.classes = {"a", "b"}}),
+             ContainsSubstring("t.csv:2:3: found the class 'z', expected one of a, b"));
+}
+
+TEST_CASE("csv: a table may come without classes", "[data]") {
+  const CsvOptions options{.labelled = CsvTarget::optional, .features = 2};
+  CHECK_FALSE(parsed("1,2\n3,4\n", options).labels.defined());
+  CHECK(parsed("1,2,a\n3,4,b\n", options).labels.defined());
+  CHECK_THROWS_AS(parsed("1,2\n3,4\n", options).dataset(), FileError);
+  CHECK(parsed("1,2\n3,4\n", {.labelled = CsvTarget::absent}).features.shape() == Shape{2, 2});
+  CHECK_THAT(problem_of("1,2,3,a\n", {.features = 2}), ContainsSubstring("found 3 features and the class, expected 2"));
+}
+
+TEST_CASE("csv: every error has its place and says what was expected", "[data]") {
+  CHECK_THAT(problem_of(""), ContainsSubstring("t.csv:1:1: found nothing"));
+  CHECK_THAT(problem_of("\n , ,\n"), ContainsSubstring("t.csv:1:1: found nothing"));
+  CHECK_THAT(problem_of("1,2,a\n3,four,b\n"),
+             ContainsSubstring("t.csv:2:3: found 'four' in column 2, expected a number"));
+  CHECK_THAT(problem_of("x,y,c\n1,2,a\n3,,b\n"), ContainsSubstring("t.csv:3:3: found nothing in y, expected a number"));
+  CHECK_THAT(problem_of("1,2,a\n3,4,\n"), ContainsSubstring("t.csv:2:5: found nothing in column 3, expected a class"));
+  CHECK_THAT(problem_of("1,2,a\n3,b\n"), ContainsSubstring("t.csv:2:4: found 2 fields, expected 3"));
+  CHECK_THAT(problem_of("1,2,a\n3,4,b,5\n"), ContainsSubstring("t.csv:2:7: found 4 fields, expected 3"));
+  CHECK_THAT(problem_of("1,2,a\n3,\"4,b\n"), ContainsSubstring("t.csv:2:3: found a quote that is never closed"));
+  CHECK_THAT(problem_of("1,\"2\"3,a\n"), ContainsSubstring("t.csv:1:6: found more text after a closing quote"));
+  CHECK_THAT(problem_of("1,\"a\nb\"\nx,c\n"), ContainsSubstring("t.csv:3:1: found 'x'"));
+  CHECK_THAT(problem_of("abc\n1\n"), ContainsSubstring("found 1 column, expected at least one feature and the class"));
+  CHECK_THAT(problem_of("1,2,a\n", {.target = "kind"}),
+             ContainsSubstring("found 3 columns and no header, expected one named 'kind'"));
+  CHECK_THAT(problem_of("1,2,a\n", {.target = "4"}), ContainsSubstring("expected one with the number 4"));
+  CHECK_THAT(problem_of("x,x,c\n1,2,a\n", {.target = "x"}), ContainsSubstring("more than one column named 'x'"));
+  CHECK_THAT(problem_of(std::string("\xff\xfe") + "1\0", {}), ContainsSubstring("UTF-16"));
+  CHECK_THAT(problem_of(std::string("\x89PNG\0\0", 6)), ContainsSubstring("bytes that are no text"));
+  CHECK_THAT(problem_of("1,caf\xe9\n2,a\n"), ContainsSubstring("not UTF-8"));
+  CHECK_THAT(said<FileError>([] { read_csv("/nowhere/t.csv"); }), ContainsSubstring("/nowhere/t.csv"));
+  for (const char* number : {"nan", "inf", "1e999", "0x10", "1,5", "--1", "+-1", "1e", "1 2", "1e39"}) {
+    INFO(number);
+    CHECK_THAT(problem_of("1;a\n" + std::string(number) + ";b\n"), ContainsSubstring("t.csv:2:1: found '"));
+  }
+}
+
+TEST_CASE("csv: a hostile file is refused without much memory", "[data]") {
+  CHECK_THAT(problem_of(std::string(70000, ',') + "\n"), ContainsSubstring("more than 65536 fields"));
+  CHECK_THAT(problem_of("1,\"" + std::string(9 << 20, 'x')), ContainsSubstring("a row of more than 8 MiB"));
+  std::string many;
+  for (int i = 0; i < 70000; ++i) many += "1," + std::to_string(i) + "\n";
+  CHECK_THAT(problem_of(many), ContainsSubstring("found more than 65536 different values in column 2"));
+  // A wide row before many empty ones must not reserve their product.
+  const std::string wide = [] {
+    std::string row;
+    for (int i = 0; i < 50000; ++i) row += "1,";
+    return row + "a\n" + std::string(1 << 20, '\n') + row + "b\n";
+  }();
+  CHECK(parsed(wide).features.shape() == Shape{2, 50000});
+}
+
+TEST_CASE("csv: rows over the edges of the window are whole, from files as from memory", "[data]") {
+  std::string text;
+  const int rows = 60000;
+  for (int i = 0; i < rows; ++i) text += std::to_string(i) + ",\"" + (i % 2 ? "o\"\"dd" : "even") + "\"\r\n";
+  REQUIRE(text.size() > 3 * (256 << 10));
+  const TemporaryFolder folder;
+  write_bytes(folder / "t.csv", text);
+  const Table table = read_csv(folder / "t.csv");
+  REQUIRE(table.features.shape() == Shape{rows, 1});
+  const auto features = table.features.to_vector<float>();
+  const auto labels = table.labels.to_vector<std::int64_t>();
+  bool same = true;
+  for (int i = 0; i < rows; ++i)
+    same = same && features[static_cast<std::size_t>(i)] == static_cast<float>(i) &&
+           labels[static_cast<std::size_t>(i)] == i % 2;
+  CHECK(same);
+  CHECK(table.classes == Names{"even", "o\"dd"});
+}
+
+TEST_CASE("csv: the real files", "[data]") {
+  const std::string folder = TERN_SHARED_DATA "/csv/";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: " << folder << " is not there");
+    return;
+  }
+  CHECK(read_csv(folder + "iris.csv").classes == Names{"Iris-setosa", "Iris-versicolor", "Iris-virginica"});
+  CHECK(read_csv(folder + "iris.csv").features.shape() == Shape{150, 4});
+  CHECK(read_csv(folder + "banknote_authentication.csv").features.shape() == Shape{1372, 4});
+  CHECK(read_csv(folder + "sonar.csv").features.shape() == Shape{208, 60});
+  CHECK(read_csv(folder + "wheat-seeds.csv").classes == Names{"1", "2", "3"});
+}
+
+TEST_CASE("scaling: the training rows get mean 0 and deviation 1, others the same figures", "[data]") {
+  const Tensor train = tensor({1.0f, 5.0f, 7.0f, 3.0f, 5.0f, 7.0f}, {2, 3});
+  const Scaling scaling = scaling_of(train);
+  CHECK(scaling.mean == std::vector<double>{2, 5, 7});
+  CHECK(scaling.deviation == std::vector<double>{1, 1, 1});  // a constant column is left as it is
+  CHECK(scaling.apply(train).to_vector<float>() == std::vector<float>{-1, 0, 0, 1, 0, 0});
+  CHECK(scaling.apply(tensor({4.0f, 6.0f, 0.0f}, {1, 3})).to_vector<float>() == std::vector<float>{2, 1, -7});
+  CHECK_THROWS_AS(scaling.apply(zeros({2, 4})), ShapeError);
+  CHECK_THROWS_AS(scaling_of(zeros({0, 3})), ShapeError);
+  CHECK_THROWS_AS(scaling_of(zeros({2, 3}, DType::int64)), DTypeError);
+}
+
+}  // namespace tern::data

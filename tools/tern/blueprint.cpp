@@ -1,0 +1,123 @@
+#include "blueprint.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "errors.hpp"
+#include "names.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+constexpr int format = 1;
+
+// A member of a JSON object that may hold anything.
+class Reader {
+ public:
+  Reader(const Json& json, const std::string& file) : json_(json), file_(file) {
+    expects<FileError>(json.is_object(), file_, ": the description of the model is no JSON object");
+  }
+  template <class T>
+  T take(const char* name) const {
+    const auto found = json_.find(name);
+    expects<FileError>(found != json_.end(), file_, ": the description of the model lacks '", name, "'");
+    try {
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+        expects<FileError>(found->is_number_integer(), file_, ": '", name, "' in the description is no whole number");
+      return found->template get<T>();
+    } catch (const Json::exception&) {
+      throw FileError(
+          message(file_, ": '", name, "' in the description of the model is of another kind than expected"));
+    }
+  }
+  std::string one_of(const char* name, const std::vector<std::string>& known) const {
+    auto value = take<std::string>(name);
+    expects<FileError>(std::find(known.begin(), known.end(), value) != known.end(), file_, ": '", name,
+                       "' in the description of the model is unknown here; a newer version may have written it");
+    return value;
+  }
+
+ private:
+  const Json& json_;
+  const std::string& file_;
+};
+
+}  // namespace
+
+Json to_json(const Blueprint& b) {
+  Json json{{"format", format},
+            {"table", b.table},
+            {"input", std::vector<std::int64_t>(b.input.begin(), b.input.end())},
+            {"classes", b.classes},
+            {"columns", b.columns},
+            {"target", b.target},
+            {"ignore", b.ignore},
+            {"mean", b.scaling.mean},
+            {"deviation", b.scaling.deviation},
+            {"source", b.source},
+            {"examples", b.examples},
+            {"validation", b.validation},
+            {"split", b.split},
+            {"net", b.net},
+            {"layers", b.layers},
+            {"activation", b.activation},
+            {"dropout", b.dropout},
+            {"cost", b.cost}};
+  return json;
+}
+
+Blueprint blueprint_from(const Json& json, const std::string& file) {
+  const Reader reader(json, file);
+  expects<FileError>(reader.take<std::int64_t>("format") == format, file, ": expected a model of format ", format,
+                     "; a newer version may have written it");
+  Blueprint b;
+  b.table = reader.take<bool>("table");
+  const auto sizes = reader.take<std::vector<std::int64_t>>("input");
+  expects<FileError>(sizes.size() == (b.table ? 1u : 3u), file, ": 'input' in the description has ", sizes.size(),
+                     " sizes, expected ", b.table ? 1 : 3);
+  for (const std::int64_t size : sizes)
+    expects<FileError>(size >= 1 && size <= (1 << 20), file, ": 'input' in the description has the size ", size);
+  b.input = Shape(sizes);
+  b.classes = reader.take<std::vector<std::string>>("classes");
+  expects<FileError>(b.classes.size() >= 2, file, ": the description of the model has ", b.classes.size(),
+                     " classes, expected two or more");
+  b.columns = reader.take<std::vector<std::string>>("columns");
+  b.target = reader.take<std::string>("target");
+  b.ignore = reader.take<std::vector<std::string>>("ignore");
+  b.scaling.mean = reader.take<std::vector<double>>("mean");
+  b.scaling.deviation = reader.take<std::vector<double>>("deviation");
+  const auto scales = static_cast<std::size_t>(b.input[0]);
+  expects<FileError>(b.scaling.mean.size() == scales && b.scaling.deviation.size() == scales &&
+                         b.columns.size() == (b.table ? scales : 0),
+                     file, ": the description of the model does not have one mean, deviation and column for each of ",
+                     scales, " inputs");
+  for (std::size_t i = 0; i < scales; ++i)
+    expects<FileError>(
+        std::isfinite(b.scaling.mean[i]) && std::isfinite(b.scaling.deviation[i]) && b.scaling.deviation[i] > 0, file,
+        ": the description of the model has a deviation that is not above 0");
+  b.source = reader.take<std::string>("source");
+  b.examples = reader.take<std::int64_t>("examples");
+  b.validation = reader.take<double>("validation");
+  expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
+  b.split = reader.take<std::uint64_t>("split");
+  std::vector<std::string> nets = net_names();
+  nets.push_back("mlp");
+  b.net = reader.one_of("net", nets);
+  b.layers = reader.take<std::vector<std::int64_t>>("layers");
+  b.activation = reader.one_of("activation", activation_names());
+  b.dropout = reader.take<double>("dropout");
+  expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is no probability");
+  b.cost = reader.one_of("cost", cost_names());
+  if (b.net == "mlp") {
+    expects<FileError>(b.layers.size() >= 2 && b.layers.size() <= 1000, file, ": 'layers' in the description has ",
+                       b.layers.size(), " sizes, expected 2 to 1000");
+    for (const std::int64_t size : b.layers)
+      expects<FileError>(size >= 1 && size <= (1 << 24), file, ": 'layers' in the description has the size ", size);
+    expects<FileError>(b.layers.front() == b.features() && b.layers.back() == b.class_count(), file,
+                       ": 'layers' in the description fits neither its input nor its classes");
+  }
+  return b;
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,45 @@
+#pragma once
+// What a model is besides its weights: the network, the data it understands, how that data is scaled. It travels as
+// JSON in the metadata of model files and checkpoints.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "tern/core/shape.hpp"
+#include "tern/data/scaling.hpp"
+
+namespace tern::tool {
+
+struct Blueprint {
+  // The data.
+  bool table = false;                     // rows of numbers; else images
+  Shape input = {};                       // of one example: [columns] or [channels, height, width]
+  std::vector<std::string> classes = {};  // their names
+  std::vector<std::string> columns = {};  // names of a table's features
+  std::string target = {};                // a table's class column by name or number; empty: the last
+  std::vector<std::string> ignore = {};   // a table's columns that are left out
+  data::Scaling scaling = {};             // a pair per column, or per channel of images in [0, 1]
+  std::string source = {};                // where the training examples came from
+  std::int64_t examples = 0;              // how many there were, with those held out
+  double validation = 0;                  // share that was held out
+  std::uint64_t split = 0;                // number of the draw that held it out
+
+  // The network.
+  std::string net = {};                   // "mlp", or one of the table of nets
+  std::vector<std::int64_t> layers = {};  // of an mlp
+  std::string activation = {};            // of an mlp
+  double dropout = 0;                     // of an mlp
+  std::string cost = {};
+
+  std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
+  /// Values of one example.
+  std::int64_t features() const { return element_count(input); }
+};
+
+Json to_json(const Blueprint& blueprint);
+/// Throws FileError that begins with `file` for anything that no Blueprint can hold.
+Blueprint blueprint_from(const Json& json, const std::string& file);
+
+}  // namespace tern::tool

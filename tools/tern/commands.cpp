@@ -1,0 +1,13 @@
+#include <memory>
+
+#include "verbs.hpp"
+
+namespace tern::tool {
+
+const std::vector<Entry>& commands() {
+  static const std::vector<Entry> table{
+      {"train", make_train}, {"test", make_test}, {"predict", make_predict}, {"info", make_info}};
+  return table;
+}
+
+}  // namespace tern::tool

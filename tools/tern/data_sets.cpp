@@ -1,0 +1,202 @@
+#include "data_sets.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "errors.hpp"
+#include "names.hpp"
+#include "tern/core/create.hpp"
+#include "tern/data/csv.hpp"
+#include "tern/data/mnist.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool by_name(const std::string& dataset) {
+  const std::vector<std::string> names = dataset_names();
+  return std::find(names.begin(), names.end(), dataset) != names.end();
+}
+
+// Whether a folder holds the files of MNIST, or one of its customary folders does.
+bool holds_idx(const std::string& folder) {
+  std::error_code ignored;
+  for (const char* below : {"", "/MNIST/raw", "/FashionMNIST/raw"})
+    for (fs::directory_iterator entry(folder + below, ignored), end; !ignored && entry != end; entry.increment(ignored))
+      if (entry->path().filename().string().starts_with("train-images")) return true;
+  return false;
+}
+
+bool is_table(const std::string& dataset) {
+  std::error_code ignored;
+  return !by_name(dataset) && !fs::is_directory(dataset, ignored);
+}
+
+data::Mnist load_digits(const Settings& settings) {
+  data::MnistOptions options;
+  options.folder = settings.data;
+  options.allow_synthetic = false;
+  options.download = settings.download;
+  options.fashion = settings.dataset == "fashion-mnist";
+  options.synthetic = settings.dataset == "synthetic-digits";
+  options.synthetic_train = settings.limit > 0 ? settings.limit : 12000;
+  options.synthetic_test = settings.limit > 0 ? settings.limit : 2000;
+  if (!settings.quiet)
+    options.say = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
+  if (!by_name(settings.dataset)) {
+    expects<FileError>(holds_idx(settings.dataset), settings.dataset,
+                       ": found neither the files of MNIST nor folders of images, expected one of them");
+    options.folder = settings.dataset;
+  }
+  data::Mnist digits = data::load_mnist(options);
+  if (settings.limit > 0) digits = {digits.train.take(settings.limit), digits.test.take(settings.limit)};
+  return digits;
+}
+
+std::vector<std::string> class_names(const Settings& settings, std::int64_t classes) {
+  if (settings.dataset == "fashion-mnist")
+    return {"T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+// Mean and deviation over all pixels of uint8 images, each pixel in [0, 1].
+data::Scaling scaling_of_pixels(const Tensor& images) {
+  std::array<double, 256> counts{};
+  const Tensor whole = images.contiguous();
+  for (const std::uint8_t pixel : whole.read<std::uint8_t>()) ++counts[pixel];
+  double total = 0, sum = 0, squares = 0;
+  for (std::size_t i = 0; i < 256; ++i) {
+    const double value = static_cast<double>(i) / 255;
+    total += counts[i];
+    sum += counts[i] * value;
+    squares += counts[i] * value * value;
+  }
+  const double mean = sum / total, variance = squares / total - mean * mean;
+  return {{mean}, {variance > 1e-12 ? std::sqrt(variance) : 1}};
+}
+
+data::CsvOptions csv_options(const Settings& settings) {
+  data::CsvOptions options;
+  options.target = settings.target;
+  options.ignore = settings.ignore;
+  if (settings.header != "auto") options.header = settings.header == "yes";
+  return options;
+}
+
+data::Dataset limited(const data::Dataset& whole, const Settings& settings) {
+  return settings.limit > 0 ? whole.take(settings.limit) : whole;
+}
+
+TrainingData load_table(const Settings& settings) {
+  const data::Table table = data::read_csv(settings.dataset, csv_options(settings));
+  expects<FileError>(table.classes.size() >= 2, settings.dataset, ": found the class '", table.classes.at(0),
+                     "' in every row of ", table.target,
+                     ", expected at least two classes; --target names another column");
+  expects<FileError>(
+      table.labels.numel() < 50 || table.classes.size() <= static_cast<std::size_t>(table.labels.numel()) / 2,
+      settings.dataset, ": found ", table.classes.size(), " different values in ", table.labels.numel(), " rows of ",
+      table.target, ", expected classes; --target names another column");
+  TrainingData result;
+  Blueprint& blueprint = result.blueprint;
+  blueprint.table = true;
+  blueprint.input = {table.features.size(1)};
+  blueprint.classes = table.classes;
+  blueprint.columns = table.columns;
+  blueprint.target = settings.target.empty() && table.header ? table.target : settings.target;
+  blueprint.ignore = settings.ignore;
+  blueprint.source = settings.dataset;
+  blueprint.split = settings.split;
+  const data::Dataset whole = limited(table.dataset(), settings);
+  blueprint.examples = whole.size();
+  blueprint.validation = settings.validation.value_or(0.2);
+  data::Split parts = data::split(whole, blueprint.validation, settings.split);
+  blueprint.scaling = data::scaling_of(parts.train.images);
+  result.train = parts.train;
+  result.train.images = blueprint.scaling.apply(parts.train.images);
+  if (parts.validation.size() > 0) {
+    result.validation = parts.validation;
+    result.validation.images = blueprint.scaling.apply(parts.validation.images);
+  }
+  return result;
+}
+
+TrainingData load_images(const Settings& settings) {
+  const data::Mnist digits = load_digits(settings);
+  TrainingData result{.train = digits.train, .validation = digits.test, .blueprint = {}, .own_test_part = true};
+  Blueprint& blueprint = result.blueprint;
+  expects<FileError>(digits.train.size() > 0, settings.dataset, ": found no examples");
+  for (int i = 1; i < digits.train.images.rank(); ++i) blueprint.input.push_back(digits.train.images.size(i));
+  blueprint.classes = class_names(settings, digits.train.classes);
+  blueprint.source = digits.train.source;
+  blueprint.examples = digits.train.size();
+  blueprint.split = settings.split;
+  if (settings.validation.value_or(0) > 0) {
+    blueprint.validation = *settings.validation;
+    data::Split parts = data::split(digits.train, blueprint.validation, settings.split);
+    result.train = parts.train;
+    result.validation = parts.validation;
+    result.own_test_part = false;
+  }
+  blueprint.scaling = scaling_of_pixels(result.train.images);
+  return result;
+}
+
+data::Dataset held_out(const data::Dataset& whole, const Blueprint& blueprint) {
+  expects<UsageError>(blueprint.validation > 0,
+                      "--held-out: the training of this model held nothing out of its data set");
+  expects<FileError>(whole.size() == blueprint.examples, whole.source, ": found ", whole.size(),
+                     " examples, expected the ", blueprint.examples, " of the training, of which some were held out");
+  return data::split(whole, blueprint.validation, blueprint.split).validation;
+}
+
+}  // namespace
+
+TrainingData load_training_data(const Settings& settings) {
+  expects<UsageError>(!settings.dataset.empty(),
+                      "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
+  return is_table(settings.dataset) ? load_table(settings) : load_images(settings);
+}
+
+data::Dataset load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
+  if (is_table(settings.dataset)) {
+    expects<UsageError>(blueprint.table, settings.dataset, " is a table, but the model was trained on images");
+    data::CsvOptions options = csv_options(settings);
+    options.classes = blueprint.classes;
+    options.features = blueprint.features();
+    options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
+    if (options.target.empty()) options.target = blueprint.target;
+    if (options.ignore.empty()) options.ignore = blueprint.ignore;
+    const data::Table table = data::read_csv(settings.dataset, options);
+    if (!table.labels.defined())
+      return {.images = blueprint.scaling.apply(table.features),
+              .classes = blueprint.class_count(),
+              .source = table.source};
+    data::Dataset whole = limited(table.dataset(), settings);
+    if (part == Part::held_out) whole = held_out(whole, blueprint);
+    whole.images = blueprint.scaling.apply(whole.images);
+    return whole;
+  }
+  expects<UsageError>(!blueprint.table, settings.dataset, " is a set of images, but the model was trained on a table");
+  const data::Mnist digits = load_digits(settings);
+  data::Dataset whole = part == Part::held_out ? held_out(digits.train, blueprint) : digits.test;
+  Shape found;
+  for (int i = 1; i < whole.images.rank(); ++i) found.push_back(whole.images.size(i));
+  expects<FileError>(found == blueprint.input, whole.source, ": found images of ", found, ", expected ",
+                     blueprint.input);
+  expects<FileError>(whole.classes == blueprint.class_count(), whole.source, ": found ", whole.classes,
+                     " classes, expected ", blueprint.class_count());
+  return whole;
+}
+
+Tensor scaled(const Tensor& images, const Blueprint& blueprint) {
+  if (blueprint.table) return images;
+  return data::to_float(images, blueprint.scaling.mean[0], blueprint.scaling.deviation[0]);
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,153 @@
+#include "evaluation.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data_sets.hpp"
+#include "names.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+#include "text.hpp"
+
+namespace tern::tool {
+
+namespace {
+constexpr std::int64_t batch = 500;
+}
+
+Prediction predict(nn::Module& net, const Blueprint& blueprint, const data::Dataset& set) {
+  const NoGrad no_grad;
+  net.eval();
+  Prediction result{.classes = blueprint.class_count()};
+  const std::int64_t examples = set.images.size(0);
+  const auto width = static_cast<std::size_t>(result.classes);
+  result.scores.reserve(static_cast<std::size_t>(examples) * width);
+  double cost = 0;
+  for (std::int64_t begin = 0; begin < examples; begin += batch) {
+    const std::int64_t end = std::min(begin + batch, examples);
+    const Tensor logits = net(scaled(set.images.slice(0, begin, end), blueprint));
+    if (set.labels.defined())
+      cost +=
+          cost_of(blueprint.cost, logits, set.labels.slice(0, begin, end)).item() * static_cast<double>(end - begin);
+    const auto part = scores_of(blueprint.cost, logits).to_vector<float>();
+    result.scores.insert(result.scores.end(), part.begin(), part.end());
+  }
+  for (std::size_t row = 0; row < static_cast<std::size_t>(examples); ++row) {
+    const auto first = result.scores.begin() + static_cast<std::ptrdiff_t>(row * width);
+    for (auto score = first; score != first + static_cast<std::ptrdiff_t>(width); ++score)
+      expects<NumericError>(!std::isnan(*score), "the model's output for example ", row + 1, " is not a number");
+    result.predicted.push_back(std::max_element(first, first + static_cast<std::ptrdiff_t>(width)) - first);
+  }
+  result.loss = examples == 0 ? 0 : cost / static_cast<double>(examples);
+  return result;
+}
+
+Evaluation evaluate(const Prediction& prediction, const Tensor& labels) {
+  const auto actual = labels.to_vector<std::int64_t>();
+  const auto classes = static_cast<std::size_t>(prediction.classes);
+  std::vector<std::int64_t> counts(classes * classes);
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    ++counts[static_cast<std::size_t>(actual[i]) * classes + static_cast<std::size_t>(prediction.predicted[i])];
+  Evaluation result{.examples = static_cast<std::int64_t>(actual.size()), .loss = prediction.loss};
+  result.confusion = tensor(counts, {prediction.classes, prediction.classes});
+  result.figures = nn::classification(result.confusion);
+  if (classes == 2) {
+    std::vector<double> scores;
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      scores.push_back(static_cast<double>(prediction.scores[2 * i + 1]) -
+                       static_cast<double>(prediction.scores[2 * i]));
+    const double auc = nn::roc_auc(scores, actual);
+    if (!std::isnan(auc)) result.auc = auc;
+  }
+  return result;
+}
+
+// ---- forms
+// -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string figures_row(const std::string& name, const nn::ClassFigures& figures, std::size_t width) {
+  return padded(name, width) + left_padded(fixed(figures.precision, 4), 11) + left_padded(fixed(figures.recall, 4), 9) +
+         left_padded(fixed(figures.f1, 4), 9) + left_padded(std::to_string(figures.support), 10) + "\n";
+}
+
+std::string confusion_table(const Evaluation& evaluation, const std::vector<std::string>& classes, std::size_t width) {
+  const std::vector<std::int64_t> counts = evaluation.confusion.to_vector<std::int64_t>();
+  std::size_t cell = 5;
+  for (const std::int64_t count : counts) cell = std::max(cell, std::to_string(count).size() + 1);
+  for (const std::string& name : classes) cell = std::max(cell, std::min<std::size_t>(width_of(name), 12) + 1);
+  std::string text = "\nConfusion (rows: what it is, columns: what it was taken for)\n" + padded("", width);
+  for (const std::string& name : classes) text += left_padded(shortened(name, 12), cell);
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    text += "\n" + padded(shortened(classes[i], width), width);
+    for (std::size_t j = 0; j < classes.size(); ++j) {
+      const std::int64_t count = counts[i * classes.size() + j];
+      text += left_padded(count == 0 ? "." : std::to_string(count), cell);
+    }
+  }
+  return text + "\n";
+}
+
+Json figures_json(const nn::ClassFigures& figures) {
+  return {
+      {"precision", figures.precision}, {"recall", figures.recall}, {"f1", figures.f1}, {"support", figures.support}};
+}
+
+}  // namespace
+
+std::string as_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  constexpr std::size_t most_shown = 20;
+  std::size_t width = 16;
+  for (const std::string& name : classes) width = std::max(width, std::min<std::size_t>(width_of(name), 30) + 1);
+  std::string text = padded("class", width) + "  precision   recall       f1  examples\n";
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    text += figures_row(shortened(classes[i], width - 1), evaluation.figures.classes[i], width);
+  text += "\n" + figures_row("macro average", evaluation.figures.macro, width) +
+          figures_row("weighted average", evaluation.figures.weighted, width);
+  if (classes.size() <= most_shown) text += confusion_table(evaluation, classes, width);
+  text += "\naccuracy  " + fixed(evaluation.figures.accuracy, 4) + " of " + std::to_string(evaluation.examples) +
+          " examples\nloss      " + fixed(evaluation.loss, 4) + "\n";
+  if (evaluation.auc)
+    text += "ROC AUC   " + fixed(*evaluation.auc, 4) + " for " + classes[1] + " against " + classes[0] + "\n";
+  return text;
+}
+
+Json as_json(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  Json per_class = Json::object(), confusion = Json::array();
+  const std::vector<std::int64_t> counts = evaluation.confusion.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    per_class[classes[i]] = figures_json(evaluation.figures.classes[i]);
+    const auto row = counts.begin() + static_cast<std::ptrdiff_t>(i * classes.size());
+    confusion.push_back(std::vector<std::int64_t>(row, row + static_cast<std::ptrdiff_t>(classes.size())));
+  }
+  return {{"examples", evaluation.examples},
+          {"accuracy", evaluation.figures.accuracy},
+          {"loss", evaluation.loss},
+          {"roc_auc", evaluation.auc ? Json(*evaluation.auc) : Json()},
+          {"macro", figures_json(evaluation.figures.macro)},
+          {"weighted", figures_json(evaluation.figures.weighted)},
+          {"classes", per_class},
+          {"confusion", confusion}};
+}
+
+std::string as_csv(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  std::string text = "class,precision,recall,f1,examples\n";
+  const auto add = [&](const std::string& name, const nn::ClassFigures& figures) {
+    text += csv_field(name) + "," + fixed(figures.precision, 6) + "," + fixed(figures.recall, 6) + "," +
+            fixed(figures.f1, 6) + "," + std::to_string(figures.support) + "\n";
+  };
+  for (std::size_t i = 0; i < classes.size(); ++i) add(classes[i], evaluation.figures.classes[i]);
+  add("macro average", evaluation.figures.macro);
+  add("weighted average", evaluation.figures.weighted);
+  return text;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "options.hpp"
+
+namespace tern::tool {
+
+/// `tern --help`.
+std::string program_help();
+/// `tern VERB --help`: the usage, the options that are used most and an example, on one screen; with `all`, all of
+/// them.
+std::string verb_help(const Verb& verb, bool all);
+
+}  // namespace tern::tool

@@ -1,0 +1,58 @@
+// `tern info`: what a bug report needs.
+
+#include "errors.hpp"
+#include "machine.hpp"
+#include "text.hpp"
+#include "verbs.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+class Info : public Command {
+ public:
+  Info() {
+    Option json = switch_option("json", "as JSON", json_);
+    json.group = "Results";
+    json.brief = true;
+    verb_ = {.name = "info",
+             .summary = "Shows the version, the modes and why one is missing, and the machine.",
+             .synopsis = "[--json]",
+             .description = "What a bug report needs.",
+             .examples = {"tern info"},
+             .options = {std::move(json)}};
+  }
+  Verb& verb() override { return verb_; }
+
+  int run(const Given&) override {
+    const Json machine = describe_machine();
+    if (json_) {
+      print(machine.dump(2) + "\n");
+      return success;
+    }
+    const auto line = [](const std::string& name, const std::string& value) { return padded(name, 11) + value + "\n"; };
+    std::string text =
+        line("tern", machine["version"].get<std::string>() + ", built by " + machine["compiler"].get<std::string>());
+    text += line("system", machine["system"]) + line("processor", machine["processor"]);
+    text += line("threads", machine["threads"].dump()) + line("memory", grouped(machine["memory_mib"]) + " MiB");
+    text += "modes\n";
+    for (const Json& mode : machine["modes"])
+      text += "  " + padded(mode["name"], 12) + (mode["available"].get<bool>() ? "yes  " : "no   ") +
+              mode["reason"].get<std::string>() + "\n";
+    std::string libraries;
+    for (const auto& [name, version] : machine["libraries"].items())
+      libraries += (libraries.empty() ? "" : ", ") + name + " " + version.get<std::string>();
+    print(text + line("libraries", libraries));
+    return success;
+  }
+
+ private:
+  bool json_ = false;
+  Verb verb_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_info() { return std::make_unique<Info>(); }
+
+}  // namespace tern::tool

@@ -1,0 +1,69 @@
+#include "machine.hpp"
+
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <zlib.h>
+
+#include <CLI/Version.hpp>
+#include <fstream>
+#include <thread>
+
+#include "tern/core/error.hpp"
+#include "tern/core/version.hpp"
+#include "tern/device/mode.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+std::string operating_system() {
+  std::ifstream release("/etc/os-release");
+  for (std::string line; std::getline(release, line);)
+    if (line.starts_with("PRETTY_NAME=")) {
+      std::string name = line.substr(12);
+      std::erase(name, '"');
+      return name;
+    }
+  return "unknown system";
+}
+
+std::string compiler() {
+#ifdef __clang__
+  return "clang " __clang_version__;
+#else
+  return "g++ " __VERSION__;
+#endif
+}
+
+}  // namespace
+
+std::string processor() {
+  std::ifstream information("/proc/cpuinfo");
+  for (std::string line; std::getline(information, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+  return "unknown processor";
+}
+
+Json describe_machine() {
+  utsname kernel{};
+  uname(&kernel);
+  struct sysinfo memory {};
+  sysinfo(&memory);
+  Json modes = Json::array();
+  for (const ModeStatus& status : tern::modes())
+    modes.push_back({{"name", status.name}, {"available", status.available}, {"reason", status.reason}});
+  return {{"version", version()},
+          {"compiler", compiler()},
+          {"system", operating_system() + ", " + kernel.sysname + " " + kernel.release + " " + kernel.machine},
+          {"processor", processor()},
+          {"threads", std::thread::hardware_concurrency()},
+          {"memory_mib", static_cast<std::int64_t>(memory.totalram) * memory.mem_unit / (1 << 20)},
+          {"modes", modes},
+          {"libraries",
+           {{"zlib", zlibVersion()},
+            {"CLI11", CLI11_VERSION},
+            {"nlohmann-json", message(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
+                                      NLOHMANN_JSON_VERSION_PATCH)}}}};
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,68 @@
+#include "model_file.hpp"
+
+#include <filesystem>
+
+#include "errors.hpp"
+#include "nets.hpp"
+#include "run_folder.hpp"
+#include "tern/io/safetensors.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* key = "tern.model";
+
+Model model_from(const Blueprint& blueprint, const nn::State& weights, const std::string& file) {
+  std::int64_t held = 0;
+  for (const auto& [name, tensor] : weights) held += tensor.numel();
+  const std::int64_t wanted = parameter_count(blueprint);
+  expects<FileError>(held >= wanted, file, ": found ", held, " weights, expected the ", wanted, " of ",
+                     describe_net(blueprint));
+  Model model{blueprint, build_net(blueprint, 0), file};
+  try {
+    model.net->load_state(weights);
+  } catch (const Error& error) {
+    throw FileError(message(file, ": the weights do not fit the description: ", error.what()));
+  }
+  model.net->eval();
+  return model;
+}
+
+Model from_checkpoint(const io::Checkpoint& checkpoint, const std::string& file) {
+  return model_from(blueprint_in(checkpoint.metadata, "model", file), checkpoint.part("model."), file);
+}
+
+}  // namespace
+
+Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const char* name, const std::string& file) {
+  const auto found = metadata.find(name);
+  expects<FileError>(found != metadata.end(), file, ": not a model of this program: the metadata '", name,
+                     "' is missing");
+  return blueprint_from(parse_json(found->second, file), file);
+}
+
+void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights) {
+  io::save_safetensors(file, weights, {{key, to_json(blueprint).dump()}});
+}
+
+Model load_model(const std::string& path) {
+  std::error_code ignored;
+  std::string file = path;
+  if (fs::is_directory(path, ignored)) {
+    file = RunFolder::model_in(path);
+    if (!fs::exists(file, ignored)) {
+      const auto newest = io::resume_checkpoint(RunFolder::checkpoints_in(path));
+      expects<FileError>(newest.has_value(), path,
+                         ": found neither a model nor a checkpoint, expected a run of tern train");
+      return from_checkpoint(newest->checkpoint, newest->file);
+    }
+  }
+  const io::Safetensors content = io::load_safetensors(file);
+  if (content.metadata.contains("tern.format")) return from_checkpoint(io::load_checkpoint(file), file);
+  return model_from(blueprint_in(content.metadata, key, file), content.tensors, file);
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "blueprint.hpp"
+#include "tern/io/checkpoint.hpp"
+#include "tern/nn/module.hpp"
+
+namespace tern::tool {
+
+/// A trained network and what it understands.
+struct Model {
+  Blueprint blueprint;
+  std::shared_ptr<nn::Module> net;  // in evaluation mode
+  std::string file;                 // where it was read from
+};
+
+/// Writes weights under torch's names and the blueprint as metadata; the same content gives the same bytes.
+void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights);
+
+/// Reads a model file, a checkpoint, or from a run folder its model, else its newest checkpoint. The file is untrusted:
+/// the network is not built before the file is known to hold its parameters. Throws FileError.
+Model load_model(const std::string& path);
+
+/// The blueprint in the metadata of a model or checkpoint.
+Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const char* key, const std::string& file);
+
+}  // namespace tern::tool

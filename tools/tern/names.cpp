@@ -1,0 +1,72 @@
+#include "names.hpp"
+
+#include "errors.hpp"
+#include "nets.hpp"
+#include "options.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::tool {
+
+namespace op = operators;
+
+std::vector<std::string> dataset_names() { return {"mnist", "fashion-mnist", "synthetic-digits"}; }
+std::vector<std::string> net_names() {
+  std::vector<std::string> names;
+  for (const Net& net : nets()) names.push_back(net.name);
+  return names;
+}
+std::vector<std::string> activation_names() {
+  return {"sigmoid", "tanh", "relu", "leaky-relu", "softplus", "gelu", "linear"};
+}
+std::vector<std::string> optimizer_names() { return {"sgd", "adam", "adamw"}; }
+std::vector<std::string> cost_names() { return {"cross-entropy", "binary-cross-entropy", "mse", "mae", "hinge"}; }
+std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16"}; }
+
+Precision precision_of(const std::string& name) {
+  return name == "tf32" ? Precision::tf32 : name == "bf16" ? Precision::bf16 : Precision::strict;
+}
+
+optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(':', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const auto factor = [&](std::size_t i, double fallback) {
+    const double value = parts.size() > i ? parse_number("schedule", parts[i]) : fallback;
+    expects<UsageError>(value > 0 && value <= 1, "--schedule: found the factor ", value, " in '", text,
+                        "', expected one above 0 and at most 1");
+    return value;
+  };
+  const std::string& name = parts[0];
+  if (name == "constant" && parts.size() == 1) return [](std::int64_t) { return 1.0; };
+  if (name == "cosine" && parts.size() <= 2) {
+    const std::int64_t warmup = parts.size() > 1 ? parse_integer("schedule", parts[1], 0, 1000000) : 0;
+    expects<UsageError>(warmup < epochs, "--schedule: found a warm-up of ", warmup, " epochs in '", text,
+                        "', expected fewer than the ", epochs, " of --epochs");
+    return optim::CosineLr{.total = epochs, .warmup = warmup};
+  }
+  if (name == "step" && parts.size() >= 2 && parts.size() <= 3)
+    return optim::StepLr{.step_size = parse_integer("schedule", parts[1], 1, 1000000), .gamma = factor(2, 0.1)};
+  if (name == "exponential" && parts.size() == 2) return optim::ExponentialLr{.gamma = factor(1, 0)};
+  throw UsageError("--schedule: found '" + text +
+                   "', expected constant, cosine[:WARMUP], step:EPOCHS[:FACTOR] or exponential:FACTOR");
+}
+
+Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels) {
+  if (cost == "cross-entropy") return op::cross_entropy(logits, labels);
+  const Tensor target = op::one_hot(labels, logits.size(1), logits.dtype());
+  if (cost == "binary-cross-entropy") return op::binary_cross_entropy_with_logits(logits, target);
+  if (cost == "mse") return op::mse(logits, target);
+  if (cost == "mae") return op::mae(logits, target);
+  return op::hinge(logits, target * 2 - 1);
+}
+
+Tensor scores_of(const std::string& cost, const Tensor& logits) {
+  if (cost == "cross-entropy") return op::softmax(logits);
+  if (cost == "binary-cross-entropy") return op::sigmoid(logits);
+  return logits;
+}
+
+}  // namespace tern::tool

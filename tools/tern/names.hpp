@@ -1,0 +1,33 @@
+#pragma once
+// The names that options accept, and what they stand for.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tern/core/tensor.hpp"
+#include "tern/device/context.hpp"
+#include "tern/optim/schedule.hpp"
+
+namespace tern::tool {
+
+std::vector<std::string> dataset_names();
+std::vector<std::string> net_names();
+std::vector<std::string> activation_names();
+std::vector<std::string> optimizer_names();
+std::vector<std::string> cost_names();
+std::vector<std::string> precision_names();
+
+/// "constant", "cosine[:WARMUP]", "step:EPOCHS[:FACTOR]" or "exponential:FACTOR", over `epochs` epochs. Throws
+/// UsageError.
+optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs);
+
+Precision precision_of(const std::string& name);
+
+/// The cost of logits [n, classes] for labels [n]: one number. Every cost but cross-entropy compares with one-hot rows.
+Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels);
+/// What the outputs say of each class, float32 [n, classes]: probabilities (softmax for cross-entropy, sigmoid for
+/// binary cross-entropy), else the outputs themselves.
+Tensor scores_of(const std::string& cost, const Tensor& logits);
+
+}  // namespace tern::tool

@@ -1,0 +1,37 @@
+#pragma once
+// The networks by name.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blueprint.hpp"
+#include "settings.hpp"
+#include "tern/nn/module.hpp"
+
+namespace tern::tool {
+
+struct Net {
+  std::string name = {};
+  /// Sizes of the hidden layers of a perceptron; empty for the nets that `build` makes.
+  std::vector<std::int64_t> hidden = {};
+  Shape input = {};          // of one example, where the net takes no other
+  std::int64_t classes = 0;  // where the net takes no other number
+  /// Parameters for a number of classes.
+  std::function<std::int64_t(std::int64_t classes)> parameters = {};
+  std::function<std::shared_ptr<nn::Module>(const Blueprint& blueprint, std::uint64_t seed)> build = {};
+};
+
+const std::vector<Net>& nets();
+
+/// Fills in the network of a blueprint whose data is known. Throws UsageError when the two do not go together.
+void choose_net(Blueprint& blueprint, const Settings& settings);
+
+/// How many parameters the network will have: known before anything is allocated.
+std::int64_t parameter_count(const Blueprint& blueprint);
+std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t seed);
+/// "mlp 4-64-64-3, relu" or "lenet".
+std::string describe_net(const Blueprint& blueprint);
+
+}  // namespace tern::tool

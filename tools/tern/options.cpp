@@ -1,0 +1,286 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "errors.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+std::string hyphenated(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// Edits that turn one word into the other.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  return text;
+}
+
+}  // namespace
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names, const std::string& prefix) {
+  const auto nearest = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return distance(wrong, a) < distance(wrong, b);
+  });
+  if (nearest == names.end() || distance(wrong, *nearest) > std::max<std::size_t>(2, wrong.size() / 3)) return {};
+  return "; did you mean " + prefix + *nearest + "?";
+}
+
+const Option* find_option(const Options& options, const std::string& name) {
+  const std::string wanted = hyphenated(name);
+  for (const Option& option : options)
+    if (option.name == wanted ||
+        std::find(option.aliases.begin(), option.aliases.end(), wanted) != option.aliases.end())
+      return &option;
+  return nullptr;
+}
+
+void set_option(const Options& options, const std::string& name, const std::string& text, const std::string& whose) {
+  const Option* option = find_option(options, name);
+  if (option == nullptr) {
+    std::vector<std::string> names;
+    for (const Option& known : options) names.push_back(known.name);
+    throw UsageError(message(whose, "there is no option --", name, suggestion(hyphenated(name), names, "--")));
+  }
+  try {
+    option->set(text);
+  } catch (const UsageError& error) {
+    throw UsageError(whose + error.what());
+  }
+}
+
+// ---- values
+// ----------------------------------------------------------------------------------------------------------
+
+std::int64_t parse_integer(const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && !text.empty();
+  expects<UsageError>(whole && value >= least && value <= most, "--", name, ": found '", text,
+                      "', expected a whole number from ", least, " to ", most);
+  return value;
+}
+
+double parse_number(const std::string& name, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  expects<UsageError>(error == std::errc() && end == text.data() + text.size() && !text.empty() && std::isfinite(value),
+                      "--", name, ": found '", text, "', expected a number");
+  return value;
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Option text_option(std::string name, std::string value, std::string help, std::string& target) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, name = option.name](const std::string& text) {
+    expects<UsageError>(!text.empty(), "--", name, ": found nothing, expected a value");
+    target = text;
+  };
+  option.get = [&target] { return target.empty() ? Json() : Json(target); };
+  return option;
+}
+
+Option choice_option(std::string name, std::string help, std::vector<std::string> choices, std::string& target) {
+  Option option{.name = std::move(name), .value = "NAME", .help = std::move(help), .choices = std::move(choices)};
+  option.set = [&target, name = option.name, choices = option.choices](const std::string& text) {
+    expects<UsageError>(std::find(choices.begin(), choices.end(), text) != choices.end(), "--", name, ": found '", text,
+                        "', expected ", listed(choices));
+    target = text;
+  };
+  option.get = [&target] { return target.empty() ? Json() : Json(target); };
+  return option;
+}
+
+Option switch_option(std::string name, std::string help, bool& target) {
+  Option option{.name = std::move(name), .help = std::move(help), .kind = Value::none};
+  option.set = [&target, name = option.name](const std::string& text) {
+    expects<UsageError>(text == "true" || text == "false", "--", name, ": found '", text, "', expected true or false");
+    target = text == "true";
+  };
+  option.get = [&target] { return target ? Json(true) : Json(); };
+  return option;
+}
+
+Option integer_option(std::string name, std::string value, std::string help, std::int64_t& target, std::int64_t least,
+                      std::int64_t most) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, name = option.name, least, most](const std::string& text) {
+    target = parse_integer(name, text, least, most);
+  };
+  option.get = [&target] { return Json(target); };
+  return option;
+}
+
+Option integer_option(std::string name, std::string value, std::string help, int& target, int least, int most) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, name = option.name, least, most](const std::string& text) {
+    target = static_cast<int>(parse_integer(name, text, least, most));
+  };
+  option.get = [&target] { return Json(target); };
+  return option;
+}
+
+Option list_option(std::string name, std::string value, std::string help, std::vector<std::string>& target) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, name = option.name](const std::string& text) {
+    std::vector<std::string> parts = split_list(text);
+    for (const std::string& part : parts)
+      expects<UsageError>(!part.empty(), "--", name, ": found '", text, "', expected names separated by commas");
+    target = std::move(parts);
+  };
+  option.get = [&target] { return target.empty() ? Json() : Json(target); };
+  return option;
+}
+
+// ---- the command line
+// ------------------------------------------------------------------------------------------------
+
+Given parse_arguments(const Verb& verb, const std::vector<std::string>& arguments) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::vector<std::vector<std::string>> found(verb.options.size());
+  std::vector<std::int64_t> switched(verb.options.size());
+  for (std::size_t i = 0; i < verb.options.size(); ++i) {
+    const Option& option = verb.options[i];
+    std::string names = "--" + option.name;
+    for (const std::string& alias : option.aliases) names += ",--" + alias;
+    if (option.value.empty())
+      app.add_flag(names, switched[i]);
+    else
+      app.add_option(names, found[i])
+          ->expected(1)
+          ->allow_extra_args(false)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+
+  // --learning_rate is --learning-rate.
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments) {
+    const std::size_t end = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 0;
+    words.push_back(hyphenated(argument.substr(0, end)) + argument.substr(end));
+  }
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app.parse(words);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string said = error.what();
+    throw UsageError(said.substr(0, said.find(':')) + " wants a value; see tern " + verb.name + " --help");
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(message(error.what(), "; see tern ", verb.name, " --help"));
+  }
+
+  Given given;
+  std::vector<std::string> names;
+  for (const Option& option : verb.options) names.push_back(option.name);
+  for (const std::string& rest : app.remaining()) {
+    const bool option = rest.starts_with("-") && rest.size() > 1 && rest != "--";
+    const std::string name = rest.substr(0, rest.find('='));
+    expects<UsageError>(!option, "there is no option ", name, " of tern ", verb.name,
+                        option ? suggestion(name.substr(name.find_first_not_of('-')), names, "--") : "");
+    if (rest == "--") continue;
+    expects<UsageError>(verb.positionals != nullptr, "tern ", verb.name, " has no use for '", rest,
+                        "'; options begin with --");
+    verb.positionals->push_back(rest);
+  }
+  for (std::size_t i = 0; i < verb.options.size(); ++i) {
+    const Option& option = verb.options[i];
+    if (switched[i] != 0) option.set(switched[i] > 0 ? "true" : "false");
+    expects<UsageError>(found[i].size() < 2 || option.repeats, "--", option.name, " is given ", found[i].size(),
+                        " times, expected once");
+    for (const std::string& text : found[i]) option.set(text);
+    if (switched[i] != 0 || !found[i].empty()) given.insert(option.name);
+  }
+  return given;
+}
+
+// ---- configuration files
+// ---------------------------------------------------------------------------------------------
+
+Json parse_json(const std::string& text, const std::string& file) {
+  // Deep nesting would overrun the stack of any recursive reader.
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+    expects<FileError>(depth <= 64, file, ": found JSON nested deeper than 64 levels");
+  }
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    const std::string said = error.what();
+    const auto place = said.find("parse error at ");
+    throw FileError(file + ": expected JSON: " + (place == std::string::npos ? said : said.substr(place)));
+  }
+}
+
+Json read_json_file(const std::string& file, std::size_t most_bytes) {
+  const io::InputFile input(file);
+  expects<FileError>(input.size() <= most_bytes, file, ": found ", input.size(), " bytes, expected at most ",
+                     most_bytes);
+  std::string text(static_cast<std::size_t>(input.size()), '\0');
+  input.read(0, std::as_writable_bytes(std::span(text)));
+  return parse_json(text, file);
+}
+
+void apply_config(const Options& options, const Json& config, const std::string& file, const Given& given) {
+  expects<FileError>(config.is_object(), file, ": expected an object of options, such as {\"epochs\": 10}");
+  for (const auto& [name, value] : config.items()) {
+    std::string text;
+    if (value.is_string()) {
+      text = value.get<std::string>();
+    } else if (value.is_array()) {
+      for (const Json& part : value)
+        text += (text.empty() ? "" : ",") + (part.is_string() ? part.get<std::string>() : part.dump());
+    } else if (value.is_primitive() && !value.is_null()) {
+      text = value.dump();
+    } else {
+      throw UsageError(message(file, ": --", name, ": expected a text, a number, true, false or a list"));
+    }
+    const Option* option = find_option(options, name);
+    if (option == nullptr || !given.contains(option->name)) set_option(options, name, text, file + ": ");
+  }
+}
+
+Json to_config(const Options& options) {
+  Json config = Json::object();
+  for (const Option& option : options)
+    if (option.get)
+      if (Json value = option.get(); !value.is_null()) config[option.name] = std::move(value);
+  return config;
+}
+
+}  // namespace tern::tool

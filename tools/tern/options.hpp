@@ -1,0 +1,92 @@
+#pragma once
+// The options of a verb as a table: the command line, --help, the man page, shell completion, configuration files and
+// the search over hyperparameters all read it.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "settings.hpp"
+
+namespace tern::tool {
+
+using Json = nlohmann::ordered_json;
+
+/// What the value of an option is, for shell completion.
+enum class Value { none, text, file, folder };
+
+struct Option {
+  std::string name = {};                  // "learning-rate"
+  std::string value = {};                 // "RATE"; empty for a switch
+  std::string help = {};                  // what it does, short
+  std::string group = {};                 // heading under which it is listed
+  std::vector<std::string> choices = {};  // the values there are, where they can be told
+  Value kind = Value::text;
+  bool brief = false;                                     // listed by --help, not only by --help-all
+  bool repeats = false;                                   // may be given more than once
+  std::vector<std::string> aliases = {};                  // further names
+  std::function<void(const std::string& text)> set = {};  // throws UsageError
+  std::function<Json()> get = {};                         // null where nothing is set
+};
+
+using Options = std::vector<Option>;
+
+/// The option of that name or alias, with hyphens or underscores; null when there is none.
+const Option* find_option(const Options& options, const std::string& name);
+/// Sets one option from text. Throws UsageError that names it; `whose` begins the sentence ("config.json: ").
+void set_option(const Options& options, const std::string& name, const std::string& text,
+                const std::string& whose = {});
+/// The most similar of some names, as "; did you mean --x?", or nothing.
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names, const std::string& prefix);
+
+/// What `tern train` and `tern tune` set up a training from.
+Options training_options(Settings& settings);
+/// --mode, --threads and --precision.
+Options machine_options(Settings& settings);
+
+// For the tables of the verbs: what sets a variable from text, with the checks.
+Option text_option(std::string name, std::string value, std::string help, std::string& target);
+Option choice_option(std::string name, std::string help, std::vector<std::string> choices, std::string& target);
+Option switch_option(std::string name, std::string help, bool& target);
+Option integer_option(std::string name, std::string value, std::string help, std::int64_t& target, std::int64_t least,
+                      std::int64_t most);
+Option integer_option(std::string name, std::string value, std::string help, int& target, int least, int most);
+Option list_option(std::string name, std::string value, std::string help, std::vector<std::string>& target);
+
+/// A whole number, or UsageError: "--epochs: found 'x', expected a whole number from 1 to 10".
+std::int64_t parse_integer(const std::string& name, const std::string& text, std::int64_t least, std::int64_t most);
+/// A finite number.
+double parse_number(const std::string& name, const std::string& text);
+std::vector<std::string> split_list(const std::string& text);
+
+/// A verb: `tern NAME`.
+struct Verb {
+  std::string name = {};
+  std::string summary = {};      // one line
+  std::string synopsis = {};     // what follows the name in the usage line
+  std::string description = {};  // a paragraph for the man page
+  std::vector<std::string> examples = {};
+  Options options = {};
+  std::string positional = {};  // "RUN..." where the verb takes some
+  std::vector<std::string>* positionals = nullptr;
+  bool hidden = false;
+};
+
+/// Options given on a command line, in the order of the table.
+using Given = std::set<std::string>;
+
+/// Reads the arguments behind the verb into the variables of its options. `--config FILE` is applied first. Throws
+/// UsageError.
+Given parse_arguments(const Verb& verb, const std::vector<std::string>& arguments);
+/// Applies a JSON object of options; those in `given` stay. Throws FileError when it is no such object, UsageError for
+/// a wrong name or value.
+void apply_config(const Options& options, const Json& config, const std::string& file, const Given& given);
+/// JSON from an untrusted text; FileError begins with `file`.
+Json parse_json(const std::string& text, const std::string& file);
+Json read_json_file(const std::string& file, std::size_t most_bytes = std::size_t{1} << 20);
+/// The options that are set, as apply_config takes them.
+Json to_config(const Options& options);
+
+}  // namespace tern::tool

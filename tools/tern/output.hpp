@@ -1,0 +1,25 @@
+#pragma once
+// Where the verbs that say something put it, and in what form.
+
+#include <string>
+
+#include "errors.hpp"
+#include "options.hpp"
+#include "settings.hpp"
+
+namespace tern::tool {
+
+struct Output {
+  std::string format = "table";
+  std::string file = {};
+};
+
+/// --format and --out.
+void add_output_options(Options& options, Output& output);
+/// To the file, whole or not at all, else to standard output.
+void write_output(const Output& output, const std::string& text);
+
+/// --model, --dataset and what reads a data set, --mode and --threads.
+Options test_options(Settings& settings, std::string& model);
+
+}  // namespace tern::tool

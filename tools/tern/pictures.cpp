@@ -1,0 +1,80 @@
+#include "pictures.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tern::tool {
+
+namespace {
+
+constexpr std::size_t wrong_ones = 12, all_ones = 24;
+constexpr std::int64_t largest_side = 96;
+
+std::string base64(const std::vector<std::uint8_t>& bytes) {
+  constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    unsigned group = static_cast<unsigned>(bytes[i]) << 16;
+    if (i + 1 < bytes.size()) group |= static_cast<unsigned>(bytes[i + 1]) << 8;
+    if (i + 2 < bytes.size()) group |= bytes[i + 2];
+    text += digits[group >> 18];
+    text += digits[(group >> 12) & 63];
+    text += i + 1 < bytes.size() ? digits[(group >> 6) & 63] : '=';
+    text += i + 2 < bytes.size() ? digits[group & 63] : '=';
+  }
+  return text;
+}
+
+// Pixels of [channels, height, width], interleaved, every n-th where the image is large.
+Json pixels_of(const Tensor& image) {
+  const std::int64_t channels = image.size(0) == 3 ? 3 : 1, height = image.size(1), width = image.size(2);
+  const std::int64_t step = std::max<std::int64_t>(1, (std::max(height, width) + largest_side - 1) / largest_side);
+  const Tensor whole = image.contiguous();
+  const auto values = whole.read<std::uint8_t>();
+  std::vector<std::uint8_t> bytes;
+  for (std::int64_t y = 0; y < height; y += step)
+    for (std::int64_t x = 0; x < width; x += step)
+      for (std::int64_t c = 0; c < channels; ++c)
+        bytes.push_back(values[static_cast<std::size_t>((c * height + y) * width + x)]);
+  return {{"width", (width + step - 1) / step},
+          {"height", (height + step - 1) / step},
+          {"channels", channels},
+          {"data", base64(bytes)}};
+}
+
+}  // namespace
+
+Json example_predictions(const TrainingData& data, const Blueprint& blueprint, const Prediction& prediction) {
+  const data::Dataset& set = data.validation;
+  const auto labels = set.labels.to_vector<std::int64_t>();
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < labels.size() && chosen.size() < wrong_ones; ++i)
+    if (labels[i] != prediction.predicted[i]) chosen.push_back(i);
+  // The right ones are spread over the set, which may be sorted by class.
+  const std::size_t stride = std::max<std::size_t>(1, labels.size() / (all_ones - chosen.size()));
+  for (std::size_t first = 0; first < stride; ++first)
+    for (std::size_t i = first; i < labels.size() && chosen.size() < all_ones; i += stride)
+      if (labels[i] == prediction.predicted[i]) chosen.push_back(i);
+  Json examples = Json::array();
+  for (const std::size_t i : chosen) {
+    const auto row = static_cast<std::int64_t>(i);
+    Json example{{"actual", blueprint.classes[static_cast<std::size_t>(labels[i])]},
+                 {"predicted", blueprint.classes[static_cast<std::size_t>(prediction.predicted[i])]},
+                 {"score", prediction.score_of(i)}};
+    const Tensor image = set.images.slice(0, row, row + 1).reshape(blueprint.input);
+    if (blueprint.table) {
+      Json features = Json::object();
+      const auto values = image.to_vector<float>();
+      for (std::size_t c = 0; c < values.size() && c < 8; ++c)
+        features[blueprint.columns[c]] =
+            static_cast<double>(values[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
+      example["features"] = features;
+    } else if (image.dtype() == DType::uint8 && image.rank() == 3) {
+      example["pixels"] = pixels_of(image);
+    }
+    examples.push_back(example);
+  }
+  return examples;
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "settings.hpp"
+#include "training.hpp"
+
+namespace tern::tool {
+
+/// Tells on standard error how a training goes: on a terminal one line that is rewritten, elsewhere a line now and
+/// then.
+class Progress {
+ public:
+  Progress(const Settings& settings, const Training& training, std::int64_t epochs);
+  /// After a step; `loss` is read only when the line is due.
+  void step(const Position& position, const Tensor& loss);
+  void epoch(const EpochResult& result, bool last);
+  /// Takes the line away, so that something else can be printed.
+  void clear();
+
+ private:
+  const Settings& settings_;
+  const Training& training_;
+  std::int64_t epochs_, first_step_;
+  bool terminal_, colour_, shown_ = false;
+  double began_, next_bar_, next_line_;
+};
+
+/// Whether what goes to this descriptor (1 or 2) may be coloured: a terminal, and NO_COLOR is not set.
+bool coloured(int descriptor);
+/// Columns of the terminal behind standard error; 80 where there is none.
+std::size_t terminal_width();
+double seconds_now();
+
+}  // namespace tern::tool

@@ -1,0 +1,55 @@
+#pragma once
+// The folder of a run: metrics.jsonl (one JSON object per event, the source of every picture), config.json, the
+// checkpoints and the model.
+
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "settings.hpp"
+
+namespace tern::tool {
+
+class RunFolder {
+ public:
+  /// Where a training keeps its things: `--run`, else beside the model, else "run".
+  static std::string path_of(const Settings& settings);
+  static std::string model_in(const std::string& folder) { return folder + "/model.safetensors"; }
+  static std::string checkpoints_in(const std::string& folder) { return folder + "/checkpoints"; }
+  static std::string metrics_in(const std::string& folder) { return folder + "/metrics.jsonl"; }
+  static std::string config_in(const std::string& folder) { return folder + "/config.json"; }
+
+  explicit RunFolder(std::string path);
+  const std::string& path() const { return path_; }
+
+  /// Moves what an earlier training left into the folder "previous", replacing what was there. True when there was any.
+  bool begin();
+  /// Goes on after `bytes` of the metrics: what a killed training wrote after its last checkpoint is cut off.
+  void resume(std::uint64_t bytes);
+  /// Appends an event; it is on its way to the file when this returns.
+  void write(const Json& event);
+  /// Bytes of metrics so far.
+  std::uint64_t bytes() const { return bytes_; }
+  /// Hears of every event.
+  void listen(std::function<void(const std::string& line)> listener) { listeners_.push_back(std::move(listener)); }
+
+ private:
+  void open();
+
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t bytes_ = 0;
+  std::vector<std::function<void(const std::string&)>> listeners_;
+
+ public:
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  ~RunFolder();
+};
+
+/// The events of a run. An unfinished last line is left out. Throws FileError "file:line: ...".
+std::vector<Json> read_metrics(const std::string& folder);
+
+}  // namespace tern::tool

@@ -1,0 +1,228 @@
+#include "run_session.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+#include "errors.hpp"
+#include "evaluation.hpp"
+#include "machine.hpp"
+#include "model_file.hpp"
+#include "nets.hpp"
+#include "pictures.hpp"
+#include "progress.hpp"
+#include "tern/core/version.hpp"
+#include "tern/device/device.hpp"
+#include "tern/io/file.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+// Points of the loss curve per epoch, however many steps it has.
+constexpr std::int64_t points_per_epoch = 20;
+constexpr double save_interval = 10;  // seconds between checkpoints where no steps are asked for
+
+// What a training is; the rest of the options may change when it is resumed.
+bool is_fixed(const std::string& name) {
+  static const std::vector<std::string> names{"target",       "ignore",    "header",        "limit",      "split",
+                                              "validation",   "layers",    "net",           "activation", "dropout",
+                                              "cost",         "optimizer", "learning-rate", "momentum",   "nesterov",
+                                              "weight-decay", "schedule",  "batch-size",    "seed",       "early-stop"};
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string shown(const Json& value) {
+  if (value.is_null()) return "not given";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// NaN has no JSON.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
+
+}  // namespace
+
+RunSession::RunSession(Settings& settings, const Options& options, const Given& given)
+    : settings_(settings),
+      options_(options),
+      path_(RunFolder::path_of(settings)),
+      began_(seconds_now()),
+      last_save_(began_) {
+  if (!settings.resume) return;
+  resumed_ = io::resume_checkpoint(RunFolder::checkpoints_in(path_));
+  if (resumed_) take_settings(*resumed_, given);
+}
+
+void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
+  const auto found = resumed.checkpoint.metadata.find("settings");
+  expects<FileError>(found != resumed.checkpoint.metadata.end(), resumed.file, ": not a checkpoint of tern train");
+  const Json saved = parse_json(found->second, resumed.file);
+  expects<FileError>(saved.is_object(), resumed.file, ": the settings are no JSON object");
+  const Json present = to_config(options_);
+  for (const std::string& name : given) {
+    if (!is_fixed(name)) continue;
+    const Json before = saved.value(name, Json());
+    expects<UsageError>(before == present.value(name, Json()), "--", name, " is ", shown(present.value(name, Json())),
+                        " here and ", shown(before), " in the training that --resume takes up in ", path_,
+                        "; leave it out, or begin anew in another --run");
+  }
+  apply_config(options_, saved, resumed.file, given);
+}
+
+void RunSession::start(Training& training, const TrainingData& data) {
+  training_ = &training;
+  data_ = &data;
+  folder_ = std::make_unique<RunFolder>(path_);
+  if (!resumed_) {
+    if (folder_->begin() && !settings_.quiet)
+      std::fprintf(stderr, "The training that was in %s is now in %s/previous.\n", path_.c_str(), path_.c_str());
+    write_config();
+    write_start();
+    return;
+  }
+  for (const std::string& sentence : resumed_->skipped)
+    std::fprintf(stderr, "tern: skipped a damaged checkpoint: %s\n", sentence.c_str());
+  const io::Checkpoint& checkpoint = resumed_->checkpoint;
+  const Blueprint before = blueprint_in(checkpoint.metadata, "model", resumed_->file);
+  const Blueprint& now = training.blueprint();
+  expects<FileError>(before.examples == now.examples && before.classes == now.classes && before.input == now.input &&
+                         before.scaling.mean == now.scaling.mean && before.scaling.deviation == now.scaling.deviation,
+                     now.source,
+                     ": the data set is not the one that this training began with; begin anew in another --run");
+  training.restore(checkpoint, resumed_->file);
+  const auto bytes = checkpoint.metadata.find("metrics");
+  folder_->resume(bytes == checkpoint.metadata.end()
+                      ? 0
+                      : static_cast<std::uint64_t>(parse_integer("metrics", bytes->second, 0, INT64_MAX)));
+  write_config();
+  folder_->write({{"event", "resume"},
+                  {"time", time_of_day()},
+                  {"step", training.position().step},
+                  {"epoch", training.position().epoch}});
+  if (!settings_.quiet)
+    std::fprintf(stderr, "Going on after step %ld, epoch %ld, from %s\n", static_cast<long>(checkpoint.step),
+                 static_cast<long>(checkpoint.epoch), resumed_->file.c_str());
+}
+
+Json RunSession::settings_json() const {
+  Json settings = to_config(options_);
+  for (const char* name : {"run", "resume", "config", "quiet", "verbose", "dashboard", "port", "download"})
+    settings.erase(name);
+  return settings;
+}
+
+void RunSession::write_config() const {
+  io::AtomicFile file(RunFolder::config_in(path_));
+  Json settings = settings_json();
+  settings.erase("model");  // the file is for other trainings too, which must not overwrite this one's model
+  const std::string text = settings.dump(2) + "\n";
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+void RunSession::write_start() {
+  const Blueprint& blueprint = training_->blueprint();
+  const Scope& scope = current_scope();
+  folder_->write({{"event", "start"},
+                  {"time", time_of_day()},
+                  {"version", version()},
+                  {"net", describe_net(blueprint)},
+                  {"parameters", training_->net().parameter_count()},
+                  {"settings", settings_json()},
+                  {"data",
+                   {{"source", blueprint.source},
+                    {"synthetic", data_->train.synthetic},
+                    {"training_examples", data_->train.size()},
+                    {"validation_examples", data_->validation.size()},
+                    {"validation_is_test_part", data_->own_test_part},
+                    {"classes", blueprint.classes}}},
+                  {"machine",
+                   {{"mode", scope.mode->name},
+                    {"device", scope.mode->description},
+                    {"processor", processor()},
+                    {"threads", scope.context.threads},
+                    {"precision", settings_.precision}}},
+                  {"epochs", *settings_.epochs},
+                  {"steps_per_epoch", training_->position().batches}});
+}
+
+void RunSession::stepped(const Position& position, const Tensor& loss) {
+  const std::int64_t every = std::max<std::int64_t>(1, position.batches / points_per_epoch);
+  if (position.batch % every == 0) {
+    const double value = loss.item();
+    expects<NumericError>(std::isfinite(value), "the loss is ", value, " in step ", position.step,
+                          "; try a smaller --learning-rate than ", *settings_.learning_rate);
+    folder_->write({{"event", "step"}, {"step", position.step}, {"loss", value}});
+  }
+  if (settings_.checkpoint_every > 0 && position.step % settings_.checkpoint_every == 0) save();
+}
+
+void RunSession::epoch_done(const EpochResult& result) {
+  folder_->write({{"event", "epoch"},
+                  {"epoch", result.epoch},
+                  {"step", training_->position().step},
+                  {"loss", number(result.loss)},
+                  {"accuracy", number(result.accuracy)},
+                  {"validation_loss", number(result.validation_loss)},
+                  {"validation_accuracy", number(result.validation_accuracy)},
+                  {"learning_rate", result.learning_rate},
+                  {"seconds", result.seconds}});
+  if (settings_.checkpoint_every == 0 && seconds_now() - last_save_ > save_interval) save();
+}
+
+std::string RunSession::save() {
+  io::Checkpoint checkpoint = training_->snapshot();
+  checkpoint.metadata["settings"] = settings_json().dump();
+  checkpoint.metadata["metrics"] = std::to_string(folder_->bytes());
+  last_save_ = seconds_now();
+  return io::save_checkpoint(RunFolder::checkpoints_in(path_), checkpoint, settings_.keep);
+}
+
+std::string RunSession::interrupt() {
+  const std::string file = save();
+  folder_->write({{"event", "interrupt"}, {"time", time_of_day()}, {"step", training_->position().step}});
+  return file;
+}
+
+std::string RunSession::finish(Ended ended) {
+  save();
+  Training& training = *training_;
+  training.net().load_state(training.result());
+  const std::string model = settings_.model.empty() ? RunFolder::model_in(path_) : settings_.model;
+  save_model(model, training.blueprint(), training.net().state());
+  Json end{{"event", "end"},
+           {"time", time_of_day()},
+           {"seconds", seconds_now() - began_},
+           {"reason", ended == Ended::stopped_early ? "stopped early" : "finished"},
+           {"epochs", training.position().epoch},
+           {"step", training.position().step},
+           {"model", model}};
+  end["training_accuracy"] = number(training.history().back().accuracy);
+  end["training_loss"] = number(training.history().back().loss);
+  end["accuracy"] = nullptr;
+  if (data_->validation.size() > 0) {
+    const Prediction prediction = predict(training.net(), training.blueprint(), data_->validation);
+    const Evaluation evaluation = evaluate(prediction, data_->validation.labels);
+    Json event{{"event", "evaluation"}, {"of", data_->own_test_part ? "test" : "validation"}};
+    event.update(as_json(evaluation, training.blueprint().classes));
+    event["pictures"] = example_predictions(*data_, training.blueprint(), prediction);
+    folder_->write(event);
+    end["accuracy"] = evaluation.figures.accuracy;
+    end["loss"] = number(evaluation.loss);
+  }
+  folder_->write(end);
+  return model;
+}
+
+}  // namespace tern::tool

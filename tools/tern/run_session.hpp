@@ -1,0 +1,52 @@
+#pragma once
+// A training and its run folder: takes up what is there, writes the events and the checkpoints, leaves the model.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "run_folder.hpp"
+#include "training.hpp"
+
+namespace tern::tool {
+
+class RunSession {
+ public:
+  /// With --resume, takes the settings of the training that is in the run folder; those in `given` must not contradict
+  /// them. Throws UsageError when they do.
+  RunSession(Settings& settings, const Options& options, const Given& given);
+
+  /// Takes up the checkpoint, or begins the folder anew.
+  void start(Training& training, const TrainingData& data);
+  /// After each step: an event now and then, a checkpoint when one is due.
+  void stepped(const Position& position, const Tensor& loss);
+  void epoch_done(const EpochResult& result);
+  /// Saves a checkpoint, says so in the metrics and returns its name.
+  std::string interrupt();
+  /// Evaluates, writes the model and the last event; returns the model's file.
+  std::string finish(Ended ended);
+
+  const std::string& path() const { return path_; }
+  /// Available after `start`.
+  RunFolder& folder() { return *folder_; }
+  /// Whether `start` took up an earlier training.
+  bool resumed() const { return resumed_.has_value(); }
+
+ private:
+  void take_settings(const io::Resumed& resumed, const Given& given);
+  std::string save();
+  Json settings_json() const;
+  void write_config() const;
+  void write_start();
+
+  Settings& settings_;
+  const Options& options_;
+  std::string path_;
+  std::optional<io::Resumed> resumed_;
+  std::unique_ptr<RunFolder> folder_;
+  Training* training_ = nullptr;
+  const TrainingData* data_ = nullptr;
+  double began_, last_save_;
+};
+
+}  // namespace tern::tool

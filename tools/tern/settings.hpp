@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tern::tool {
+
+/// Everything that decides how a training goes, as the options set it. Absent values depend on the data: see
+/// `complete`.
+struct Settings {
+  // Data.
+  std::string dataset = {};
+  std::string target = {};
+  std::vector<std::string> ignore = {};
+  std::string header = "auto";
+  std::string data = {};  // folder of the MNIST files
+  bool download = false;
+  std::int64_t limit = 0;
+  std::optional<double> validation = {};
+  std::uint64_t split = 0;  // draws the examples that are held out
+
+  // Network.
+  std::vector<std::int64_t> layers = {};
+  std::string net = {};
+  std::string activation = "relu";
+  double dropout = 0;
+
+  // Training.
+  std::string cost = "cross-entropy";
+  std::optional<std::string> optimizer = {};
+  std::optional<double> learning_rate = {};
+  std::optional<double> momentum = {};
+  bool nesterov = false;
+  std::optional<double> weight_decay = {};
+  std::optional<std::string> schedule = {};
+  std::optional<std::int64_t> epochs = {};
+  std::optional<std::int64_t> batch_size = {};
+  std::int64_t early_stop = 0;
+  std::uint64_t seed = 1;
+
+  // Machine.
+  std::string mode = "auto";
+  int threads = 0;
+  std::string precision = "strict";
+
+  // Results.
+  std::string run = {};
+  std::string model = {};
+  bool resume = false;
+  std::int64_t checkpoint_every = 0;
+  int keep = 3;
+  bool verbose = false;
+  bool quiet = false;
+  bool dashboard = false;
+  int port = 0;
+  bool tensorboard = false;
+};
+
+}  // namespace tern::tool

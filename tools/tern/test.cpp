@@ -1,0 +1,73 @@
+// `tern test`: how right a model is.
+
+#include <cstdio>
+
+#include "data_sets.hpp"
+#include "evaluation.hpp"
+#include "model_file.hpp"
+#include "names.hpp"
+#include "nets.hpp"
+#include "output.hpp"
+#include "tern/device/device.hpp"
+#include "verbs.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+class Test : public Command {
+ public:
+  Test() {
+    verb_ = {
+        .name = "test",
+        .summary = "Says how right a model is: accuracy, precision, recall, F1, confusion, ROC AUC.",
+        .synopsis = "--model FILE --dataset DATA [options]",
+        .description =
+            "Runs a trained model over labelled examples. A set that comes with a test part gives that part. A "
+            "quotient "
+            "without a denominator counts as 0: the precision of a class that was never predicted, the recall of a "
+            "class without examples. The macro average is over the classes that have examples or were predicted. "
+            "ROC AUC is for two classes, the second one in the table being the positive one.",
+        .examples = {"tern test --model iris --dataset iris.csv --held-out",
+                     "tern test --model digits --dataset mnist --format json"},
+        .options = test_options(settings_, model_)};
+    Option held_out = switch_option("held-out", "only what the training held out of this very set", held_out_);
+    held_out.group = "Data";
+    held_out.brief = true;
+    verb_.options.insert(verb_.options.begin() + 2, std::move(held_out));
+    add_output_options(verb_.options, output_);
+  }
+  Verb& verb() override { return verb_; }
+
+  int run(const Given&) override {
+    expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
+    expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
+    const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
+    const Model model = load_model(model_);
+    const data::Dataset set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
+    expects<FileError>(set.size() > 0, set.source, ": found no examples to test on");
+    const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set), set.labels);
+    const std::vector<std::string>& classes = model.blueprint.classes;
+    if (output_.format == "json")
+      write_output(output_, as_json(evaluation, classes).dump(2) + "\n");
+    else if (output_.format == "csv")
+      write_output(output_, as_csv(evaluation, classes));
+    else
+      write_output(output_, message(describe_net(model.blueprint), " of ", model.file, " on ", set.source, "\n\n") +
+                                as_table(evaluation, classes));
+    return success;
+  }
+
+ private:
+  Settings settings_;
+  std::string model_;
+  bool held_out_ = false;
+  Output output_;
+  Verb verb_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_test() { return std::make_unique<Test>(); }
+
+}  // namespace tern::tool

@@ -1,0 +1,107 @@
+#pragma once
+// One training: the network, the optimiser and where it stands. It can be stopped after any step, saved, and taken up
+// again in another process without a difference in a single bit.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data_sets.hpp"
+#include "settings.hpp"
+#include "tern/data/loader.hpp"
+#include "tern/device/step.hpp"
+#include "tern/io/checkpoint.hpp"
+#include "tern/nn/module.hpp"
+#include "tern/optim/optim.hpp"
+
+namespace tern::tool {
+
+/// Fills in what the settings leave to the kind of data. Throws UsageError for settings that do not go together.
+void complete(Settings& settings, const TrainingData& data);
+
+/// Figures of an epoch that is done.
+struct EpochResult {
+  std::int64_t epoch = 0;  // from 1
+  double loss = 0, accuracy = 0;
+  std::optional<double> validation_loss = {}, validation_accuracy = {};
+  double learning_rate = 0;
+  double seconds = 0;  // of its training steps
+  bool best = false;   // the best validation so far
+};
+
+/// Where a training stands.
+struct Position {
+  std::int64_t epoch = 0;    // done
+  std::int64_t batch = 0;    // done of the epoch under way
+  std::int64_t batches = 0;  // of an epoch
+  std::int64_t step = 0;     // done in all
+};
+
+enum class Ended { finished, stopped_early, interrupted };
+
+class Training {
+ public:
+  /// Builds the network in the scope of the caller; `settings` are complete. Both are kept by reference.
+  Training(const Settings& settings, const TrainingData& data);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  struct Hooks {
+    /// After each step. `loss` is still on its way: reading it waits for the device.
+    std::function<void(const Position& position, const Tensor& loss)> step = [](const auto&, const auto&) {};
+    std::function<void(const EpochResult& result)> epoch = [](const auto&) {};
+    /// Asked after each step and each part of the validation: true stops, with everything as it stands.
+    std::function<bool()> stop = [] { return false; };
+  };
+  /// Trains until `epochs` epochs are done. Throws NumericError when the loss is not finite.
+  Ended run(std::int64_t epochs, const Hooks& hooks);
+
+  /// Everything that the rest of the training depends on. Throws NumericError when a weight is not finite.
+  io::Checkpoint snapshot() const;
+  /// Takes up a snapshot of a training with the same settings. Throws FileError when it does not fit.
+  void restore(const io::Checkpoint& checkpoint, const std::string& file);
+
+  const Position& position() const { return position_; }
+  /// Of the epoch under way, so far; this waits for the device.
+  double running_loss() const;
+  double running_accuracy() const;
+  const std::vector<EpochResult>& history() const { return history_; }
+  const Blueprint& blueprint() const { return blueprint_; }
+  nn::Module& net() { return *net_; }
+  /// The weights to keep: the best of the validation where training stops early, else the present ones.
+  nn::State result() const;
+  /// Whether `result` is the best of the validation, not the last.
+  bool keeps_best() const { return !best_.empty(); }
+  std::int64_t examples() const { return loader_.examples(); }
+
+ private:
+  Tensor train_on(const Tensor& rows);
+  bool validate(EpochResult& result, const Hooks& hooks);
+  void finish_epoch(const EpochResult& result);
+
+  const Settings& settings_;
+  const TrainingData& data_;
+  Blueprint blueprint_;
+  std::shared_ptr<nn::Module> net_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::Scheduler> schedule_;
+  data::DataLoader loader_;
+  Tensor validation_images_;
+  Tensor totals_;  // float64 [3]: sum of losses, right, seen, of the epoch under way
+  Position position_;
+  std::vector<EpochResult> history_;
+  nn::State best_;
+  std::int64_t since_best_ = 0;
+  Step step_;
+};
+
+/// The mean cost and the share of right answers over a set, in evaluation mode; NaN for an empty set. `stop` is asked
+/// between batches; when it says true, nothing is returned.
+struct Score {
+  double loss = 0, accuracy = 0;
+};
+std::optional<Score> score(nn::Module& net, const Tensor& images, const Tensor& labels, const std::string& cost,
+                           const std::function<bool()>& stop);
+
+}  // namespace tern::tool

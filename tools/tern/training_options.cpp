@@ -1,0 +1,182 @@
+// The table of options from which a training is set up.
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "errors.hpp"
+#include "names.hpp"
+#include "options.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+template <class T, class Parse>
+Option optional_option(std::string name, std::string value, std::string help, std::optional<T>& target, Parse parse) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, parse, name = option.name](const std::string& text) { target = parse(name, text); };
+  option.get = [&target] { return target ? Json(*target) : Json(); };
+  return option;
+}
+
+// A number in [least, most), or (least, most) when `open`.
+auto number_in(double least, double most, bool open, std::string expected) {
+  return [=](const std::string& name, const std::string& text) {
+    const double value = parse_number(name, text);
+    expects<UsageError>((open ? value > least : value >= least) && value < most, "--", name, ": found ", text,
+                        ", expected ", expected);
+    return value;
+  };
+}
+
+auto integer_in(std::int64_t least, std::int64_t most) {
+  return [=](const std::string& name, const std::string& text) { return parse_integer(name, text, least, most); };
+}
+
+Option number_option(std::string name, std::string value, std::string help, double& target, double least, double most,
+                     const std::string& expected) {
+  Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
+  option.set = [&target, parse = number_in(least, most, false, expected), name = option.name](const std::string& text) {
+    target = parse(name, text);
+  };
+  option.get = [&target] { return Json(target); };
+  return option;
+}
+
+Option layers_option(std::vector<std::int64_t>& target) {
+  Option option{.name = "layers", .value = "SIZES", .help = "sizes from the input to the classes: 784,196,196,10"};
+  option.set = [&target](const std::string& text) {
+    std::vector<std::int64_t> sizes;
+    for (const std::string& part : split_list(text)) sizes.push_back(parse_integer("layers", part, 1, 1 << 24));
+    expects<UsageError>(sizes.size() >= 2, "--layers: found '", text,
+                        "', expected at least two sizes: those of the input and of the classes");
+    target = std::move(sizes);
+  };
+  option.get = [&target] { return target.empty() ? Json() : Json(target); };
+  return option;
+}
+
+Option seed_option(std::string name, std::string help, std::uint64_t& target) {
+  Option option{.name = std::move(name), .value = "N", .help = std::move(help)};
+  option.set = [&target, name = option.name](const std::string& text) {
+    target = static_cast<std::uint64_t>(parse_integer(name, text, 0, INT64_MAX));
+  };
+  option.get = [&target] { return Json(target); };
+  return option;
+}
+
+Option schedule_option(std::optional<std::string>& target) {
+  return optional_option("schedule", "NAME", "constant, cosine[:WARMUP], step:EPOCHS[:FACTOR], exponential:FACTOR",
+                         target, [](const std::string&, const std::string& text) {
+                           (void)parse_schedule(text, 1000000);
+                           return text;
+                         });
+}
+
+// Puts a group's options together and names those that --help shows.
+void add(Options& table, const std::string& group, Options options, const std::vector<std::string>& brief) {
+  for (Option& option : options) {
+    option.group = group;
+    option.brief = std::find(brief.begin(), brief.end(), option.name) != brief.end();
+    table.push_back(std::move(option));
+  }
+}
+
+Option of_kind(Option option, Value kind) {
+  option.kind = kind;
+  return option;
+}
+
+Option with_choices(Option option, std::vector<std::string> choices) {
+  option.choices = std::move(choices);
+  return option;
+}
+
+Option with_alias(Option option, const std::string& alias) {
+  option.aliases.push_back(alias);
+  return option;
+}
+
+}  // namespace
+
+Options machine_options(Settings& settings) {
+  Options table;
+  add(table, "Machine",
+      {with_choices(text_option("mode", "NAME", "auto (the fastest), sequential, vectorized or cuda", settings.mode),
+                    {"auto", "sequential", "vectorized", "cuda"}),
+       integer_option("threads", "N", "the most threads to use; 0: all cores", settings.threads, 0, 4096),
+       choice_option("precision", "of products: strict, tf32 or bf16", precision_names(), settings.precision)},
+      {"mode", "threads"});
+  return table;
+}
+
+Options training_options(Settings& settings) {
+  Options table;
+  Option optimizer = optional_option("optimizer", "NAME", "sgd, adam or adamw", settings.optimizer,
+                                     [](const std::string& name, const std::string& text) {
+                                       std::string chosen;
+                                       choice_option(name, "", optimizer_names(), chosen).set(text);
+                                       return chosen;
+                                     });
+  add(table, "Data",
+      {with_choices(of_kind(text_option("dataset", "DATA", "FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits",
+                                        settings.dataset),
+                            Value::file),
+                    dataset_names()),
+       text_option("target", "COLUMN", "the class in a CSV file: name or number (default: the last)", settings.target),
+       list_option("ignore", "COLUMNS", "columns of a CSV file to leave out", settings.ignore),
+       choice_option("header", "whether a CSV file begins with names: auto, yes or no", {"auto", "yes", "no"},
+                     settings.header),
+       of_kind(text_option("data", "DIR", "folder of the MNIST files", settings.data), Value::folder),
+       switch_option("download", "fetch missing MNIST files (11 MB)", settings.download),
+       integer_option("limit", "N", "use the first N examples only; 0: all", settings.limit, 0, INT64_MAX),
+       optional_option("validation", "SHARE", "share of the examples held out to validate, such as 0.2",
+                       settings.validation, number_in(0, 1, false, "a share from 0 to below 1")),
+       seed_option("split", "number of the draw of what is held out", settings.split)},
+      {"dataset", "target", "validation"});
+  add(table, "Network",
+      {layers_option(settings.layers),
+       choice_option("net", "a network by name instead of --layers", net_names(), settings.net),
+       choice_option("activation", "between the layers", activation_names(), settings.activation),
+       number_option("dropout", "P", "share of hidden values dropped in training", settings.dropout, 0, 1,
+                     "a probability from 0 to below 1")},
+      {"layers", "net", "activation"});
+  add(table, "Training",
+      {choice_option("cost", "what is minimised", cost_names(), settings.cost),
+       with_choices(std::move(optimizer), optimizer_names()),
+       optional_option("learning-rate", "RATE", "at the start", settings.learning_rate,
+                       number_in(0, 1e6, true, "a number above 0")),
+       optional_option("momentum", "M", "of sgd (default: 0.9)", settings.momentum,
+                       number_in(0, 1, false, "a number from 0 to below 1")),
+       switch_option("nesterov", "Nesterov's momentum", settings.nesterov),
+       optional_option("weight-decay", "D", "pull of the weights towards 0", settings.weight_decay,
+                       number_in(0, 1e6, false, "a number of 0 or more")),
+       schedule_option(settings.schedule),
+       optional_option("epochs", "N", "passes over the training examples", settings.epochs, integer_in(1, 1000000000)),
+       with_alias(optional_option("batch-size", "N", "examples per step", settings.batch_size, integer_in(1, 1 << 30)),
+                  "batch-number"),
+       integer_option("early-stop", "N", "stop after N epochs without a better validation; 0: never",
+                      settings.early_stop, 0, 1000000000),
+       seed_option("seed", "of the weights and the order of the examples", settings.seed)},
+      {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
+  for (Option& option : machine_options(settings)) table.push_back(std::move(option));
+  add(table, "Results",
+      {of_kind(text_option("run", "DIR", "folder of the run: metrics, checkpoints (default: run)", settings.run),
+               Value::folder),
+       of_kind(text_option("model", "FILE", "where the trained model goes (default: in the run)", settings.model),
+               Value::file),
+       switch_option("resume", "go on where the run stopped; begin where there is nothing", settings.resume),
+       integer_option("checkpoint-every", "N", "steps between checkpoints; 0: at epochs, seconds apart",
+                      settings.checkpoint_every, 0, INT64_MAX),
+       integer_option("keep", "N", "checkpoints to keep", settings.keep, 1, 1000000),
+       switch_option("dashboard", "serve a page that shows the training live", settings.dashboard),
+       integer_option("port", "N", "of the dashboard; 0: any that is free", settings.port, 0, 65535),
+       switch_option("tensorboard", "write TensorBoard event files too", settings.tensorboard),
+       switch_option("verbose", "say more", settings.verbose),
+       switch_option("quiet", "say nothing but errors and the last line", settings.quiet)},
+      {"run", "model", "resume", "dashboard"});
+  return table;
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,37 @@
+#pragma once
+// What each verb does, and its table of options.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+
+namespace tern::tool {
+
+/// A verb with what runs it; the options write into variables that `run` reads, so there is one object per call.
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual Verb& verb() = 0;
+  /// Returns the exit code.
+  virtual int run(const Given& given) = 0;
+};
+
+using Maker = std::unique_ptr<Command> (*)();
+struct Entry {
+  const char* name;
+  Maker make;
+};
+/// Every verb, in the order in which --help lists them.
+const std::vector<Entry>& commands();
+
+std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_test();
+std::unique_ptr<Command> make_predict();
+std::unique_ptr<Command> make_info();
+
+/// Sends text to standard output; a failure (a full disk, a closed pipe) is an Error.
+void print(const std::string& text);
+
+}  // namespace tern::tool
