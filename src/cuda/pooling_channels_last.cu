@@ -256,9 +256,7 @@ __global__ void __launch_bounds__(mean_packs* mean_parts)
 
 /// Outputs of a thread down a column.
 template <int S>
-inline constexpr int strip = S == 1   ? 4
-                             : S == 2 ? 2
-                                      : 1;
+inline constexpr int strip = S < 3 ? 4 / S : 1;
 
 template <int Strip, int K, int S, class T, class Pool>
 void strips(Context& context, const Windows<K, S>& windows, const Pool& pool, const T* in, const Pool2d& p) {

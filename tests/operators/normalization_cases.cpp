@@ -43,7 +43,9 @@ Operator local_response_norm() {
         Use{{3, 4}, {.size = 2, .alpha = 1}}, Use{{1, 9, 17}, {.size = 1, .alpha = 1, .beta = 1}},
         Use{{2, 3, 2, 2}, {.size = 9, .alpha = 3}}, Use{{0, 3, 2, 2}, {.alpha = 1}}, Use{{2, 0, 2, 2}, {.alpha = 1}},
         Use{{1, 33, 5, 7}, {.size = 5, .alpha = 1, .k = 2}}, Use{{1, 2, 1031}, {.size = 3, .alpha = 1}},
-        Use{{4, 64, 27, 27}, {.size = 5, .alpha = 0.5, .k = 2}, true}})
+        Use{{2, 4, 3, 3}, {.size = 5, .alpha = 1}}, Use{{1, 8, 5, 7}, {.size = 5, .alpha = 1, .k = 2}},
+        Use{{2, 36, 5, 5}, {.size = 5, .alpha = 1}}, Use{{1, 8, 2, 3}, {.size = 5, .alpha = 1, .beta = 0.6}},
+        Use{{2, 96, 5, 3}, {.alpha = 1}}, Use{{4, 64, 27, 27}, {.size = 5, .alpha = 0.5, .k = 2}, true}})
     op.samples.push_back(
         {.name = message(use.x, " size ", use.options.size, " alpha ", use.options.alpha, " beta ", use.options.beta,
                          " k ", use.options.k),
@@ -152,6 +154,8 @@ Operator batch_norm() {
       add({{17, 9}, training, affine});
       add({{3, 2, 33}, training, affine});
       add({{5, 17, 2, 2}, training, affine});
+      add({{5, 8, 3, 2}, training, affine});
+      add({{3, 36, 5, 5}, training, affine});
       add({{2, 0, 3, 3}, training, affine});
       add({{1, 3, 9, 9}, training, affine, {.momentum = 0.5, .epsilon = 1e-2}}, " epsilon 0.01");
     }

@@ -115,6 +115,16 @@ const std::vector<Window>& common_windows() {
       {"no images", {0, 3, 6, 6}, 2, 2},
       {"no channels", {2, 0, 6, 6}, 2, 2},
       {"LeNet's", {2, 20, 24, 24}, 2, 2},
+      // Fours of channels, which kernels for channels last take at once.
+      {"2x2 with a rest", {2, 4, 7, 9}, 2, 2},
+      {"3x3 stride 2", {2, 12, 9, 11}, 3, 2},
+      {"3x3 stride 2, ceil", {2, 8, 8, 10}, 3, 2, 0, 1, true},
+      {"3x3 stride 2 padded", {2, 8, 8, 7}, 3, 2, 1},
+      {"3x3 stride 1 padded", {2, 8, 6, 7}, 3, 1, 1},
+      {"5x5 stride 3", {1, 8, 14, 14}, 5, 3},
+      {"5x5 stride 3 padded, ceil", {1, 4, 9, 10}, 5, 3, 2, 1, true},
+      {"height unlike width", {2, 8, 9, 13}, {2, 5}, {1, 3}, {1, 2}},
+      {"whole plane", {2, 68, 7, 7}, 7, 1},
       {"wide", {1, 1, 4, 131}, 2, 2}};
   return all;
 }
@@ -142,11 +152,20 @@ Operator max_pool2d() {
   for (const Window& window : common_windows()) op.samples.push_back(max_sample(window, distinct(window.x), true));
   for (const Window& window :
        {Window{"dilated", {2, 2, 9, 9}, 3, 2, 1, 2}, Window{"dilated, ceil", {1, 2, 10, 11}, 2, 3, 1, 3, true},
-        Window{"16x16", {1, 2, 18, 17}, 16, 1}})
+        Window{"dilated", {2, 8, 9, 9}, 3, 2, 1, 2}, Window{"16x16", {1, 2, 18, 17}, 16, 1}})
     op.samples.push_back(max_sample(window, distinct(window.x), true));
   op.samples.push_back(max_sample({"ties", {2, 2, 6, 6}, 3, 1, 1}, integers({2, 2, 6, 6}, 0, 2), false));
   op.samples.push_back(
       max_sample({"NaN and infinities", {2, 1, 7, 5}, 2, 1, 1}, listed({2, 1, 7, 5}, special_values()), false));
+  for (const Window& window :
+       {Window{"3x3 stride 1 padded", {2, 4, 7, 5}, 3, 1, 1}, Window{"3x3 stride 2 padded", {2, 4, 8, 9}, 3, 2, 1},
+        Window{"2x2", {1, 8, 6, 6}, 2, 2}}) {
+    Window ties = window, special = window;
+    ties.name = "ties", special.name = "NaN and infinities";
+    op.samples.push_back(max_sample(ties, integers(window.x, 0, 2), false));
+    op.samples.push_back(max_sample(special, listed(window.x, special_values()), false));
+  }
+  op.samples.push_back(max_sample({"all -infinity", {1, 4, 4, 5}, 3, 1, 1}, listed({1, 4, 4, 5}, {-INFINITY}), false));
   op.samples.push_back(max_sample({"all -infinity", {1, 1, 4, 4}, 2, 2}, listed({1, 1, 4, 4}, {-INFINITY}), false));
   op.samples.push_back(max_sample({"large", {16, 20, 24, 24}, 2, 2}, distinct({16, 20, 24, 24}), true, true));
   op.samples.push_back(
@@ -264,7 +283,8 @@ Operator adaptive_avg_pool2d() {
   };
   for (const Use& use : {Use{{1, 1, 1, 1}, 1}, Use{{2, 3, 6, 8}, 2}, Use{{2, 3, 7, 5}, {3, 2}}, Use{{1, 2, 5, 7}, 1},
                          Use{{1, 2, 5, 7}, {5, 7}}, Use{{1, 2, 3, 4}, {6, 7}}, Use{{0, 2, 5, 5}, 2},
-                         Use{{2, 0, 5, 5}, 2}, Use{{1, 3, 13, 17}, {6, 6}}, Use{{16, 16, 27, 31}, {7, 6}, true}})
+                         Use{{2, 0, 5, 5}, 2}, Use{{1, 3, 13, 17}, {6, 6}}, Use{{2, 8, 7, 5}, {3, 2}},
+                         Use{{1, 4, 3, 4}, {6, 7}}, Use{{1, 8, 5, 7}, {5, 7}}, Use{{16, 16, 27, 31}, {7, 6}, true}})
     op.samples.push_back(
         {.name = message(use.x, " to ", use.output.h, "x", use.output.w),
          .arguments = {uniform(use.x)},
@@ -296,7 +316,7 @@ Operator adaptive_avg_pool2d() {
 Operator global_avg_pool2d() {
   Operator op{.name = "global_avg_pool2d"};
   for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{2, 3, 5, 7}, Shape{3, 2, 1, 9}, Shape{0, 2, 3, 3},
-                             Shape{1, 5, 33, 17}, Shape{4, 64, 31, 33}})
+                             Shape{1, 5, 33, 17}, Shape{2, 8, 5, 7}, Shape{3, 72, 7, 7}, Shape{4, 64, 31, 33}})
     op.samples.push_back(
         {.name = message(shape),
          .arguments = {uniform(shape)},

@@ -155,6 +155,14 @@ Tensor tensor_of(const Array& array, DType dtype, Layout layout) {
     strides[rank - 1] = 2;
     return view_of(whole.shared_storage(), dtype, array.shape, strides, 1);
   }
+  if (layout == Layout::channels_last && rank == 4) {
+    const Shape& size = array.shape;
+    Array base({size[0], size[2], size[3], size[1]});
+    for_each_position(size, [&](const Shape& at) { base.at({at[0], at[2], at[3], at[1]}) = array.at(at); });
+    const Tensor whole = contiguous_tensor(base, dtype);
+    const Shape strides = contiguous_strides(base.shape);
+    return view_of(whole.shared_storage(), dtype, size, {strides[0], strides[3], strides[1], strides[2]}, 0);
+  }
   return contiguous_tensor(array, dtype);
 }
 

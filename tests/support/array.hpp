@@ -74,9 +74,10 @@ Array array_of(const Tensor& tensor);
 /// How a tensor's elements lie in its storage.
 enum class Layout : std::uint8_t {
   contiguous,
-  offset,      ///< contiguous, but one element past an aligned address
-  transposed,  ///< first and last dimension swapped in memory
-  sliced       ///< every second element of the last dimension
+  offset,        ///< contiguous, but one element past an aligned address
+  transposed,    ///< first and last dimension swapped in memory
+  sliced,        ///< every second element of the last dimension
+  channels_last  ///< images [N, C, H, W] as [N, H, W, C]; other ranks contiguous
 };
 
 /// A tensor with these elements and this layout, made without a record.

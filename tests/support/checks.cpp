@@ -264,7 +264,9 @@ std::string check_bits(const Case& c, const Mode& mode, const std::vector<int>& 
 
 bool has_layout(const Case& c, Layout layout) {
   return std::any_of(c.sample.arguments.begin(), c.sample.arguments.end(), [&](const Argument& argument) {
-    return argument.shape.rank() >= (layout == Layout::transposed ? 2 : 1) && element_count(argument.shape) > 0;
+    const int rank = argument.shape.rank();
+    return element_count(argument.shape) > 0 &&
+           (layout == Layout::channels_last ? rank == 4 : rank >= (layout == Layout::transposed ? 2 : 1));
   });
 }
 
@@ -279,10 +281,12 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
       return compare_all(to_arrays(results_of(c, mode)), expected_of(c).sequential_results, c, 2 * c.sample.terms,
                          c.sample.exact);
     });
-  constexpr std::pair<Layout, const char*> layouts[]{
-      {Layout::offset, "offset"}, {Layout::transposed, "transposed"}, {Layout::sliced, "sliced"}};
+  constexpr std::pair<Layout, const char*> layouts[]{{Layout::offset, "offset"},
+                                                     {Layout::transposed, "transposed"},
+                                                     {Layout::sliced, "sliced"},
+                                                     {Layout::channels_last, "channels last"}};
   for (const auto& [layout, name] : layouts)
-    if (!c.sample.large && has_layout(c, layout))
+    if ((!c.sample.large || layout == Layout::channels_last) && has_layout(c, layout))
       run(name, [&, layout = layout] {
         return compare_all(to_arrays(results_of(c, mode, layout)), expected_of(c).results, c, c.sample.terms,
                            c.sample.exact);
@@ -300,6 +304,10 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
   if (!c.sample.large && has_layout(c, Layout::transposed))
     run("strided gradient", [&] {
       return compare_gradients(gradients_of(c, mode, Layout::transposed), expected_of(c).sequential_gradients, c);
+    });
+  if (has_layout(c, Layout::channels_last))
+    run("channels last gradient", [&] {
+      return compare_gradients(gradients_of(c, mode, Layout::channels_last), expected_of(c).sequential_gradients, c);
     });
 }
 
