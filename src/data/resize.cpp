@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace tern::data {
 
 namespace {
+
+/// One vector register, with the arithmetic of its elements.
+using Four [[gnu::vector_size(16)]] = float;
 
 /// Which pixels of a line give one pixel of the resized line, and by what weights.
 struct Taps {
@@ -52,30 +56,38 @@ void resample(const DecodedImage& image, const View& view, std::span<float> to) 
   const std::int64_t begin = columns.front().first;
   const std::int64_t end = columns.back().first + static_cast<std::int64_t>(columns.back().weights.size());
 
-  std::vector<float> line(static_cast<std::size_t>(3 * (end - begin)));
+  const Four scale = {view.scale[0], view.scale[1], view.scale[2], 0};
+  const Four shift = {view.shift[0], view.shift[1], view.shift[2], 0};
+  // One float more, because four are read where a pixel has three.
+  const auto line_count = static_cast<std::size_t>(3 * (end - begin));
+  std::vector<float> line(line_count + 1);
   for (std::int64_t y = 0; y < size; ++y) {
     // Down first: whole lines, neighbours in memory.
     const Taps& row = rows[static_cast<std::size_t>(y)];
-    std::fill(line.begin(), line.end(), 0.f);
-    for (std::size_t tap = 0; tap < row.weights.size(); ++tap) {
-      const std::uint8_t* const from = pixels + 3 * ((row.first + static_cast<std::int64_t>(tap)) * width + begin);
+    const std::uint8_t* from = pixels + 3 * (row.first * width + begin);
+    for (std::size_t i = 0; i < line_count; ++i) line[i] = row.weights[0] * static_cast<float>(from[i]);
+    for (std::size_t tap = 1; tap < row.weights.size(); ++tap) {
+      from += 3 * width;
       const float weight = row.weights[tap];
-      for (std::size_t i = 0; i < line.size(); ++i) line[i] += weight * static_cast<float>(from[i]);
+      for (std::size_t i = 0; i < line_count; ++i) line[i] += weight * static_cast<float>(from[i]);
     }
+    // Then across, three channels and one that is dropped at once.
+    float* const out = to.data() + y * size + (view.mirrored ? size - 1 : 0);
+    const std::int64_t step = view.mirrored ? -1 : 1;
     for (std::int64_t x = 0; x < size; ++x) {
       const Taps& column = columns[static_cast<std::size_t>(x)];
-      const float* from = line.data() + 3 * (column.first - begin);
-      float red = 0, green = 0, blue = 0;
+      const float* pixel = line.data() + 3 * (column.first - begin);
+      Four sum{};
       for (const float weight : column.weights) {
-        red += weight * from[0];
-        green += weight * from[1];
-        blue += weight * from[2];
-        from += 3;
+        Four channels;
+        std::memcpy(&channels, pixel, sizeof(channels));
+        sum += weight * channels;
+        pixel += 3;
       }
-      float* const pixel = to.data() + y * size + (view.mirrored ? size - 1 - x : x);
-      pixel[0] = red * view.scale[0] + view.shift[0];
-      pixel[size * size] = green * view.scale[1] + view.shift[1];
-      pixel[2 * size * size] = blue * view.scale[2] + view.shift[2];
+      sum = sum * scale + shift;
+      out[x * step] = sum[0];
+      out[x * step + size * size] = sum[1];
+      out[x * step + 2 * size * size] = sum[2];
     }
   }
 }

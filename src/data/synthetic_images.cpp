@@ -8,17 +8,18 @@ namespace tern::data {
 
 namespace {
 
-// Only additions, products and floors of floats below, so that an image has the same bits on every machine.
+// Only sums and products of floats below, so that an image has the same bits on every machine.
 
 constexpr std::uint64_t class_streams = std::uint64_t{1} << 63, image_streams = 0,
                         noise_streams = std::uint64_t{1} << 62;
 
 float between(float low, float high, std::uint32_t word) { return low + (high - low) * random::uniform(word); }
 
-/// A wave of period 1 in straight lines, between -1 and 1.
+/// A wave of period 1 in straight lines, between -1 and 1. `x` is above 0, so that a conversion rounds it down, which
+/// compilers make vectors of.
 float wave(float x) {
-  const float part = x - std::floor(x);
-  return part < 0.5f ? 4 * part - 1 : 3 - 4 * part;
+  const float part = x - static_cast<float>(static_cast<int>(x));
+  return std::abs(4 * part - 2) - 1;
 }
 
 /// What the images of a class have in common, per channel.
@@ -41,6 +42,18 @@ Pattern pattern_of(std::uint64_t seed, std::int64_t label) {
   return pattern;
 }
 
+/// A strip of noise, evenly spread, from which each line of an image takes a piece: fewer random numbers than pixels.
+std::vector<float> noise_of(std::uint64_t seed, std::uint64_t number, float deviation, std::int64_t size) {
+  std::vector<float> noise(static_cast<std::size_t>(2048 + size));
+  const float unit = deviation / 73.9f;  // the deviation of an evenly spread byte
+  for (std::size_t i = 0; i < noise.size(); i += 16) {
+    const random::Words words = random::philox(seed, i / 16, noise_streams + number);
+    for (std::size_t j = 0; j < 16 && i + j < noise.size(); ++j)
+      noise[i + j] = unit * (static_cast<float>((words.word[j / 4] >> (8 * (j % 4))) & 255u) - 127.5f);
+  }
+  return noise;
+}
+
 }  // namespace
 
 SyntheticImages::SyntheticImages(const SyntheticImagesOptions& options) : options_(options) {
@@ -59,25 +72,25 @@ std::optional<std::int64_t> SyntheticImages::read(std::int64_t index, const rand
   const Pattern pattern = pattern_of(options_.seed, label(index));
   const random::Words own = random::philox(options_.seed, number, image_streams);
   const float light = between(-0.3f, 0.3f, own.word[0]), contrast = between(0.8f, 1.4f, own.word[1]);
-  const float shift_x = between(-0.1f, 0.1f, own.word[2]), shift_y = between(-0.1f, 0.1f, own.word[3]);
+  // Parts of the width: a tenth of a period of the finest stripes, so that classes do not melt into each other.
+  const float shift_x = between(-0.008f, 0.008f, own.word[2]), shift_y = between(-0.008f, 0.008f, own.word[3]);
 
   const std::int64_t size = options_.size;
   const float step = 1 / static_cast<float>(size);
-  float* pixel = to.data();
+  const std::vector<float> noise = noise_of(options_.seed, number, options_.noise, size);
+  const auto noise_starts = static_cast<std::uint64_t>(noise.size()) - static_cast<std::uint64_t>(size);
+  float* line = to.data();
+  std::uint32_t scatter = own.word[0];
   for (const auto& [tint, across, down, phase] : pattern.channels)
-    for (std::int64_t y = 0; y < size; ++y) {
-      const float begin = phase + across * shift_x / 12 + down * (static_cast<float>(y) * step + shift_y / 12);
+    for (std::int64_t y = 0; y < size; ++y, line += size) {
+      // 32: more than the periods that a shift or a downward slope takes away.
+      const float begin = 32 + phase + across * shift_x + down * (static_cast<float>(y) * step + shift_y);
+      const float slope = across * step, level = tint + light;
+      scatter = scatter * 1664525u + 1013904223u;
+      const float* const rough = noise.data() + ((noise_starts * scatter) >> 32);
       for (std::int64_t x = 0; x < size; ++x)
-        *pixel++ = tint + light + contrast * wave(begin + across * (static_cast<float>(x) * step));
+        line[x] = level + contrast * wave(begin + slope * static_cast<float>(static_cast<int>(x))) + rough[x];
     }
-
-  // Evenly spread bytes as noise: sixteen from each counter. The deviation of such a byte is 73.9.
-  const float unit = options_.noise / 73.9f;
-  for (std::size_t i = 0; i < to.size() && unit > 0; i += 16) {
-    const random::Words words = random::philox(options_.seed, i / 16, noise_streams + number);
-    for (std::size_t j = 0; j < 16 && i + j < to.size(); ++j)
-      to[i + j] += unit * (static_cast<float>((words.word[j / 4] >> (8 * (j % 4))) & 255u) - 127.5f);
-  }
   return label(index);
 }
 

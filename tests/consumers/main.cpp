@@ -1,4 +1,5 @@
 // A user's program: trains LeNet for a few steps in every mode that is present.
+#include <array>
 #include <cstdio>
 #include <tern/tern.hpp>
 
@@ -6,6 +7,14 @@ namespace op = tern::operators;
 using tern::Device, tern::Tensor;
 
 int main() {
+  // The package brings along whatever decodes images.
+  const std::array<std::byte, 3> cut{std::byte{0xff}, std::byte{0xd8}, std::byte{0xff}};
+  try {
+    tern::data::parse_image(cut, "three bytes");
+    return 1;
+  } catch (const tern::FileError& error) {
+    std::printf("%s\n", error.what());
+  }
   const tern::data::Dataset digits = tern::data::synthetic_digits(8);
   for (const tern::ModeStatus& mode : tern::modes()) {
     if (!mode.available) {
