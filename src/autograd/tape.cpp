@@ -108,37 +108,38 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
   const ProfileBackward profiled;
-  std::unordered_map<Node*, Tensor> gradients;
+  // Gradients that meet are added when the last of them is there, in one pass.
+  std::unordered_map<Node*, std::vector<Tensor>> gradients;
   const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);
   if (root.is_leaf()) {
     if (root.requires_grad()) add_to_leaf(root, root_gradient);
     return;
   }
-  gradients.emplace(root.body()->node.get(), root_gradient);
+  gradients[root.body()->node.get()] = {root_gradient};
   pending.push(root.body()->node);
   while (!pending.empty()) {
     const std::shared_ptr<Node> node = pending.top();
     pending.pop();
     const auto found = gradients.find(node.get());
-    const Tensor gradient = std::move(found->second);
+    const std::vector<Tensor> meeting = std::move(found->second);
     gradients.erase(found);
     expects<AutogradError>(
         !node->used, "backward: the graph behind ", node->name,
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
     const bool same_place = node->scope.mode == current_scope().mode;
     const std::optional<Device> place = same_place ? std::nullopt : std::optional<Device>(std::in_place, node->scope);
-    const Gradients input_gradients = node->backward(gradient);
+    const Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : operators::add_all(meeting));
     for (std::size_t i = 0; i < node->edges.size(); ++i) {
       const Edge& edge = node->edges[i];
       if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) continue;
       check_gradient(*node, edge, input_gradients[i]);
       if (edge.leaf.defined()) {
         add_to_leaf(edge.leaf, input_gradients[i]);
-      } else if (auto [known, fresh] = gradients.try_emplace(edge.node.get(), input_gradients[i]); fresh) {
-        pending.push(edge.node);
       } else {
-        known->second = operators::add(known->second, input_gradients[i]);
+        std::vector<Tensor>& known = gradients[edge.node.get()];
+        if (known.empty()) pending.push(edge.node);
+        known.push_back(input_gradients[i]);
       }
     }
     if (!options.retain_graph) {

@@ -252,6 +252,24 @@ void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T sh
   map(context, n, Affine<T>{scale, shift}, out, in);
 }
 
+struct AddAll {
+  template <class T, class... More>
+  __device__ T operator()(T sum, More... more) const {
+    ((sum += more), ...);
+    return sum;
+  }
+};
+
+template <class T>
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
+  if (d != nullptr)
+    map(context, n, AddAll{}, out, a, b, c, d);
+  else if (c != nullptr)
+    map(context, n, AddAll{}, out, a, b, c);
+  else
+    map(context, n, AddAll{}, out, a, b);
+}
+
 template <class F, class T>
 void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
   map(context, n, F{}, grad_in, grad_out, saved);
@@ -292,6 +310,7 @@ kernels::Arithmetic<T> arithmetic() {
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
+          .add_all = add_all<T>,
           .sqrt_backward = unary_backward<SqrtBackward<T>, T>,
           .abs_backward = unary_backward<AbsBackward<T>, T>,
           .pow_backward = pow_backward<T>,

@@ -115,13 +115,14 @@ class LibraryConv {
     if (!own_weight) pack_weight(context_, filter.data(), weight, shape_, packing_);
 
     const auto in_two_passes = [&] {
-      const Packed<T> out(context_, is_float ? y : nullptr, outputs());
+      const Packed<T> out(context_, is_float && !joined() ? y : nullptr, outputs());
       run(problem(Half::forward), image.data(), filter.data(), out.data());
-      if (!is_float || bias != nullptr || shape_.activation != Activation::none)
-        finish_rows(context_, y, out.data(), bias, rows(), shape_.O, shape_.activation);
+      if (!is_float || joined() || bias != nullptr || shape_.activation != Activation::none)
+        finish_rows(context_, y, out.data(), bias, rows(), shape_.activation);
     };
     ConvProblem finished = problem(Half::forward);
-    finished.finished = true;
+    finished.float_out = finished.finished = true;
+    finished.y_pitch = rows().pitch;
     finished.relu = shape_.activation == Activation::relu;
     const auto in_one_pass = [&] { run(finished, image.data(), filter.data(), y, bias); };
     const bool possible = bias != nullptr && aligned(bias) && !context_.deterministic &&
@@ -134,14 +135,15 @@ class LibraryConv {
 
   void backward(float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y, const float* x,
                 const float* weight, const float* y) {
-    const bool masked = shape_.activation != Activation::none, own_g = !masked && is_float;
-    const AlignedInput whole_grad(context_, grad_y, outputs()), whole_y(context_, masked ? y : nullptr, outputs());
+    const bool masked = shape_.activation != Activation::none, own_g = !masked && is_float && !joined();
+    const std::int64_t span = rows().count * rows().pitch - (rows().pitch - shape_.O);
+    const AlignedInput whole_grad(context_, grad_y, span), whole_y(context_, masked ? y : nullptr, span);
     const Packed<T> g(context_, own_g ? whole_grad.data() : nullptr, outputs());
-    const std::int64_t slices = grad_bias == nullptr ? 0 : row_slices(rows(), shape_.O);
+    const std::int64_t slices = grad_bias == nullptr ? 0 : row_slices(rows());
     const Scratch partials(context_, static_cast<std::size_t>(slices * shape_.O) * sizeof(float));
     if (!own_g || grad_bias != nullptr)
       through_rows(context_, own_g ? nullptr : g.data(), partials.as<float>(), whole_grad.data(), whole_y.data(),
-                   rows(), shape_.O, shape_.activation);
+                   rows(), shape_.activation);
     if (grad_bias != nullptr)
       sum_slices<float>(context_, nullptr, grad_bias, partials.as<float>(), slices, 0, shape_.O);
     if (grad_weight == nullptr && grad_x == nullptr) return;
@@ -149,44 +151,119 @@ class LibraryConv {
     const bool own_image = whole_image() && aligned(x), own_weight = whole_weight() && aligned(weight);
     const Packed<T> image(context_, own_image ? x : nullptr, grad_weight != nullptr ? images() : 0);
     const Packed<T> filter(context_, own_weight ? weight : nullptr, grad_x != nullptr ? weights() : 0);
-    const Packed<T> image_gradient(context_, whole_image() ? grad_x : nullptr, grad_x != nullptr ? images() : 0);
-    const Packed<T> weight_gradient(context_, whole_weight() ? grad_weight : nullptr,
-                                    grad_weight != nullptr ? weights() : 0);
     if (grad_weight != nullptr && !own_image) pack_image(context_, image.data(), x, shape_, packing_);
     if (grad_x != nullptr && !own_weight) pack_weight(context_, filter.data(), weight, shape_, packing_);
 
+    const Operands operands{image.data(), filter.data(), g.data()};
     if (grad_x != nullptr && grad_weight != nullptr && recording(context_)) {
       // Independent of each other: in a replayed step they run side by side.
-      const ConvProblem to_x = problem(Half::grad_x), to_weight = problem(Half::grad_weight);
-      const ConvPlan& x_plan = conv_plan(context_, to_x, image_gradient.data(), filter.data(), g.data());
-      const ConvPlan& weight_plan = conv_plan(context_, to_weight, image.data(), weight_gradient.data(), g.data());
-      const Scratch x_workspace(context_, x_plan.workspace), weight_workspace(context_, weight_plan.workspace);
+      const Gradient to_x(*this, Half::grad_x, grad_x, operands),
+          to_weight(*this, Half::grad_weight, grad_weight, operands);
       const cudaStream_t side = fork(context_);
-      run_conv(x_plan, to_x, side, x_workspace.as<void>(), image_gradient.data(), filter.data(), g.data());
-      run_conv(weight_plan, to_weight, stream_of(context_), weight_workspace.as<void>(), image.data(),
-               weight_gradient.data(), g.data());
+      to_x.run(side);
+      to_weight.run(stream_of(context_));
       join(context_);
-    } else {
-      if (grad_x != nullptr) run(problem(Half::grad_x), image_gradient.data(), filter.data(), g.data());
-      if (grad_weight != nullptr) run(problem(Half::grad_weight), image.data(), weight_gradient.data(), g.data());
+      to_x.unpack();
+      to_weight.unpack();
+      return;
     }
-    if (grad_x != nullptr && !whole_image()) unpack_image(context_, grad_x, image_gradient.data(), shape_, packing_);
-    if (grad_weight != nullptr && !whole_weight())
-      unpack_weight(context_, grad_weight, weight_gradient.data(), shape_, packing_);
+    for (const auto& [half, gradient] : {std::pair{Half::grad_x, grad_x}, {Half::grad_weight, grad_weight}})
+      if (gradient != nullptr) {
+        const Gradient made(*this, half, gradient, operands);
+        made.run(stream_of(context_));
+        made.unpack();
+      }
   }
 
  private:
   static constexpr bool is_float = std::is_same_v<T, float>;
 
-  std::int64_t rows() const { return shape_.N * shape_.OH * shape_.OW; }
-  std::int64_t outputs() const { return rows() * shape_.O; }
+  Rows rows() const {
+    return {shape_.N * shape_.OH * shape_.OW, shape_.O, shape_.y_channels == 0 ? shape_.O : shape_.y_channels};
+  }
+  /// Whether y is part of a wider tensor.
+  bool joined() const { return rows().pitch != shape_.O; }
+  std::int64_t outputs() const { return rows().count * shape_.O; }
   std::int64_t images() const { return shape_.N * packing_.H * packing_.W * packing_.channels; }
   std::int64_t weights() const { return shape_.O * packing_.KH * packing_.KW * (packing_.channels / shape_.groups); }
+  /// Whether the packed array has the order of the caller's.
+  bool same_image() const { return packing_.block == 1 && packing_.channels == shape_.C; }
+  bool same_weight() const { return same_image() && packing_.KH * packing_.KW == 1; }
   /// Whether the engines take the caller's array as it is.
-  bool whole_image() const { return is_float && packing_.block == 1 && packing_.channels == shape_.C; }
-  bool whole_weight() const { return whole_image() && packing_.KH * packing_.KW == 1; }
+  bool whole_image() const { return is_float && same_image(); }
+  bool whole_weight() const { return is_float && same_weight(); }
 
-  // Engines that add the bias and the relu exist for some problems and are not always faster.
+  /// What the engines work on, packed.
+  struct Operands {
+    T *image, *weight, *g;
+  };
+
+  /// One gradient: computed in its place where the engines can, else packed and then brought there.
+  class Gradient {
+   public:
+    Gradient(LibraryConv& conv, Half half, float* gradient, const Operands& operands)
+        : conv_(conv),
+          half_(half),
+          gradient_(gradient),
+          problem_(conv.problem(half)),
+          operands_(operands),
+          direct_(conv.writes_float(problem_, half, gradient, operands)),
+          packed_(conv.context_, direct_ ? gradient : nullptr, half == Half::grad_x ? conv.images() : conv.weights()),
+          plan_(conv_plan(conv.context_, problem_, x(), weight(), operands.g)),
+          workspace_(conv.context_, plan_.workspace) {}
+    void run(cudaStream_t stream) const {
+      run_conv(plan_, problem_, stream, workspace_.template as<void>(), x(), weight(), operands_.g);
+    }
+    void unpack() const {
+      if (direct_) return;
+      if (half_ == Half::grad_x)
+        unpack_image(conv_.context_, gradient_, packed_.data(), conv_.shape_, conv_.packing_);
+      else
+        unpack_weight(conv_.context_, gradient_, packed_.data(), conv_.shape_, conv_.packing_);
+    }
+
+   private:
+    T* x() const { return half_ == Half::grad_x ? packed_.data() : operands_.image; }
+    T* weight() const { return half_ == Half::grad_weight ? packed_.data() : operands_.weight; }
+
+    LibraryConv& conv_;
+    Half half_;
+    float* gradient_;
+    ConvProblem problem_;
+    Operands operands_;
+    bool direct_;
+    Packed<T> packed_;
+    const ConvPlan& plan_;
+    Scratch workspace_;
+  };
+
+  // Whether the engines may write the gradient in its place; sets problem.float_out when bfloat16 factors meet there.
+  bool writes_float(ConvProblem& problem, Half half, float* gradient, const Operands& operands) {
+    if (half == Half::grad_x ? !same_image() : !same_weight()) return false;
+    if (is_float) return true;
+    if (context_.deterministic) return false;
+    ConvProblem direct = problem;
+    direct.float_out = true;
+    void* const x = half == Half::grad_x ? static_cast<void*>(gradient) : operands.image;
+    void* const weight = half == Half::grad_weight ? static_cast<void*>(gradient) : operands.weight;
+    const auto one = [&] { run(direct, x, weight, operands.g); };
+    const auto two = [&] {
+      const Packed<T> packed(context_, nullptr, half == Half::grad_x ? images() : weights());
+      if (half == Half::grad_x) {
+        run(problem, packed.data(), operands.weight, operands.g);
+        unpack_image(context_, gradient, packed.data(), shape_, packing_);
+      } else {
+        run(problem, operands.image, packed.data(), operands.g);
+        unpack_weight(context_, gradient, packed.data(), shape_, packing_);
+      }
+    };
+    if (!one_pass_wins(direct, x, weight, operands.g, nullptr, one, two)) return false;
+    problem = direct;
+    return true;
+  }
+
+  // Engines that finish their result (bias and relu, float from bfloat16) exist for some problems and are not always
+  // faster.
   template <class One, class Two>
   bool one_pass_wins(const ConvProblem& finished, void* x, void* weight, void* y, const float* bias, const One& one,
                      const Two& two) {
@@ -222,6 +299,7 @@ bool library_conv2d_fits(const Conv2d& shape) {
   const std::int64_t images = shape.N * shape.OH * shape.OW;
   constexpr std::int64_t most = std::int64_t{1} << 31;
   if (images == 0 || images >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most) return false;
+  if (shape.y_channels % 4 != 0) return false;
   if (shape.C == 0 || shape.O % lane_channels != 0) return false;
   if (shape.groups == 1) return shape.C <= 4 || shape.C % lane_channels == 0;
   return shape.groups <= most_groups && shape.C / shape.groups % lane_channels == 0 &&

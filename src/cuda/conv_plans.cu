@@ -143,12 +143,18 @@ struct Graph {
   Descriptor graph;
 };
 
+// Bytes of an element of the tensor that this half computes.
+std::int64_t element_of(const ConvProblem& problem, Half computed) {
+  return problem.bf16 && !(problem.float_out && problem.half == computed) ? 2 : 4;
+}
+
 Graph graph_of(const ConvProblem& p) {
-  const cudnnDataType_t type = p.bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
-                        out_type = p.finished ? CUDNN_DATA_FLOAT : type;
-  Descriptor x = tensor(id_x, type, p.N, p.C, p.H, p.W, p.x_pitch),
-             weight = tensor(id_weight, type, p.O, p.C, p.KH, p.KW, p.C),
-             y = tensor(id_y, out_type, p.N, p.O, p.OH, p.OW, p.y_pitch);
+  const auto type = [&](Half computed) {
+    return element_of(p, computed) == 4 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+  };
+  Descriptor x = tensor(id_x, type(Half::grad_x), p.N, p.C, p.H, p.W, p.x_pitch),
+             weight = tensor(id_weight, type(Half::grad_weight), p.O, p.C, p.KH, p.KW, p.C),
+             y = tensor(id_y, type(Half::forward), p.N, p.O, p.OH, p.OW, p.y_pitch);
   const std::int64_t stride[] = {p.stride_h, p.stride_w}, pad[] = {p.pad_h, p.pad_w},
                      dilation[] = {p.dilation_h, p.dilation_w};
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -283,10 +289,10 @@ std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
 
 bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
              void* weight, void* y, const float* bias) {
-  const std::int64_t element = problem.bf16 ? 2 : 4, groups = problem.groups;
-  const std::int64_t x_step = problem.C / groups * element,
-                     y_step = problem.O / groups * (problem.finished ? 4 : element),
-                     weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW * element;
+  const std::int64_t groups = problem.groups, x_step = problem.C / groups * element_of(problem, Half::grad_x),
+                     y_step = problem.O / groups * element_of(problem, Half::forward),
+                     weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW *
+                                   element_of(problem, Half::grad_weight);
   if (cudnnSetStream(library(), stream) != CUDNN_STATUS_SUCCESS) return false;
   for (std::int64_t group = 0; group < groups; ++group) {
     void* const pointers[] = {static_cast<std::byte*>(x) + group * x_step,

@@ -23,7 +23,8 @@ struct ConvProblem {
   bool bf16 = false;
   bool tensor_cores = false;  ///< float factors may be read as TF32
   bool deterministic = true;
-  bool finished = false;  ///< forward only: y is float, and a bias is added and, with `relu`, max(0, .) taken
+  bool float_out = false;  ///< the computed tensor is float even when `bf16`
+  bool finished = false;   ///< forward with float_out only: a bias is added and, with `relu`, max(0, .) taken
   bool relu = false;
   auto operator<=>(const ConvProblem&) const = default;
 };

@@ -48,7 +48,7 @@ kernels::Operators<T> operators() {
           .normalization = normalization<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
-          .channels_last = false};
+          .channels_last = true};
 }
 
 }  // namespace tern::cuda

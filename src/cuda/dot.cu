@@ -65,9 +65,10 @@ void through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const
   if constexpr (std::is_same_v<T, float>) {
     // Many rows are split over blocks; a few are one block's work per 32 columns.
     if (shape.rows >= many_rows && shape.out % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)) {
-      const std::int64_t slices = sums == nullptr ? 0 : row_slices(shape.rows, shape.out);
+      const Rows wide{shape.rows, shape.out, shape.out};
+      const std::int64_t slices = sums == nullptr ? 0 : row_slices(wide);
       const Scratch partials(context, static_cast<std::size_t>(slices * shape.out) * sizeof(float));
-      through_rows(context, g, partials.as<float>(), grad_y, y, shape.rows, shape.out, shape.activation);
+      through_rows(context, g, partials.as<float>(), grad_y, y, wide, shape.activation);
       if (sums != nullptr) sum_slices<float>(context, nullptr, sums, partials.as<float>(), slices, 0, shape.out);
       return;
     }

@@ -4,14 +4,17 @@
 namespace tern::cuda {
 namespace {
 
-template <class In>
-__global__ void finish_rows_kernel(float* y, const In* in, const float* bias, std::int64_t packs,
-                                   std::int64_t packs_per_row, Activation activation) {
+template <class In, class Index>
+__global__ void finish_rows_kernel(float* y, const In* in, const float* bias, Index packs, Divisor<Index> packs_per_row,
+                                   std::int64_t pitch, Activation activation) {
   begin_kernel();
-  for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
-    const Pack<In, 4> values = load<4>(in + i * 4);
+  const auto step = static_cast<Index>(global_threads());
+  for (auto i = static_cast<Index>(global_thread()); i < packs; i += step) {
+    const Pack<In, 4> values = load<4>(in + static_cast<std::int64_t>(i) * 4);
+    Index row = i;
+    const auto column = static_cast<std::int64_t>(packs_per_row.split(row)) * 4;
     // A bias may begin anywhere, so it is read by elements (from the cache).
-    const float* added = bias == nullptr ? nullptr : bias + i % packs_per_row * 4;
+    const float* added = bias == nullptr ? nullptr : bias + column;
     Pack<float, 4> result;
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
@@ -19,7 +22,7 @@ __global__ void finish_rows_kernel(float* y, const In* in, const float* bias, st
       convert(value, values.value[lane]);
       result.value[lane] = activate(added == nullptr ? value : value + added[lane], activation);
     }
-    store(y + i * 4, result);
+    store(y + static_cast<std::int64_t>(row) * pitch + column, result);
   }
 }
 
@@ -34,7 +37,8 @@ struct RowTiles {
 
 template <class Out>
 __global__ void through_rows_kernel(Out* g, float* partials, const float* __restrict__ grad_y,
-                                    const float* __restrict__ y, std::int64_t rows, int packs, Activation activation) {
+                                    const float* __restrict__ y, std::int64_t rows, int packs, std::int64_t pitch,
+                                    Activation activation) {
   __shared__ Pack<float, 4> shared[row_threads];
   begin_kernel();
   const int pack = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
@@ -43,10 +47,10 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && row < rows;
        row += step) {
-    const std::int64_t at = (row * packs + pack) * 4;
-    Pack<float, 4> gradient = load<4>(grad_y + at);
+    const std::int64_t from = row * pitch + pack * 4, to = (row * packs + pack) * 4;
+    Pack<float, 4> gradient = load<4>(grad_y + from);
     if (activation != Activation::none) {
-      const Pack<float, 4> out = load<4>(y + at);
+      const Pack<float, 4> out = load<4>(y + from);
 #pragma unroll
       for (int lane = 0; lane < 4; ++lane)
         gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
@@ -55,7 +59,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
       Pack<Out, 4> written;
 #pragma unroll
       for (int lane = 0; lane < 4; ++lane) convert(written.value[lane], gradient.value[lane]);
-      store(g + at, written);
+      store(g + to, written);
     }
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
@@ -100,26 +104,31 @@ __global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partial
 }  // namespace
 
 template <class In>
-void finish_rows(const Context& context, float* y, const In* in, const float* bias, std::int64_t rows,
-                 std::int64_t channels, Activation activation) {
-  const std::int64_t packs = rows * channels / 4;
-  launch(context, Grid(blocks_for(packs), 256), finish_rows_kernel<In>, y, in, bias, packs, channels / 4, activation);
+void finish_rows(const Context& context, float* y, const In* in, const float* bias, const Rows& rows,
+                 Activation activation) {
+  const std::int64_t packs = rows.count * rows.channels / 4;
+  with_index(packs, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(packs), 256), finish_rows_kernel<In, Index>, y, in, bias, static_cast<Index>(packs),
+           Divisor<Index>(rows.channels / 4), rows.pitch, activation);
+  });
 }
 
-std::int64_t row_slices(std::int64_t rows, std::int64_t channels) {
-  const RowTiles tiles(channels);
+std::int64_t row_slices(const Rows& rows) {
+  const RowTiles tiles(rows.channels);
   const std::int64_t most = ceil_div(static_cast<std::int64_t>(card().multiprocessors) * 8, tiles.tiles);
-  return std::max<std::int64_t>(1, std::min(most, ceil_div(rows, tiles.rows * 4)));
+  return std::max<std::int64_t>(1, std::min(most, ceil_div(rows.count, tiles.rows * 4)));
 }
 
 template <class Out>
 void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
-                  std::int64_t rows, std::int64_t channels, Activation activation) {
-  const RowTiles tiles(channels);
+                  const Rows& rows, Activation activation) {
+  const RowTiles tiles(rows.channels);
   launch(context,
-         Grid(dim3(static_cast<unsigned>(row_slices(rows, channels)), static_cast<unsigned>(tiles.tiles)),
+         Grid(dim3(static_cast<unsigned>(row_slices(rows)), static_cast<unsigned>(tiles.tiles)),
               dim3(static_cast<unsigned>(tiles.lanes), static_cast<unsigned>(tiles.rows))),
-         through_rows_kernel<Out>, g, partials, grad_y, y, rows, static_cast<int>(channels / 4), activation);
+         through_rows_kernel<Out>, g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels / 4), rows.pitch,
+         activation);
 }
 
 template <class T>
@@ -129,15 +138,10 @@ void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* p
          sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
 }
 
-template void finish_rows<float>(const Context&, float*, const float*, const float*, std::int64_t, std::int64_t,
-                                 Activation);
-template void finish_rows<bf16>(const Context&, float*, const bf16*, const float*, std::int64_t, std::int64_t,
-                                Activation);
-template void through_rows<float>(const Context&, float*, float*, const float*, const float*, std::int64_t,
-                                  std::int64_t, Activation);
-template void through_rows<bf16>(const Context&, bf16*, float*, const float*, const float*, std::int64_t, std::int64_t,
-                                 Activation);
-
+template void finish_rows<float>(const Context&, float*, const float*, const float*, const Rows&, Activation);
+template void finish_rows<bf16>(const Context&, float*, const bf16*, const float*, const Rows&, Activation);
+template void through_rows<float>(const Context&, float*, float*, const float*, const float*, const Rows&, Activation);
+template void through_rows<bf16>(const Context&, bf16*, float*, const float*, const float*, const Rows&, Activation);
 template void sum_slices<float>(const Context&, float*, float*, const float*, std::int64_t, std::int64_t, std::int64_t);
 template void sum_slices<double>(const Context&, double*, double*, const double*, std::int64_t, std::int64_t,
                                  std::int64_t);

@@ -8,17 +8,22 @@
 
 namespace tern::cuda {
 
-/// y = activation(in + bias) over rows of `channels` (a multiple of 4) elements; y may be in. `bias` may be null.
+/// Rows of `channels` elements, `pitch` elements from one to the next; both are multiples of 4.
+struct Rows {
+  std::int64_t count = 0, channels = 0, pitch = 0;
+};
+
+/// y = activation(in + bias); only y is pitched. y may be in where the pitch is `channels`. `bias` may be null.
 template <class In>
-void finish_rows(const Context& context, float* y, const In* in, const float* bias, std::int64_t rows,
-                 std::int64_t channels, Activation activation);
+void finish_rows(const Context& context, float* y, const In* in, const float* bias, const Rows& rows,
+                 Activation activation);
 
 /// g = grad_y * activation'(y), unless g is null, and its sums over the rows in `partials` [slices, channels], unless
-/// that is null.
+/// that is null. grad_y and y are pitched, g is not.
 template <class Out>
 void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
-                  std::int64_t rows, std::int64_t channels, Activation activation);
-std::int64_t row_slices(std::int64_t rows, std::int64_t channels);
+                  const Rows& rows, Activation activation);
+std::int64_t row_slices(const Rows& rows);
 
 /// The sums over slices [slices, weights + channels], in order; either gradient may be null.
 template <class T>

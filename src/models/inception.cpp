@@ -1,8 +1,5 @@
 #include "tern/models/inception.hpp"
 
-#include "tern/nn/pooling.hpp"
-#include "tern/operators/shape.hpp"
-
 namespace tern::models {
 namespace {
 
@@ -22,15 +19,19 @@ Inception::Inception(const InceptionChannels& c, nn::Start start, Generator& gen
       conv3x3_(c.reduce3x3, c.conv3x3, 3, {.padding = 1, .start = start}, generator),
       reduce5x5_(c.in, c.reduce5x5, 1, {.start = start}, generator),
       conv5x5_(c.reduce5x5, c.conv5x5, 5, {.padding = 2, .start = start}, generator),
-      pool_(nn::MaxPool2d(3, {.stride = 1, .padding = 1}), ConvRelu(c.in, c.pool, 1, {.start = start}, generator)) {
+      pool_(3, {.stride = 1, .padding = 1}),
+      project_(c.in, c.pool, 1, {.start = start}, generator) {
   module("branch1", conv1x1_);
   module("branch2", nn::Sequential(reduce3x3_, conv3x3_));
   module("branch3", nn::Sequential(reduce5x5_, conv5x5_));
-  module("branch4", pool_);
+  module("branch4", nn::Sequential(pool_, project_));
 }
 
 Tensor Inception::forward(const Tensor& x) const {
-  return operators::cat({conv1x1_(x), conv3x3_(reduce3x3_(x)), conv5x5_(reduce5x5_(x)), pool_(x)}, 1);
+  return nn::cat({{conv1x1_.conv(), x},
+                  {conv3x3_.conv(), reduce3x3_(x)},
+                  {conv5x5_.conv(), reduce5x5_(x)},
+                  {project_.conv(), pool_(x)}});
 }
 
 }  // namespace tern::models

@@ -1,6 +1,8 @@
 #include "tern/nn/conv.hpp"
 
 #include "nn/layer.hpp"
+#include "nn/observer.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::nn {
 namespace {
@@ -40,6 +42,17 @@ std::string Conv2d::describe() const {
 
 std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
   return 2 * element_count(output) * init::fan_in(weight_);
+}
+
+Tensor cat(const std::vector<Conv2dInput>& inputs) {
+  if (observer() != nullptr) {
+    std::vector<Tensor> parts;
+    for (const auto& [conv, x] : inputs) parts.push_back(conv(x));
+    return operators::cat(parts, 1);
+  }
+  std::vector<operators::Conv2dCall> calls;
+  for (const auto& [conv, x] : inputs) calls.push_back(conv.call(x));
+  return operators::conv2d_cat(calls);
 }
 
 }  // namespace tern::nn

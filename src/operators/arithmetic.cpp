@@ -90,6 +90,34 @@ Tensor add(const Tensor& a, const Tensor& b) {
   return out;
 }
 
+Tensor add_all(const std::vector<Tensor>& tensors) {
+  expects<ShapeError>(!tensors.empty(), "add_all: no tensors");
+  check_defined("add_all", "an input", tensors[0]);
+  const Layout layout = layout_of(tensors[0]);
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : tensors) {
+    check_dtypes("add_all", tensors[0], tensor);
+    expects<ShapeError>(tensor.shape() == tensors[0].shape(), "add_all: shapes ", tensors[0].shape(), " and ",
+                        tensor.shape(), " differ");
+    parts.push_back(in_layout(tensor, layout));
+  }
+  constexpr std::size_t at_once = 4;
+  Tensor sum = parts[0];
+  for (std::size_t next = 1; next < parts.size(); next += at_once - 1) {
+    Tensor out = empty_in(layout_of(sum), sum.shape(), sum.dtype());
+    const auto part = [&](std::size_t i) { return next + i < parts.size() ? parts[next + i] : Tensor{}; };
+    visit("add_all", sum.dtype(), [&]<class T>() {
+      const Call<T> call;
+      call.table().arithmetic.add_all(call.context(), call.out(out), call.in(sum), call.in(part(0)), call.in(part(1)),
+                                      call.in(part(2)), out.numel());
+    });
+    sum = out;
+  }
+  if (recording(tensors))
+    record("add_all", sum, tensors, [count = tensors.size()](const Tensor& grad) { return Gradients(count, grad); });
+  return sum;
+}
+
 Tensor sub(const Tensor& a, const Tensor& b) {
   Tensor out = binary("sub", a, b, SLOT(sub));
   if (recording(a, b))

@@ -48,40 +48,121 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
+/// A convolution whose arguments are checked and lie as the mode wants them.
+struct Prepared {
+  kernels::Conv2d sizes;
+  Tensor x = {}, weight = {}, bias = {};
+};
+
+Prepared prepare(const Conv2dCall& call) {
+  Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
+  with_type("conv2d", call.x.dtype(), [&]<class T>() {
+    const Call<T> use;
+    made.sizes.layout = use.table().conv.layout(use.context(), made.sizes);
+  });
+  made.x = in_layout(call.x, made.sizes.layout);
+  made.weight = call.weight.detach().contiguous();
+  if (call.bias.defined()) made.bias = call.bias.detach().contiguous();
+  return made;
+}
+
+/// Which gradients a convolution owes, and what it needs for them.
+struct Backward {
+  Saved x, weight;
+  kernels::Conv2d sizes;
+  bool x_needs, weight_needs, bias_needs;
+
+  Backward(const Conv2dCall& call, const Prepared& prepared)
+      : x(prepared.x),
+        weight(prepared.weight),
+        sizes(prepared.sizes),
+        x_needs(needs(call.x)),
+        weight_needs(needs(call.weight)),
+        bias_needs(call.bias.defined() && needs(call.bias)) {}
+
+  /// From the elements `first` on of the gradient and the output, both in the layout of `sizes`.
+  Gradients operator()(const Tensor& grad, const Tensor& out, std::int64_t first) const {
+    Tensor grad_x = x_needs ? empty_in(sizes.layout, x.get().shape(), grad.dtype()) : Tensor{};
+    Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
+    Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
+    visit("conv2d", grad.dtype(), [&]<class T>() {
+      const Call<T> call;
+      call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
+      call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
+                                        call.in(grad) + first, call.in(x.get()), call.in(weight.get()),
+                                        call.in(out) + first, sizes);
+    });
+    return {grad_x, grad_weight, grad_bias};
+  }
+};
+
+void run(const Prepared& prepared, Tensor& out, std::int64_t first) {
+  visit("conv2d", out.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.flops(multiply_adds(prepared.sizes) * 2);
+    call.table().conv.conv2d(call.context(), call.out(out) + first, call.in(prepared.x), call.in(prepared.weight),
+                             call.in(prepared.bias), prepared.sizes);
+  });
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  kernels::Conv2d sizes = sizes_of(x, weight, bias, options);
-  with_type("conv2d", x.dtype(), [&]<class T>() {
-    const Call<T> call;
-    sizes.layout = call.table().conv.layout(call.context(), sizes);
-  });
-  const Tensor whole = in_layout(x, sizes.layout), whole_weight = weight.detach().contiguous(),
-               whole_bias = bias.defined() ? bias.detach().contiguous() : Tensor{};
+  const Conv2dCall call{x, weight, bias, options};
+  const Prepared prepared = prepare(call);
+  const kernels::Conv2d& sizes = prepared.sizes;
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
-  visit("conv2d", x.dtype(), [&]<class T>() {
-    const Call<T> call;
-    call.flops(multiply_adds(sizes) * 2);
-    call.table().conv.conv2d(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
-                             sizes);
-  });
+  run(prepared, out, 0);
   if (recording(x, weight, bias))
     record("conv2d", out, {x, weight, bias},
-           [x = Saved(whole), weight = Saved(whole_weight), out = Saved(out), sizes, x_needs = needs(x),
-            weight_needs = needs(weight), bias_needs = needs(bias)](const Tensor& grad) {
-             const Tensor whole_grad = in_layout(grad, sizes.layout);
-             Tensor grad_x = x_needs ? empty_in(sizes.layout, x.get().shape(), grad.dtype()) : Tensor{};
-             Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
-             Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
-             visit("conv2d", grad.dtype(), [&]<class T>() {
-               const Call<T> call;
-               call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
-               call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight),
-                                                 call.out(grad_bias), call.in(whole_grad), call.in(x.get()),
-                                                 call.in(weight.get()), call.in(out.get()), sizes);
-             });
-             return Gradients{grad_x, grad_weight, grad_bias};
+           [backward = Backward(call, prepared), out = Saved(out)](const Tensor& grad) {
+             return backward(in_layout(grad, backward.sizes.layout), out.get(), 0);
            });
+  return out;
+}
+
+Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
+  expects<ShapeError>(!calls.empty(), "conv2d_cat: no convolutions");
+  std::vector<Prepared> prepared;
+  std::int64_t channels = 0;
+  bool joins = true;
+  for (const Conv2dCall& call : calls) {
+    prepared.push_back(prepare(call));
+    const kernels::Conv2d &own = prepared.back().sizes, &first = prepared[0].sizes;
+    expects<ShapeError>(own.N == first.N && own.OH == first.OH && own.OW == first.OW, "conv2d_cat: outputs of ",
+                        first.N, " images of ", first.OH, "x", first.OW, " and of ", own.N, " of ", own.OH, "x", own.OW,
+                        " do not join");
+    joins = joins && own.layout == Layout::channels_last && call.x.dtype() == calls[0].x.dtype();
+    channels += own.O;
+  }
+  if (!joins) {
+    std::vector<Tensor> parts;
+    for (const Conv2dCall& call : calls) parts.push_back(conv2d(call.x, call.weight, call.bias, call.options));
+    return cat(parts, 1);
+  }
+  const kernels::Conv2d& sizes = prepared[0].sizes;
+  Tensor out = empty_in(Layout::channels_last, {sizes.N, channels, sizes.OH, sizes.OW}, calls[0].x.dtype());
+  std::vector<Tensor> inputs;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    prepared[i].sizes.y_channels = channels;
+    run(prepared[i], out, first);
+    first += prepared[i].sizes.O;
+    inputs.insert(inputs.end(), {calls[i].x, calls[i].weight, calls[i].bias});
+  }
+  if (!recording(inputs)) return out;
+  std::vector<Backward> backwards;
+  for (std::size_t i = 0; i < calls.size(); ++i) backwards.emplace_back(calls[i], prepared[i]);
+  record("conv2d_cat", out, inputs, [backwards, out = Saved(out)](const Tensor& grad) {
+    const Tensor whole_grad = in_layout(grad, Layout::channels_last);
+    Gradients gradients;
+    std::int64_t part = 0;
+    for (const Backward& backward : backwards) {
+      for (const Tensor& gradient : backward(whole_grad, out.get(), part)) gradients.push_back(gradient);
+      part += backward.sizes.O;
+    }
+    return gradients;
+  });
   return out;
 }
 

@@ -126,6 +126,15 @@ void affine(Context&, T* out, const T* in, std::int64_t n, T scale, T shift) {
 }
 
 template <class T>
+void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = a[i] + b[i];
+    if (c != nullptr) out[i] += c[i];
+    if (d != nullptr) out[i] += d[i];
+  }
+}
+
+template <class T>
 void sqrt_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] / (2 * out[i]);
 }
@@ -197,6 +206,7 @@ kernels::Arithmetic<T> arithmetic() {
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
+          .add_all = add_all<T>,
           .sqrt_backward = sqrt_backward<T>,
           .abs_backward = abs_backward<T>,
           .pow_backward = pow_backward<T>,

@@ -40,6 +40,10 @@ struct LessEqual { template <class V> HWY_INLINE auto operator()(V a, V b) const
 struct Greater { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Gt(a, b); } };
 struct GreaterEqual { template <class V> HWY_INLINE auto operator()(V a, V b) const { return hn::Ge(a, b); } };
 
+struct AddAll { template <class D, class V, class... More> HWY_INLINE V operator()(D, V sum, More... more) const {
+  ((sum = hn::Add(sum, more)), ...);
+  return sum; } };
+
 struct Neg { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Neg(x); } };
 struct Exp { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
   return HWY_NAMESPACE::exp(d, x); } };
@@ -281,6 +285,13 @@ void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T sh
 }
 
 template <class T>
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
+  if (d != nullptr) return map_parallel(context, 2 * streamed, AddAll{}, out, n, a, b, c, d);
+  if (c != nullptr) return map_parallel(context, streamed, AddAll{}, out, n, a, b, c);
+  map_parallel(context, streamed, AddAll{}, out, n, a, b);
+}
+
+template <class T>
 void sqrt_backward(Context& context, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
   map_parallel(context, root, SqrtBackward{}, grad_in, n, grad_out, out);
 }
@@ -340,6 +351,7 @@ kernels::Arithmetic<T> table() {
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
+          .add_all = add_all<T>,
           .sqrt_backward = sqrt_backward<T>,
           .abs_backward = abs_backward<T>,
           .pow_backward = pow_backward<T>,

@@ -177,6 +177,7 @@ void fill(Context& context, void* out, std::int64_t n, const void* value, std::s
 void gather(Context& context, void* out, const void* in, const std::int64_t* index, std::int64_t rows,
             std::int64_t in_rows, std::int64_t row_bytes) {
   const auto bytes = static_cast<std::size_t>(row_bytes);
+  if (bytes == 0) return;
   parallel_for(context, rows, 5 + nanoseconds_per_byte * static_cast<double>(row_bytes),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) {

@@ -120,6 +120,40 @@ Operator same_twice(Operator op, Binary call, std::function<double(double, doubl
   return op;
 }
 
+// The sum of several tensors of one shape.
+Operator sum_of_several() {
+  Operator op{.name = "add_all"};
+  const auto sample = [](int count, const Shape& shape, bool large) {
+    return Sample{.name = message(count, " of ", shape),
+                  .arguments = std::vector<Argument>(static_cast<std::size_t>(count), uniform(shape)),
+                  .call = [](const std::vector<Tensor>& in) { return std::vector{op::add_all(in)}; },
+                  .reference =
+                      [](const std::vector<Array>& in) {
+                        Array out = in[0];
+                        for (std::size_t i = 1; i < in.size(); ++i)
+                          for (std::size_t k = 0; k < out.values.size(); ++k) out.values[k] += in[i].values[k];
+                        return std::vector{out};
+                      },
+                  .terms = static_cast<double>(count),
+                  .large = large};
+  };
+  for (const int count : {1, 2, 3, 4, 5, 9})
+    for (const Shape& shape : {Shape{7}, Shape{3, 4, 5, 6}, Shape{0, 3}})
+      op.samples.push_back(sample(count, shape, false));
+  op.samples.push_back(sample(4, {100003}, true));
+  op.invalid = {{"nothing", Kind::shape, {"no tensors"}, [] { op::add_all({}); }},
+                {"two shapes",
+                 Kind::shape,
+                 {"[2]", "[3]"},
+                 [] {
+                   op::add_all({ones({2}), ones({3})});
+                 }},
+                {"two dtypes", Kind::dtype, {"float32", "float64"}, [] {
+                   op::add_all({ones({2}), ones({2}, DType::float64)});
+                 }}};
+  return op;
+}
+
 // An operator with a number on one side.
 Operator with_number(const char* name, std::function<Tensor(const Tensor&, double)> call,
                      std::function<double(double, double)> function) {
@@ -295,6 +329,7 @@ std::vector<Operator> arithmetic_cases() {
   all.push_back(same_twice(exact_binary("sub", op::sub, sub), op::sub, sub));
   all.push_back(same_twice(exact_binary("mul", op::mul, mul), op::mul, mul));
   all.push_back(same_twice(binary("div", op::div, div, 0.5, 2), op::div, div));
+  all.push_back(sum_of_several());
   all.push_back(select("maximum", op::maximum, maximum_of));
   all.push_back(select("minimum", op::minimum, minimum_of));
   all.push_back(with_number(

@@ -1,6 +1,7 @@
 // Convolution: stride, padding, dilation, groups, one dimension unlike the other, and each activation.
 
 #include <algorithm>
+#include <array>
 
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
@@ -84,6 +85,45 @@ Sample sample(const Use& use, bool exact = false, bool large = false) {
           .terms = std::max(1.0, terms),
           .gradient_terms = std::max({1.0, terms, positions, static_cast<double>(use.weight[0]) * terms}),
           .large = large};
+}
+
+// Convolutions side by side over one x, joined: a 3x3, a 1x1 with relu and a 5x5 without a bias.
+Operator joined() {
+  Operator op{.name = "conv2d_cat"};
+  const Conv2dOptions options[]{
+      {.padding = 1, .activation = Activation::relu}, {.activation = Activation::relu}, {.padding = 2}};
+  const auto calls = [options](const std::vector<Tensor>& in) {
+    return op::conv2d_cat(
+        {{in[0], in[1], in[2], options[0]}, {in[0], in[3], in[4], options[1]}, {in[0], in[5], {}, options[2]}});
+  };
+  for (const auto& [C, first, second, third] :
+       {std::array<std::int64_t, 4>{3, 2, 5, 1}, {8, 16, 8, 24}, {16, 8, 12, 8}})
+    op.samples.push_back(
+        {.name = message(C, " to ", first, ", ", second, " and ", third, " channels"),
+         .arguments = {uniform({2, C, 5, 7}), uniform({first, C, 3, 3}), uniform({first}), uniform({second, C, 1, 1}),
+                       uniform({second}), uniform({third, C, 5, 5})},
+         .call = [calls](const std::vector<Tensor>& in) { return std::vector{calls(in)}; },
+         .reference =
+             [options](const std::vector<Array>& in) {
+               const Array parts[]{convolution({in[0], in[1], in[2]}, options[0]),
+                                   convolution({in[0], in[3], in[4]}, options[1]),
+                                   convolution({in[0], in[5]}, options[2])};
+               const std::int64_t N = in[0].size(0), area = in[0].size(2) * in[0].size(3);
+               Array out({N, parts[0].size(1) + parts[1].size(1) + parts[2].size(1), in[0].size(2), in[0].size(3)});
+               std::int64_t next = 0;
+               for (std::int64_t n = 0; n < N; ++n)
+                 for (const Array& part : parts)
+                   for (std::int64_t i = 0; i < part.size(1) * area; ++i)
+                     out[next++] = part[n * part.size(1) * area + i];
+               return std::vector{out};
+             },
+         .terms = static_cast<double>(25 * C),
+         .gradient_terms = static_cast<double>(25 * (C + first + second + third))});
+  op.invalid = {{"nothing", Kind::shape, {"no convolutions"}, [] { op::conv2d_cat({}); }},
+                {"outputs of two sizes", Kind::shape, {"5x5", "3x3"}, [] {
+                   op::conv2d_cat({{ones({1, 1, 5, 5}), ones({1, 1, 1, 1})}, {ones({1, 1, 5, 5}), ones({1, 1, 3, 3})}});
+                 }}};
+  return op;
 }
 
 }  // namespace
@@ -212,7 +252,7 @@ std::vector<Operator> conv_cases() {
                 {"integers", Kind::dtype, {"uint8"}, [] {
                    op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
                  }}};
-  return {op};
+  return {op, joined()};
 }
 
 }  // namespace tern::testing

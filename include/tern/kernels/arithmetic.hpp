@@ -39,6 +39,9 @@ struct Arithmetic {
   /// out = scale * in + shift, rounded twice (multiply, then add).
   Kernel<void(Context&, T* out, const T* in, std::int64_t n, T scale, T shift)> affine;
 
+  /// out = ((a + b) + c) + d over n elements; d, or c and d, may be null.
+  Kernel<void(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n)> add_all;
+
   /// grad_in = grad_out / (2 out), out = sqrt(in).
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n)> sqrt_backward;
   /// grad_in = grad_out * sign(in), 0 at 0.

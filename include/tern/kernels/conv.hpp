@@ -12,6 +12,7 @@ struct Conv2d {
   std::int64_t O = 0, KH = 1, KW = 1, OH = 0, OW = 0;
   std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
   Activation activation = Activation::none;
+  std::int64_t y_channels = 0;  ///< elements from a position of y and grad_y to the next, channels last only; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
 };
 

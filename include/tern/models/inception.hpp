@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tern/nn/conv.hpp"
+#include "tern/nn/pooling.hpp"
 #include "tern/nn/sequential.hpp"
 
 namespace tern::models {
@@ -42,7 +43,8 @@ class Inception : public nn::Module {
   ConvRelu conv1x1_;
   ConvRelu reduce3x3_, conv3x3_;
   ConvRelu reduce5x5_, conv5x5_;
-  nn::Sequential pool_;
+  nn::MaxPool2d pool_;
+  ConvRelu project_;
 };
 
 }  // namespace tern::models

@@ -26,6 +26,9 @@ class Conv2d : public Module {
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
+  /// The arguments of operators::conv2d for this module on x.
+  operators::Conv2dCall call(const Tensor& x) const { return {x, weight_, bias_, options_}; }
+
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }
 
@@ -33,5 +36,13 @@ class Conv2d : public Module {
   operators::Conv2dOptions options_;
   Parameter weight_, bias_;
 };
+
+/// A convolution and its input.
+struct Conv2dInput {
+  const Conv2d& conv;
+  Tensor x;
+};
+/// The outputs of several convolutions joined along the channels: operators::conv2d_cat.
+Tensor cat(const std::vector<Conv2dInput>& inputs);
 
 }  // namespace tern::nn

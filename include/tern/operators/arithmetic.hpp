@@ -9,6 +9,8 @@ namespace tern::operators {
 
 // Elementwise with broadcasting (NumPy's rules): sizes are equal or 1, aligned at the last dimension.
 Tensor add(const Tensor& a, const Tensor& b);
+/// The sum of tensors of one shape, from left to right, in fewer passes than additions one by one.
+Tensor add_all(const std::vector<Tensor>& tensors);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);

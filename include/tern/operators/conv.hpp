@@ -24,5 +24,14 @@ struct Conv2dOptions {
 /// stride) + 1.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
+/// The arguments of one conv2d.
+struct Conv2dCall {
+  Tensor x, weight, bias = {};
+  Conv2dOptions options = {};
+};
+/// cat of several convolutions along the channels, whose outputs have one size: each writes its part of the result,
+/// without a copy where the mode can.
+Tensor conv2d_cat(const std::vector<Conv2dCall>& calls);
+
 }  // namespace operators
 }  // namespace tern
