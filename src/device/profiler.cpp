@@ -208,7 +208,7 @@ ProfileTable ProfileRecorder::table(const Roofline& roofline) {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -239,14 +239,14 @@ std::string ProfileRecorder::trace() {
   json += R"({"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "host"}})";
   for (std::size_t i = 0; i < origins_.size(); ++i)
     json += message(",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": ", i + 2,
-                    ", \"args\": {\"name\": ", quoted(origins_[i].mode->name), "}}");
+                    ", \"args\": {\"name\": ", json_text(origins_[i].mode->name), "}}");
   static constexpr const char* categories[] = {"operator", "transfer", "wait"};
   const auto event = [&](const Piece& piece, std::size_t thread, double begin, double end) {
     json += message(
-        ",\n{\"ph\": \"X\", \"name\": ", quoted(piece.backward ? std::string(piece.name) + " backward" : piece.name),
+        ",\n{\"ph\": \"X\", \"name\": ", json_text(piece.backward ? std::string(piece.name) + " backward" : piece.name),
         ", \"cat\": \"", categories[static_cast<int>(piece.kind)], "\", \"pid\": 1, \"tid\": ", thread,
         ", \"ts\": ", microseconds(begin), ", \"dur\": ", microseconds(end - begin),
-        ", \"args\": {\"mode\": ", quoted(piece.mode->name), ", \"flops\": ", static_cast<std::int64_t>(piece.flops),
+        ", \"args\": {\"mode\": ", json_text(piece.mode->name), ", \"flops\": ", static_cast<std::int64_t>(piece.flops),
         ", \"bytes\": ", static_cast<std::int64_t>(piece.bytes), "}}");
   };
   for (std::size_t i = 0; i < resolved_; ++i) {
