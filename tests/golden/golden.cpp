@@ -1,0 +1,116 @@
+#include "golden/golden.hpp"
+
+#include <cmath>
+#include <memory>
+
+#include "tern/tern.hpp"
+
+namespace tern::testing {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+std::shared_ptr<models::ImageClassifier> make(const Metadata& metadata) {
+  const auto number = [&](const char* key) { return std::stoll(metadata.at(key)); };
+  const std::string& net = metadata.at("net");
+  constexpr nn::Start none = nn::Start::none;
+  if (net == "alexnet")
+    return std::make_shared<models::AlexNet>(models::AlexNetOptions{.classes = number("classes"),
+                                                                    .image_size = number("image_size"),
+                                                                    .dropout = 0,
+                                                                    .width_divisor = number("width_divisor"),
+                                                                    .start = none});
+  if (net == "googlenet")
+    return std::make_shared<models::GoogLeNet>(models::GoogLeNetOptions{.classes = number("classes"),
+                                                                        .image_size = number("image_size"),
+                                                                        .dropout = 0,
+                                                                        .auxiliary_dropout = 0,
+                                                                        .width_divisor = number("width_divisor"),
+                                                                        .start = none});
+  if (net == "vgg16")
+    return std::make_shared<models::Vgg16>(models::Vgg16Options{.classes = number("classes"),
+                                                                .image_size = number("image_size"),
+                                                                .dropout = 0,
+                                                                .width_divisor = number("width_divisor"),
+                                                                .start = none});
+  expects(net == "resnet18", "golden: no network is named ", net);
+  return std::make_shared<models::ResNet18>(models::ResNet18Options{.classes = number("classes"),
+                                                                    .image_size = number("image_size"),
+                                                                    .width_divisor = number("width_divisor"),
+                                                                    .start = none});
+}
+
+/// The tensors whose names begin with `prefix`, without it.
+nn::State part(const nn::State& all, const std::string& prefix) {
+  nn::State found;
+  for (const auto& [name, tensor] : all)
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), tensor);
+  return found;
+}
+
+void note(Difference& difference, const std::string& name, const std::vector<double>& ours,
+          const std::vector<double>& golden) {
+  expects<ShapeError>(ours.size() == golden.size(), "golden: ", name, " has ", ours.size(), " elements, expected ",
+                      golden.size());
+  double error = 0, scale = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    // A NaN is as far as can be.
+    error = std::isnan(ours[i]) ? INFINITY : std::max(error, std::abs(ours[i] - golden[i]));
+    if (std::isinf(error)) break;
+    scale = std::max(scale, std::abs(golden[i]));
+  }
+  const double relative = error == 0 ? 0 : error / scale;
+  if (relative <= difference.largest && !difference.where.empty()) return;
+  difference = {relative, name};
+}
+
+}  // namespace
+
+Comparison compare_with_golden(const std::string& file) {
+  const io::Safetensors golden = io::load_safetensors(file);
+  const auto number = [&](const char* key) { return std::stod(golden.metadata.at(key)); };
+  const std::shared_ptr<models::ImageClassifier> net = make(golden.metadata);
+  net->load_state(part(golden.tensors, "state."));
+  const Tensor images = (golden.tensors.at("pixels").to(DType::float32) - 128.0) / 64.0;
+  const Tensor& labels = golden.tensors.at("labels");
+
+  Comparison comparison;
+  comparison.net = net->describe();
+  comparison.parameters = net->parameter_count();
+  net->eval();
+  {
+    const NoGrad no_grad;
+    note(comparison.logits, "logits", (*net)(images).values(), golden.tensors.at("logits").values());
+  }
+  net->train();
+  optim::SGD sgd(net->parameters(), {.learning_rate = number("learning_rate"),
+                                     .momentum = number("momentum"),
+                                     .weight_decay = number("weight_decay")});
+  const std::vector<double> losses = golden.tensors.at("losses").values();
+  const nn::State gradients = part(golden.tensors, "gradient.");
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const Tensor loss = net->loss(images, labels);
+    sgd.zero_grad();
+    loss.backward();
+    if (step == 0) {
+      expects(gradients.size() == net->parameters().size(), "golden: ", gradients.size(), " gradients in ", file);
+      for (const auto& [name, parameter] : net->named_parameters())
+        note(comparison.gradients, name, parameter.grad().values(), gradients.at(name).values());
+    }
+    sgd.step();
+    comparison.losses.push_back(loss.item());
+    note(comparison.loss, message("step ", step + 1), {comparison.losses.back()}, {losses[step]});
+  }
+  // Ten small steps change the weights little, so that the change tells more than the weights.
+  const nn::State before = part(golden.tensors, "state."), after = part(golden.tensors, "after.");
+  for (const auto& [name, tensor] : net->state()) {
+    const auto gone = [&start = before.at(name)](const Tensor& end) {
+      return (end.to(DType::float64) - start.to(DType::float64)).values();
+    };
+    note(comparison.weights, name, tensor.values(), after.at(name).values());
+    note(comparison.changes, name, gone(tensor), gone(after.at(name)));
+  }
+  return comparison;
+}
+
+}  // namespace tern::testing

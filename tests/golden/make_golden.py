@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""Golden data: what PyTorch computes with the image networks.
+
+  make_golden.py                                   the narrow networks of golden_test.cpp, into data/ beside this script
+  make_golden.py --full alexnet --out FILE         a whole network, for golden_check
+  make_golden.py --full alexnet --float64 --out FILE    computed in float64; says how far PyTorch's own float32 is from it
+
+A file has the state of a network (state.*), pixels (an image is (pixels - 128) / 64) and labels, the logits in evaluation, the losses of ten steps of SGD
+in training, the gradients of the first (gradient.*) and the state after the last (after.*). Dropout is left out. The
+parameters have torchvision's names. Needs PyTorch and nothing else."""
+
+import argparse
+import json
+import pathlib
+import struct
+from collections import OrderedDict
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Widths:
+    """Published widths, divided: multiples of `groups`, and at least that."""
+
+    def __init__(self, divisor):
+        self.divisor = divisor
+
+    def __call__(self, published, groups=1):
+        return groups * max(1, published // (self.divisor * groups))
+
+
+def norm():
+    return nn.LocalResponseNorm(5, 1e-4, 0.75, 1.0)
+
+
+class Classifier(nn.Module):
+    def loss(self, images, labels):
+        return F.cross_entropy(self(images), labels)
+
+
+class AlexNet(Classifier):  # bvlc_alexnet
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+        a, b, c, d, e, hidden = width(96, 2), width(256, 2), width(384, 2), width(384, 2), width(256, 2), width(4096)
+        layers = [
+            ("0", nn.Conv2d(3, a, 11, 4)), ("1", nn.ReLU()), ("norm1", norm()), ("2", nn.MaxPool2d(3, 2)),
+            ("3", nn.Conv2d(a, b, 5, padding=2, groups=2)), ("4", nn.ReLU()), ("norm2", norm()), ("5", nn.MaxPool2d(3, 2)),
+            ("6", nn.Conv2d(b, c, 3, padding=1)), ("7", nn.ReLU()),
+            ("8", nn.Conv2d(c, d, 3, padding=1, groups=2)), ("9", nn.ReLU()),
+            ("10", nn.Conv2d(d, e, 3, padding=1, groups=2)), ("11", nn.ReLU()), ("12", nn.MaxPool2d(3, 2))]
+        self.features = nn.Sequential(OrderedDict(layers))
+        inputs = self.features(torch.zeros(1, 3, image_size, image_size)).numel()
+        self.classifier = nn.Sequential(OrderedDict([
+            ("1", nn.Linear(inputs, hidden)), ("2", nn.ReLU()), ("4", nn.Linear(hidden, hidden)), ("5", nn.ReLU()),
+            ("6", nn.Linear(hidden, classes))]))
+
+    def forward(self, images):
+        return self.classifier(self.features(images).flatten(1))
+
+
+class ConvRelu(nn.Module):
+    def __init__(self, *arguments, **options):
+        super().__init__()
+        self.conv = nn.Conv2d(*arguments, **options)
+
+    def forward(self, x):
+        return F.relu(self.conv(x))
+
+
+class Inception(nn.Module):
+    def __init__(self, inputs, one, reduce_three, three, reduce_five, five, pool):
+        super().__init__()
+        self.branch1 = ConvRelu(inputs, one, 1)
+        self.branch2 = nn.Sequential(ConvRelu(inputs, reduce_three, 1), ConvRelu(reduce_three, three, 3, padding=1))
+        self.branch3 = nn.Sequential(ConvRelu(inputs, reduce_five, 1), ConvRelu(reduce_five, five, 5, padding=2))
+        self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1), ConvRelu(inputs, pool, 1))
+
+    def forward(self, x):
+        return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
+
+
+class AuxiliaryHead(nn.Module):
+    def __init__(self, inputs, side, classes, width):
+        super().__init__()
+        self.conv = ConvRelu(inputs, width(128), 1)
+        pooled = -(-(side - 5) // 3) + 1
+        self.fc1 = nn.Linear(width(128) * pooled * pooled, width(1024))
+        self.fc2 = nn.Linear(width(1024), classes)
+
+    def forward(self, x):
+        x = self.conv(F.avg_pool2d(x, 5, 3, ceil_mode=True))
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+class GoogLeNet(Classifier):  # bvlc_googlenet
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+        channels = width(192)
+
+        def inception(*published):
+            nonlocal channels
+            sizes = [width(size) for size in published]
+            module = Inception(channels, *sizes)
+            channels = sizes[0] + sizes[2] + sizes[4] + sizes[5]
+            return module
+
+        self.conv1 = ConvRelu(3, width(64), 7, stride=2, padding=3)
+        self.conv2 = ConvRelu(width(64), width(64), 1)
+        self.conv3 = ConvRelu(width(64), width(192), 3, padding=1)
+        self.norm = norm()
+        self.pool = nn.MaxPool2d(3, 2, ceil_mode=True)
+        self.inception3a = inception(64, 96, 128, 16, 32, 32)
+        self.inception3b = inception(128, 128, 192, 32, 96, 64)
+        self.inception4a = inception(192, 96, 208, 16, 48, 64)
+        first = channels
+        self.inception4b = inception(160, 112, 224, 24, 64, 64)
+        self.inception4c = inception(128, 128, 256, 24, 64, 64)
+        self.inception4d = inception(112, 144, 288, 32, 64, 64)
+        second = channels
+        self.inception4e = inception(256, 160, 320, 32, 128, 128)
+        self.inception5a = inception(256, 160, 320, 32, 128, 128)
+        self.inception5b = inception(384, 192, 384, 48, 128, 128)
+        self.fc = nn.Linear(channels, classes)
+        side = (image_size + 1) // 2 // 8
+        self.aux1 = AuxiliaryHead(first, side, classes, width)
+        self.aux2 = AuxiliaryHead(second, side, classes, width)
+
+    def to_first_head(self, x):
+        x = self.conv2(self.norm(self.pool(self.conv1(x))))
+        x = self.pool(self.norm(self.conv3(x)))
+        return self.inception4a(self.pool(self.inception3b(self.inception3a(x))))
+
+    def to_second_head(self, x):
+        return self.inception4d(self.inception4c(self.inception4b(x)))
+
+    def to_logits(self, x):
+        x = self.inception5b(self.inception5a(self.pool(self.inception4e(x))))
+        return self.fc(x.mean((2, 3)))
+
+    def forward(self, images):
+        return self.to_logits(self.to_second_head(self.to_first_head(images)))
+
+    def loss(self, images, labels):
+        first = self.to_first_head(images)
+        second = self.to_second_head(first)
+        return (F.cross_entropy(self.to_logits(second), labels) + 0.3 * F.cross_entropy(self.aux1(first), labels)
+                + 0.3 * F.cross_entropy(self.aux2(second), labels))
+
+
+class Vgg16(Classifier):
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+        layers, channels, side = [], 3, image_size
+        for published, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+            for _ in range(convolutions):
+                layers += [nn.Conv2d(channels, width(published), 3, padding=1), nn.ReLU()]
+                channels = width(published)
+            layers.append(nn.MaxPool2d(2))
+            side //= 2
+        hidden = width(4096)
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(OrderedDict([
+            ("0", nn.Linear(channels * side * side, hidden)), ("1", nn.ReLU()), ("3", nn.Linear(hidden, hidden)),
+            ("4", nn.ReLU()), ("6", nn.Linear(hidden, classes))]))
+
+    def forward(self, images):
+        return self.classifier(self.features(images).flatten(1))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet18(Classifier):
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+        channels = width(64)
+        self.conv1 = nn.Conv2d(3, channels, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        for i in range(1, 5):
+            outputs = width(32 << i)
+            blocks = nn.Sequential(ResidualBlock(channels, outputs, 1 if i == 1 else 2), ResidualBlock(outputs, outputs, 1))
+            self.add_module(f"layer{i}", blocks)
+            channels = outputs
+        self.fc = nn.Linear(channels, classes)
+
+    def forward(self, images):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(images))), 3, 2, 1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+NETS = {"alexnet": AlexNet, "googlenet": GoogLeNet, "vgg16": Vgg16, "resnet18": ResNet18}
+WHOLE_SIZE = {"alexnet": 227, "googlenet": 224, "vgg16": 224, "resnet18": 224}
+NARROW = {  # image size, divisor of the widths, learning rate, and a seed with which no relu is dead from the start
+    "alexnet": (67, 32, 0.005, 11), "googlenet": (80, 16, 0.002, 52), "vgg16": (32, 32, 0.005, 4),
+    "resnet18": (64, 32, 0.005, 2)}
+
+
+def start(net):
+    """Weights for relu, and nothing at its usual value of 0 or 1, so that a forgotten bias or statistic shows."""
+    for path, module in net.named_modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            last = path in ("classifier.6", "fc", "aux1.fc2", "aux2.fc2")
+            nn.init.kaiming_uniform_(module.weight, a=5**0.5 if last else 0)
+            if module.bias is not None:
+                nn.init.uniform_(module.bias, 0, 0.2)
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias, -0.5, 0.5)
+            nn.init.uniform_(module.running_mean, -0.5, 0.5)
+            nn.init.uniform_(module.running_var, 0.5, 1.5)
+
+
+def state(net, prefix):
+    return {prefix + name: tensor.detach().clone() for name, tensor in net.state_dict().items()
+            if not name.endswith("num_batches_tracked")}
+
+
+def compute(name, image_size, divisor, classes, batch, rate, steps, seed, dtype=torch.float32):
+    torch.manual_seed(seed)
+    net = NETS[name](classes, image_size, Widths(divisor))
+    start(net)
+    pixels = (128 + 64 * torch.randn(batch, 3, image_size, image_size)).clamp(0, 255).to(torch.uint8)
+    images = ((pixels.float() - 128) / 64).to(dtype)
+    labels = torch.randint(0, classes, (batch,))
+    tensors = state(net, "state.")
+    tensors |= {"pixels": pixels, "labels": labels}
+    net.to(dtype).eval()
+    with torch.no_grad():
+        tensors["logits"] = net(images)
+    net.train()
+    sgd = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
+    losses = []
+    for step in range(steps):
+        loss = net.loss(images, labels)
+        sgd.zero_grad()
+        loss.backward()
+        if step == 0:
+            tensors |= {"gradient." + path: parameter.grad.clone() for path, parameter in net.named_parameters()}
+        sgd.step()
+        losses.append(loss.item())
+    tensors["losses"] = torch.tensor(losses, dtype=dtype)
+    tensors |= state(net, "after.")
+    metadata = {"net": name, "image_size": image_size, "width_divisor": divisor, "classes": classes,
+                "learning_rate": rate, "momentum": 0.9, "weight_decay": 5e-4, "torch": torch.__version__}
+    dead = [path for path, _ in net.named_parameters() if not tensors["gradient." + path].any()]
+    if dead:
+        raise SystemExit(f"{name}: seed {seed} leaves {', '.join(dead)} without a gradient; take another")
+    print(f"{name}: {sum(p.numel() for p in net.parameters())} parameters, losses", *(f"{x:.4f}" for x in losses))
+    return tensors, {key: str(value) for key, value in metadata.items()}
+
+
+def difference(golden, other, prefix, change=False):
+    """The largest of max |other - golden| / max |golden| over the tensors whose names begin with `prefix`; their
+    `change` counts from the state."""
+    found = (0, "")
+    for name, tensor in golden.items():
+        if name.startswith(prefix):
+            a, b = tensor.double(), other[name].double()
+            if change:
+                begin = golden["state." + name[len(prefix):]].double()
+                a, b = a - begin, b - begin
+            found = max(found, (float((b - a).abs().max() / a.abs().max()), name))
+    return found
+
+
+def save(file, tensors, metadata):
+    """Writes a safetensors file: the length of the header, the header in JSON, the bytes."""
+    names = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
+    header, parts, offset = {"__metadata__": metadata}, [], 0
+    for name, tensor in sorted(tensors.items()):
+        if tensor.dtype == torch.float64:
+            tensor = tensor.float()
+        data = tensor.contiguous().numpy().tobytes()
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(data)]}
+        parts.append(data)
+        offset += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file = pathlib.Path(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "wb") as stream:
+        stream.write(struct.pack("<Q", len(text)))
+        stream.write(text)
+        for data in parts:
+            stream.write(data)
+    print(f"{file}: {file.stat().st_size} bytes")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", choices=NETS, help="a whole network with 1,000 classes")
+    parser.add_argument("--out", help="the file of a whole network, or the folder of the narrow ones")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=0.001, help="learning rate of a whole network")
+    parser.add_argument("--float64", action="store_true", help="compute a whole network in float64; the file is float32")
+    parser.add_argument("--seed", type=int, default=1, help="of a whole network")
+    options = parser.parse_args()
+    if options.full:
+        if not options.out:
+            parser.error("--full needs --out FILE")
+        run = (options.full, WHOLE_SIZE[options.full], 1, 1000, options.batch, options.rate, options.steps, options.seed)
+        tensors, metadata = compute(*run)
+        if options.float64:
+            golden, metadata = compute(*run, dtype=torch.float64)
+            for prefix, change in (("logits", False), ("losses", False), ("gradient.", False), ("after.", False), ("after.", True)):
+                largest, where = difference(golden, tensors, prefix, change)
+                print(f"float32 against float64: {'change, ' if change else ''}{where} {largest:.1e}")
+            tensors = golden
+        save(options.out, tensors, metadata)
+        return
+    folder = pathlib.Path(options.out) if options.out else pathlib.Path(__file__).parent / "data"
+    for name, (size, divisor, rate, seed) in NARROW.items():
+        save(folder / f"{name}.safetensors", *compute(name, size, divisor, 5, options.batch, rate, options.steps, seed))
+
+
+if __name__ == "__main__":
+    main()
