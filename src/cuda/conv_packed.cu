@@ -54,6 +54,24 @@ __global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t 
   }
 }
 
+/// The sizes of a weight, of one group.
+struct TurnedPlace {
+  Divisor<std::uint32_t> O, KW, KH, C;
+  __device__ std::int64_t operator()(std::uint32_t i) const {
+    const std::uint32_t o = O.split(i), kw = KW.split(i), kh = KH.split(i), c = C.split(i), group = i;
+    const std::int64_t row = static_cast<std::int64_t>(group * O.value() + o) * C.value() + c;
+    return (row * KH.value() + (KH.value() - 1 - kh)) * KW.value() + (KW.value() - 1 - kw);
+  }
+};
+
+template <class Out>
+__global__ void turn_weight_kernel(Out* out, const float* weight, std::uint32_t count, TurnedPlace place) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads()))
+    convert(out[i], weight[place(i)]);
+}
+
 // ---- images ----
 
 /// Where an element of a packed image comes from; -1 for padding.
@@ -133,6 +151,15 @@ void unpack_weight(const Context& context, float* weight, const In* in, const Co
 }
 
 template <class Out>
+void turn_weight(const Context& context, Out* out, const float* weight, const Conv2d& shape) {
+  const std::int64_t count = shape.O * (shape.C / shape.groups) * shape.KH * shape.KW;
+  const TurnedPlace place{Divisor<std::uint32_t>(shape.O / shape.groups), Divisor<std::uint32_t>(shape.KW),
+                          Divisor<std::uint32_t>(shape.KH), Divisor<std::uint32_t>(shape.C / shape.groups)};
+  launch(context, Grid(blocks_for(count), 256), turn_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
+         place);
+}
+
+template <class Out>
 void pack_image(const Context& context, Out* out, const float* x, const Conv2d& shape, const Packing& packing) {
   const std::int64_t count = shape.N * packing.H * packing.W * packing.channels;
   if constexpr (std::is_same_v<Out, bf16>)
@@ -157,6 +184,8 @@ template void pack_weight<float>(const Context&, float*, const float*, const Con
 template void pack_weight<bf16>(const Context&, bf16*, const float*, const Conv2d&, const Packing&);
 template void unpack_weight<float>(const Context&, float*, const float*, const Conv2d&, const Packing&);
 template void unpack_weight<bf16>(const Context&, float*, const bf16*, const Conv2d&, const Packing&);
+template void turn_weight<float>(const Context&, float*, const float*, const Conv2d&);
+template void turn_weight<bf16>(const Context&, bf16*, const float*, const Conv2d&);
 template void pack_image<float>(const Context&, float*, const float*, const Conv2d&, const Packing&);
 template void pack_image<bf16>(const Context&, bf16*, const float*, const Conv2d&, const Packing&);
 template void unpack_image<float>(const Context&, float*, const float*, const Conv2d&, const Packing&);

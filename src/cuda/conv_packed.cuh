@@ -25,6 +25,11 @@ void pack_weight(const Context& context, Out* out, const float* weight, const Co
 template <class In>
 void unpack_weight(const Context& context, float* weight, const In* in, const Conv2d& shape, const Packing& packing);
 
+/// out [C, KH, KW, O / groups] from w [O, C / groups, KH, KW], turned by 180 degrees: what turns the gradient of x into
+/// a forward convolution.
+template <class Out>
+void turn_weight(const Context& context, Out* out, const float* weight, const Conv2d& shape);
+
 /// out [N, H', W', channels] from x [N, H, W, C], and the way back for a gradient.
 template <class Out>
 void pack_image(const Context& context, Out* out, const float* x, const Conv2d& shape, const Packing& packing);

@@ -1,0 +1,180 @@
+// The gradients of a convolution by cuDNN.
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cuda/conv_library.cuh"
+#include "cuda/streams.cuh"
+#include "cuda/timing.cuh"
+
+namespace tern::cuda {
+namespace {
+
+/// How a gradient is computed.
+struct Way {
+  ConvProblem problem;
+  bool turned = false;  ///< grad_x as a forward convolution of g with the turned weight: its engines are faster
+  bool direct = false;  ///< written in its place, not packed first
+};
+
+/// One gradient. `factor` is what meets g: the weight for grad_x, x for grad_weight.
+template <class T>
+class Gradient {
+ public:
+  Gradient(LibraryConv<T>& conv, const Way& way, float* gradient, const float* factor, T* g)
+      : conv_(conv),
+        way_(way),
+        gradient_(gradient),
+        factor_(factor),
+        g_(g),
+        takes_factor_(!way.turned && (to_x() ? conv.takes_weight(factor) : conv.takes_image(factor))),
+        packed_factor_(conv.context, takes_factor_ ? factor : nullptr, to_x() ? conv.weights() : conv.images()),
+        packed_(conv.context, way.direct ? gradient : nullptr, to_x() ? conv.images() : conv.weights()),
+        plan_(conv_plan(conv.context, way.problem, x(), weight(), y())),
+        workspace_(conv.context, plan_.workspace) {}
+
+  bool exists() const { return plan_.engine != nullptr; }
+
+  /// All its work on the stream of `where`.
+  void run(const Context& where) const {
+    if (!takes_factor_) {
+      if (way_.turned)
+        turn_weight(where, packed_factor_.data(), factor_, conv_.shape);
+      else if (to_x())
+        pack_weight(where, packed_factor_.data(), factor_, conv_.shape, conv_.packing);
+      else
+        pack_image(where, packed_factor_.data(), factor_, conv_.shape, conv_.packing);
+    }
+    run_conv(plan_, way_.problem, stream_of(where), workspace_.template as<void>(), x(), weight(), y());
+    if (way_.direct) return;
+    if (to_x())
+      unpack_image(where, gradient_, packed_.data(), conv_.shape, conv_.packing);
+    else
+      unpack_weight(where, gradient_, packed_.data(), conv_.shape, conv_.packing);
+  }
+
+ private:
+  bool to_x() const { return way_.turned || way_.problem.half == Half::grad_x; }
+  T* x() const { return way_.turned ? g_ : to_x() ? packed_.data() : packed_factor_.data(); }
+  T* weight() const { return to_x() ? packed_factor_.data() : packed_.data(); }
+  T* y() const { return way_.turned ? packed_.data() : g_; }
+
+  LibraryConv<T>& conv_;
+  Way way_;
+  float* gradient_;
+  const float* factor_;
+  T* g_;
+  bool takes_factor_;
+  Packed<T> packed_factor_, packed_;
+  const ConvPlan& plan_;
+  Scratch workspace_;
+};
+
+// With stride 1, grad_x is g convolved with the weight turned by 180 degrees and its channels exchanged.
+bool turns(const Conv2d& shape) {
+  return shape.stride_h == 1 && shape.stride_w == 1 && shape.pad_h <= shape.dilation_h * (shape.KH - 1) &&
+         shape.pad_w <= shape.dilation_w * (shape.KW - 1);
+}
+
+ConvProblem turned(ConvProblem problem) {
+  problem.half = Half::forward;
+  std::swap(problem.C, problem.O);
+  std::swap(problem.H, problem.OH);
+  std::swap(problem.W, problem.OW);
+  std::swap(problem.x_pitch, problem.y_pitch);
+  problem.pad_h = problem.dilation_h * (problem.KH - 1) - problem.pad_h;
+  problem.pad_w = problem.dilation_w * (problem.KW - 1) - problem.pad_w;
+  return problem;
+}
+
+// The ways that there are, the one that is used without a trial first.
+template <class T>
+std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
+  const bool same = half == Half::grad_x ? conv.same_image() : conv.same_weight();
+  std::vector<Way> ways;
+  for (const bool turn : {true, false}) {
+    if (turn && !(half == Half::grad_x && conv.same_image() && turns(conv.shape))) continue;
+    const ConvProblem problem = turn ? turned(conv.problem(half)) : conv.problem(half);
+    ways.push_back({problem, turn, same && conv.is_float});
+    if (conv.is_float || !same) continue;
+    ConvProblem direct = problem;
+    direct.float_out = true;
+    ways.push_back({direct, turn, true});
+  }
+  return ways;
+}
+
+template <class T>
+Way choose_way(LibraryConv<T>& conv, Half half, float* gradient, const float* factor, T* g) {
+  static std::mutex mutex;
+  static auto* chosen = new std::map<ConvProblem, Way>;
+  const ConvProblem key = conv.problem(half);
+  const std::vector<Way> ways = ways_of(conv, half);
+  if (conv.context.deterministic) return ways.front();
+  {
+    const std::scoped_lock lock(mutex);
+    const auto found = chosen->find(key);
+    if (found != chosen->end()) return found->second;
+  }
+  if (recording(conv.context)) return ways.front();
+  Way best = ways.front();
+  float best_time = 0;
+  for (const Way& way : ways) {
+    const Gradient<T> candidate(conv, way, gradient, factor, g);
+    if (!candidate.exists()) continue;
+    const float time = microseconds(
+        conv.context, [&] { candidate.run(conv.context); }, 2, 5);
+    if (best_time > 0 && time >= best_time) continue;
+    best = way;
+    best_time = time;
+  }
+  const std::scoped_lock lock(mutex);
+  return chosen->try_emplace(key, best).first->second;
+}
+
+}  // namespace
+
+template <class T>
+void LibraryConv<T>::backward(float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y, const float* x,
+                              const float* weight, const float* y) {
+  const bool masked = shape.activation != Activation::none, takes_grad = !masked && is_float && !joined();
+  const std::int64_t span = rows().count * rows().pitch - (rows().pitch - shape.O);
+  const AlignedInput whole_grad(context, grad_y, span), whole_y(context, masked ? y : nullptr, span);
+  const Packed<T> g(context, takes_grad ? whole_grad.data() : nullptr, outputs());
+  const std::int64_t slices = grad_bias == nullptr ? 0 : row_slices(rows());
+  const Scratch partials(context, static_cast<std::size_t>(slices * shape.O) * sizeof(float));
+  if (!takes_grad || grad_bias != nullptr)
+    through_rows(context, takes_grad ? nullptr : g.data(), partials.as<float>(), whole_grad.data(), whole_y.data(),
+                 rows(), shape.activation);
+  const auto finish_bias = [&](const Context& where) {
+    if (grad_bias != nullptr) sum_slices<float>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, shape.O);
+  };
+
+  std::optional<Gradient<T>> to_x, to_weight;
+  if (grad_x != nullptr)
+    to_x.emplace(*this, choose_way(*this, Half::grad_x, grad_x, weight, g.data()), grad_x, weight, g.data());
+  if (grad_weight != nullptr)
+    to_weight.emplace(*this, choose_way(*this, Half::grad_weight, grad_weight, x, g.data()), grad_weight, x, g.data());
+  if (to_x && to_weight && recording(context)) {
+    // Independent of each other: in a replayed step they run side by side.
+    Context beside = context;
+    beside.stream = fork(context);
+    to_x->run(beside);
+    finish_bias(beside);
+    to_weight->run(context);
+    join(context);
+    return;
+  }
+  if (to_x) to_x->run(context);
+  if (to_weight) to_weight->run(context);
+  finish_bias(context);
+}
+
+template void LibraryConv<float>::backward(float*, float*, float*, const float*, const float*, const float*,
+                                           const float*);
+template void LibraryConv<bf16>::backward(float*, float*, float*, const float*, const float*, const float*,
+                                          const float*);
+
+}  // namespace tern::cuda
