@@ -34,18 +34,18 @@ Dataset Dataset::select(const Tensor& rows) const {
   return part;
 }
 
-Split split(const Dataset& dataset, double share, std::uint64_t seed) {
+SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes, double share, std::uint64_t seed) {
   expects<NumericError>(share >= 0 && share < 1, "split: expected a share in [0, 1), found ", share);
-  dataset.check();
+  const auto count = static_cast<std::int64_t>(labels.size());
   Generator generator(seed);
   generator.set_position(split_stream);
-  const auto order = randperm(dataset.size(), generator).to_vector<std::int64_t>();
-  const auto labels = dataset.labels.to_vector<std::int64_t>();
-  std::vector<std::int64_t> wanted(static_cast<std::size_t>(dataset.classes));
-  for (const std::int64_t label : labels) ++wanted[static_cast<std::size_t>(label)];
-  for (std::int64_t& count : wanted)
-    count = std::min(std::llround(share * static_cast<double>(count)),
-                     static_cast<long long>(std::max<std::int64_t>(count - 1, 0)));
+  const auto order = randperm(count, generator).to_vector<std::int64_t>();
+  std::vector<std::int64_t> wanted(static_cast<std::size_t>(classes));
+  for (const std::int64_t label : labels) ++wanted.at(static_cast<std::size_t>(label));
+  for (std::int64_t& examples : wanted) {
+    const auto held = static_cast<std::int64_t>(std::llround(share * static_cast<double>(examples)));
+    examples = std::min(held, std::max<std::int64_t>(examples - 1, 0));
+  }
   std::vector<bool> held(labels.size());
   for (const std::int64_t row : order) {
     std::int64_t& left = wanted[static_cast<std::size_t>(labels[static_cast<std::size_t>(row)])];
@@ -53,12 +53,20 @@ Split split(const Dataset& dataset, double share, std::uint64_t seed) {
     held[static_cast<std::size_t>(row)] = true;
     --left;
   }
-  std::vector<std::int64_t> kept, out;
-  for (std::size_t i = 0; i < labels.size(); ++i) (held[i] ? out : kept).push_back(static_cast<std::int64_t>(i));
-  const auto part = [&](const std::vector<std::int64_t>& rows) {
-    return dataset.select(tensor(rows, {static_cast<std::int64_t>(rows.size())}));
+  SplitRows rows;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    (held[i] ? rows.validation : rows.train).push_back(static_cast<std::int64_t>(i));
+  return rows;
+}
+
+Split split(const Dataset& dataset, double share, std::uint64_t seed) {
+  dataset.check();
+  const auto labels = dataset.labels.to_vector<std::int64_t>();
+  const SplitRows rows = split_rows(labels, dataset.classes, share, seed);
+  const auto part = [&](const std::vector<std::int64_t>& chosen) {
+    return dataset.select(tensor(chosen, {static_cast<std::int64_t>(chosen.size())}));
   };
-  return {part(kept), part(out)};
+  return {part(rows.train), part(rows.validation)};
 }
 
 void Dataset::check() const {

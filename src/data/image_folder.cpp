@@ -209,9 +209,11 @@ std::vector<std::string> ImageFolder::corrupt_files() const {
   return names;
 }
 
-Tensor ImageFolder::prepare(const std::string& file) const {
-  Tensor image({1, 3, state_->options.size, state_->options.size});
-  prepare_image(file, state_->options, Crop::center, false, {}, image.write<float>());
+Tensor prepare_image(const std::string& file, const ImageFolderOptions& options) {
+  expect_image_libraries(file);
+  check(options);
+  Tensor image({1, 3, options.size, options.size});
+  prepare_image(file, options, Crop::center, false, {}, image.write<float>());
   return image;
 }
 

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "metrics.hpp"
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
@@ -12,17 +12,6 @@ namespace tern::testing {
 
 using Catch::ContainsSubstring;
 using Json = nlohmann::json;
-
-namespace {
-
-std::vector<Json> events_of(const std::string& run) {
-  std::istringstream lines(read_bytes(run + "/metrics.jsonl"));
-  std::vector<Json> events;
-  for (std::string line; std::getline(lines, line);) events.push_back(Json::parse(line));
-  return events;
-}
-
-}  // namespace
 
 TEST_CASE("train: a table becomes a model, a run and one line", "[tools][train]") {
   const TemporaryFolder folder;

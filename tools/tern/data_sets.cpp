@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "errors.hpp"
+#include "image_folders.hpp"
 #include "names.hpp"
 #include "tern/core/create.hpp"
 #include "tern/data/csv.hpp"
@@ -47,11 +48,7 @@ data::Mnist load_digits(const Settings& settings) {
   options.synthetic_test = settings.limit > 0 ? settings.limit : 2000;
   if (!settings.quiet)
     options.say = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
-  if (!by_name(settings.dataset)) {
-    expects<FileError>(holds_idx(settings.dataset), settings.dataset,
-                       ": found neither the files of MNIST nor folders of images, expected one of them");
-    options.folder = settings.dataset;
-  }
+  if (!by_name(settings.dataset)) options.folder = settings.dataset;
   data::Mnist digits = data::load_mnist(options);
   if (settings.limit > 0) digits = {digits.train.take(settings.limit), digits.test.take(settings.limit)};
   return digits;
@@ -117,18 +114,19 @@ TrainingData load_table(const Settings& settings) {
   blueprint.validation = settings.validation.value_or(0.2);
   data::Split parts = data::split(whole, blueprint.validation, settings.split);
   blueprint.scaling = data::scaling_of(parts.train.images);
-  result.train = parts.train;
-  result.train.images = blueprint.scaling.apply(parts.train.images);
-  if (parts.validation.size() > 0) {
-    result.validation = parts.validation;
-    result.validation.images = blueprint.scaling.apply(parts.validation.images);
-  }
+  for (data::Dataset* part : {&parts.train, &parts.validation})
+    if (part->size() > 0) part->images = blueprint.scaling.apply(part->images);
+  result.train.memory = parts.train;
+  result.validation.memory = parts.validation;
   return result;
 }
 
-TrainingData load_images(const Settings& settings) {
+TrainingData load_digits_to_train(const Settings& settings) {
   const data::Mnist digits = load_digits(settings);
-  TrainingData result{.train = digits.train, .validation = digits.test, .blueprint = {}, .own_test_part = true};
+  TrainingData result;
+  result.train.memory = digits.train;
+  result.validation.memory = digits.test;
+  result.own_test_part = true;
   Blueprint& blueprint = result.blueprint;
   expects<FileError>(digits.train.size() > 0, settings.dataset, ": found no examples");
   for (int i = 1; i < digits.train.images.rank(); ++i) blueprint.input.push_back(digits.train.images.size(i));
@@ -139,64 +137,70 @@ TrainingData load_images(const Settings& settings) {
   if (settings.validation.value_or(0) > 0) {
     blueprint.validation = *settings.validation;
     data::Split parts = data::split(digits.train, blueprint.validation, settings.split);
-    result.train = parts.train;
-    result.validation = parts.validation;
+    result.train.memory = parts.train;
+    result.validation.memory = parts.validation;
     result.own_test_part = false;
   }
-  blueprint.scaling = scaling_of_pixels(result.train.images);
+  blueprint.scaling = scaling_of_pixels(result.train.memory.images);
   return result;
 }
 
 data::Dataset held_out(const data::Dataset& whole, const Blueprint& blueprint) {
-  expects<UsageError>(blueprint.validation > 0,
-                      "--held-out: the training of this model held nothing out of its data set");
-  expects<FileError>(whole.size() == blueprint.examples, whole.source, ": found ", whole.size(),
-                     " examples, expected the ", blueprint.examples, " of the training, of which some were held out");
+  check_held_out(whole.size(), blueprint, whole.source);
   return data::split(whole, blueprint.validation, blueprint.split).validation;
 }
 
-}  // namespace
-
-TrainingData load_training_data(const Settings& settings) {
-  expects<UsageError>(!settings.dataset.empty(),
-                      "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
-  return is_table(settings.dataset) ? load_table(settings) : load_images(settings);
+Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
+  expects<UsageError>(blueprint.table, settings.dataset, " is a table, but the model was trained on images");
+  data::CsvOptions options = csv_options(settings);
+  options.classes = blueprint.classes;
+  options.features = blueprint.features();
+  options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
+  if (options.target.empty()) options.target = blueprint.target;
+  if (options.ignore.empty()) options.ignore = blueprint.ignore;
+  const data::Table table = data::read_csv(settings.dataset, options);
+  data::Dataset whole{
+      .images = table.features, .labels = table.labels, .classes = blueprint.class_count(), .source = table.source};
+  if (whole.labels.defined()) whole = limited(whole, settings);
+  if (part == Part::held_out) whole = held_out(whole, blueprint);
+  whole.images = blueprint.scaling.apply(whole.images);
+  return {whole, {}};
 }
 
-data::Dataset load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
-  if (is_table(settings.dataset)) {
-    expects<UsageError>(blueprint.table, settings.dataset, " is a table, but the model was trained on images");
-    data::CsvOptions options = csv_options(settings);
-    options.classes = blueprint.classes;
-    options.features = blueprint.features();
-    options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
-    if (options.target.empty()) options.target = blueprint.target;
-    if (options.ignore.empty()) options.ignore = blueprint.ignore;
-    const data::Table table = data::read_csv(settings.dataset, options);
-    if (!table.labels.defined())
-      return {.images = blueprint.scaling.apply(table.features),
-              .classes = blueprint.class_count(),
-              .source = table.source};
-    data::Dataset whole = limited(table.dataset(), settings);
-    if (part == Part::held_out) whole = held_out(whole, blueprint);
-    whole.images = blueprint.scaling.apply(whole.images);
-    return whole;
-  }
-  expects<UsageError>(!blueprint.table, settings.dataset, " is a set of images, but the model was trained on a table");
+Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprint, Part part) {
   const data::Mnist digits = load_digits(settings);
-  data::Dataset whole = part == Part::held_out ? held_out(digits.train, blueprint) : digits.test;
+  const data::Dataset whole = part == Part::held_out ? held_out(digits.train, blueprint) : digits.test;
   Shape found;
   for (int i = 1; i < whole.images.rank(); ++i) found.push_back(whole.images.size(i));
   expects<FileError>(found == blueprint.input, whole.source, ": found images of ", found, ", expected ",
                      blueprint.input);
   expects<FileError>(whole.classes == blueprint.class_count(), whole.source, ": found ", whole.classes,
                      " classes, expected ", blueprint.class_count());
-  return whole;
+  return {whole, {}};
 }
 
-Tensor scaled(const Tensor& images, const Blueprint& blueprint) {
-  if (blueprint.table) return images;
-  return data::to_float(images, blueprint.scaling.mean[0], blueprint.scaling.deviation[0]);
+}  // namespace
+
+void check_held_out(std::int64_t examples, const Blueprint& blueprint, const std::string& source) {
+  expects<UsageError>(blueprint.validation > 0,
+                      "--held-out: the training of this model held nothing out of its data set");
+  expects<FileError>(examples == blueprint.examples, source, ": found ", examples, " examples, expected the ",
+                     blueprint.examples, " of the training, of which some were held out");
+}
+
+TrainingData load_training_data(const Settings& settings) {
+  expects<UsageError>(!settings.dataset.empty(),
+                      "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
+  if (is_table(settings.dataset)) return load_table(settings);
+  if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_train(settings);
+  return load_folder_to_train(settings);
+}
+
+Examples load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
+  if (is_table(settings.dataset)) return load_table_to_test(settings, blueprint, part, labelled);
+  expects<UsageError>(!blueprint.table, settings.dataset, " is a set of images, but the model was trained on a table");
+  if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_test(settings, blueprint, part);
+  return load_folder_to_test(settings, blueprint, part);
 }
 
 }  // namespace tern::tool

@@ -3,47 +3,43 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data_sets.hpp"
 #include "names.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/create.hpp"
 #include "text.hpp"
+#include "training.hpp"
 
 namespace tern::tool {
 
-namespace {
-constexpr std::int64_t batch = 500;
-}
-
-Prediction predict(nn::Module& net, const Blueprint& blueprint, const data::Dataset& set) {
+Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples) {
   const NoGrad no_grad;
   net.eval();
   Prediction result{.classes = blueprint.class_count()};
-  const std::int64_t examples = set.images.size(0);
   const auto width = static_cast<std::size_t>(result.classes);
-  result.scores.reserve(static_cast<std::size_t>(examples) * width);
   double cost = 0;
-  for (std::int64_t begin = 0; begin < examples; begin += batch) {
-    const std::int64_t end = std::min(begin + batch, examples);
-    const Tensor logits = net(scaled(set.images.slice(0, begin, end), blueprint));
-    if (set.labels.defined())
-      cost +=
-          cost_of(blueprint.cost, logits, set.labels.slice(0, begin, end)).item() * static_cast<double>(end - begin);
+  for_each_batch(examples, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
+    const Tensor logits = net(x);
+    if (labels.defined()) {
+      cost += cost_of(blueprint.cost, logits, labels).item() * static_cast<double>(labels.numel());
+      for (const std::int64_t label : labels.to_vector<std::int64_t>()) result.actual.push_back(label);
+    }
     const auto part = scores_of(blueprint.cost, logits).to_vector<float>();
     result.scores.insert(result.scores.end(), part.begin(), part.end());
-  }
-  for (std::size_t row = 0; row < static_cast<std::size_t>(examples); ++row) {
+    return true;
+  });
+  const std::size_t count = result.scores.size() / width;
+  for (std::size_t row = 0; row < count; ++row) {
     const auto first = result.scores.begin() + static_cast<std::ptrdiff_t>(row * width);
     for (auto score = first; score != first + static_cast<std::ptrdiff_t>(width); ++score)
       expects<NumericError>(!std::isnan(*score), "the model's output for example ", row + 1, " is not a number");
     result.predicted.push_back(std::max_element(first, first + static_cast<std::ptrdiff_t>(width)) - first);
   }
-  result.loss = examples == 0 ? 0 : cost / static_cast<double>(examples);
+  result.loss = count == 0 ? 0 : cost / static_cast<double>(count);
   return result;
 }
 
-Evaluation evaluate(const Prediction& prediction, const Tensor& labels) {
-  const auto actual = labels.to_vector<std::int64_t>();
+Evaluation evaluate(const Prediction& prediction) {
+  const std::vector<std::int64_t>& actual = prediction.actual;
   const auto classes = static_cast<std::size_t>(prediction.classes);
   std::vector<std::int64_t> counts(classes * classes);
   for (std::size_t i = 0; i < actual.size(); ++i)

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "examples.hpp"
 #include "model_file.hpp"
-#include "tern/data/dataset.hpp"
 #include "tern/nn/classification.hpp"
 
 namespace tern::tool {
@@ -15,14 +15,15 @@ struct Prediction {
   std::int64_t classes = 0;
   std::vector<float> scores = {};            // [n, classes]
   std::vector<std::int64_t> predicted = {};  // [n]
+  std::vector<std::int64_t> actual = {};     // [n], or empty without labels
   double loss = 0;                           // mean cost; only with labels
   float score_of(std::size_t row) const {
     return scores[row * static_cast<std::size_t>(classes) + static_cast<std::size_t>(predicted[row])];
   }
 };
 
-/// Runs the net of `blueprint` in evaluation mode over `set`, whose labels may be undefined.
-Prediction predict(nn::Module& net, const Blueprint& blueprint, const data::Dataset& set);
+/// Runs the net of `blueprint` in evaluation mode.
+Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples);
 
 /// How right it is.
 struct Evaluation {
@@ -32,7 +33,7 @@ struct Evaluation {
   nn::Classification figures = {};
   std::optional<double> auc = {};  // of two classes, the second being the positive one
 };
-Evaluation evaluate(const Prediction& prediction, const Tensor& labels);
+Evaluation evaluate(const Prediction& prediction);
 
 /// As a table for people, as JSON, as CSV with a row per class.
 std::string as_table(const Evaluation& evaluation, const std::vector<std::string>& classes);

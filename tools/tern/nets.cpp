@@ -40,6 +40,31 @@ class Perceptron : public nn::Sequential {
   }
 };
 
+template <class Model, class Options>
+std::shared_ptr<nn::Module> build(const Blueprint& blueprint, std::uint64_t seed) {
+  return std::make_shared<Model>(Options{.classes = blueprint.class_count(), .image_size = blueprint.input[1]}, seed);
+}
+
+// Parameters by the layers' sizes. A pool of 3 with stride 2 rounds up.
+std::int64_t pooled(std::int64_t size) { return (size - 3 + 1) / 2 + 1; }
+
+std::int64_t alexnet_parameters(std::int64_t classes, std::int64_t size) {
+  const std::int64_t side = pooled(pooled(pooled((size - 11) / 4 + 1)));
+  return 2334080 + 4096 * (256 * side * side + 1) + 4096 * 4097 + 4097 * classes;
+}
+
+std::int64_t vgg16_parameters(std::int64_t classes, std::int64_t size) {
+  const std::int64_t side = size / 32;
+  return 14714688 + 4096 * (512 * side * side + 1) + 4096 * 4097 + 4097 * classes;
+}
+
+std::int64_t googlenet_parameters(std::int64_t classes, std::int64_t size) {
+  const std::int64_t middle = pooled(pooled(pooled((size - 1) / 2 + 1)));  // where the auxiliary heads sit
+  const std::int64_t side = (middle - 5) / 3 + 1;
+  const std::int64_t heads = (512 + 528 + 2) * 128 + 2 * 1024 * (128 * side * side + 1);
+  return 5973552 + heads + 3 * 1025 * classes;
+}
+
 const Net* find_net(const std::string& name) {
   const auto found = std::find_if(nets().begin(), nets().end(), [&](const Net& net) { return net.name == name; });
   return found == nets().end() ? nullptr : &*found;
@@ -59,12 +84,54 @@ const std::vector<Net>& nets() {
       {.name = "lenet",
        .input = {1, 28, 28},
        .classes = 10,
-       .parameters = [](std::int64_t) { return std::int64_t{431080}; },
+       .parameters = [](std::int64_t, std::int64_t) { return std::int64_t{431080}; },
        .build = [](const Blueprint&, std::uint64_t seed) { return std::make_shared<models::LeNet>(seed); }},
+      {.name = "alexnet",
+       .size = 227,
+       .least_size = 67,
+       .parameters = alexnet_parameters,
+       .build = build<models::AlexNet, models::AlexNetOptions>},
+      {.name = "googlenet",
+       .size = 224,
+       .least_size = 79,
+       .own_loss = true,
+       .parameters = googlenet_parameters,
+       .build = build<models::GoogLeNet, models::GoogLeNetOptions>},
+      {.name = "vgg16",
+       .size = 224,
+       .least_size = 32,
+       .parameters = vgg16_parameters,
+       .build = build<models::Vgg16, models::Vgg16Options>},
+      {.name = "resnet18",
+       .size = 224,
+       .least_size = 1,
+       .parameters = [](std::int64_t classes, std::int64_t) { return 11176512 + 513 * classes; },
+       .build = build<models::ResNet18, models::ResNet18Options>},
       {.name = "mlp-small", .hidden = {196, 196, 196}},
       {.name = "mlp-medium", .hidden = {392, 392, 392}},
       {.name = "mlp-big", .hidden = {784, 784, 784}}};
   return table;
+}
+
+std::string misfit(const Blueprint& blueprint) {
+  if (blueprint.net == "mlp") return {};
+  const Net& net = *find_net(blueprint.net);
+  const std::string other = "; --layers makes a network for them";
+  if (net.size > 0) {
+    if (blueprint.table || blueprint.input[0] != 3)
+      return "takes colour images from a folder, but the examples of " + blueprint.source + " are " +
+             text_of(blueprint.input) + other;
+    if (blueprint.input[1] < net.least_size || blueprint.input[1] != blueprint.input[2])
+      return message("takes square images of ", net.least_size, " pixels or more, but these are ",
+                     text_of(blueprint.input));
+  }
+  if (!net.input.empty() && !(net.input == blueprint.input))
+    return message("takes examples of ", text_of(net.input), ", but those of ", blueprint.source, " are ",
+                   text_of(blueprint.input), other);
+  if (net.classes != 0 && net.classes != blueprint.class_count())
+    return message("tells ", net.classes, " classes apart, but ", blueprint.source, " has ", blueprint.class_count(),
+                   other);
+  return {};
 }
 
 void choose_net(Blueprint& blueprint, const Settings& settings) {
@@ -80,12 +147,8 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   if (net != nullptr && net->hidden.empty()) {
     blueprint.net = net->name;
     blueprint.layers.clear();
-    expects<UsageError>(net->input.empty() || net->input == blueprint.input, "--net ", net->name, " takes examples of ",
-                        text_of(net->input), ", but those of ", blueprint.source, " are ", text_of(blueprint.input),
-                        "; --layers makes a network for them");
-    expects<UsageError>(net->classes == 0 || net->classes == blueprint.class_count(), "--net ", net->name, " tells ",
-                        net->classes, " classes apart, but ", blueprint.source, " has ", blueprint.class_count(),
-                        "; --layers makes a network for them");
+    const std::string problem = misfit(blueprint);
+    expects<UsageError>(problem.empty(), "--net ", net->name, " ", problem);
     expects<UsageError>(settings.dropout == 0, "--dropout is for --layers and the mlp nets, not for --net ", net->name);
     return;
   }
@@ -104,8 +167,21 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   blueprint.layers.push_back(blueprint.class_count());
 }
 
+std::int64_t natural_size(const Settings& settings) {
+  const Net* net = settings.net.empty() ? nullptr : find_net(settings.net);
+  return net != nullptr && net->size > 0 ? net->size : 64;
+}
+
+bool has_own_loss(const Blueprint& blueprint) {
+  return blueprint.net != "mlp" && blueprint.cost == "cross-entropy" && find_net(blueprint.net)->own_loss;
+}
+
+Tensor own_loss(const nn::Module& net, const Tensor& x, const Tensor& labels) {
+  return dynamic_cast<const models::ImageClassifier&>(net).loss(x, labels);
+}
+
 std::int64_t parameter_count(const Blueprint& blueprint) {
-  if (blueprint.net != "mlp") return find_net(blueprint.net)->parameters(blueprint.class_count());
+  if (blueprint.net != "mlp") return find_net(blueprint.net)->parameters(blueprint.class_count(), blueprint.input[1]);
   std::int64_t count = 0;
   for (std::size_t i = 0; i + 1 < blueprint.layers.size(); ++i)
     count += (blueprint.layers[i] + 1) * blueprint.layers[i + 1];

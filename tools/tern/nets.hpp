@@ -18,15 +18,27 @@ struct Net {
   std::vector<std::int64_t> hidden = {};
   Shape input = {};          // of one example, where the net takes no other
   std::int64_t classes = 0;  // where the net takes no other number
-  /// Parameters for a number of classes.
-  std::function<std::int64_t(std::int64_t classes)> parameters = {};
+  std::int64_t size = 0;     // of colour images as the net likes them; 0: it takes none
+  std::int64_t least_size = 0;
+  bool own_loss = false;  // trains on more than its outputs
+  /// Parameters for a number of classes and a size of images.
+  std::function<std::int64_t(std::int64_t classes, std::int64_t size)> parameters = {};
   std::function<std::shared_ptr<nn::Module>(const Blueprint& blueprint, std::uint64_t seed)> build = {};
 };
 
 const std::vector<Net>& nets();
 
+/// Why the data of a blueprint is not for its net; empty when it is.
+std::string misfit(const Blueprint& blueprint);
+
 /// Fills in the network of a blueprint whose data is known. Throws UsageError when the two do not go together.
 void choose_net(Blueprint& blueprint, const Settings& settings);
+
+/// Height and width of a folder's images for the network of the settings.
+std::int64_t natural_size(const Settings& settings);
+/// Whether the net of the blueprint trains on more than its outputs: then `training_loss` is what is minimised.
+bool has_own_loss(const Blueprint& blueprint);
+Tensor own_loss(const nn::Module& net, const Tensor& x, const Tensor& labels);
 
 /// How many parameters the network will have: known before anything is allocated.
 std::int64_t parameter_count(const Blueprint& blueprint);

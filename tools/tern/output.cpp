@@ -33,7 +33,8 @@ Options test_options(Settings& settings, std::string& model) {
   file.brief = true;
   options.push_back(std::move(file));
   for (Option& option : training_options(settings)) {
-    static const std::vector<std::string> wanted{"dataset", "target", "ignore", "header", "data", "download", "limit"};
+    static const std::vector<std::string> wanted{"dataset", "target",   "ignore", "header",
+                                                 "data",    "download", "limit",  "corrupt"};
     const bool machine = option.group == "Machine";
     if (!machine && std::find(wanted.begin(), wanted.end(), option.name) == wanted.end()) continue;
     options.push_back(std::move(option));

@@ -7,7 +7,7 @@ namespace tern::tool {
 
 namespace {
 
-constexpr std::size_t wrong_ones = 12, all_ones = 24;
+constexpr std::size_t wrong_ones = 12, all_ones = 24, most_features = 8;
 constexpr std::int64_t largest_side = 96;
 
 std::string base64(const std::vector<std::uint8_t>& bytes) {
@@ -25,17 +25,21 @@ std::string base64(const std::vector<std::uint8_t>& bytes) {
   return text;
 }
 
-// Pixels of [channels, height, width], interleaved, every n-th where the image is large.
-Json pixels_of(const Tensor& image) {
-  const std::int64_t channels = image.size(0) == 3 ? 3 : 1, height = image.size(1), width = image.size(2);
+// Pixels of a scaled image [channels, height, width], interleaved, every n-th where the image is large.
+Json pixels_of(const Tensor& image, const data::Scaling& scaling) {
+  const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
   const std::int64_t step = std::max<std::int64_t>(1, (std::max(height, width) + largest_side - 1) / largest_side);
-  const Tensor whole = image.contiguous();
-  const auto values = whole.read<std::uint8_t>();
+  const auto values = image.to_vector<float>();
   std::vector<std::uint8_t> bytes;
   for (std::int64_t y = 0; y < height; y += step)
     for (std::int64_t x = 0; x < width; x += step)
-      for (std::int64_t c = 0; c < channels; ++c)
-        bytes.push_back(values[static_cast<std::size_t>((c * height + y) * width + x)]);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const auto channel = static_cast<std::size_t>(c);
+        const double value = static_cast<double>(values[static_cast<std::size_t>((c * height + y) * width + x)]) *
+                                 scaling.deviation[channel] +
+                             scaling.mean[channel];
+        bytes.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0, 1.0))));
+      }
   return {{"width", (width + step - 1) / step},
           {"height", (height + step - 1) / step},
           {"channels", channels},
@@ -45,8 +49,7 @@ Json pixels_of(const Tensor& image) {
 }  // namespace
 
 Json example_predictions(const TrainingData& data, const Blueprint& blueprint, const Prediction& prediction) {
-  const data::Dataset& set = data.validation;
-  const auto labels = set.labels.to_vector<std::int64_t>();
+  const std::vector<std::int64_t>& labels = prediction.actual;
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < labels.size() && chosen.size() < wrong_ones; ++i)
     if (labels[i] != prediction.predicted[i]) chosen.push_back(i);
@@ -57,20 +60,19 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
       if (labels[i] == prediction.predicted[i]) chosen.push_back(i);
   Json examples = Json::array();
   for (const std::size_t i : chosen) {
-    const auto row = static_cast<std::int64_t>(i);
     Json example{{"actual", blueprint.classes[static_cast<std::size_t>(labels[i])]},
                  {"predicted", blueprint.classes[static_cast<std::size_t>(prediction.predicted[i])]},
                  {"score", prediction.score_of(i)}};
-    const Tensor image = set.images.slice(0, row, row + 1).reshape(blueprint.input);
+    const Tensor values = data.validation.example(static_cast<std::int64_t>(i), blueprint);
     if (blueprint.table) {
       Json features = Json::object();
-      const auto values = image.to_vector<float>();
-      for (std::size_t c = 0; c < values.size() && c < 8; ++c)
+      const auto columns = values.to_vector<float>();
+      for (std::size_t c = 0; c < columns.size() && c < most_features; ++c)
         features[blueprint.columns[c]] =
-            static_cast<double>(values[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
+            static_cast<double>(columns[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
       example["features"] = features;
-    } else if (image.dtype() == DType::uint8 && image.rank() == 3) {
-      example["pixels"] = pixels_of(image);
+    } else if (blueprint.input[0] == 1 || blueprint.input[0] == 3) {
+      example["pixels"] = pixels_of(values, blueprint.scaling);
     }
     examples.push_back(example);
   }

@@ -2,6 +2,7 @@
 
 #include "data_sets.hpp"
 #include "evaluation.hpp"
+#include "image_folders.hpp"
 #include "model_file.hpp"
 #include "names.hpp"
 #include "output.hpp"
@@ -18,15 +19,18 @@ class Predict : public Command {
   Predict() {
     verb_ = {.name = "predict",
              .summary = "Says which class each example belongs to, and how sure the model is.",
-             .synopsis = "--model FILE --dataset DATA [options]",
+             .synopsis = "--model FILE (--dataset DATA | IMAGE...) [options]",
              .description =
                  "Runs a trained model over examples. A CSV file may have the class column or not. The score is the "
                  "probability of the class (softmax) where the model was trained on cross-entropy, the sigmoid of the "
                  "output "
                  "for binary cross-entropy, and the output itself for the other costs.",
              .examples = {"tern predict --model iris --dataset flowers.csv --format csv --out classes.csv",
-                          "tern predict --model digits --dataset mnist --limit 10"},
-             .options = test_options(settings_, model_)};
+                          "tern predict --model digits --dataset mnist --limit 10",
+                          "tern predict --model photographs cat.jpg dog.png"},
+             .options = test_options(settings_, model_),
+             .positional = "IMAGE...",
+             .positionals = &images_};
     Option all = switch_option("scores", "the scores of all classes, not only of the best", scores_);
     all.group = "Results";
     all.brief = true;
@@ -37,10 +41,16 @@ class Predict : public Command {
 
   int run(const Given&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
-    expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to predict");
+    expects<UsageError>(settings_.dataset.empty() != images_.empty(),
+                        images_.empty() ? "--dataset is missing: the examples to predict; or name image files"
+                                        : "--dataset and image files are both given; one of them says what to predict");
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
     const Model model = load_model(model_);
-    const data::Dataset set = load_test_data(settings_, model.blueprint, Part::all, false);
+    Examples set;
+    if (images_.empty())
+      set = load_test_data(settings_, model.blueprint, Part::all, false);
+    else
+      set.memory.images = load_image_files(images_, model.blueprint);
     const Prediction prediction = tool::predict(*model.net, model.blueprint, set);
     const std::vector<std::string>& classes = model.blueprint.classes;
     write_output(output_, output_.format == "json"  ? json(prediction, classes)
@@ -50,6 +60,8 @@ class Predict : public Command {
   }
 
  private:
+  /// The number of an example, or its file.
+  std::string label(std::size_t row) const { return images_.empty() ? std::to_string(row + 1) : images_[row]; }
   const std::string& name(const Prediction& prediction, std::size_t row,
                           const std::vector<std::string>& classes) const {
     return classes[static_cast<std::size_t>(prediction.predicted[row])];
@@ -61,13 +73,14 @@ class Predict : public Command {
   std::string table(const Prediction& prediction, const std::vector<std::string>& classes) const {
     std::size_t width = 6;
     for (const std::string& name : classes) width = std::max(width, std::min<std::size_t>(width_of(name), 30));
-    std::string text = " example  " + padded("class", width) + "   score";
+    std::size_t first = 8;
+    for (const std::string& file : images_) first = std::max(first, width_of(file));
+    std::string text = left_padded("example", first) + "  " + padded("class", width) + "   score";
     if (scores_)
       for (const std::string& name : classes) text += "  " + left_padded(shortened(name, 12), 12);
     text += "\n";
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      text += left_padded(std::to_string(i + 1), 8) + "  " +
-              padded(shortened(name(prediction, i, classes), width), width) +
+      text += left_padded(label(i), first) + "  " + padded(shortened(name(prediction, i, classes), width), width) +
               left_padded(fixed(static_cast<double>(prediction.score_of(i)), 4), 8);
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c)
         text += "  " + left_padded(fixed(score(prediction, i, c), 4), 12);
@@ -81,7 +94,7 @@ class Predict : public Command {
     for (std::size_t c = 0; scores_ && c < classes.size(); ++c) text += "," + csv_field("score of " + classes[c]);
     text += "\n";
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      text += std::to_string(i + 1) + "," + csv_field(name(prediction, i, classes)) + "," +
+      text += csv_field(label(i)) + "," + csv_field(name(prediction, i, classes)) + "," +
               fixed(static_cast<double>(prediction.score_of(i)), 6);
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) text += "," + fixed(score(prediction, i, c), 6);
       text += "\n";
@@ -92,7 +105,9 @@ class Predict : public Command {
   std::string json(const Prediction& prediction, const std::vector<std::string>& classes) const {
     Json rows = Json::array();
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      Json row{{"example", i + 1}, {"class", name(prediction, i, classes)}, {"score", prediction.score_of(i)}};
+      Json row{{"example", images_.empty() ? Json(i + 1) : Json(images_[i])},
+               {"class", name(prediction, i, classes)},
+               {"score", prediction.score_of(i)}};
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) row["scores"][classes[c]] = score(prediction, i, c);
       rows.push_back(std::move(row));
     }
@@ -101,6 +116,7 @@ class Predict : public Command {
 
   Settings settings_;
   std::string model_;
+  std::vector<std::string> images_;
   bool scores_ = false;
   Output output_;
   Verb verb_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -19,6 +20,11 @@ constexpr double bar_interval = 0.1, line_interval = 2;
 constexpr std::size_t bar_width = 20;
 
 std::string rate_text(double rate) { return rate < 100 ? fixed(rate, 1) : grouped(static_cast<std::int64_t>(rate)); }
+
+// Nothing for a net whose training accuracy is not known.
+std::string accuracy_text(double accuracy, int digits) {
+  return std::isnan(accuracy) ? std::string() : "  accuracy " + fixed(100 * accuracy, digits) + " %";
+}
 
 }  // namespace
 
@@ -65,7 +71,7 @@ void Progress::step(const Position& position, const Tensor& loss) {
   for (std::size_t i = 0; i < bar_width; ++i) bar += i < filled ? "━" : "─";
   const std::string before = message("epoch ", position.epoch + 1, "/", epochs_, " ");
   std::string after = message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
-                              "  accuracy ", fixed(100 * training_.running_accuracy(), 1), " %  ",
+                              accuracy_text(training_.running_accuracy(), 1), "  ",
                               rate_text(done * per_step / elapsed), " items/s  ETA ", duration(left * elapsed / done));
   const std::size_t room = terminal_width() - 1;
   if (width_of(before) + bar_width + width_of(after) > room) bar.clear();
@@ -82,8 +88,8 @@ void Progress::epoch(const EpochResult& result, bool last) {
   if (now < next_line_ && !last && !settings_.verbose) return;
   next_line_ = now + line_interval;
   clear();
-  std::string line = message("epoch ", result.epoch, "/", epochs_, "  loss ", fixed(result.loss, 4), "  accuracy ",
-                             fixed(100 * result.accuracy, 2), " %");
+  std::string line = message("epoch ", result.epoch, "/", epochs_, "  loss ", fixed(result.loss, 4),
+                             accuracy_text(result.accuracy, 2));
   if (result.validation_loss)
     line += message("  validation: loss ", fixed(*result.validation_loss, 4), "  accuracy ",
                     fixed(100 * *result.validation_accuracy, 2), " %");

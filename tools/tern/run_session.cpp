@@ -22,6 +22,8 @@ namespace {
 
 // Points of the loss curve per epoch, however many steps it has.
 constexpr std::int64_t points_per_epoch = 20;
+// Classes up to which the counts of the confusion matrix are kept.
+constexpr std::size_t most_confused = 100;
 constexpr double save_interval = 10;  // seconds between checkpoints where no steps are asked for
 
 // What a training is; the rest of the options may change when it is resumed.
@@ -142,7 +144,7 @@ void RunSession::write_start() {
                   {"settings", settings_json()},
                   {"data",
                    {{"source", blueprint.source},
-                    {"synthetic", data_->train.synthetic},
+                    {"synthetic", data_->train.synthetic()},
                     {"training_examples", data_->train.size()},
                     {"validation_examples", data_->validation.size()},
                     {"validation_is_test_part", data_->own_test_part},
@@ -213,9 +215,10 @@ std::string RunSession::finish(Ended ended) {
   end["accuracy"] = nullptr;
   if (data_->validation.size() > 0) {
     const Prediction prediction = predict(training.net(), training.blueprint(), data_->validation);
-    const Evaluation evaluation = evaluate(prediction, data_->validation.labels);
+    const Evaluation evaluation = evaluate(prediction);
     Json event{{"event", "evaluation"}, {"of", data_->own_test_part ? "test" : "validation"}};
     event.update(as_json(evaluation, training.blueprint().classes));
+    if (training.blueprint().classes.size() > most_confused) event.erase("confusion");
     event["pictures"] = example_predictions(*data_, training.blueprint(), prediction);
     folder_->write(event);
     end["accuracy"] = evaluation.figures.accuracy;

@@ -18,6 +18,8 @@ struct Settings {
   std::string data = {};  // folder of the MNIST files
   bool download = false;
   std::int64_t limit = 0;
+  std::int64_t image_size = 0;    // of the images of a folder; 0: as the network likes them
+  std::string corrupt = "error";  // what becomes of images that cannot be read
   std::optional<double> validation = {};
   std::uint64_t split = 0;  // draws the examples that are held out
 

@@ -44,16 +44,16 @@ class Test : public Command {
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
     const Model model = load_model(model_);
-    const data::Dataset set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
-    expects<FileError>(set.size() > 0, set.source, ": found no examples to test on");
-    const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set), set.labels);
+    const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
+    expects<FileError>(set.size() > 0, set.name(), ": found no examples to test on");
+    const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set));
     const std::vector<std::string>& classes = model.blueprint.classes;
     if (output_.format == "json")
       write_output(output_, as_json(evaluation, classes).dump(2) + "\n");
     else if (output_.format == "csv")
       write_output(output_, as_csv(evaluation, classes));
     else
-      write_output(output_, message(describe_net(model.blueprint), " of ", model.file, " on ", set.source, "\n\n") +
+      write_output(output_, message(describe_net(model.blueprint), " of ", model.file, " on ", set.name(), "\n\n") +
                                 as_table(evaluation, classes));
     return success;
   }

@@ -66,7 +66,7 @@ class Train : public Command {
     std::fprintf(stderr, "%s training and %s validation examples of %zu classes: %s\n",
                  grouped(data.train.size()).c_str(), grouped(data.validation.size()).c_str(),
                  data.blueprint.classes.size(), data.blueprint.source.c_str());
-    if (data.train.synthetic)
+    if (data.train.synthetic())
       std::fputs("These digits are drawn by a generator: the accuracy says nothing about MNIST.\n", stderr);
   }
 

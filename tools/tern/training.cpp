@@ -16,8 +16,6 @@ namespace op = operators;
 
 namespace {
 
-constexpr std::int64_t validation_batch = 1000;
-
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const std::vector<Tensor>& parameters) {
@@ -32,13 +30,18 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.learning_rate = rate, .weight_decay = decay});
 }
 
-data::LoaderOptions loader_options(const Settings& settings, const Blueprint& blueprint) {
-  data::LoaderOptions options{.batch_size = *settings.batch_size, .seed = settings.seed, .resident = true};
-  if (!blueprint.table) {
-    options.mean = blueprint.scaling.mean[0];
-    options.deviation = blueprint.scaling.deviation[0];
+data::DataLoader make_loader(const Settings& settings, const TrainingData& data) {
+  data::LoaderOptions options{.batch_size = *settings.batch_size, .seed = settings.seed};
+  if (data.train.source) {
+    options.workers = settings.threads;
+    return data::DataLoader(data.train.source, options);
   }
-  return options;
+  options.resident = true;
+  if (!data.blueprint.table) {
+    options.mean = data.blueprint.scaling.mean[0];
+    options.deviation = data.blueprint.scaling.deviation[0];
+  }
+  return data::DataLoader(data.train.memory, options);
 }
 
 Blueprint with_net(const Settings& settings, const TrainingData& data) {
@@ -63,7 +66,7 @@ void add_to(Tensor& totals, const Tensor& loss, const Tensor& logits, const Tens
   const NoGrad no_grad;
   const auto rows = static_cast<double>(labels.numel());
   add(totals, 0, loss.detach().reshape({1}).to(DType::float64) * rows);
-  add(totals, 1, count_right(logits, labels));
+  if (logits.defined()) add(totals, 1, count_right(logits, labels));
   totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
 }
 
@@ -77,10 +80,11 @@ void complete(Settings& s, const TrainingData& data) {
   expects<UsageError>(sgd || !s.nesterov, "--nesterov is of --optimizer sgd, not of ", *s.optimizer);
   if (sgd && !s.momentum) s.momentum = 0.9;
   expects<UsageError>(!s.nesterov || *s.momentum > 0, "--nesterov needs a --momentum above 0");
-  if (!s.learning_rate) s.learning_rate = sgd ? 0.02 : table ? 5e-3 : 1e-3;
+  const bool photographs = data.train.source != nullptr;
+  if (!s.learning_rate) s.learning_rate = sgd ? (photographs ? 0.01 : 0.02) : table ? 5e-3 : 1e-3;
   if (!s.weight_decay) s.weight_decay = sgd ? 5e-4 : table ? 0.1 : 0;
-  if (!s.epochs) s.epochs = table ? 100 : 5;
-  if (!s.batch_size) s.batch_size = table ? 16 : 64;
+  if (!s.epochs) s.epochs = table ? 100 : photographs ? 30 : 5;
+  if (!s.batch_size) s.batch_size = table ? 16 : photographs ? 32 : 64;
   if (!s.schedule) s.schedule = "cosine";
   (void)parse_schedule(*s.schedule, *s.epochs);
   expects<UsageError>(s.early_stop == 0 || data.validation.size() > 0,
@@ -94,21 +98,34 @@ Training::Training(const Settings& settings, const TrainingData& data)
       net_(build_net(blueprint_, settings.seed)),
       optimizer_(make_optimizer(settings, net_->parameters())),
       schedule_(std::make_unique<optim::Scheduler>(*optimizer_, parse_schedule(*settings.schedule, *settings.epochs))),
-      loader_(data.train, loader_options(settings, data.blueprint)),
+      loader_(make_loader(settings, data)),
+      validation_(data.validation),
       totals_(zeros({3}, DType::float64)),
-      step_([this](const Tensor& rows) { return train_on(rows); }) {
+      step_(make_step()) {
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
   position_.batches = loader_.batches();
-  if (data.validation.size() > 0) validation_images_ = scaled(data.validation.images, blueprint_);
+  if (validation_.memory.images.defined()) validation_.memory.images = scaled(validation_.memory.images, blueprint_);
   // Dropout draws from here.
   manual_seed(settings.seed);
   default_generator().skip(std::uint64_t{1} << 32);  // beyond what the weights drew
 }
 
-Tensor Training::train_on(const Tensor& rows) {
-  const Tensor x = op::gather(loader_.images(), rows), labels = op::gather(loader_.labels(), rows);
-  const Tensor logits = (*net_)(x);
-  const Tensor loss = cost_of(settings_.cost, logits, labels);
+// Examples in memory stay where the mode can reach them, and each step gathers its own.
+Step Training::make_step() {
+  if (data_.train.source) return Step([this](const Tensor& x, const Tensor& labels) { return train_on(x, labels); });
+  return Step([this](const Tensor& rows) {
+    return train_on(op::gather(loader_.images(), rows), op::gather(loader_.labels(), rows));
+  });
+}
+
+Tensor Training::train_on(const Tensor& x, const Tensor& labels) {
+  Tensor loss, logits;
+  if (has_own_loss(blueprint_)) {
+    loss = own_loss(*net_, x, labels);
+  } else {
+    logits = (*net_)(x);
+    loss = cost_of(settings_.cost, logits, labels);
+  }
   optimizer_->zero_grad();
   loss.backward();
   optimizer_->step();
@@ -116,20 +133,39 @@ Tensor Training::train_on(const Tensor& rows) {
   return loss;
 }
 
+void Training::stepped(const Tensor& loss, const Hooks& hooks) {
+  ++position_.step;
+  hooks.step(position_, loss);
+}
+
+bool Training::train_epoch(const Hooks& hooks) {
+  if (data_.train.source) {
+    if (position_.batch == position_.batches) return true;
+    for (const data::Batch& batch : loader_.epoch(position_.epoch, position_.batch)) {
+      if (hooks.stop()) return false;
+      const Tensor loss = step_(batch.images, batch.labels);
+      position_.batch = batch.position + 1;
+      stepped(loss, hooks);
+    }
+    return true;
+  }
+  const Tensor order = loader_.order(position_.epoch);
+  while (position_.batch < position_.batches) {
+    if (hooks.stop()) return false;
+    const std::int64_t begin = position_.batch * *settings_.batch_size;
+    const std::int64_t end = std::min(begin + *settings_.batch_size, loader_.examples());
+    const Tensor loss = step_(order.slice(0, begin, end));
+    ++position_.batch;
+    stepped(loss, hooks);
+  }
+  return true;
+}
+
 Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
   while (position_.epoch < epochs) {
     if (settings_.early_stop > 0 && since_best_ >= settings_.early_stop) return Ended::stopped_early;
-    const Tensor order = loader_.order(position_.epoch);
     const double began = now();
-    while (position_.batch < position_.batches) {
-      if (hooks.stop()) return Ended::interrupted;
-      const std::int64_t begin = position_.batch * *settings_.batch_size;
-      const std::int64_t end = std::min(begin + *settings_.batch_size, loader_.dataset().size());
-      const Tensor loss = step_(order.slice(0, begin, end));
-      ++position_.batch;
-      ++position_.step;
-      hooks.step(position_, loss);
-    }
+    if (!train_epoch(hooks)) return Ended::interrupted;
     EpochResult result{.epoch = position_.epoch + 1,
                        .loss = running_loss(),
                        .accuracy = running_accuracy(),
@@ -145,8 +181,8 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 }
 
 bool Training::validate(EpochResult& result, const Hooks& hooks) {
-  if (!validation_images_.defined()) return true;
-  const auto found = score(*net_, validation_images_, data_.validation.labels, settings_.cost, hooks.stop);
+  if (validation_.size() == 0) return true;
+  const auto found = score(*net_, blueprint_, validation_, hooks.stop);
   if (!found) return false;
   result.validation_loss = found->loss;
   result.validation_accuracy = found->accuracy;
@@ -175,26 +211,30 @@ double Training::running_loss() const {
 
 double Training::running_accuracy() const {
   const auto totals = totals_.values();
-  return totals[2] == 0 ? std::numeric_limits<double>::quiet_NaN() : totals[1] / totals[2];
+  return totals[2] == 0 || has_own_loss(blueprint_) ? std::numeric_limits<double>::quiet_NaN() : totals[1] / totals[2];
 }
 
 nn::State Training::result() const { return best_.empty() ? net_->state() : best_; }
 
-std::optional<Score> score(nn::Module& net, const Tensor& images, const Tensor& labels, const std::string& cost,
+std::int64_t evaluation_batch(const Blueprint& blueprint) {
+  // Some 16 MB of inputs; their hidden values take a multiple.
+  return std::clamp<std::int64_t>((std::int64_t{1} << 22) / blueprint.features(), 1, 1000);
+}
+
+std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
                            const std::function<bool()>& stop) {
   const NoGrad no_grad;
   const bool training = net.training();
   net.eval();
   Tensor totals = zeros({3}, DType::float64);
-  bool stopped = false;
-  for (std::int64_t begin = 0; begin < labels.numel() && !stopped; begin += validation_batch) {
-    const std::int64_t end = std::min(begin + validation_batch, labels.numel());
-    const Tensor part = labels.slice(0, begin, end), logits = net(images.slice(0, begin, end));
-    add_to(totals, cost_of(cost, logits, part), logits, part);
-    stopped = stop();
-  }
+  const auto use = [&](const Tensor& x, const Tensor& labels) {
+    const Tensor logits = net(x);
+    add_to(totals, cost_of(blueprint.cost, logits, labels), logits, labels);
+    return !stop();
+  };
+  const bool whole = for_each_batch(examples, blueprint, evaluation_batch(blueprint), use);
   net.train(training);
-  if (stopped) return std::nullopt;
+  if (!whole) return std::nullopt;
   const auto values = totals.values();
   return Score{values[0] / values[2], values[1] / values[2]};
 }

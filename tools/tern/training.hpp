@@ -63,7 +63,8 @@ class Training {
   void restore(const io::Checkpoint& checkpoint, const std::string& file);
 
   const Position& position() const { return position_; }
-  /// Of the epoch under way, so far; this waits for the device.
+  /// Of the epoch under way, so far; this waits for the device. The accuracy is NaN for a net that trains on more than
+  /// its outputs.
   double running_loss() const;
   double running_accuracy() const;
   const std::vector<EpochResult>& history() const { return history_; }
@@ -76,7 +77,10 @@ class Training {
   std::int64_t examples() const { return loader_.examples(); }
 
  private:
-  Tensor train_on(const Tensor& rows);
+  Step make_step();
+  Tensor train_on(const Tensor& x, const Tensor& labels);
+  bool train_epoch(const Hooks& hooks);
+  void stepped(const Tensor& loss, const Hooks& hooks);
   bool validate(EpochResult& result, const Hooks& hooks);
   void finish_epoch(const EpochResult& result);
 
@@ -87,8 +91,8 @@ class Training {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> schedule_;
   data::DataLoader loader_;
-  Tensor validation_images_;
-  Tensor totals_;  // float64 [3]: sum of losses, right, seen, of the epoch under way
+  Examples validation_;  // scaled, where they are in memory
+  Tensor totals_;        // float64 [3]: sum of losses, right, seen, of the epoch under way
   Position position_;
   std::vector<EpochResult> history_;
   nn::State best_;
@@ -96,12 +100,14 @@ class Training {
   Step step_;
 };
 
-/// The mean cost and the share of right answers over a set, in evaluation mode; NaN for an empty set. `stop` is asked
-/// between batches; when it says true, nothing is returned.
+/// The mean cost and the share of right answers over examples, in evaluation mode. `stop` is asked between batches;
+/// when it says true, nothing is returned.
 struct Score {
   double loss = 0, accuracy = 0;
 };
-std::optional<Score> score(nn::Module& net, const Tensor& images, const Tensor& labels, const std::string& cost,
+std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
                            const std::function<bool()>& stop);
+/// Examples that pass through the net at once when nothing is learnt.
+std::int64_t evaluation_batch(const Blueprint& blueprint);
 
 }  // namespace tern::tool

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tern/core/tensor.hpp"
 
@@ -24,12 +26,19 @@ struct Dataset {
   void check() const;
 };
 
+/// Positions of examples in two parts, each in the order of the whole.
+struct SplitRows {
+  std::vector<std::int64_t> train, validation;
+};
+/// Holds `share` (in [0, 1)) of every class out for validation, drawn by `seed`: the same rows every time and in every
+/// mode. A class keeps at least one example to train on. `labels` are in [0, classes).
+SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes, double share, std::uint64_t seed);
+
 /// A dataset in two parts.
 struct Split {
   Dataset train, validation;
 };
-/// Holds `share` (in [0, 1)) of every class out for validation, drawn by `seed`: the same rows every time and in every
-/// mode. A class keeps at least one example to train on. Both parts are copies in the order of the whole.
+/// The parts that split_rows says, copied.
 Split split(const Dataset& dataset, double share, std::uint64_t seed);
 
 /// float32 of the shape of `images`: uint8 becomes (x / 255 - mean) / deviation, float32 is itself.

@@ -39,6 +39,10 @@ struct ImageFolderOptions {
   std::int64_t limit = 100'000'000;  ///< the most pixels that a file may declare
 };
 
+/// An image file as float32 [1, 3, size, size], as the examples of a folder with these options are, from its middle and
+/// not mirrored: for predictions. Throws FileError.
+Tensor prepare_image(const std::string& file, const ImageFolderOptions& options = {});
+
 /// A folder with a folder per class: FOLDER/CLASS/IMAGE.jpg, also in folders below CLASS. Classes are numbered in the
 /// order of their names, byte by byte, and so are the images of a class. An image is a file whose name ends in .jpg,
 /// .jpeg or .png, in any case; other files, and names that begin with a dot, are passed over. What an image is its
@@ -72,9 +76,8 @@ class ImageFolder final : public ExampleSource {
   std::int64_t corrupt() const;
   std::vector<std::string> corrupt_files() const;
 
-  /// Any image file as float32 [1, 3, size, size], as the examples are, from its middle and not mirrored: for
-  /// predictions. Throws FileError.
-  Tensor prepare(const std::string& file) const;
+  /// prepare_image with the options of this folder.
+  Tensor prepare(const std::string& file) const { return prepare_image(file, options()); }
 
  private:
   struct State;

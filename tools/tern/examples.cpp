@@ -1,0 +1,42 @@
+#include "examples.hpp"
+
+#include "tern/data/loader.hpp"
+
+namespace tern::tool {
+
+std::int64_t Examples::size() const {
+  if (source) return source->size();
+  return memory.images.defined() ? memory.images.size(0) : 0;
+}
+
+Tensor Examples::example(std::int64_t index, const Blueprint& blueprint) const {
+  if (!source) return scaled(memory.images.slice(0, index, index + 1), blueprint).reshape(blueprint.input);
+  Tensor result(blueprint.input);
+  source->read(index, {}, result.write<float>());
+  return result;
+}
+
+Tensor scaled(const Tensor& images, const Blueprint& blueprint) {
+  if (images.dtype() == DType::float32) return images;
+  return data::to_float(images, blueprint.scaling.mean[0], blueprint.scaling.deviation[0]);
+}
+
+bool for_each_batch(const Examples& examples, const Blueprint& blueprint, std::int64_t size,
+                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use) {
+  if (examples.source) {
+    const data::DataLoader loader(examples.source, {.batch_size = size, .shuffle = false});
+    for (const data::Batch& batch : loader.epoch(0))
+      if (!use(batch.images, batch.labels)) return false;
+    return true;
+  }
+  const std::int64_t count = examples.size();
+  const Tensor& labels = examples.memory.labels;
+  for (std::int64_t begin = 0; begin < count; begin += size) {
+    const std::int64_t end = std::min(begin + size, count);
+    const Tensor x = scaled(examples.memory.images.slice(0, begin, end), blueprint);
+    if (!use(x, labels.defined() ? labels.slice(0, begin, end) : Tensor())) return false;
+  }
+  return true;
+}
+
+}  // namespace tern::tool

@@ -1,0 +1,34 @@
+#pragma once
+// Labelled examples, in memory or read when they are asked for, and batches of either.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "blueprint.hpp"
+#include "tern/data/dataset.hpp"
+#include "tern/data/example_source.hpp"
+
+namespace tern::tool {
+
+struct Examples {
+  data::Dataset memory = {};                               // tables are scaled; images become float when batched
+  std::shared_ptr<const data::ExampleSource> source = {};  // when set, `memory` holds nothing
+
+  std::int64_t size() const;
+  /// Where they come from.
+  std::string name() const { return source ? source->name() : memory.source; }
+  bool synthetic() const { return !source && memory.synthetic; }
+  /// One example as float32 of the blueprint's input, scaled.
+  Tensor example(std::int64_t index, const Blueprint& blueprint) const;
+};
+
+/// Images as float32, scaled; features are that already.
+Tensor scaled(const Tensor& images, const Blueprint& blueprint);
+
+/// Calls `use` with the examples in their order, `size` at a time, as float32 and with their labels (undefined where
+/// there are none), until it returns false. False when it did.
+bool for_each_batch(const Examples& examples, const Blueprint& blueprint, std::int64_t size,
+                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use);
+
+}  // namespace tern::tool

@@ -1,0 +1,142 @@
+#include "image_folders.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "errors.hpp"
+#include "nets.hpp"
+#include "tern/data/image_folder.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The part of a set that comes in parts; nothing where the folder does not exist.
+std::string part_of(const std::string& folder, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  for (const std::string& name : names)
+    if (fs::is_directory(folder + "/" + name, ignored)) return folder + "/" + name;
+  return {};
+}
+
+std::string training_part(const std::string& folder) { return part_of(folder, {"train", "training"}); }
+std::string test_part(const std::string& folder) { return part_of(folder, {"val", "validation", "valid", "test"}); }
+
+data::ImageFolderOptions options_for(std::int64_t size, bool training, const std::string& corrupt) {
+  data::ImageFolderOptions options;
+  options.size = size;
+  // As 224 is cut out of 256.
+  options.short_side = size > 224 && size <= 256 ? 256 : (size * 8 + 6) / 7;
+  options.crop = training ? data::Crop::random : data::Crop::center;
+  options.mirror = training;
+  // Batches of one size are what a recorded step needs.
+  options.corrupt = corrupt == "skip" ? data::OnCorrupt::replace : data::OnCorrupt::error;
+  return options;
+}
+
+// The first `limit` examples when every class has its turn, so that few examples are not all of one class.
+std::vector<std::int64_t> chosen(const data::ExampleSource& source, std::int64_t limit) {
+  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(source.classes()));
+  for (std::int64_t i = 0; i < source.size(); ++i) by_class[static_cast<std::size_t>(source.label(i))].push_back(i);
+  std::vector<std::int64_t> rows;
+  for (std::size_t turn = 0; rows.size() < static_cast<std::size_t>(source.size()); ++turn)
+    for (const auto& members : by_class)
+      if (turn < members.size()) rows.push_back(members[turn]);
+  if (limit > 0 && static_cast<std::size_t>(limit) < rows.size()) rows.resize(static_cast<std::size_t>(limit));
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+std::shared_ptr<const data::ExampleSource> subset(const data::ImageFolder& folder, std::vector<std::int64_t> rows) {
+  return std::make_shared<data::Subset>(std::make_shared<data::ImageFolder>(folder), std::move(rows));
+}
+
+std::vector<std::int64_t> picked(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& positions) {
+  std::vector<std::int64_t> result;
+  for (const std::int64_t position : positions) result.push_back(from[static_cast<std::size_t>(position)]);
+  return result;
+}
+
+}  // namespace
+
+TrainingData load_folder_to_train(const Settings& settings) {
+  const std::string inner = training_part(settings.dataset), root = inner.empty() ? settings.dataset : inner;
+  const std::int64_t size = settings.image_size > 0 ? settings.image_size : natural_size(settings);
+  const data::ImageFolder train(root, options_for(size, true, settings.corrupt));
+  TrainingData result;
+  Blueprint& blueprint = result.blueprint;
+  blueprint.input = {3, size, size};
+  blueprint.classes = train.class_names();
+  expects<FileError>(blueprint.classes.size() >= 2, root, ": found one class folder, expected two or more");
+  blueprint.scaling.mean.assign(data::imagenet_mean.begin(), data::imagenet_mean.end());
+  blueprint.scaling.deviation.assign(data::imagenet_deviation.begin(), data::imagenet_deviation.end());
+  blueprint.source = train.name();
+  blueprint.split = settings.split;
+  const std::vector<std::int64_t> rows = chosen(train, settings.limit);
+  blueprint.examples = static_cast<std::int64_t>(rows.size());
+
+  const std::string other = inner.empty() ? std::string() : test_part(settings.dataset);
+  if (!other.empty() && settings.validation.value_or(0) == 0) {
+    result.own_test_part = true;
+    const data::ImageFolder test(other, options_for(size, false, settings.corrupt));
+    expects<FileError>(test.class_names() == train.class_names(), other, ": found other class folders than in ", root,
+                       ", expected the same");
+    result.train.source = subset(train, rows);
+    result.validation.source = subset(test, chosen(test, settings.limit));
+    return result;
+  }
+  blueprint.validation = settings.validation.value_or(0.2);
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t row : rows) labels.push_back(train.label(row));
+  const data::SplitRows parts = data::split_rows(labels, train.classes(), blueprint.validation, settings.split);
+  result.train.source = subset(train, picked(rows, parts.train));
+  const data::ImageFolder held(root, options_for(size, false, settings.corrupt));
+  if (!parts.validation.empty()) result.validation.source = subset(held, picked(rows, parts.validation));
+  return result;
+}
+
+Examples load_folder_to_test(const Settings& settings, const Blueprint& blueprint, Part part) {
+  const bool all = part == Part::all;
+  const std::string inner = all ? test_part(settings.dataset) : training_part(settings.dataset);
+  const std::string root = inner.empty() ? settings.dataset : inner;
+  expects<UsageError>(blueprint.input[0] == 3, settings.dataset,
+                      " is a folder of colour images, but the model takes grey ones");
+  const data::ImageFolder folder(root, options_for(blueprint.input[1], false, settings.corrupt));
+  expects<FileError>(folder.class_names() == blueprint.classes, root, ": found other class folders than the ",
+                     blueprint.classes.size(), " that the model knows, expected ", blueprint.classes[0], ", ",
+                     blueprint.classes[1], ", ...");
+  std::vector<std::int64_t> rows = chosen(folder, settings.limit);
+  if (!all) {
+    check_held_out(static_cast<std::int64_t>(rows.size()), blueprint, root);
+    std::vector<std::int64_t> labels;
+    for (const std::int64_t row : rows) labels.push_back(folder.label(row));
+    rows = picked(rows, data::split_rows(labels, folder.classes(), blueprint.validation, blueprint.split).validation);
+  }
+  return {{}, subset(folder, rows)};
+}
+
+Tensor load_image_files(const std::vector<std::string>& files, const Blueprint& blueprint) {
+  expects<UsageError>(!blueprint.table, files[0], " is an image, but the model was trained on a table");
+  const bool colour = blueprint.input[0] == 3;
+  data::ImageFolderOptions options = options_for(blueprint.input[1], false, "error");
+  if (!colour) {
+    options.short_side = options.size;
+    options.mean = {0, 0, 0};
+    options.deviation = {1, 1, 1};
+  }
+  std::vector<Tensor> images;
+  for (const std::string& file : files) {
+    Tensor image = data::prepare_image(file, options);
+    if (!colour) {
+      const Tensor weights = tensor({0.299f, 0.587f, 0.114f}, {1, 3, 1, 1});
+      image = (operators::sum(image * weights, {1}, true) - blueprint.scaling.mean[0]) / blueprint.scaling.deviation[0];
+    }
+    images.push_back(image);
+  }
+  return operators::cat(images, 0);
+}
+
+}  // namespace tern::tool
