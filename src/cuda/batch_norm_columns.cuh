@@ -213,12 +213,12 @@ void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels,
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_threads / x;
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
   // A second and a third kernel cost about as much as 64 turns of a block.
-  if (rows <= 64 * y || tiles >= 512) {
+  if (rows <= 64 * y || tiles >= 384) {
     const Columns columns{rows, channels, {1, rows}};
     return launch(context, column_grid(columns, V), whole_columns_kernel<V, Pass>, columns, pass);
   }
   const std::int64_t turn = y * Pass::rows_at_once;
-  const std::int64_t slice = ceil_div(ceil_div(rows, ceil_div(512, tiles)), turn) * turn;
+  const std::int64_t slice = ceil_div(ceil_div(rows, ceil_div(384, tiles)), turn) * turn;
   const Columns columns = sliced(rows, channels, slice);
   using State = typename Pass::State;
   using Channel = typename Pass::Channel;

@@ -1,301 +1,343 @@
+// Pooling, forward. A thread has a few outputs down a column, so that the rows that overlapping windows share are
+// loaded and folded once.
+
 #include "cuda/cuda.hpp"
 #include "cuda/pooling.cuh"
 
 namespace tern::cuda {
 namespace {
 
-/// Splits a flat index over [planes, height, width].
-template <class Index>
-struct PlaneIndex {
-  Divisor<Index> height, width;
-  struct At {
-    std::int64_t plane;
-    int h, w;
+// ---- what a pool does with the values of a window ----
+
+/// The rule of max pooling: the first maximum, but the first NaN over everything.
+template <class T>
+__device__ bool beats(T value, T best) {
+  return !(value <= best) && best == best;
+}
+
+template <bool Indexed, int V, class T>
+struct LargestOf {
+  static constexpr bool repeats_edges = true;  // an element of the window again changes no maximum
+  T* out;
+  std::uint8_t* index;
+  struct Row {
+    T best[V];
+    int winner[V];
   };
-  PlaneIndex(std::int64_t rows, std::int64_t columns) : height(rows), width(columns) {}
-  __device__ At split(Index i) const {
-    const Index w = width.split(i), h = height.split(i);
-    return {static_cast<std::int64_t>(i), static_cast<int>(h), static_cast<int>(w)};
+
+  /// The first maximum of a window's row, whose element kw is values[kw]; elements outside the plane repeat the nearest
+  /// one inside, and `inside` is the first kw inside.
+  template <int K>
+  __device__ Row row(const Pack<T, V> (&values)[K], int inside) const {
+    Row row;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      row.best[lane] = values[0].value[lane];
+      row.winner[lane] = inside;
+#pragma unroll
+      for (int kw = 1; kw < K; ++kw) {
+        if (!beats(values[kw].value[lane], row.best[lane])) continue;
+        row.best[lane] = values[kw].value[lane];
+        row.winner[lane] = kw;
+      }
+    }
+    return row;
+  }
+  /// Takes row kh of a window after those above it; `outside` rows at its top lie outside the plane.
+  template <int K>
+  __device__ void take(Row& window, const Row& row, int kh, int outside) const {
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      if (kh > 0 && !beats(row.best[lane], window.best[lane])) continue;
+      window.best[lane] = row.best[lane];
+      window.winner[lane] = row.winner[lane] + (kh > 0 ? kh : outside) * K;
+    }
+  }
+  template <class Sizes>
+  __device__ void store_window(const Row& window, std::int64_t offset, const Sizes&, int, int) const {
+    Pack<T, V> values;
+    Pack<std::uint8_t, V> winners;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      values.value[lane] = window.best[lane];
+      winners.value[lane] = static_cast<std::uint8_t>(window.winner[lane]);
+    }
+    store<V>(out + offset, values);
+    if (Indexed) store<V>(index + offset, winners);
   }
 };
 
-template <int K, int S, class T, class Index>
-__global__ void max_pool2d_kernel(Index n, PlaneIndex<Index> outputs, Windows<K, S> p, T* out, std::uint8_t* index,
+template <int V, class T>
+struct AverageOf {
+  static constexpr bool repeats_edges = false;
+  T* out;
+  using Row = Pack<T, V>;
+
+  template <int K>
+  __device__ Row row(const Pack<T, V> (&values)[K], int) const {
+    Row row = values[0];
+#pragma unroll
+    for (int kw = 1; kw < K; ++kw) {
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) row.value[lane] += values[kw].value[lane];
+    }
+    return row;
+  }
+  template <int K>
+  __device__ void take(Row& window, const Row& row, int kh, int) const {
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      window.value[lane] = kh > 0 ? window.value[lane] + row.value[lane] : row.value[lane];
+  }
+  template <class Sizes>
+  __device__ void store_window(const Row& window, std::int64_t offset, const Sizes& p, int oh, int ow) const {
+    const T divisor = p.template divisor<T>(oh, ow);
+    Pack<T, V> values;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) values.value[lane] = window.value[lane] / divisor;
+    store<V>(out + offset, values);
+  }
+};
+
+// ---- kernels ----
+
+/// Usual windows: a thread walks down `Strip` outputs of a column, and each row of inputs is read and folded once.
+template <int K, int S, int Strip, int V, class T, class Pool>
+__global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p,
+                                                     Plane from, Plane to, Pool pool, const T* __restrict__ in) {
+  begin_kernel();
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const auto at = tiles.template split<V>(i);
+  const int top = at.row * Strip * S - p.pad_h, left = at.column * S - p.pad_w;
+  const int channels = static_cast<int>(from.channels);  // an image has fewer than 2^31 elements here
+  const T* const image = in + from.offset(at.image, 0, 0, at.channel);
+  int columns[K];
+#pragma unroll
+  for (int kw = 0; kw < K; ++kw) columns[kw] = clamped(left + kw, from.width) * channels;
+  typename Pool::Row window[Strip];
+#pragma unroll
+  for (int r = 0; r < (Strip - 1) * S + K; ++r) {
+    const int h = top + r;
+    const T* const line = image + clamped(h, from.height) * from.width * channels;
+    Pack<T, V> values[K];
+#pragma unroll
+    for (int kw = 0; kw < K; ++kw) {
+      values[kw] = Pack<T, V>{};
+      if (Pool::repeats_edges || from.has(h, left + kw)) values[kw] = load<V>(line + columns[kw]);
+    }
+    const auto row = pool.template row<K>(values, max(-left, 0));
+#pragma unroll
+    for (int output = 0; output < Strip; ++output) {
+      const int kh = r - output * S, oh = at.row * Strip + output;
+      if (kh < 0 || kh >= K) continue;
+      pool.template take<K>(window[output], row, kh, max(-h, 0));
+      if (kh == K - 1 && oh < to.height)
+        pool.store_window(window[output], to.offset(at.image, oh, at.column, at.channel), p, oh, at.column);
+    }
+  }
+}
+
+/// Any windows, an output at a time.
+template <int V, class T, class Index>
+__global__ void max_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, Plane from, Plane to, T* out,
+                                  std::uint8_t* index, const T* in) {
+  begin_kernel();
+  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
+    const auto at = tiles.template split<V>(i);
+    Pack<T, V> best;
+    Pack<std::uint8_t, V> winner{};
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) best.value[lane] = -infinity<T>();
+    bool first = true;
+    for (int kh = 0; kh < p.KH(); ++kh) {
+      for (int kw = 0; kw < p.KW(); ++kw) {
+        const int h = at.row * p.stride_h() - p.pad_h + kh * p.dilation_h;
+        const int w = at.column * p.stride_w() - p.pad_w + kw * p.dilation_w;
+        if (!from.has(h, w)) continue;
+        const auto values = load<V>(in + from.offset(at.image, h, w, at.channel));
+#pragma unroll
+        for (int lane = 0; lane < V; ++lane) {
+          if (!first && !beats(values.value[lane], best.value[lane])) continue;
+          best.value[lane] = values.value[lane];
+          winner.value[lane] = static_cast<std::uint8_t>(kh * p.KW() + kw);
+        }
+        first = false;
+      }
+    }
+    const std::int64_t output = to.offset(at.image, at.row, at.column, at.channel);
+    store<V>(out + output, best);
+    if (index != nullptr) store<V>(index + output, winner);
+  }
+}
+
+template <int V, class T, class Index>
+__global__ void avg_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, Plane from, Plane to, T* out,
                                   const T* in) {
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = outputs.split(i);
-    const T* const plane = in + at.plane * p.H * p.W;
-    const int top = at.h * p.stride_h() - p.pad_h, left = at.w * p.stride_w() - p.pad_w;
-    T best = -infinity<T>();
-    int winner = -1;
+    const auto at = tiles.template split<V>(i);
+    const int top = at.row * p.stride_h() - p.pad_h, left = at.column * p.stride_w() - p.pad_w;
+    Pack<T, V> sum{};
+    for (int h = max(top, 0); h < min(top + p.KH(), from.height); ++h) {
+#pragma unroll 4
+      for (int w = max(left, 0); w < min(left + p.KW(), from.width); ++w) {
+        const auto values = load<V>(in + from.offset(at.image, h, w, at.channel));
 #pragma unroll
-    for (int kh = 0; kh < p.KH(); ++kh) {
-      const int h = top + kh * (K > 0 ? 1 : p.dilation_h);
-      if (h < 0 || h >= p.H) continue;
-#pragma unroll
-      for (int kw = 0; kw < p.KW(); ++kw) {
-        const int w = left + kw * (K > 0 ? 1 : p.dilation_w);
-        if (w < 0 || w >= p.W) continue;
-        const T value = plane[static_cast<std::int64_t>(h) * p.W + w];
-        if (winner < 0 || value > best || (isnan(value) && !isnan(best))) {
-          best = value;
-          winner = kh * p.KW() + kw;
-        }
+        for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane];
       }
     }
-    out[i] = best;
-    if (index != nullptr) index[i] = static_cast<std::uint8_t>(max(winner, 0));
-  }
-}
-
-/// Each element of the input gathers from the windows that hold it.
-template <int K, int S, class T, class Index>
-__global__ void max_pool2d_backward_kernel(Index n, PlaneIndex<Index> inputs, Windows<K, S> p, T* grad_in,
-                                           const T* grad_out, const std::uint8_t* index) {
-  begin_kernel();
-  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = inputs.split(i);
-    const std::int64_t plane = at.plane * p.OH * p.OW;
-    T sum = 0;
-    p.each_window(at.h, at.w, [&](int oh, int ow, int kh, int kw) {
-      const std::int64_t output = plane + static_cast<std::int64_t>(oh) * p.OW + ow;
-      if (index[output] == kh * p.KW() + kw) sum += grad_out[output];
-    });
-    grad_in[i] = sum;
-  }
-}
-
-template <int K, int S, class T, class Index>
-__global__ void avg_pool2d_kernel(Index n, PlaneIndex<Index> outputs, Windows<K, S> p, T* out, const T* in) {
-  begin_kernel();
-  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = outputs.split(i);
-    const T* const plane = in + at.plane * p.H * p.W;
-    const int top = at.h * p.stride_h() - p.pad_h, left = at.w * p.stride_w() - p.pad_w;
-    T sum = 0;
+    const T divisor = p.template divisor<T>(at.row, at.column);
 #pragma unroll
-    for (int kh = 0; kh < p.KH(); ++kh) {
-      if (top + kh < 0 || top + kh >= p.H) continue;
-#pragma unroll
-      for (int kw = 0; kw < p.KW(); ++kw) {
-        if (left + kw < 0 || left + kw >= p.W) continue;
-        sum += plane[static_cast<std::int64_t>(top + kh) * p.W + left + kw];
-      }
-    }
-    out[i] = sum / p.template divisor<T>(at.h, at.w);
+    for (int lane = 0; lane < V; ++lane) sum.value[lane] /= divisor;
+    store<V>(out + to.offset(at.image, at.row, at.column, at.channel), sum);
   }
 }
 
-template <int K, int S, class T, class Index>
-__global__ void avg_pool2d_backward_kernel(Index n, PlaneIndex<Index> inputs, Windows<K, S> p, T* grad_in,
-                                           const T* grad_out) {
+template <int V, class T, class Index>
+__global__ void adaptive_avg_pool2d_kernel(Index n, Tiles<Index> tiles, Spread<Index> rows, Spread<Index> columns,
+                                           Plane from, Plane to, T* out, const T* in) {
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = inputs.split(i);
-    const T* const plane = grad_out + at.plane * p.OH * p.OW;
-    T sum = 0;
-    p.each_window(at.h, at.w, [&](int oh, int ow, int, int) {
-      sum += plane[static_cast<std::int64_t>(oh) * p.OW + ow] / p.template divisor<T>(oh, ow);
-    });
-    grad_in[i] = sum;
-  }
-}
-
-/// What the element (row, column) of the 2 x 2 window of an output gets.
-template <class T>
-struct MaxShare {
-  const T* grad_out;
-  const std::uint8_t* index;
-  struct Window {
-    T gradient;
-    int winner;
-    __device__ T operator()(int row, int column) const { return winner == 2 * row + column ? gradient : T(0); }
-  };
-  __device__ Window at(std::int64_t output, int, int) const { return {grad_out[output], index[output]}; }
-};
-template <class T>
-struct AverageShare {
-  const T* grad_out;
-  struct Window {
-    T share;
-    __device__ T operator()(int, int) const { return share; }
-  };
-  __device__ Window at(std::int64_t output, int rows, int columns) const {
-    return {grad_out[output] / static_cast<T>(rows * columns)};
-  }
-};
-
-/// The backward pass of 2 x 2 windows side by side: a thread per window writes its four elements. Elements behind the
-/// last window get 0. `Paired`: two neighbours go in one access.
-template <bool Paired, class T, class Index, class Share>
-__global__ void side_by_side_backward_kernel(Index n, PlaneIndex<Index> windows, int H, int W, int OH, int OW,
-                                             T* grad_in, Share share) {
-  begin_kernel();
-  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = windows.split(i);
-    const int rows = min(2, H - 2 * at.h), columns = min(2, W - 2 * at.w);
-    typename Share::Window window{};
-    const bool inside = at.h < OH && at.w < OW;
-    if (inside) window = share.at((at.plane * OH + at.h) * OW + at.w, rows, columns);
-    T* const corner = grad_in + (at.plane * H + 2 * at.h) * W + 2 * at.w;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      if (row >= rows) break;
-      const Pack<T, 2> pair{inside ? window(row, 0) : T(0), inside ? window(row, 1) : T(0)};
-      if (Paired) {
-        store<2>(corner + static_cast<std::int64_t>(row) * W, pair);
-      } else {
-        corner[static_cast<std::int64_t>(row) * W] = pair.value[0];
-        if (columns == 2) corner[static_cast<std::int64_t>(row) * W + 1] = pair.value[1];
-      }
-    }
-  }
-}
-
-bool side_by_side(const Pool2d& p) {
-  return p.KH == 2 && p.KW == 2 && p.stride_h == 2 && p.stride_w == 2 && p.pad_h == 0 && p.pad_w == 0 &&
-         p.dilation_h == 1 && p.dilation_w == 1;
-}
-
-template <class T, class Index>
-__global__ void adaptive_avg_pool2d_kernel(Index n, PlaneIndex<Index> outputs, Spread<Index> rows,
-                                           Spread<Index> columns, std::int64_t H, std::int64_t W, T* out, const T* in) {
-  begin_kernel();
-  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = outputs.split(i);
-    const auto from_h = rows.inputs_of(at.h), from_w = columns.inputs_of(at.w);
-    const T* const plane = in + at.plane * H * W;
-    T sum = 0;
+    const auto at = tiles.template split<V>(i);
+    const auto from_h = rows.inputs_of(at.row), from_w = columns.inputs_of(at.column);
+    const T* const inputs = in + from.offset(at.image, 0, 0, at.channel);
+    Pack<T, V> sum{};
     for (int h = from_h.first; h < from_h.end; ++h) {
-      for (int w = from_w.first; w < from_w.end; ++w) sum += plane[h * W + w];
+#pragma unroll 4
+      for (int w = from_w.first; w < from_w.end; ++w) {
+        const auto values = load<V>(inputs + from.offset(0, h, w, 0));
+#pragma unroll
+        for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane];
+      }
     }
-    out[i] = sum / static_cast<T>(std::int64_t{from_h.size()} * from_w.size());
+    const T divisor = static_cast<T>(std::int64_t{from_h.size()} * from_w.size());
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) sum.value[lane] /= divisor;
+    store<V>(out + to.offset(at.image, at.row, at.column, at.channel), sum);
   }
 }
 
-template <class T, class Index>
-__global__ void adaptive_avg_pool2d_backward_kernel(Index n, PlaneIndex<Index> inputs, Spread<Index> rows,
-                                                    Spread<Index> columns, std::int64_t OH, std::int64_t OW, T* grad_in,
-                                                    const T* grad_out) {
+/// One output per plane of few positions: blocks of packs of channels by interleaved parts of the plane.
+inline constexpr int mean_packs = 16, mean_parts = 16;
+
+template <int V, class T>
+__global__ void __launch_bounds__(mean_packs* mean_parts)
+    mean_kernel(Divisor<std::uint32_t> tiles, int area, std::int64_t channels, T* out, const T* __restrict__ in) {
   begin_kernel();
-  for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
-    const auto at = inputs.split(i);
-    const auto to_h = rows.outputs_of(at.h), to_w = columns.outputs_of(at.w);
-    const T* const plane = grad_out + at.plane * OH * OW;
-    T sum = 0;
-    for (int oh = to_h.first; oh < to_h.end; ++oh) {
-      const std::int64_t height = rows.inputs_of(oh).size();
-      for (int ow = to_w.first; ow < to_w.end; ++ow)
-        sum += plane[oh * OW + ow] / static_cast<T>(height * columns.inputs_of(ow).size());
+  __shared__ Pack<T, V> shared[mean_parts][mean_packs];
+  std::uint32_t image = blockIdx.x;
+  const std::int64_t channel = (static_cast<std::int64_t>(tiles.split(image)) * mean_packs + threadIdx.x) * V;
+  Pack<T, V> sum{};
+  if (channel < channels) {
+    const T* const plane = in + image * area * channels + channel;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.y); i < area; i += mean_parts) {
+      const auto values = load<V>(plane + i * channels);
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane];
     }
-    grad_in[i] = sum;
   }
+#pragma unroll
+  for (unsigned half = mean_parts / 2; half > 0; half /= 2) {
+    if (threadIdx.y >= half && threadIdx.y < 2 * half) shared[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y < half) {
+      const auto other = shared[threadIdx.y + half][threadIdx.x];
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) sum.value[lane] += other.value[lane];
+    }
+  }
+  if (threadIdx.y > 0 || channel >= channels) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) sum.value[lane] /= static_cast<T>(area);
+  store<V>(out + image * channels + channel, sum);
 }
 
-Grid grid_for(std::int64_t n) {
-  const unsigned threads = threads_for(n);
-  return Grid(blocks_for(n, threads), threads);
-}
+// ---- launches ----
 
-template <class T, class Share>
-void side_by_side_backward(Context& context, T* grad_in, const Pool2d& sizes, const Share& share) {
-  const std::int64_t rows = ceil_div(sizes.H, 2), columns = ceil_div(sizes.W, 2), n = sizes.planes * rows * columns;
-  const bool paired = sizes.W % 2 == 0 && aligned<2>(grad_in);
-  with_index(n, [&](auto zero) {
-    using Index = decltype(zero);
-    launch(context, grid_for(n),
-           paired ? side_by_side_backward_kernel<true, T, Index, Share>
-                  : side_by_side_backward_kernel<false, T, Index, Share>,
-           static_cast<Index>(n), PlaneIndex<Index>(rows, columns), static_cast<int>(sizes.H),
-           static_cast<int>(sizes.W), static_cast<int>(sizes.OH), static_cast<int>(sizes.OW), grad_in, share);
-  });
+/// Outputs of a thread down a column.
+template <int S>
+inline constexpr int strip = S < 3 ? 4 / S : 1;
+
+template <int V, int K, int S, class T, class Pool>
+void strips(Context& context, const Windows<K, S>& windows, const Pool& pool, const T* in, const Pool2d& p) {
+  const std::int64_t rows = ceil_div(p.OH, strip<S>), n = p.planes / V * rows * p.OW;
+  launch(context, whole_grid(n), strips_kernel<K, S, strip<S>, V, T, Pool>, static_cast<std::uint32_t>(n),
+         Tiles<std::uint32_t>(rows, p.OW, p.channels / V), windows, inputs_of(p), outputs_of(p), pool, in);
 }
 
 // ---- the slots ----
 
 template <class T>
 void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::max_pool2d<T>(context, out, index, in, sizes);
-  const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
+  const bool packs = packable<T>(sizes.channels, out, index, in);
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
-    with_index(n, [&](auto zero) {
+    if constexpr (K > 0) {
+      if (small(sizes))
+        return with_pack<T>(packs, [&]<int V>(std::integral_constant<int, V>) {
+          if (index != nullptr)
+            strips<V>(context, windows, LargestOf<true, V, T>{out, index}, in, sizes);
+          else
+            strips<V>(context, windows, LargestOf<false, V, T>{out, index}, in, sizes);
+        });
+    }
+    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packs, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
       using Index = decltype(zero);
-      launch(context, grid_for(n), max_pool2d_kernel<K, S, T, Index>, static_cast<Index>(n),
-             PlaneIndex<Index>(sizes.OH, sizes.OW), windows, out, index, in);
+      const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;
+      launch(context, looping_grid(n), max_pool2d_kernel<P, T, Index>, static_cast<Index>(n),
+             Tiles<Index>(sizes.OH, sizes.OW, sizes.channels / P), Windows<0, 0>(sizes), inputs_of(sizes),
+             outputs_of(sizes), out, index, in);
     });
   });
 }
 
-template <class T>
-void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index,
-                         const Pool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::max_pool2d_backward<T>(context, grad_in, grad_out, index, sizes);
-  if (side_by_side(sizes)) return side_by_side_backward(context, grad_in, sizes, MaxShare<T>{grad_out, index});
-  const std::int64_t n = sizes.planes * sizes.H * sizes.W;
-  with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
-    with_index(n, [&](auto zero) {
-      using Index = decltype(zero);
-      launch(context, grid_for(n), max_pool2d_backward_kernel<K, S, T, Index>, static_cast<Index>(n),
-             PlaneIndex<Index>(sizes.H, sizes.W), windows, grad_in, grad_out, index);
-    });
-  });
+/// One output per plane.
+template <class T, class Sizes>
+void mean_of_planes(Context& context, T* out, const T* in, const Sizes& sizes) {
+  constexpr int V = pack_size<T>;
+  const std::int64_t area = sizes.H * sizes.W, images = sizes.planes / sizes.channels, channels = sizes.channels;
+  const std::int64_t packs = channels / V;
+  if (area > 1024 || packs < mean_packs || images * packs >= 1ll << 31 || !packable<T>(channels, out, in))
+    return reduce<T>(context, {.outer = images, .length = area, .inner = channels},
+                     SumReducer<T>{out, true, static_cast<T>(area)}, Elements<T>{in});
+  const std::int64_t tiles = ceil_div(packs, mean_packs);
+  launch(context, Grid(static_cast<unsigned>(images * tiles), dim3(mean_packs, mean_parts)), mean_kernel<V, T>,
+         Divisor<std::uint32_t>(tiles), static_cast<int>(area), channels, out, in);
 }
 
 template <class T>
 void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::avg_pool2d<T>(context, out, in, sizes);
-  const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
+  if (one_per_plane(sizes)) return mean_of_planes(context, out, in, sizes);
+  const bool packs = packable<T>(sizes.channels, out, in);
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
-    with_index(n, [&](auto zero) {
+    if constexpr (K > 0) {
+      if (small(sizes))
+        return with_pack<T>(packs, [&]<int V>(std::integral_constant<int, V>) {
+          strips<V>(context, windows, AverageOf<V, T>{out}, in, sizes);
+        });
+    }
+    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packs, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
       using Index = decltype(zero);
-      launch(context, grid_for(n), avg_pool2d_kernel<K, S, T, Index>, static_cast<Index>(n),
-             PlaneIndex<Index>(sizes.OH, sizes.OW), windows, out, in);
-    });
-  });
-}
-
-template <class T>
-void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::avg_pool2d_backward<T>(context, grad_in, grad_out, sizes);
-  if (side_by_side(sizes)) return side_by_side_backward(context, grad_in, sizes, AverageShare<T>{grad_out});
-  const std::int64_t n = sizes.planes * sizes.H * sizes.W;
-  with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
-    with_index(n, [&](auto zero) {
-      using Index = decltype(zero);
-      launch(context, grid_for(n), avg_pool2d_backward_kernel<K, S, T, Index>, static_cast<Index>(n),
-             PlaneIndex<Index>(sizes.H, sizes.W), windows, grad_in, grad_out);
+      const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;
+      launch(context, looping_grid(n), avg_pool2d_kernel<P, T, Index>, static_cast<Index>(n),
+             Tiles<Index>(sizes.OH, sizes.OW, sizes.channels / P), Windows<0, 0>(sizes), inputs_of(sizes),
+             outputs_of(sizes), out, in);
     });
   });
 }
 
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::adaptive_avg_pool2d<T>(context, out, in, sizes);
-  const std::int64_t n = sizes.planes * sizes.OH * sizes.OW;
-  if (sizes.OH == 1 && sizes.OW == 1) {
-    const std::int64_t area = sizes.H * sizes.W;
-    return reduce<T>(context, {.outer = sizes.planes, .length = area}, SumReducer<T>{out, true, static_cast<T>(area)},
-                     Elements<T>{in});
-  }
-  with_index(std::max(n, largest_spread(sizes)), [&](auto zero) {
-    using Index = decltype(zero);
-    launch(context, grid_for(n), adaptive_avg_pool2d_kernel<T, Index>, static_cast<Index>(n),
-           PlaneIndex<Index>(sizes.OH, sizes.OW), Spread<Index>(sizes.H, sizes.OH), Spread<Index>(sizes.W, sizes.OW),
-           sizes.H, sizes.W, out, in);
-  });
-}
-
-template <class T>
-void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& sizes) {
-  if (sizes.channels > 1) return channels_last::adaptive_avg_pool2d_backward<T>(context, grad_in, grad_out, sizes);
-  const std::int64_t n = sizes.planes * sizes.H * sizes.W;
-  with_index(std::max(n, largest_spread(sizes)), [&](auto zero) {
-    using Index = decltype(zero);
-    launch(context, grid_for(n), adaptive_avg_pool2d_backward_kernel<T, Index>, static_cast<Index>(n),
-           PlaneIndex<Index>(sizes.H, sizes.W), Spread<Index>(sizes.H, sizes.OH), Spread<Index>(sizes.W, sizes.OW),
-           sizes.OH, sizes.OW, grad_in, grad_out);
-  });
+  if (one_per_plane(sizes)) return mean_of_planes(context, out, in, sizes);
+  with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packable<T>(sizes.channels, out, in), largest_spread(sizes),
+                [&]<int P>(std::integral_constant<int, P>, auto zero) {
+                  using Index = decltype(zero);
+                  const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;
+                  launch(context, looping_grid(n), adaptive_avg_pool2d_kernel<P, T, Index>, static_cast<Index>(n),
+                         Tiles<Index>(sizes.OH, sizes.OW, sizes.channels / P), Spread<Index>(sizes.H, sizes.OH),
+                         Spread<Index>(sizes.W, sizes.OW), inputs_of(sizes), outputs_of(sizes), out, in);
+                });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// What pooling shares between the layouts: windows over a plane, with their usual sizes known to the compiler.
+// What the two directions of pooling share. Arrays are [images, height, width, channels]; planes one after another are
+// images of one channel. Threads have packs of neighbouring channels.
 
 #include "cuda/reduce.cuh"
 #include "tern/kernels/pooling.hpp"
@@ -62,22 +63,13 @@ struct Windows {
   template <class Use>
   static __device__ void reach(int at, int kernel, int step, const Divisor<std::uint32_t>& by_step, int dilation,
                                int outputs, Use use) {
-    if constexpr (K > 0) {
-      constexpr int most = (K + S - 1) / S;
-#pragma unroll
-      for (int i = most - 1; i >= 0; --i) {
-        const int output = at / S - i, position = at - output * S;
-        if (output >= 0 && output < outputs && position < K) use(output, position);
-      }
-    } else {
-      const int before = at - (kernel - 1) * dilation;
-      const int first =
-          before <= 0 ? 0 : static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(before + step - 1)));
-      const int last = min(static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(at))), outputs - 1);
-      for (int output = first; output <= last; ++output) {
-        const int distance = at - output * step, position = dilation == 1 ? distance : distance / dilation;
-        if (position * dilation == distance) use(output, position);
-      }
+    const int before = at - (kernel - 1) * dilation;
+    const int first =
+        before <= 0 ? 0 : static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(before + step - 1)));
+    const int last = min(static_cast<int>(by_step.quotient(static_cast<std::uint32_t>(at))), outputs - 1);
+    for (int output = first; output <= last; ++output) {
+      const int distance = at - output * step, position = dilation == 1 ? distance : distance / dilation;
+      if (position * dilation == distance) use(output, position);
     }
   }
 };
@@ -126,22 +118,108 @@ inline std::int64_t largest_spread(const AdaptivePool2d& sizes) {
   return std::max((sizes.H + 1) * (sizes.OH + 1), (sizes.W + 1) * (sizes.OW + 1));
 }
 
-/// The same slots for arrays [planes / channels, H, W, channels] (pooling_channels_last.cu).
-namespace channels_last {
+/// Splits a flat index over [images, rows, columns, packs of channels], so that neighbouring threads have neighbouring
+/// channels.
+template <class Index>
+struct Tiles {
+  Divisor<Index> packs, columns, rows;
+  struct At {
+    std::int64_t image;
+    int row, column, channel;
+  };
+  Tiles(std::int64_t tile_rows, std::int64_t tile_columns, std::int64_t channel_packs)
+      : packs(channel_packs), columns(tile_columns), rows(tile_rows) {}
+  template <int V>
+  __device__ At split(Index i) const {
+    const int pack = static_cast<int>(packs.split(i)), column = static_cast<int>(columns.split(i));
+    const int row = static_cast<int>(rows.split(i));
+    return {static_cast<std::int64_t>(i), row, column, pack * V};
+  }
+};
 
-template <class T>
-void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& sizes);
+/// The nearest position inside.
+__device__ inline int clamped(int at, int size) { return min(max(at, 0), size - 1); }
+
+/// Where the packs of an image lie.
+struct Plane {
+  int height, width;
+  std::int64_t channels;
+  __device__ bool has(int h, int w) const { return h >= 0 && h < height && w >= 0 && w < width; }
+  __device__ std::int64_t offset(std::int64_t image, int h, int w, std::int64_t channel) const {
+    return ((image * height + h) * width + w) * channels + channel;
+  }
+};
+
+// ---- launches ----
+
+template <class Sizes>
+Plane inputs_of(const Sizes& p) {
+  return {static_cast<int>(p.H), static_cast<int>(p.W), p.channels};
+}
+template <class Sizes>
+Plane outputs_of(const Sizes& p) {
+  return {static_cast<int>(p.OH), static_cast<int>(p.OW), p.channels};
+}
+
+/// Calls `function(pack size)`.
+template <class T, class Function>
+void with_pack(bool packable, Function function) {
+  if (packable)
+    function(std::integral_constant<int, pack_size<T>>{});
+  else
+    function(std::integral_constant<int, 1>{});
+}
+
+/// Calls `function(pack size, index)` for one thread per pack of [planes, rows, columns]; `largest` is another number
+/// to divide.
+template <class T, class Function>
+void with_packs(std::int64_t planes, std::int64_t rows, std::int64_t columns, bool packable, std::int64_t largest,
+                Function function) {
+  constexpr int V = pack_size<T>;
+  const std::int64_t n = planes * rows * columns;
+  if (packable && std::max(n / V, largest) < (std::int64_t{1} << 31))
+    function(std::integral_constant<int, V>{}, std::uint32_t{});
+  else
+    with_index(std::max(n, largest), [&](auto zero) { function(std::integral_constant<int, 1>{}, zero); });
+}
+
+template <class T, class... Pointer>
+bool packable(std::int64_t channels, const Pointer*... pointers) {
+  constexpr int V = pack_size<T>;
+  return channels % V == 0 && (aligned<V>(pointers) && ...);
+}
+
+inline Grid looping_grid(std::int64_t n) {
+  const unsigned threads = threads_for(n);
+  return Grid(blocks_for(n, threads), threads);
+}
+/// A thread for each item.
+inline Grid whole_grid(std::int64_t n) {
+  const unsigned threads = threads_for(n);
+  return Grid(static_cast<unsigned>(ceil_div(n, threads)), threads);
+}
+
+/// Whether each output is the mean of a plane.
+inline bool one_per_plane(const Pool2d& p) {
+  return p.OH == 1 && p.OW == 1 && p.KH == p.H && p.KW == p.W && p.pad_h == 0 && p.pad_w == 0;
+}
+inline bool one_per_plane(const AdaptivePool2d& p) { return p.OH == 1 && p.OW == 1; }
+
+/// Whether the kernels for usual windows can count this in 32 bits.
+inline bool small(const Pool2d& p) {
+  constexpr std::int64_t limit = std::int64_t{1} << 31;
+  const std::int64_t area = (p.H + p.KH) * (p.W + p.KW);
+  return p.planes * area < limit && p.channels * area < limit;
+}
+
+// ---- slots of kernels::Pooling (pooling_backward.cu) ----
+
 template <class T>
 void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index,
                          const Pool2d& sizes);
 template <class T>
-void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes);
-template <class T>
 void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& sizes);
-template <class T>
-void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& sizes);
 template <class T>
 void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& sizes);
 
-}  // namespace channels_last
 }  // namespace tern::cuda

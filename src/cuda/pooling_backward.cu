@@ -1,9 +1,9 @@
-// The backward passes of channels-last pooling: every input gathers from the windows that hold it, so nothing is added
-// atomically, and a thread has a tile of inputs, so that a window's gradient is loaded once for several of them.
+// Pooling, backward. Every input gathers from the windows that hold it, so nothing is added atomically, and a thread
+// has a tile of inputs, so that a window's gradient is loaded once for several of them.
 
-#include "cuda/pooling_channels_last.cuh"
+#include "cuda/pooling.cuh"
 
-namespace tern::cuda::channels_last {
+namespace tern::cuda {
 namespace {
 
 // ---- what a window gives ----
@@ -70,9 +70,11 @@ struct AverageShare {
 // ---- kernels ----
 
 /// Usual windows: a thread gathers for Height x Width inputs, multiples of the stride, from every window over them.
+/// `pairs`: of planes, two neighbours go in one access.
 template <int K, int S, int Height, int Width, int V, class T, class Share>
-__global__ void __launch_bounds__(256) gather_tiles_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p,
-                                                           Plane from, Plane to, T* __restrict__ grad_in, Share share) {
+__global__ void __launch_bounds__(256)
+    gather_tiles_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p, Plane from, Plane to, bool pairs,
+                        T* __restrict__ grad_in, Share share) {
   begin_kernel();
   constexpr int before = (K - 1) / S;  // windows that begin above the tile and reach into it
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -108,6 +110,14 @@ __global__ void __launch_bounds__(256) gather_tiles_kernel(std::uint32_t n, Tile
   T* const inputs = grad_in + from.offset(at.image, 0, 0, at.channel);
 #pragma unroll
   for (int row = 0; row < Height; ++row) {
+    if constexpr (V == 1 && Width == 2) {
+      if (pairs) {
+        const int h = top + row - p.pad_h, w = left - p.pad_w;
+        if (from.has(h, w))
+          store<2>(inputs + h * from.width + w, Pack<T, 2>{sum[row][0].value[0], sum[row][1].value[0]});
+        continue;
+      }
+    }
 #pragma unroll
     for (int column = 0; column < Width; ++column) {
       const int h = top + row - p.pad_h, w = left + column - p.pad_w;
@@ -141,12 +151,13 @@ __global__ void adaptive_avg_pool2d_backward_kernel(Index n, Tiles<Index> tiles,
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = tiles.template split<V>(i);
     const auto to_h = rows.outputs_of(at.row), to_w = columns.outputs_of(at.column);
+    const T* const outputs = grad_out + to.offset(at.image, 0, 0, at.channel);
     Pack<T, V> sum{};
     for (int oh = to_h.first; oh < to_h.end; ++oh) {
       const std::int64_t height = rows.inputs_of(oh).size();
       for (int ow = to_w.first; ow < to_w.end; ++ow) {
         const T factor = 1 / static_cast<T>(height * columns.inputs_of(ow).size());
-        const auto values = load<V>(grad_out + to.offset(at.image, oh, ow, at.channel));
+        const auto values = load<V>(outputs + to.offset(0, oh, ow, 0));
 #pragma unroll
         for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane] * factor;
       }
@@ -155,8 +166,9 @@ __global__ void adaptive_avg_pool2d_backward_kernel(Index n, Tiles<Index> tiles,
   }
 }
 
-/// One output per plane: a thread writes up to `spread_positions` positions of a pack.
-inline constexpr int spread_positions = 8;
+/// One output per plane. A thread writes a pack at a few positions, or one element.
+template <int V>
+inline constexpr int spread_positions = V > 1 ? 8 : 1;
 
 template <int V, class T>
 __global__ void spread_mean_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, int area, std::int64_t channels,
@@ -170,27 +182,31 @@ __global__ void spread_mean_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, 
   for (int lane = 0; lane < V; ++lane) values.value[lane] /= static_cast<T>(area);
   T* const inputs = grad_in + at.image * area * channels + at.channel;
 #pragma unroll
-  for (int j = 0; j < spread_positions; ++j) {
-    const int position = at.column * spread_positions + j;
+  for (int j = 0; j < spread_positions<V>; ++j) {
+    const int position = at.column * spread_positions<V> + j;
     if (position < area) store<V>(inputs + position * channels, values);
   }
 }
 
 // ---- launches ----
 
-/// Inputs of a thread.
+/// Inputs of a thread. Of planes, one column per thread keeps neighbouring threads on neighbouring elements.
 template <int S>
 inline constexpr int tile_height = S == 1 ? 4 : S;
-template <int S>
-inline constexpr int tile_width = S == 1 ? 2 : S;
+template <int S, int V>
+inline constexpr int tile_width = S > 1   ? S
+                                  : V > 1 ? 2
+                                          : 1;
 
-template <int Height, int Width, int K, int S, class T, class Share>
+template <int V, int K, int S, class T, class Share>
 void gather_tiles(Context& context, const Windows<K, S>& windows, T* grad_in, const Share& share, const Pool2d& p) {
-  constexpr int V = pack_size<T>;
+  constexpr int Height = tile_height<S>, Width = tile_width<S, V>;
   const std::int64_t rows = ceil_div(p.H + p.pad_h, Height) - p.pad_h / Height;
   const std::int64_t columns = ceil_div(p.W + p.pad_w, Width) - p.pad_w / Width, n = p.planes / V * rows * columns;
+  const bool pairs = p.channels == 1 && p.W % 2 == 0 && p.pad_w % 2 == 0 && aligned<2>(grad_in);
   launch(context, whole_grid(n), gather_tiles_kernel<K, S, Height, Width, V, T, Share>, static_cast<std::uint32_t>(n),
-         Tiles<std::uint32_t>(rows, columns, p.channels / V), windows, inputs_of(p), outputs_of(p), grad_in, share);
+         Tiles<std::uint32_t>(rows, columns, p.channels / V), windows, inputs_of(p), outputs_of(p), pairs, grad_in,
+         share);
 }
 
 /// The backward pass of both kinds; share(pack size) makes what a window gives.
@@ -198,9 +214,10 @@ template <class T, class MakeShare>
 void gather(Context& context, T* grad_in, bool packs, const Pool2d& sizes, const MakeShare& share) {
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     if constexpr (K > 0) {
-      if (packs && small(sizes))
-        return gather_tiles<tile_height<S>, tile_width<S>>(context, windows, grad_in,
-                                                           share(std::integral_constant<int, pack_size<T>>{}), sizes);
+      if (small(sizes))
+        return with_pack<T>(packs, [&](auto pack) {
+          gather_tiles<decltype(pack)::value>(context, windows, grad_in, share(pack), sizes);
+        });
     }
     with_packs<T>(sizes.planes, sizes.H, sizes.W, packs, 0, [&]<int P>(std::integral_constant<int, P> pack, auto zero) {
       using Index = decltype(zero);
@@ -213,16 +230,17 @@ void gather(Context& context, T* grad_in, bool packs, const Pool2d& sizes, const
   });
 }
 
-/// Whether this was one output per plane, in packs, and is done.
+/// Whether this was one output per plane and is done.
 template <class T, class Sizes>
 bool spread_mean(Context& context, T* grad_in, const T* grad_out, const Sizes& sizes) {
-  constexpr int V = pack_size<T>;
-  const std::int64_t area = sizes.H * sizes.W, parts = ceil_div(area, spread_positions);
-  const std::int64_t n = sizes.planes / V * parts;
-  if (!one_per_plane(sizes) || !packable<T>(sizes.channels, grad_in, grad_out) || std::max(n, area) >= 1ll << 31)
-    return false;
-  launch(context, whole_grid(n), spread_mean_kernel<V, T>, static_cast<std::uint32_t>(n),
-         Tiles<std::uint32_t>(1, parts, sizes.channels / V), static_cast<int>(area), sizes.channels, grad_in, grad_out);
+  const std::int64_t area = sizes.H * sizes.W;
+  if (!one_per_plane(sizes) || sizes.planes * area >= 1ll << 31) return false;
+  with_pack<T>(packable<T>(sizes.channels, grad_in, grad_out), [&]<int V>(std::integral_constant<int, V>) {
+    const std::int64_t parts = ceil_div(area, spread_positions<V>), n = sizes.planes / V * parts;
+    launch(context, whole_grid(n), spread_mean_kernel<V, T>, static_cast<std::uint32_t>(n),
+           Tiles<std::uint32_t>(1, parts, sizes.channels / V), static_cast<int>(area), sizes.channels, grad_in,
+           grad_out);
+  });
   return true;
 }
 
@@ -267,4 +285,4 @@ template void avg_pool2d_backward(Context&, double*, const double*, const Pool2d
 template void adaptive_avg_pool2d_backward(Context&, float*, const float*, const AdaptivePool2d&);
 template void adaptive_avg_pool2d_backward(Context&, double*, const double*, const AdaptivePool2d&);
 
-}  // namespace tern::cuda::channels_last
+}  // namespace tern::cuda
