@@ -1,91 +1,17 @@
-#include <algorithm>
+// Convolution: the way that each shape takes, and the table's slots.
 
-#include "vectorized/gemm.hpp"
-#include "vectorized/parallel.hpp"
-#include "vectorized/patches.hpp"
-#include "vectorized/sums.hpp"
+#include <algorithm>
+#include <optional>
+
+#include "vectorized/conv_patches.hpp"
+#include "vectorized/conv_winograd.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
 namespace {
 
-using kernels::Activation;
-using kernels::Conv2d;
-
-// Elements of a packed block that streams from the second-level cache, and rows of it that multiply at a time.
-constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
-// A weight gradient of fewer patch rows is not cut along them alone, but also into at most so many chunks of images.
-constexpr std::int64_t few_rows = 64, most_chunks = 16;
-// Elements behind a buffer that a vector may touch.
-constexpr std::int64_t slack = 64;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
-
-/// What follows from the shape, per group.
-struct Sizes {
-  explicit Sizes(const Conv2d& shape)
-      : C(shape.C / shape.groups),
-        O(shape.O / shape.groups),
-        taps(shape.KH * shape.KW),
-        K(C * taps),
-        positions(shape.OH * shape.OW),
-        plane(shape.H * shape.W) {}
-  std::int64_t C, O, taps, K, positions, plane;
-};
-
-/// The images of x with their padding: x itself where there is none, else (and where a vector may read past the end of
-/// x) a copy of the image in use.
-template <class T>
-class Padded {
- public:
-  Padded(const T* x, const Conv2d& shape, T* scratch)
-      : x_(x), shape_(shape), sizes_(shape), scratch_(scratch), pads_(shape.pad_h > 0 || shape.pad_w > 0) {}
-  static std::int64_t scratch(const Conv2d& shape) {
-    return Sizes(shape).C * (shape.H + 2 * shape.pad_h) * (shape.W + 2 * shape.pad_w) + slack;
-  }
-  Patches<T> image(std::int64_t n, std::int64_t group) {
-    const T* from = x_ + (n * shape_.C + group * sizes_.C) * sizes_.plane;
-    Patches<T> patches{.image = from,
-                       .height = shape_.H + 2 * shape_.pad_h,
-                       .width = shape_.W + 2 * shape_.pad_w,
-                       .KH = shape_.KH,
-                       .KW = shape_.KW,
-                       .OW = shape_.OW,
-                       .stride_h = shape_.stride_h,
-                       .stride_w = shape_.stride_w,
-                       .dilation_h = shape_.dilation_h,
-                       .dilation_w = shape_.dilation_w};
-    const std::int64_t behind = ((shape_.N - n) * shape_.C - (group + 1) * sizes_.C) * sizes_.plane;
-    if (!pads_ && behind >= slack) return patches;
-    if (from != copied_) copy(from, patches);
-    copied_ = from;
-    patches.image = scratch_;
-    return patches;
-  }
-
- private:
-  void copy(const T* from, const Patches<T>& patches) {
-    T* to = scratch_;
-    for (std::int64_t c = 0; c < sizes_.C; ++c) {
-      to = std::fill_n(to, shape_.pad_h * patches.width, T{0});
-      for (std::int64_t h = 0; h < shape_.H; ++h, from += shape_.W) {
-        to = std::fill_n(to, shape_.pad_w, T{0});
-        to = std::copy_n(from, shape_.W, to);
-        to = std::fill_n(to, shape_.pad_w, T{0});
-      }
-      to = std::fill_n(to, shape_.pad_h * patches.width, T{0});
-    }
-    std::fill_n(to, slack, T{0});
-  }
-
-  const T* x_;
-  const Conv2d& shape_;
-  Sizes sizes_;
-  T* scratch_;
-  bool pads_;
-  const T* copied_ = nullptr;
-};
+// Fewer channels than a vector leave lanes empty.
+constexpr std::int64_t least_channels = 12;
 
 template <class T>
 double nanoseconds(const Conv2d& shape) {
@@ -94,243 +20,38 @@ double nanoseconds(const Conv2d& shape) {
          static_cast<double>(sizeof(T)) / 120;
 }
 
-// ---- forward -------------------------------------------------------------------------------------------------------
+// ---- the choice ----------------------------------------------------------------------------------------------------
+// It follows from the shape alone: the ways sum in different orders, and results must not depend on anything else.
 
 template <class T>
-class Forward {
- public:
-  Forward(T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape, int threads)
-      : y_(y), x_(x), weight_(weight), bias_(bias), shape_(shape), sizes_(shape) {
-    const std::int64_t width = gemm_kernels<T>().panel_width;
-    depth_ =
-        divide_up(std::max<std::int64_t>(sizes_.K, 1), divide_up(std::max<std::int64_t>(sizes_.K, 1), block_depth));
-    columns_ =
-        std::min(std::max<std::int64_t>(1, block_elements / depth_ / width) * width, round_up(sizes_.positions, width));
-    const std::int64_t images = shape.N * shape.groups;
-    if (images < 8 * threads) {
-      const std::int64_t panels = divide_up(sizes_.positions, width);
-      column_parts_ = panels >= threads ? threads : 1;
-      row_parts_ = panels >= threads ? 1 : std::min<std::int64_t>(threads, sizes_.O);
-    }
-    packed_ = round_up(depth_ * columns_, 16) + slack;
-  }
-  std::int64_t scratch() const { return round_up(packed_ + Padded<T>::scratch(shape_), 16); }
+bool has_winograd(const Conv2d& shape) {
+  return shape.KH == shape.KW && shape.stride_h == 1 && shape.stride_w == 1 && shape.dilation_h == 1 &&
+         shape.dilation_w == 1 && shape.pad_h < shape.KH && shape.pad_w < shape.KW &&
+         shape.C / shape.groups >= least_channels && shape.O / shape.groups >= least_channels &&
+         winograd_kernels<T>(shape.KH) != nullptr;
+}
 
-  void run(const Team& team, T* scratch) const {
-    Padded<T> padded(x_, shape_, scratch + packed_);
-    const std::int64_t parts = shape_.N * shape_.groups * row_parts_ * column_parts_;
-    for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) run_part(part, padded, scratch);
-  }
-
- private:
-  void run_part(std::int64_t part, Padded<T>& padded, T* packed) const {
-    const auto& kernels = gemm_kernels<T>();
-    const auto& cut = patch_kernels<T>().cut;
-    const std::int64_t width = kernels.panel_width;
-    const std::int64_t column_part = part % column_parts_;
-    part /= column_parts_;
-    const std::int64_t row_part = part % row_parts_;
-    part /= row_parts_;
-    const std::int64_t group = part % shape_.groups, n = part / shape_.groups;
-    const std::int64_t panels = divide_up(sizes_.positions, width);
-    const std::int64_t begin = panels * column_part / column_parts_ * width;
-    const std::int64_t end = std::min(sizes_.positions, panels * (column_part + 1) / column_parts_ * width);
-    const std::int64_t row = sizes_.O * row_part / row_parts_, last_row = sizes_.O * (row_part + 1) / row_parts_;
-    const Patches<T> patches = padded.image(n, group);
-    Block<T> block;
-    block.m = last_row - row;
-    block.a_row = sizes_.K;
-    block.a_column = 1;
-    block.b = packed;
-    block.b_row = width;
-    block.c_row = sizes_.positions;
-    if (bias_ != nullptr) block.row_bias = bias_ + group * sizes_.O + row;
-    for (std::int64_t first = begin; first < end; first += columns_) {
-      block.n = std::min(columns_, end - first);
-      block.c = y_ + (n * shape_.O + group * sizes_.O + row) * sizes_.positions + first;
-      for (std::int64_t k = 0; k == 0 || k < sizes_.K; k += depth_) {
-        block.k = std::min(depth_, sizes_.K - k);
-        block.a = weight_ + (group * sizes_.O + row) * sizes_.K + k;
-        block.b_panel = block.k * width;
-        block.accumulate = k > 0;
-        block.relu = shape_.activation == Activation::relu && k + depth_ >= sizes_.K;
-        for (std::int64_t column = 0; column < block.n; column += width) {
-          T* const panel = packed + column / width * block.b_panel;
-          const std::int64_t count = std::min(width, block.n - column);
-          cut(panel, width, patches, k, block.k, first + column, count);
-          if (count < width)
-            for (std::int64_t p = 0; p < block.k; ++p)
-              std::fill(panel + p * width + count, panel + (p + 1) * width, T{0});
-        }
-        kernels.multiply(block);
-      }
-    }
-  }
-
-  T* y_;
-  const T *x_, *weight_, *bias_;
-  const Conv2d& shape_;
-  Sizes sizes_;
-  std::int64_t depth_ = 1, columns_ = 1, row_parts_ = 1, column_parts_ = 1, packed_ = 0;
-};
-
-// ---- the gradient of x ---------------------------------------------------------------------------------------------
-
-/// weight^T g gives the gradient of the patches, block of output rows by block; pasting them adds them up in x.
+/// Of the direct ways, on one thread: rough cycles per product of a vector and a number.
 template <class T>
-class ToX {
- public:
-  ToX(T* grad_x, const T* g, const T* weight, const Conv2d& shape, int threads)
-      : grad_x_(grad_x), g_(g), weight_(weight), shape_(shape), sizes_(shape) {
-    const std::int64_t width = gemm_kernels<T>().panel_width;
-    output_rows_ = std::clamp<std::int64_t>(256 / shape.OW, 1, shape.OH);
-    columns_ = round_up(output_rows_ * shape.OW, width);
-    channels_ =
-        std::clamp<std::int64_t>(block_elements / 2 / (sizes_.taps * columns_), 1, std::max<std::int64_t>(1, sizes_.C));
-    if (shape.N * shape.groups < 8 * threads) parts_ = std::clamp<std::int64_t>(sizes_.C, 1, threads);
-    packed_ = sizes_.O * columns_;
-  }
-  std::int64_t scratch() const { return round_up(packed_ + channels_ * sizes_.taps * columns_, 16); }
-
-  void run(const Team& team, T* scratch) const {
-    const std::int64_t parts = shape_.N * shape_.groups * parts_;
-    for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) run_part(part, scratch);
-  }
-
- private:
-  void run_part(std::int64_t part, T* packed) const {
-    const auto& kernels = gemm_kernels<T>();
-    const auto& paste = patch_kernels<T>().paste;
-    const std::int64_t image = part / parts_, group = image % shape_.groups, n = image / shape_.groups;
-    const std::int64_t first_channel = sizes_.C * (part % parts_) / parts_;
-    const std::int64_t last_channel = sizes_.C * (part % parts_ + 1) / parts_;
-    T* const planes = grad_x_ + (n * shape_.C + group * sizes_.C) * sizes_.plane;
-    std::fill(planes + first_channel * sizes_.plane, planes + last_channel * sizes_.plane, T{0});
-    T* const gradient = packed + packed_;
-    for (std::int64_t oh = 0; oh < shape_.OH; oh += output_rows_) {
-      const std::int64_t last = std::min(oh + output_rows_, shape_.OH);
-      Block<T> block;
-      block.n = (last - oh) * shape_.OW;
-      block.k = sizes_.O;
-      block.a_row = 1;
-      block.a_column = sizes_.K;
-      block.b = packed;
-      block.b_row = kernels.panel_width;
-      block.b_panel = block.k * kernels.panel_width;
-      block.c = gradient;
-      block.c_row = columns_;
-      kernels.pack(packed, g_ + (n * shape_.O + group * sizes_.O) * sizes_.positions + oh * shape_.OW, sizes_.positions,
-                   sizes_.O, block.n);
-      for (std::int64_t channel = first_channel; channel < last_channel; channel += channels_) {
-        const std::int64_t channels = std::min(channels_, last_channel - channel);
-        block.m = channels * sizes_.taps;
-        block.a = weight_ + group * sizes_.O * sizes_.K + channel * sizes_.taps;
-        kernels.multiply(block);
-        for (std::int64_t c = 0; c < channels; ++c)
-          paste(planes + (channel + c) * sizes_.plane, gradient + c * sizes_.taps * columns_, columns_, shape_, oh,
-                last);
-      }
-    }
-  }
-
-  T* grad_x_;
-  const T *g_, *weight_;
-  const Conv2d& shape_;
-  Sizes sizes_;
-  std::int64_t output_rows_ = 1, columns_ = 1, channels_ = 1, parts_ = 1, packed_ = 0;
-};
-
-// ---- the gradient of weight ----------------------------------------------------------------------------------------
-
-/// Dot products of g's rows with the patches' rows, over blocks of positions; where an image has few, a block spans
-/// several images. Threads share the patches' rows; where these are few, chunks of images, which follow from the shape
-/// alone, have sums of their own that are added in order at the end.
-template <class T>
-class ToWeight {
- public:
-  ToWeight(T* grad_weight, const T* g, const T* x, const Conv2d& shape, int threads)
-      : grad_weight_(grad_weight), g_(g), x_(x), shape_(shape), sizes_(shape) {
-    chunks_ = sizes_.K < few_rows ? std::min(shape.N, most_chunks) : 1;
-    row_parts_ =
-        std::clamp<std::int64_t>(divide_up(threads, chunks_ * shape.groups), 1, std::max<std::int64_t>(1, sizes_.K));
-    images_ = std::clamp<std::int64_t>(most_positions / sizes_.positions, 1, divide_up(shape.N, chunks_));
-    positions_ = divide_up(sizes_.positions, divide_up(sizes_.positions, most_positions));
-    // A vector more: cutting writes past the end of a row, and strides of a power of two would meet in the cache.
-    stride_ = round_up(images_ * positions_, 16) + 16;
-    rows_ = std::clamp<std::int64_t>(block_elements / stride_, 1,
-                                     std::max<std::int64_t>(1, divide_up(sizes_.K, row_parts_)));
-    gathered_ = images_ == 1 ? 0 : sizes_.O * stride_;
-  }
-  std::int64_t scratch() const {
-    return round_up(gathered_ + rows_ * stride_ + slack + Padded<T>::scratch(shape_), 16);
-  }
-  std::int64_t partials() const { return chunks_ == 1 ? 0 : chunks_ * shape_.O * sizes_.K; }
-
-  void run(const Team& team, T* scratch, T* partials) const {
-    const std::int64_t parts = chunks_ * shape_.groups * row_parts_;
-    for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) run_part(part, scratch, partials);
-  }
-
-  /// After a barrier: adds the chunks' sums.
-  void finish(const Team& team, const T* partials) const {
-    if (chunks_ == 1) return;
-    const std::int64_t n = shape_.O * sizes_.K;
-    for (std::int64_t i = team.begin(n, 16); i < team.end(n, 16); ++i) {
-      T total = partials[i];
-      for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) total += partials[chunk * n + i];
-      grad_weight_[i] = total;
-    }
-  }
-
- private:
-  void run_part(std::int64_t part, T* scratch, T* partials) const {
-    const std::int64_t row_part = part % row_parts_;
-    part /= row_parts_;
-    const std::int64_t group = part % shape_.groups, chunk = part / shape_.groups;
-    const std::int64_t first_row = sizes_.K * row_part / row_parts_, last_row = sizes_.K * (row_part + 1) / row_parts_;
-    T* const rows = scratch + gathered_;
-    Padded<T> padded(x_, shape_, rows + rows_ * stride_ + slack);
-    T* const out = (chunks_ == 1 ? grad_weight_ : partials + chunk * shape_.O * sizes_.K) + group * sizes_.O * sizes_.K;
-    const std::int64_t begin = shape_.N * chunk / chunks_, end = shape_.N * (chunk + 1) / chunks_;
-    for (std::int64_t n = begin; n < end; n += images_) {
-      const std::int64_t images = std::min(images_, end - n);
-      for (std::int64_t position = 0; position < sizes_.positions; position += positions_) {
-        const std::int64_t positions = std::min(positions_, sizes_.positions - position);
-        const T* g = g_ + (n * shape_.O + group * sizes_.O) * sizes_.positions + position;
-        if (images > 1) {
-          for (std::int64_t i = 0; i < images; ++i)
-            for (std::int64_t o = 0; o < sizes_.O; ++o)
-              std::copy_n(g + (i * shape_.O + o) * sizes_.positions, positions, scratch + o * stride_ + i * positions);
-          g = scratch;
-        }
-        for (std::int64_t row = first_row; row < last_row; row += rows_) {
-          const std::int64_t count = std::min(rows_, last_row - row);
-          for (std::int64_t i = 0; i < images; ++i)
-            patch_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), row, count, position,
-                                   positions);
-          sum_kernels<T>().dots(out + row, sizes_.K, g, images > 1 ? stride_ : sizes_.positions, rows, stride_,
-                                sizes_.O, count, images * positions, n > begin || position > 0, nullptr, false);
-        }
-      }
-    }
-  }
-
-  T* grad_weight_;
-  const T *g_, *x_;
-  const Conv2d& shape_;
-  Sizes sizes_;
-  std::int64_t chunks_ = 1, row_parts_ = 1, images_ = 1, positions_ = 1, stride_ = 1, rows_ = 1, gathered_ = 0;
-};
+double direct_cycles(const Conv2d& shape, double each) {
+  const Sizes sizes(shape);
+  return each * static_cast<double>(shape.N * sizes.positions * shape.O) * static_cast<double>(sizes.K) /
+         static_cast<double>(gemm_kernels<T>().lanes);
+}
 
 template <class T>
-void bias_gradient(const Team& team, T* grad_bias, const T* g, const Conv2d& shape) {
-  const std::int64_t positions = shape.OH * shape.OW;
-  for (std::int64_t o = team.begin(shape.O); o < team.end(shape.O); ++o) {
-    T total{0};
-    for (std::int64_t n = 0; n < shape.N; ++n)
-      total += sum_kernels<T>().sum(g + (n * shape.O + o) * positions, positions);
-    grad_bias[o] = total;
-  }
+bool takes_winograd_forward(const Conv2d& shape) {
+  return has_winograd<T>(shape) && WinogradForward<T>::cycles(Correlation<T>::forward(
+                                       nullptr, nullptr, nullptr, nullptr, shape)) < direct_cycles<T>(shape, 0.62);
+}
+template <class T>
+bool takes_winograd_to_x(const Conv2d& shape) {
+  return has_winograd<T>(shape) && WinogradForward<T>::cycles(Correlation<T>::to_x(
+                                       nullptr, nullptr, nullptr, nullptr, shape)) < direct_cycles<T>(shape, 0.62);
+}
+template <class T>
+bool takes_winograd_to_weight(const Conv2d& shape) {
+  return has_winograd<T>(shape) && WinogradToWeight<T>::cycles(shape) < direct_cycles<T>(shape, 0.8);
 }
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
@@ -342,10 +63,23 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   const std::int64_t n = shape.N * shape.O * shape.OH * shape.OW;
   if (n == 0) return;
   const int threads = useful_threads(context, nanoseconds<T>(shape));
-  const Forward<T> forward(y, x, weight, bias, shape, threads);
-  const std::int64_t each = forward.scratch();
-  const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
-  parallel(threads, [&](const Team& team) { forward.run(team, scratch.as<T>() + each * team.index); });
+  if (takes_winograd_forward<T>(shape)) {
+    const WinogradForward<T> forward(Correlation<T>::forward(y, x, weight, bias, shape), threads);
+    const std::int64_t each = forward.scratch();
+    const Scratch scratch(context, static_cast<std::size_t>(forward.shared() + each * threads) * sizeof(T));
+    T* const shared = scratch.as<T>();
+    parallel(threads, [&](const Team& team) {
+      T* const mine = shared + forward.shared() + each * team.index;
+      forward.prepare(team, shared, mine);
+      team.barrier();
+      forward.run(team, shared, mine);
+    });
+  } else {
+    const PatchForward<T> forward(y, x, weight, bias, shape, threads);
+    const std::int64_t each = forward.scratch();
+    const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
+    parallel(threads, [&](const Team& team) { forward.run(team, scratch.as<T>() + each * team.index); });
+  }
   if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, n);
 }
@@ -362,33 +96,64 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     if (n == 0) return;
     grad_x = grad_weight = nullptr;
   }
-  const Scratch activated(context, shape.activation == Activation::none ? 0 : static_cast<std::size_t>(n) * sizeof(T));
-  const T* const g = shape.activation == Activation::none ? grad_y : activated.as<T>();
+  const bool winograd_x = grad_x != nullptr && takes_winograd_to_x<T>(shape);
+  const bool winograd_weight = grad_weight != nullptr && takes_winograd_to_weight<T>(shape);
+  // Where every gradient masks what it reads, relu's gradient needs no pass of its own.
+  const bool relu = shape.activation == Activation::relu;
+  const bool masks = relu && (grad_x == nullptr || winograd_x) && winograd_weight;
+  const bool activates = shape.activation != Activation::none && !masks;
+  const Scratch activated(context, activates ? static_cast<std::size_t>(n) * sizeof(T) : 0);
+  const T* const g = activates ? activated.as<T>() : grad_y;
+  const T* const saved = masks ? y : nullptr;
   if (shape.activation == Activation::sigmoid)
     activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
 
   const int threads = useful_threads(context, 2 * nanoseconds<T>(shape));
-  const ToX<T> to_x(grad_x, g, weight, shape, threads);
-  const ToWeight<T> to_weight(grad_weight, g, x, shape, threads);
-  const std::int64_t each =
-      std::max(grad_x == nullptr ? 0 : to_x.scratch(), grad_weight == nullptr ? 0 : to_weight.scratch());
-  const std::int64_t partial = grad_weight == nullptr ? 0 : to_weight.partials();
-  const Scratch scratch(context, static_cast<std::size_t>(each * threads + partial) * sizeof(T));
-  T* const partials = scratch.as<T>() + each * threads;
+  std::optional<WinogradToWeight<T>> tiles_to_weight;
+  std::optional<WinogradForward<T>> tiles_to_x;
+  std::optional<PatchToWeight<T>> patches_to_weight;
+  std::optional<PatchToX<T>> patches_to_x;
+  std::int64_t shared = 0, each = 0;
+  if (winograd_weight) {
+    tiles_to_weight.emplace(grad_weight, grad_bias, g, saved, x, shape, threads);
+    each = tiles_to_weight->scratch();
+  } else if (grad_weight != nullptr) {
+    patches_to_weight.emplace(grad_weight, g, x, shape, threads);
+    each = patches_to_weight->scratch();
+    shared = patches_to_weight->partials();
+  }
+  if (winograd_x) {
+    tiles_to_x.emplace(Correlation<T>::to_x(grad_x, g, saved, weight, shape), threads);
+    each = std::max(each, tiles_to_x->scratch());
+    shared = std::max(shared, tiles_to_x->shared());
+  } else if (grad_x != nullptr) {
+    patches_to_x.emplace(grad_x, g, weight, shape, threads);
+    each = std::max(each, patches_to_x->scratch());
+  }
+  shared = round_up(shared, 16);
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads + shared) * sizeof(T));
+  T* const common = scratch.as<T>();
   parallel(threads, [&](const Team& team) {
-    if (shape.activation == Activation::relu) {
+    T* const mine = common + shared + each * team.index;
+    if (relu && activates) {
       const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
       sum_kernels<T>().relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
       team.barrier();
     }
-    T* const mine = scratch.as<T>() + each * team.index;
-    if (grad_weight != nullptr) to_weight.run(team, mine, partials);
-    if (grad_x != nullptr) to_x.run(team, mine);
-    if (grad_bias != nullptr) bias_gradient(team, grad_bias, g, shape);
-    if (grad_weight != nullptr) {
+    if (tiles_to_weight) tiles_to_weight->run(team, mine);
+    if (patches_to_weight) {
+      patches_to_weight->run(team, mine, common);
       team.barrier();
-      to_weight.finish(team, partials);
+      patches_to_weight->finish(team, common);
+    }
+    if (grad_bias != nullptr && !tiles_to_weight) bias_gradient(team, grad_bias, g, shape);
+    if (patches_to_x) patches_to_x->run(team, mine);
+    if (tiles_to_x) {
+      if (patches_to_weight) team.barrier();  // both use the common scratch
+      tiles_to_x->prepare(team, common, mine);
+      team.barrier();
+      tiles_to_x->run(team, common, mine);
     }
   });
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "vectorized/gemm.hpp"
+#include "vectorized/turn.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
@@ -111,6 +112,15 @@ HWY_INLINE void multiply_column(Vector<T> (&sum)[M * V], const T* const (&a)[3],
   }
 }
 
+/// Into the second-level cache.
+HWY_INLINE void prefetch_far(const void* from) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(from, 0, 2);
+#endif
+}
+
+inline constexpr std::int64_t ahead = 16;  // steps of k between prefetches
+
 /// One tile: M rows of c, V vectors of columns.
 template <bool ByRows, int M, int V, class T>
 void tile(const Block<T>& block) {
@@ -125,19 +135,27 @@ void tile(const Block<T>& block) {
     start<Start::zero, 0, M, V, T>(sum, nullptr, 0);
   const std::int64_t a_row = block.a_row, a_column = ByRows ? 1 : block.a_column, b_row = block.b_row;
   const T* a[3] = {block.a, block.a + 4 * a_row, block.a + 8 * a_row};
-  const T* b = block.b;
+  const T *b = block.b, *b_next = block.b_next;
   for (int i = 0; i < M; ++i)  // c may come from far away, and the products take a while
     for (int j = 0; j < V; ++j) hwy::Prefetch(block.c + i * block.c_row + j * lanes<T>());
-  for (std::int64_t p = block.k; p > 0; --p) {
-    Vector<T> row[V];
-    load<0, V, T>(row, b);
-    if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
-      for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
-    multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
-    b += b_row;
-    a[0] += a_column;
-    if constexpr (ByRows && M > 4) a[1] += 1;
-    if constexpr (ByRows && M > 8) a[2] += 1;
+  for (std::int64_t first = 0; first < block.k; first += ahead) {
+    const std::int64_t last = std::min(first + ahead, block.k);
+    if (block.a_next != nullptr)
+      for (int i = 0; i < M; ++i) hwy::Prefetch(block.a_next + i * a_row + first);
+    if (block.b_next != nullptr)
+      for (std::int64_t p = 0; p < block.b_next_rows; ++p, b_next += b_row)
+        for (int j = 0; j < V; ++j) prefetch_far(b_next + j * lanes<T>());
+    for (std::int64_t p = first; p < last; ++p) {
+      Vector<T> row[V];
+      load<0, V, T>(row, b);
+      if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
+        for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
+      multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
+      b += b_row;
+      a[0] += a_column;
+      if constexpr (ByRows && M > 4) a[1] += 1;
+      if constexpr (ByRows && M > 8) a[2] += 1;
+    }
   }
   if (block.relu)
     finish<true, 0, M, V, T>(sum, block.c, block.c_row);
@@ -214,51 +232,10 @@ void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-/// A square of one 128-bit block a side.
 template <class T>
-HWY_INLINE void transpose_square(T* out, std::int64_t out_row, const T* in, std::int64_t in_row) {
-  const hn::FixedTag<T, 16 / sizeof(T)> d;
-  if constexpr (sizeof(T) == 4) {
-    const hn::FixedTag<double, 2> pair;
-    const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + in_row), r2 = hn::LoadU(d, in + 2 * in_row),
-               r3 = hn::LoadU(d, in + 3 * in_row);
-    const auto low01 = hn::BitCast(pair, hn::InterleaveLower(d, r0, r1)),
-               low23 = hn::BitCast(pair, hn::InterleaveLower(d, r2, r3)),
-               high01 = hn::BitCast(pair, hn::InterleaveUpper(d, r0, r1)),
-               high23 = hn::BitCast(pair, hn::InterleaveUpper(d, r2, r3));
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, low01, low23)), d, out);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, low01, low23)), d, out + out_row);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, high01, high23)), d, out + 2 * out_row);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, high01, high23)), d, out + 3 * out_row);
-  } else {
-    const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + in_row);
-    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out);
-    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + out_row);
-  }
-}
-#endif
-
-/// out [columns, rows] = in [rows, columns]^T: squares, by strips of one cache line of columns, then the edges.
-template <class T>
-void transpose(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
+void transpose(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, const T* saved, std::int64_t rows,
                std::int64_t columns) {
-  std::int64_t whole_rows = 0, whole_columns = 0;
-#if HWY_TARGET != HWY_SCALAR
-  constexpr std::int64_t side = 16 / sizeof(T), strip = 4 * side;
-  whole_rows = rows / side * side;
-  whole_columns = columns / side * side;
-  for (std::int64_t first = 0; first < whole_columns; first += strip) {
-    const std::int64_t last = std::min(first + strip, whole_columns);
-    for (std::int64_t i = 0; i < whole_rows; i += side)
-      for (std::int64_t j = first; j < last; j += side)
-        transpose_square(out + j * out_row + i, out_row, in + i * in_row + j, in_row);
-  }
-#endif
-  for (std::int64_t i = 0; i < whole_rows; ++i)
-    for (std::int64_t j = whole_columns; j < columns; ++j) out[j * out_row + i] = in[i * in_row + j];
-  for (std::int64_t i = whole_rows; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) out[j * out_row + i] = in[i * in_row + j];
+  turn(Turn<T>{out, out_row, in, in_row, saved}, rows, columns);
 }
 
 template <class T>
@@ -266,7 +243,7 @@ void pack_transposed(T* panels, const T* b, std::int64_t b_row, std::int64_t k, 
   constexpr std::int64_t width = panel_vectors * lanes<T>();
   for (std::int64_t j = 0; j < n; j += width, panels += k * width) {
     const std::int64_t columns = std::min(width, n - j);
-    transpose(panels, width, b + j * b_row, b_row, columns, k);
+    transpose<T>(panels, width, b + j * b_row, b_row, nullptr, columns, k);
     if (columns < width)
       for (std::int64_t p = 0; p < k; ++p) std::fill(panels + p * width + columns, panels + (p + 1) * width, T{0});
   }
@@ -302,7 +279,7 @@ void multiply_by(const Block<T>& block) {
     part.a += first * block.a_row;
     if (copied) {  // rows of a tile beside each other: its lines then do not meet in the cache
       if constexpr (ByRows)
-        transpose(copy, tile_rows, part.a, block.a_row, part.m, block.k);
+        transpose<T>(copy, tile_rows, part.a, block.a_row, nullptr, part.m, block.k);
       else
         copy_columns(copy, part.a, block.a_column, part.m, block.k);
       part.a = copy;
@@ -329,7 +306,14 @@ void multiply_by(const Block<T>& block) {
     }
     const auto tile_for = copied ? tile_function<false, T> : tile_function<ByRows, T>;
     const auto full = tile_for(part.m, panel_vectors);
-    for (; part.n >= width; advance(width)) full(part);
+    for (; part.n >= width; advance(width)) {
+      const bool last = part.n < 2 * width;
+      part.a_next = ByRows && !copied && last && t + 1 < tiles ? part.a + part.m * block.a_row : nullptr;
+      part.b_next = last ? block.b_next : nullptr;
+      part.b_next_rows = (ahead + tiles - 1) / tiles;
+      if (part.b_next != nullptr) part.b_next += block.k * t / tiles * block.b_row;
+      full(part);
+    }
     if (part.n > 0) {
       const auto function = tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>());
       if (part.n % lanes<T>() == 0)

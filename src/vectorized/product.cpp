@@ -1,9 +1,8 @@
 #include "vectorized/product.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
@@ -13,27 +12,8 @@ namespace {
 // Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache.
 constexpr std::int64_t depth_bytes = 2048;
 
-/// Bytes of a packed block, which streams from the second-level cache: about half of it.
-std::int64_t block_bytes() {
-  static const std::int64_t bytes = [] {
-    long cache = 0;
-#ifdef _SC_LEVEL2_CACHE_SIZE
-    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return std::clamp<std::int64_t>(cache / 2, 256 * 1024, 1024 * 1024);
-  }();
-  return bytes;
-}
-
 // Products of at most this many elements are sliced along k, in slices of at least this length.
 constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Edge `index` of `items` cut into `parts` at multiples of `unit`.
-std::int64_t edge(std::int64_t items, std::int64_t unit, std::int64_t parts, std::int64_t index) {
-  return std::min(items, divide_up(items, unit) * index / parts * unit);
-}
 
 }  // namespace
 
@@ -230,7 +210,7 @@ void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
       block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
       kernels.multiply(block);
     }
-    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), part.n, columns);
+    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), nullptr, part.n, columns);
   }
 }
 

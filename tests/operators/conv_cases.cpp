@@ -177,6 +177,17 @@ std::vector<Operator> conv_cases() {
       sample({"large", {16, 3, 19, 21}, {31, 3, 5, 5}, {.padding = 2, .activation = Activation::relu}}, false, true));
   op.samples.push_back(
       sample({"large grouped", {8, 8, 17, 17}, {16, 4, 3, 3}, {.padding = 1, .groups = 2}}, false, true));
+  // Enough channels and positions for transformed tiles, with a last tile that hangs over the edge.
+  const Use tiled[]{
+      {"tiles", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"tiles, no padding", {3, 13, 18, 22}, {12, 13, 3, 3}, {}, false},
+      {"tiles, more padding", {2, 12, 23, 17}, {40, 12, 3, 3}, {.padding = {2, 0}, .activation = Activation::sigmoid}},
+      {"tiles, two groups", {1, 32, 26, 25}, {40, 16, 3, 3}, {.padding = 1, .groups = 2}},
+      {"tiles of 4x4 kernels", {2, 12, 22, 25}, {20, 12, 4, 4}, {.padding = {1, 2}}},
+      {"tiles of 5x5 kernels", {1, 16, 27, 29}, {24, 16, 5, 5}, {.padding = 2, .activation = Activation::relu}},
+      {"tiles of 5x5 kernels, two groups", {2, 24, 15, 13}, {32, 12, 5, 5}, {.padding = 4, .groups = 2}},
+      {"tiles of many small images", {19, 16, 7, 7}, {48, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}}};
+  for (const Use& use : tiled) op.samples.push_back(sample(use, false, true));
   op.invalid = {{"channels differ",
                  Kind::shape,
                  {"3 channels", "[6,1,5,5]", "[32,3,28,28]"},

@@ -1,0 +1,36 @@
+#pragma once
+// Sizes that blocks are cut to.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tern::vectorized {
+
+/// Bytes of a packed block, which streams from the second-level cache: about half of it.
+inline std::int64_t block_bytes() {
+  static const std::int64_t bytes = [] {
+    long cache = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return std::clamp<std::int64_t>(cache / 2, 256 * 1024, 1024 * 1024);
+  }();
+  return bytes;
+}
+
+/// That much times `share`.
+inline std::int64_t cache_share(double share) {
+  return static_cast<std::int64_t>(share * static_cast<double>(block_bytes()));
+}
+
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+/// Edge `index` of `items` cut into `parts` at multiples of `unit`.
+inline std::int64_t edge(std::int64_t items, std::int64_t unit, std::int64_t parts, std::int64_t index) {
+  return std::min(items, divide_up(items, unit) * index / parts * unit);
+}
+
+}  // namespace tern::vectorized

@@ -1,0 +1,95 @@
+#pragma once
+// Convolutions of stride 1 and their gradients by Winograd's method, over blocks of tiles (see winograd.hpp).
+
+#include <cstdint>
+
+#include "tern/kernels/conv.hpp"
+#include "vectorized/parallel.hpp"
+#include "vectorized/winograd.hpp"
+
+namespace tern::vectorized {
+
+/// A convolution of stride 1 with its arrays, as the forward pass and the gradient of x see it. Channel counts are
+/// those of one group.
+template <class T>
+struct Correlation {
+  std::int64_t N = 0, groups = 1, C = 0, O = 0, H = 0, W = 0, OH = 0, OW = 0, taps = 0;
+  std::int64_t pad_h = 0, pad_w = 0;
+  T* y = nullptr;            ///< [N, groups * O, OH, OW]
+  const T* x = nullptr;      ///< [N, groups * C, H, W]
+  const T* saved = nullptr;  ///< masks x: see Planes
+  const T* weight = nullptr;
+  bool backward = false;  ///< weight is [groups * C, O, taps, taps], read with both axes of taps reversed; else [groups
+                          ///< * O, C, taps, taps]
+  const T* bias = nullptr;
+  bool relu = false;
+
+  static Correlation forward(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape);
+  /// g: the gradient of y, or of what goes into relu when `saved` (y) masks it.
+  static Correlation to_x(T* grad_x, const T* g, const T* saved, const T* weight, const kernels::Conv2d& shape);
+};
+
+/// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel.
+template <class T>
+class WinogradForward {
+ public:
+  WinogradForward(const Correlation<T>& problem, int threads);
+  std::int64_t shared() const { return weights_; }  ///< elements of scratch for the team
+  std::int64_t scratch() const { return frequency_ * kernels_->frequencies() + products_ + window_ + tile_outputs_; }
+
+  /// The team's weights. A barrier must follow.
+  void prepare(const Team& team, T* shared, T* scratch) const;
+  void run(const Team& team, const T* shared, T* scratch) const;
+
+  /// A rough cost on one thread.
+  static double cycles(const Correlation<T>& problem);
+
+ private:
+  void run_block(std::int64_t group, std::int64_t first, std::int64_t last, const T* weights, T* scratch) const;
+  void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
+                         std::int64_t last) const;
+
+  Correlation<T> problem_;
+  const WinogradKernels<T>* kernels_;
+  std::int64_t tile_rows_, tile_columns_;  ///< of an image
+  std::int64_t channels_;                  ///< C, rounded up to whole vectors
+  std::int64_t panels_;                    ///< of outputs, of a group
+  std::int64_t blocks_ = 1;                ///< of all tile rows of all images
+  std::int64_t weights_ = 0, frequency_ = 0, product_frequency_ = 0, products_ = 0, window_ = 0, tile_outputs_ = 0;
+};
+
+/// The gradients of weight and bias: for every frequency the product of the inputs' tiles and the gradients' tiles,
+/// summed over all tiles in their order. Threads share out blocks of channels and outputs, so small that the tiles and
+/// the sums stay in the second-level cache.
+template <class T>
+class WinogradToWeight {
+ public:
+  WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, const T* saved, const T* x, const kernels::Conv2d& shape,
+                   int threads);
+  std::int64_t scratch() const { return inputs_ + gradients_ + sums_ + bias_ + window_; }
+  void run(const Team& team, T* scratch) const;
+
+  static double cycles(const kernels::Conv2d& shape);
+
+ private:
+  /// A block of channels and outputs of one group.
+  struct Part {
+    std::int64_t group, channel, channels, output, outputs;
+  };
+  void run_part(const Part& part, T* scratch) const;
+  void transform(const Part& part, std::int64_t first, std::int64_t last, T* scratch) const;
+  void finish(const Part& part, const T* sums, T* taps) const;
+
+  T *grad_weight_, *grad_bias_;
+  const T *g_, *saved_, *x_;
+  const kernels::Conv2d& shape_;
+  const WinogradKernels<T>* kernels_;
+  std::int64_t C_, O_, tile_rows_, tile_columns_;
+  std::int64_t channel_parts_ = 1, output_parts_ = 1;
+  std::int64_t channels_ = 0, outputs_ = 0;  ///< the most of a part; whole vectors
+  std::int64_t block_rows_ = 1;              ///< tile rows that are transformed together
+  std::int64_t input_frequency_ = 0, gradient_frequency_ = 0, sum_frequency_ = 0;
+  std::int64_t inputs_ = 0, gradients_ = 0, sums_ = 0, bias_ = 0, window_ = 0;
+};
+
+}  // namespace tern::vectorized
