@@ -15,7 +15,15 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::shared_ptr<nn::Module> make_net(const std::string& name) {
+/// A net, what it is trained with, and its input.
+struct Net {
+  std::shared_ptr<nn::Module> module;
+  std::function<Tensor(const Tensor& x, const Tensor& labels)> loss;
+  Shape input;
+  std::int64_t classes = 10;
+};
+
+std::shared_ptr<nn::Module> make_small_net(const std::string& name) {
   if (name == "mlp-small") return std::make_shared<models::Mlp>(models::mlp_small(1));
   if (name == "mlp-medium") return std::make_shared<models::Mlp>(models::mlp_medium(1));
   if (name == "mlp-big") return std::make_shared<models::Mlp>(models::mlp_big(1));
@@ -25,8 +33,22 @@ std::shared_ptr<nn::Module> make_net(const std::string& name) {
   throw Error(message("net \"", name, "\" is unknown; there are", known));
 }
 
-Shape input_shape(const std::string& net, std::int64_t batch) {
-  return net == "lenet" ? Shape{batch, 1, 28, 28} : Shape{batch, 784};
+template <class Classifier>
+Net classifier(std::int64_t batch) {
+  const auto net = std::make_shared<Classifier>();
+  const std::int64_t side = net->image_size();
+  return {net,
+          [net](const Tensor& x, const Tensor& labels) { return net->loss(x, labels); },
+          {batch, 3, side, side},
+          net->classes()};
+}
+
+Net make_net(const std::string& name, std::int64_t batch) {
+  if (name == "alexnet") return classifier<models::AlexNet>(batch);
+  if (name == "googlenet") return classifier<models::GoogLeNet>(batch);
+  const auto net = make_small_net(name);
+  return {net, [net](const Tensor& x, const Tensor& labels) { return operators::cross_entropy((*net)(x), labels); },
+          name == "lenet" ? Shape{batch, 1, 28, 28} : Shape{batch, 784}};
 }
 
 std::int64_t transfer_count() {
@@ -38,21 +60,33 @@ std::int64_t transfer_count() {
 }  // namespace
 
 const std::vector<std::string>& nets() {
-  static const std::vector<std::string> names{"mlp-small", "mlp-medium", "mlp-big", "lenet"};
+  static const std::vector<std::string> names{"mlp-small", "mlp-medium", "mlp-big", "lenet", "alexnet", "googlenet"};
   return names;
 }
 
+Precision precision_of(const std::string& name) {
+  if (name == "strict") return Precision::strict;
+  if (name == "tf32") return Precision::tf32;
+  if (name == "bf16") return Precision::bf16;
+  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
+}
+
+Device Workload::scope() const {
+  return Device(cell_.mode, {.threads = threads_, .precision = cell_.precision, .deterministic = cell_.deterministic});
+}
+
 Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(threads) {
-  const Device device(cell.mode, {.threads = threads, .precision = cell.precision});
+  const Device device = scope();
+  mode(cell.mode).memory->reset_peak();
   Generator generator(7);
-  const auto net = make_net(cell.net);
-  const Tensor images = randn(input_shape(cell.net, cell.batch), generator);
-  const Tensor labels = randint(0, 10, {cell.batch}, generator);
+  const Net net = make_net(cell.net, cell.batch);
+  const Tensor images = randn(net.input, generator);
+  const Tensor labels = randint(0, net.classes, {cell.batch}, generator);
   if (cell.phase == "train") {
     const auto sgd = std::make_shared<optim::SGD>(
-        net->parameters(), optim::SgdOptions{.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
+        net.module->parameters(), optim::SgdOptions{.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
     const auto step = std::make_shared<Step>([net, sgd](const Tensor& x, const Tensor& y) {
-      const Tensor loss = operators::cross_entropy((*net)(x), y);
+      const Tensor loss = net.loss(x, y);
       sgd->zero_grad();
       loss.backward();
       sgd->step();
@@ -60,10 +94,10 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
     });
     run_ = [=] { (*step)(images, labels); };
   } else if (cell.phase == "infer") {
-    net->eval();
-    const auto step = std::make_shared<Step>([net](const Tensor& x) {
+    net.module->eval();
+    const auto step = std::make_shared<Step>([module = net.module](const Tensor& x) {
       const NoGrad no_grad;
-      return (*net)(x);
+      return (*module)(x);
     });
     run_ = [=] { (*step)(images); };
   } else {
@@ -72,7 +106,7 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
 }
 
 Timing Workload::measure(double seconds, int least) {
-  Device device(cell_.mode, {.threads = threads_, .precision = cell_.precision});
+  Device device = scope();
   if (!warm_) {
     // Three runs where they are short: the second and third record and replay a Step.
     const auto begin = Clock::now();
@@ -102,8 +136,12 @@ Timing Workload::measure(double seconds, int least) {
   const auto at = [&](double quantile) {
     return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
   };
-  return {at(0.5), at(0.1), at(0.9), inner * static_cast<std::int64_t>(samples.size()),
-          transfer_count() - transfers_before};
+  return {at(0.5),
+          at(0.1),
+          at(0.9),
+          inner * static_cast<std::int64_t>(samples.size()),
+          transfer_count() - transfers_before,
+          mode(cell_.mode).memory->statistics().peak};
 }
 
 }  // namespace tern::benchmarks

@@ -14,6 +14,7 @@ struct Cell {
   std::string net, mode, phase;  ///< phase: "train" or "infer"
   std::int64_t batch = 0;
   Precision precision = Precision::strict;
+  bool deterministic = true;  ///< false: cuda takes the fastest algorithm that it finds
 };
 
 /// Microseconds of one run, over the samples of a measurement.
@@ -21,9 +22,13 @@ struct Timing {
   double median = 0, low = 0, high = 0;  ///< low and high: the 10th and 90th percentile
   std::int64_t runs = 0;
   std::int64_t transfers = 0;  ///< moves between memories while the samples ran
+  std::size_t peak = 0;        ///< bytes of the mode's memory, at most, since the cell was made
 };
 
-/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet.
+/// "strict", "tf32" or "bf16". Throws Error for another name.
+Precision precision_of(const std::string& name);
+
+/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet.
 const std::vector<std::string>& nets();
 
 /// A cell that is ready to run, warmed up. Keeps its Device mode and thread count for every measurement.
@@ -35,6 +40,8 @@ class Workload {
   Timing measure(double seconds, int least = 5);
 
  private:
+  Device scope() const;
+
   Cell cell_;
   int threads_;
   std::function<void()> run_;

@@ -15,6 +15,7 @@ namespace {
 
 using namespace tern;
 using benchmarks::Cell;
+using benchmarks::precision_of;
 using benchmarks::Timing;
 using benchmarks::Workload;
 
@@ -25,19 +26,13 @@ struct Row {
 };
 
 struct Options {
-  std::vector<std::string> nets = benchmarks::nets(), modes, phases{"train", "infer"};
+  std::vector<std::string> nets{"mlp-small", "mlp-medium", "mlp-big", "lenet"}, modes, phases{"train", "infer"};
   std::vector<std::int64_t> batches{1, 32, 128, 512};
   std::string precision = "strict", out, label;
   double seconds = 0.5;
   int threads = 0;
-  bool serve = false;
+  bool serve = false, fastest = false;
 };
-
-Precision precision_of(const std::string& name) {
-  if (name == "strict") return Precision::strict;
-  if (name == "tf32") return Precision::tf32;
-  throw Error(message("precision \"", name, "\" is unknown; there are strict and tf32"));
-}
 
 std::string fixed(double value, int digits) {
   std::ostringstream text;
@@ -141,7 +136,8 @@ void run_table(const Options& options) {
       for (const std::int64_t batch : options.batches) {
         Row row{net, phase, batch, {}};
         for (const std::string& mode : options.modes) {
-          Workload workload({net, mode, phase, batch, precision_of(options.precision)}, options.threads);
+          Workload workload({net, mode, phase, batch, precision_of(options.precision), !options.fastest},
+                            options.threads);
           row.timing[mode] = workload.measure(options.seconds);
           std::cerr << net << ' ' << phase << " batch " << batch << ' ' << mode << ": "
                     << microseconds(row.timing[mode].median) << " us\n";
@@ -155,7 +151,7 @@ void run_table(const Options& options) {
   write_file(options.out + "/modes.json", [&](std::ostream& file) { file << to_json(rows, options).dump(1) << '\n'; });
 }
 
-// One line in, "net mode phase batch precision seconds"; one line out, a JSON object.
+// One line in, "net mode phase batch precision seconds"; one line out, a JSON object. --fastest holds for all cells.
 void serve(const Options& options) {
   std::map<std::string, Workload> workloads;
   std::string line;
@@ -168,6 +164,7 @@ void serve(const Options& options) {
     nlohmann::json answer;
     try {
       cell.precision = precision_of(precision);
+      cell.deterministic = !options.fastest;
       const std::string key = line.substr(0, line.rfind(' '));
       auto found = workloads.find(key);
       if (found == workloads.end()) {
@@ -175,7 +172,11 @@ void serve(const Options& options) {
         found = workloads.emplace(key, Workload(cell, options.threads)).first;
       }
       const Timing timing = found->second.measure(seconds, 3);
-      answer = {{"us", timing.median}, {"p10", timing.low}, {"p90", timing.high}, {"transfers", timing.transfers}};
+      answer = {{"us", timing.median},
+                {"p10", timing.low},
+                {"p90", timing.high},
+                {"transfers", timing.transfers},
+                {"peak", timing.peak}};
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};
     }
@@ -190,15 +191,17 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Time per training step and per inference in every mode.\nExample: modes --nets lenet --batches 32,128 --out "
       "results"};
-  app.add_option("--nets", options.nets, "mlp-small, mlp-medium, mlp-big, lenet")->delimiter(',');
+  app.add_option("--nets", options.nets, "mlp-small, mlp-medium, mlp-big, lenet; also alexnet, googlenet")
+      ->delimiter(',');
   app.add_option("--modes", options.modes, "modes to time; all that are present by default")->delimiter(',');
   app.add_option("--phases", options.phases, "train, infer")->delimiter(',');
   app.add_option("--batches", options.batches, "batch sizes")->delimiter(',');
-  app.add_option("--precision", options.precision, "strict or tf32");
+  app.add_option("--precision", options.precision, "strict, tf32 or bf16");
   app.add_option("--seconds", options.seconds, "time for one cell");
   app.add_option("--threads", options.threads, "threads of the vectorized mode; 0: all cores");
   app.add_option("--out", options.out, "folder for modes.md, modes.csv and modes.json");
   app.add_option("--label", options.label, "a line for the tables, such as the commit and the command");
+  app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");
   app.add_flag("--serve", options.serve, "time the cells read from standard input");
   CLI11_PARSE(app, argc, argv);
   if (options.modes.empty())

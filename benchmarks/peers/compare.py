@@ -29,8 +29,8 @@ def quantile(values, q):
 class Tern:
     """The program `modes --serve`: one line asks for a cell, one line answers."""
 
-    def __init__(self, program, mode, threads):
-        command = [program, "--serve", "--threads", str(threads)]
+    def __init__(self, program, mode, threads, fastest):
+        command = [program, "--serve", "--threads", str(threads)] + (["--fastest"] if fastest else [])
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.mode = mode
 
@@ -40,37 +40,44 @@ class Tern:
         answer = json.loads(self.process.stdout.readline())
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        return answer["us"], answer["transfers"]
+        return answer["us"], answer["transfers"], answer["peak"]
 
 
 class Peer:
     """One net in PyTorch, ready to run in several ways."""
 
-    def __init__(self, net, batch, phase, device):
-        make, shape = NETS[net]
+    def __init__(self, net, batch, phase, device, precision, layout):
+        make, shape, classes = NETS[net]
         torch.manual_seed(0)
         self.device = device
+        self.precision = precision
         self.module = make().to(device)
         self.x = torch.randn(batch, *shape, device=device)
-        self.y = torch.randint(0, 10, (batch,), device=device)
+        self.y = torch.randint(0, classes, (batch,), device=device)
+        if layout == "NHWC":
+            self.module = self.module.to(memory_format=torch.channels_last)
+            self.x = self.x.contiguous(memory_format=torch.channels_last)
         self.phase = phase
         kind = {"fused": True} if device == "cuda" else {"foreach": True}
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, **kind)
 
     def function(self, compiled):
-        def loss_of(x, y):
-            return functional.cross_entropy(self.module(x), y)
-
         forward = torch.compile(self.module) if compiled else self.module
-        loss = torch.compile(loss_of) if compiled else loss_of
+        loss = torch.compile(self.module.loss) if compiled else self.module.loss
+
+        def mixed():
+            # A cache of the rounded weights would outlive the step that a graph records.
+            return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
 
         def train():
             self.optimizer.zero_grad(set_to_none=True)
-            loss(self.x, self.y).backward()
+            with mixed():
+                value = loss(self.x, self.y)
+            value.backward()
             self.optimizer.step()
 
         def infer():
-            with torch.no_grad():
+            with torch.no_grad(), mixed():
                 forward(self.x)
 
         self.module.train(self.phase == "train")
@@ -130,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the benchmark program `modes`")
     parser.add_argument("--mode", default="vectorized", help="Tern's mode; on cuda PyTorch runs on the GPU, else on the CPU")
-    parser.add_argument("--precision", default="strict", choices=["strict", "tf32"])
+    parser.add_argument("--precision", default="strict", choices=["strict", "tf32", "bf16"])
     parser.add_argument("--nets", default="mlp-small,mlp-medium,mlp-big,lenet")
     parser.add_argument("--phases", default="train,infer")
     parser.add_argument("--batches", default="1,32,128,512")
@@ -139,6 +146,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement")
     parser.add_argument("--budget", type=float, default=1e9, help="stop starting cells after so many seconds")
     parser.add_argument("--compile", action="store_true", help="time torch.compile too (seconds to minutes a cell)")
+    parser.add_argument("--compile-batches", default="", help="with --compile: only at these batch sizes")
+    parser.add_argument("--layouts", default="NCHW", help="PyTorch's memory formats to try: NCHW,NHWC")
+    parser.add_argument("--fastest", action="store_true", help="let Tern's cuda mode take algorithms that do not repeat, as PyTorch does")
     parser.add_argument("--label", default="", help="a line for the table, such as the commit")
     parser.add_argument("--out", help="Markdown file")
     options = parser.parse_args()
@@ -154,11 +164,11 @@ def main():
         "",
         f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
         "",
-        "| net | phase | batch | PyTorch eager | PyTorch best | how | Tern | ratio | 10th to 90th percentile | transfers |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| net | phase | batch | PyTorch eager | PyTorch best | how | Tern | ratio | 10th to 90th percentile | transfers | peak MB, PyTorch eager : Tern |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
-    tern = Tern(options.program, options.mode, options.threads if device == "cpu" else 0)
+    tern = Tern(options.program, options.mode, options.threads if device == "cpu" else 0, options.fastest)
     begin = time.time()
     behind = 0
     for net in options.nets.split(","):
@@ -167,19 +177,25 @@ def main():
                 if time.time() - begin > options.budget:
                     print(f"(time is up before {net} {phase} {batch})", flush=True)
                     continue
-                peer = Peer(net, batch, phase, device)
-                found = {}
-                for how, run in peer.ways(options.compile):
-                    for _ in range(3):
-                        run()
-                    found[how] = (microseconds(run, device, options.seconds), run)
+                found, their_peak = {}, 0
+                compiles = options.compile and (not options.compile_batches or str(batch) in options.compile_batches.split(","))
+                for layout in options.layouts.split(","):
+                    if device == "cuda":
+                        torch.cuda.reset_peak_memory_stats()
+                    peer = Peer(net, batch, phase, device, options.precision, layout)
+                    for how, run in peer.ways(compiles and layout == options.layouts.split(",")[-1]):
+                        for _ in range(3):
+                            run()
+                        found[f"{how} {layout}"] = (microseconds(run, device, options.seconds), run)
+                        if how == "eager" and device == "cuda" and not their_peak:
+                            their_peak = torch.cuda.max_memory_allocated()
                 how, (_, run) = min(found.items(), key=lambda item: item[1][0])
-                ours, theirs, ratios, moved = [], [], [], 0
+                ours, theirs, ratios, moved, peak = [], [], [], 0, 0
                 tern.microseconds(net, phase, batch, options.precision, options.seconds)
                 for pair in range(options.pairs):
                     for which in ("tern", "peer") if pair % 2 == 0 else ("peer", "tern"):
                         if which == "tern":
-                            value, transfers = tern.microseconds(net, phase, batch, options.precision, options.seconds)
+                            value, transfers, peak = tern.microseconds(net, phase, batch, options.precision, options.seconds)
                             ours.append(value)
                             moved += transfers
                         else:
@@ -188,11 +204,14 @@ def main():
                 ratio = statistics.median(ratios)
                 behind += ratio < 1
                 lines.append(
-                    f"| {net} | {phase} | {batch} | {found['eager'][0]:.1f} | {statistics.median(theirs):.1f} | {how} "
-                    f"| {statistics.median(ours):.1f} | {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} |"
+                    f"| {net} | {phase} | {batch} | {min(time for how, (time, _) in found.items() if how.startswith('eager')):.1f} | {statistics.median(theirs):.1f} | {how} "
+                    f"| {statistics.median(ours):.1f} | {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} "
+                    f"| {their_peak / 1e6:.0f} : {peak / 1e6:.0f} |"
                 )
                 print(lines[-1], flush=True)
                 del peer, run, found
+                if device == "cuda":
+                    torch.cuda.empty_cache()
     lines += ["", f"Cells in which PyTorch is faster: {behind}."]
     print(lines[-1], flush=True)
     if options.out:
