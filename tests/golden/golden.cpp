@@ -1,44 +1,11 @@
 #include "golden/golden.hpp"
 
 #include <cmath>
-#include <memory>
 
-#include "tern/tern.hpp"
+#include "support/image_nets.hpp"
 
 namespace tern::testing {
 namespace {
-
-using Metadata = std::map<std::string, std::string>;
-
-std::shared_ptr<models::ImageClassifier> make(const Metadata& metadata) {
-  const auto number = [&](const char* key) { return std::stoll(metadata.at(key)); };
-  const std::string& net = metadata.at("net");
-  constexpr nn::Start none = nn::Start::none;
-  if (net == "alexnet")
-    return std::make_shared<models::AlexNet>(models::AlexNetOptions{.classes = number("classes"),
-                                                                    .image_size = number("image_size"),
-                                                                    .dropout = 0,
-                                                                    .width_divisor = number("width_divisor"),
-                                                                    .start = none});
-  if (net == "googlenet")
-    return std::make_shared<models::GoogLeNet>(models::GoogLeNetOptions{.classes = number("classes"),
-                                                                        .image_size = number("image_size"),
-                                                                        .dropout = 0,
-                                                                        .auxiliary_dropout = 0,
-                                                                        .width_divisor = number("width_divisor"),
-                                                                        .start = none});
-  if (net == "vgg16")
-    return std::make_shared<models::Vgg16>(models::Vgg16Options{.classes = number("classes"),
-                                                                .image_size = number("image_size"),
-                                                                .dropout = 0,
-                                                                .width_divisor = number("width_divisor"),
-                                                                .start = none});
-  expects(net == "resnet18", "golden: no network is named ", net);
-  return std::make_shared<models::ResNet18>(models::ResNet18Options{.classes = number("classes"),
-                                                                    .image_size = number("image_size"),
-                                                                    .width_divisor = number("width_divisor"),
-                                                                    .start = none});
-}
 
 /// The tensors whose names begin with `prefix`, without it.
 nn::State part(const nn::State& all, const std::string& prefix) {
@@ -69,7 +36,11 @@ void note(Difference& difference, const std::string& name, const std::vector<dou
 Comparison compare_with_golden(const std::string& file) {
   const io::Safetensors golden = io::load_safetensors(file);
   const auto number = [&](const char* key) { return std::stod(golden.metadata.at(key)); };
-  const std::shared_ptr<models::ImageClassifier> net = make(golden.metadata);
+  const auto whole = [&](const char* key) { return std::stoll(golden.metadata.at(key)); };
+  const auto net = make(golden.metadata.at("net"), {.classes = whole("classes"),
+                                                    .image_size = whole("image_size"),
+                                                    .width_divisor = whole("width_divisor"),
+                                                    .start = nn::Start::none});
   net->load_state(part(golden.tensors, "state."));
   const Tensor images = (golden.tensors.at("pixels").to(DType::float32) - 128.0) / 64.0;
   const Tensor& labels = golden.tensors.at("labels");

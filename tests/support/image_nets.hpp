@@ -1,5 +1,5 @@
 #pragma once
-// The image networks as tests train them: narrow, for small images.
+// The image networks by name, and as tests train them: narrow, for small images.
 
 #include <memory>
 
@@ -7,6 +7,31 @@
 
 namespace tern::testing {
 
+/// What the image networks have in common.
+struct ImageNetOptions {
+  std::int64_t classes = 1000, image_size = 224, width_divisor = 1;
+  double dropout = 0;
+  nn::Start start = nn::Start::kaiming;
+};
+
+/// "alexnet", "googlenet", "vgg16" or "resnet18".
+inline std::shared_ptr<models::ImageClassifier> make(const std::string& net, const ImageNetOptions& options,
+                                                     std::uint64_t seed = 1) {
+  const auto [classes, image_size, width_divisor, dropout, start] = options;
+  if (net == "alexnet")
+    return std::make_shared<models::AlexNet>(models::AlexNetOptions{classes, image_size, dropout, width_divisor, start},
+                                             seed);
+  if (net == "googlenet")
+    return std::make_shared<models::GoogLeNet>(
+        models::GoogLeNetOptions{classes, image_size, true, dropout, dropout, width_divisor, start}, seed);
+  if (net == "vgg16")
+    return std::make_shared<models::Vgg16>(models::Vgg16Options{classes, image_size, dropout, width_divisor, start},
+                                           seed);
+  expects(net == "resnet18", "no network is named \"", net, "\"; there are alexnet, googlenet, vgg16 and resnet18");
+  return std::make_shared<models::ResNet18>(models::ResNet18Options{classes, image_size, width_divisor, start}, seed);
+}
+
+/// A network that is trained in a moment.
 struct ImageNet {
   std::string name;
   std::int64_t image_size, width_divisor;
@@ -14,33 +39,15 @@ struct ImageNet {
 
 inline const std::vector<ImageNet>& image_nets() {
   static const std::vector<ImageNet> nets{
-      {"AlexNet", 67, 16}, {"GoogLeNet", 80, 8}, {"Vgg16", 32, 16}, {"ResNet18", 64, 16}};
+      {"alexnet", 67, 16}, {"googlenet", 80, 8}, {"vgg16", 32, 16}, {"resnet18", 64, 16}};
   return nets;
 }
 
 /// For five classes.
 inline std::shared_ptr<models::ImageClassifier> make(const ImageNet& net, std::uint64_t seed = 1, double dropout = 0) {
-  constexpr std::int64_t classes = 5;
-  if (net.name == "AlexNet")
-    return std::make_shared<models::AlexNet>(
-        models::AlexNetOptions{
-            .classes = classes, .image_size = net.image_size, .dropout = dropout, .width_divisor = net.width_divisor},
-        seed);
-  if (net.name == "GoogLeNet")
-    return std::make_shared<models::GoogLeNet>(models::GoogLeNetOptions{.classes = classes,
-                                                                        .image_size = net.image_size,
-                                                                        .dropout = dropout,
-                                                                        .auxiliary_dropout = dropout,
-                                                                        .width_divisor = net.width_divisor},
-                                               seed);
-  if (net.name == "Vgg16")
-    return std::make_shared<models::Vgg16>(
-        models::Vgg16Options{
-            .classes = classes, .image_size = net.image_size, .dropout = dropout, .width_divisor = net.width_divisor},
-        seed);
-  return std::make_shared<models::ResNet18>(
-      models::ResNet18Options{.classes = classes, .image_size = net.image_size, .width_divisor = net.width_divisor},
-      seed);
+  return make(net.name,
+              {.classes = 5, .image_size = net.image_size, .width_divisor = net.width_divisor, .dropout = dropout},
+              seed);
 }
 
 inline Tensor random_images(const models::ImageClassifier& net, std::int64_t n) {
