@@ -5,8 +5,11 @@
 namespace tern::tool {
 
 const std::vector<Entry>& commands() {
-  static const std::vector<Entry> table{
-      {"train", make_train}, {"test", make_test}, {"predict", make_predict}, {"info", make_info}};
+  static const std::vector<Entry> table{{"train", make_train},
+                                        {"test", make_test},
+                                        {"predict", make_predict},
+                                        {"report", make_report},
+                                        {"info", make_info}};
   return table;
 }
 

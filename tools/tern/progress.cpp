@@ -17,7 +17,7 @@ namespace tern::tool {
 namespace {
 
 constexpr double bar_interval = 0.1, line_interval = 2;
-constexpr std::size_t bar_width = 20;
+constexpr std::size_t longest_bar = 24;
 
 std::string rate_text(double rate) { return rate < 100 ? fixed(rate, 1) : grouped(static_cast<std::int64_t>(rate)); }
 
@@ -65,17 +65,18 @@ void Progress::step(const Position& position, const Tensor& loss) {
   const auto left = static_cast<double>((epochs_ - position.epoch) * position.batches - position.batch);
   const double elapsed = std::max(now - began_, 1e-9);
   const double per_step = static_cast<double>(training_.examples()) / static_cast<double>(position.batches);
-  const auto filled = static_cast<std::size_t>(static_cast<double>(bar_width) * static_cast<double>(position.batch) /
-                                               static_cast<double>(position.batches));
-  std::string bar;
-  for (std::size_t i = 0; i < bar_width; ++i) bar += i < filled ? "━" : "─";
   const std::string before = message("epoch ", position.epoch + 1, "/", epochs_, " ");
   std::string after = message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
                               accuracy_text(training_.running_accuracy(), 1), "  ",
                               rate_text(done * per_step / elapsed), " items/s  ETA ", duration(left * elapsed / done));
-  const std::size_t room = terminal_width() - 1;
-  if (width_of(before) + bar_width + width_of(after) > room) bar.clear();
-  after = shortened(after, room - std::min(room, width_of(before) + width_of(bar)));
+  // The bar takes what the figures leave.
+  const std::size_t room = terminal_width() - 1, words = width_of(before) + width_of(after);
+  const std::size_t width = std::min(longest_bar, room - std::min(room, words));
+  const auto filled = static_cast<std::size_t>(static_cast<double>(width) * static_cast<double>(position.batch) /
+                                               static_cast<double>(position.batches));
+  std::string bar;
+  for (std::size_t i = 0; i < width; ++i) bar += i < filled ? "━" : "─";
+  after = shortened(after, room - std::min(room, width_of(before) + width));
   std::fprintf(stderr, "\r\033[K%s%s%s%s%s", before.c_str(), colour_ ? "\033[32m" : "", bar.c_str(),
                colour_ ? "\033[0m" : "", after.c_str());
   std::fflush(stderr);

@@ -40,7 +40,8 @@ bool RunFolder::begin() {
   const std::string previous = path_ + "/previous";
   std::error_code error;
   bool any = false;
-  for (const char* name : {"metrics.jsonl", "config.json", "checkpoints", "model.safetensors", "report.html"}) {
+  for (const char* name :
+       {"metrics.jsonl", "config.json", "checkpoints", "model.safetensors", "report.html", "tensorboard"}) {
     const std::string old = path_ + "/" + name;
     if (!fs::exists(fs::symlink_status(old, error))) continue;
     if (!any) {
@@ -85,7 +86,7 @@ void RunFolder::write(const Json& event) {
     done += static_cast<std::size_t>(count);
   }
   bytes_ += line.size();
-  for (const auto& listener : listeners_) listener(line);
+  for (const Listener& listener : listeners_) listener(event, line);
 }
 
 std::vector<Json> read_metrics(const std::string& folder) {

@@ -2,7 +2,6 @@
 // The folder of a run: metrics.jsonl (one JSON object per event, the source of every picture), config.json, the
 // checkpoints and the model.
 
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +21,9 @@ class RunFolder {
   static std::string config_in(const std::string& folder) { return folder + "/config.json"; }
 
   explicit RunFolder(std::string path);
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  ~RunFolder();
   const std::string& path() const { return path_; }
 
   /// Moves what an earlier training left into the folder "previous", replacing what was there. True when there was any.
@@ -33,7 +35,8 @@ class RunFolder {
   /// Bytes of metrics so far.
   std::uint64_t bytes() const { return bytes_; }
   /// Hears of every event.
-  void listen(std::function<void(const std::string& line)> listener) { listeners_.push_back(std::move(listener)); }
+  using Listener = std::function<void(const Json& event, const std::string& line)>;
+  void listen(Listener listener) { listeners_.push_back(std::move(listener)); }
 
  private:
   void open();
@@ -41,12 +44,7 @@ class RunFolder {
   std::string path_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
-  std::vector<std::function<void(const std::string&)>> listeners_;
-
- public:
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  ~RunFolder();
+  std::vector<Listener> listeners_;
 };
 
 /// The events of a run. An unfinished last line is left out. Throws FileError "file:line: ...".

@@ -89,6 +89,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
   if (!resumed_) {
     if (folder_->begin() && !settings_.quiet)
       std::fprintf(stderr, "The training that was in %s is now in %s/previous.\n", path_.c_str(), path_.c_str());
+    open_listeners();
     write_config();
     write_start();
     return;
@@ -107,6 +108,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
   folder_->resume(bytes == checkpoint.metadata.end()
                       ? 0
                       : static_cast<std::uint64_t>(parse_integer("metrics", bytes->second, 0, INT64_MAX)));
+  open_listeners();
   write_config();
   folder_->write({{"event", "resume"},
                   {"time", time_of_day()},
@@ -115,6 +117,19 @@ void RunSession::start(Training& training, const TrainingData& data) {
   if (!settings_.quiet)
     std::fprintf(stderr, "Going on after step %ld, epoch %ld, from %s\n", static_cast<long>(checkpoint.step),
                  static_cast<long>(checkpoint.epoch), resumed_->file.c_str());
+}
+
+void RunSession::open_listeners() {
+  if (settings_.tensorboard) {
+    tensorboard_ = std::make_unique<TensorBoard>(path_ + "/tensorboard", training_->position().step);
+    folder_->listen([this](const Json& event, const std::string&) { tensorboard_->write(event); });
+  }
+  if (!settings_.dashboard) return;
+  dashboard_ = std::make_unique<Dashboard>(path_, settings_.port);
+  if (resumed_)
+    for (const Json& event : read_metrics(path_)) dashboard_->push(event.dump() + "\n");
+  folder_->listen([this](const Json&, const std::string& line) { dashboard_->push(line); });
+  std::fprintf(stderr, "Dashboard: %s\n", dashboard_->address().c_str());
 }
 
 Json RunSession::settings_json() const {

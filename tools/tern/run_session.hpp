@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "dashboard.hpp"
 #include "run_folder.hpp"
+#include "tensorboard.hpp"
 #include "training.hpp"
 
 namespace tern::tool {
@@ -38,12 +40,15 @@ class RunSession {
   Json settings_json() const;
   void write_config() const;
   void write_start();
+  void open_listeners();
 
   Settings& settings_;
   const Options& options_;
   std::string path_;
   std::optional<io::Resumed> resumed_;
   std::unique_ptr<RunFolder> folder_;
+  std::unique_ptr<Dashboard> dashboard_;
+  std::unique_ptr<TensorBoard> tensorboard_;
   Training* training_ = nullptr;
   const TrainingData* data_ = nullptr;
   double began_, last_save_;

@@ -29,6 +29,7 @@ const std::vector<Entry>& commands();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_test();
 std::unique_ptr<Command> make_predict();
+std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_info();
 
 /// Sends text to standard output; a failure (a full disk, a closed pipe) is an Error.

@@ -1,0 +1,65 @@
+// `tern report`: the runs as one HTML file.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "errors.hpp"
+#include "page.hpp"
+#include "run_folder.hpp"
+#include "tern/io/file.hpp"
+#include "verbs.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+class Report : public Command {
+ public:
+  Report() {
+    Option out = text_option("out", "FILE", "the HTML file (default: report.html in the first run)", out_);
+    out.group = "Results";
+    out.kind = Value::file;
+    out.brief = true;
+    verb_ = {.name = "report",
+             .summary = "Makes one HTML file of one or several runs: curves, confusion, examples, settings.",
+             .synopsis = "RUN... [--out FILE]",
+             .description =
+                 "The file holds everything it needs and opens from disk. Of several runs it compares the curves and "
+                 "shows which "
+                 "settings differ.",
+             .examples = {"tern report run", "tern report runs/a runs/b --out comparison.html"},
+             .options = {std::move(out)},
+             .positional = "RUN...",
+             .positionals = &folders_};
+  }
+  Verb& verb() override { return verb_; }
+
+  int run(const Given&) override {
+    expects<UsageError>(!folders_.empty(), "tern report wants the folder of a run, or several");
+    std::vector<PageRun> runs;
+    for (const std::string& folder : folders_) {
+      PageRun run{folder, {}};
+      for (const Json& event : read_metrics(folder)) run.lines.push_back(event.dump());
+      expects<FileError>(!run.lines.empty(), RunFolder::metrics_in(folder), ": found no events");
+      runs.push_back(std::move(run));
+    }
+    const std::string name = out_.empty() ? folders_[0] + "/report.html" : out_;
+    io::AtomicFile file(name);
+    const std::string text = page(runs);
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+    print(name + "\n");
+    return success;
+  }
+
+ private:
+  std::vector<std::string> folders_;
+  std::string out_;
+  Verb verb_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_report() { return std::make_unique<Report>(); }
+
+}  // namespace tern::tool
