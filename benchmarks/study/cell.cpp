@@ -4,9 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <iomanip>
-#include <sstream>
 
+#include "format.hpp"
 #include "nets.hpp"
 
 namespace tern::study {
@@ -64,12 +63,6 @@ std::vector<Transfer> per_step(const std::vector<Transfer>& moved, std::int64_t 
   return result;
 }
 
-std::string text_of(double value, const char* unit) {
-  std::ostringstream text;
-  text << std::setprecision(value < 10 ? 2 : 3) << value << ' ' << unit;
-  return text.str();
-}
-
 class Training {
  public:
   Training(Cell& cell, const CellInput& input)
@@ -101,8 +94,8 @@ class Training {
         if (done >= steps) break;
         if (setting.seconds_per_cell > 0 && seconds_since(began) > setting.seconds_per_cell && done > cell_.warm_up) {
           cell_.status = Status::cut;
-          cell_.note = message("cut after ", done, " of ", steps, " steps: ", text_of(setting.seconds_per_cell, "s"),
-                               " were up");
+          cell_.note =
+              message("cut after ", count(done), " of ", count(steps), " steps, ", duration(seconds_since(began)));
           epoch = setting.epochs;
           break;
         }
@@ -168,14 +161,13 @@ bool is_hopeless(Cell& cell, const CellInput& input, const Memory& memory) {
   if (setting.seconds_per_cell > 0 && 2 * step > setting.seconds_per_cell) {
     cell.status = Status::too_slow;
     cell.predicted_seconds = step;
-    cell.note = message("not run: by the smaller batches one step takes about ", text_of(step, "s"),
-                        ", and two do not fit into ", text_of(setting.seconds_per_cell, "s"));
+    cell.note = message("not run: one step would take about ", duration(step, 2), ", by the smaller batches");
     return true;
   }
   const double bytes = predict_bytes(cell.key, input), available = bytes_available(memory);
   if (available > 0 && bytes > 1.1 * available) {
     cell.status = Status::does_not_fit;
-    cell.note = message("predicted: needs about ", text_of(bytes * 1e-9, "GB"), ", ", text_of(available * 1e-9, "GB"),
+    cell.note = message("does not fit, predicted: needs about ", study::bytes(bytes), ", ", study::bytes(available),
                         " are free");
     return true;
   }
@@ -213,6 +205,13 @@ Cell run_cell(const CellKey& key, const CellInput& input) {
   memory.trim();
   const std::size_t before = memory.statistics().in_use;
   const auto began = Clock::now();
+  // The limit is for the cell, beside what is there already: the set of images in host memory.
+  struct Limit {
+    Memory& of;
+    ~Limit() { of.set_limit(0); }
+  } const limit{memory};
+  if (input.setting.memory_limit_gb > 0)
+    memory.set_limit(before + static_cast<std::size_t>(input.setting.memory_limit_gb * 1e9));
   if (is_hopeless(cell, input, memory)) return cell;
   memory.reset_peak();
   try {
@@ -228,7 +227,7 @@ Cell run_cell(const CellKey& key, const CellInput& input) {
       cell.note += message(cell.note.empty() ? "" : "; ", "no profile: ", error.what());
     } else {
       cell.status = memory_ran_out ? Status::does_not_fit : Status::failed;
-      cell.note = memory_ran_out ? message("caught: ", error.what()) : error.what();
+      cell.note = memory_ran_out ? message("does not fit: ", error.what()) : error.what();
       for (std::vector<double>* values : {&cell.loss, &cell.step, &cell.move}) values->clear();
     }
   }

@@ -10,7 +10,7 @@ namespace tern::study {
 
 namespace {
 
-constexpr double width = 560, height = 360, left = 66, top = 14, bottom = 48;
+constexpr double width = 560, height = 360, left = 78, top = 14, bottom = 48;
 constexpr double line_height = 15, letter = 6.9;
 
 class Scale {
@@ -28,14 +28,17 @@ class Scale {
   bool log_;
 };
 
-// 1, 2, 5 times powers of ten, fewer where the range is wide.
+// Round numbers, fewer where the range is wide.
 std::vector<double> log_ticks(double low, double high) {
   std::vector<double> ticks;
   const double decades = std::log10(high / low);
+  const std::vector<double> factors = decades > 3     ? std::vector<double>{1}
+                                      : decades > 1.6 ? std::vector<double>{1, 3}
+                                      : decades > 0.8 ? std::vector<double>{1, 2, 5}
+                                                      : std::vector<double>{1, 1.5, 2, 3, 4, 5, 7};
   for (int power = static_cast<int>(std::floor(std::log10(low)));
        power <= static_cast<int>(std::ceil(std::log10(high))); ++power)
-    for (const double factor : {1.0, 2.0, 5.0}) {
-      if ((factor == 2 && decades > 3) || (factor == 5 && decades > 1.6)) continue;
+    for (const double factor : factors) {
       const double value = factor * std::pow(10, power);
       if (value >= low * 0.999 && value <= high * 1.001) ticks.push_back(value);
     }
@@ -144,6 +147,7 @@ Range range_of(const Chart& chart) {
 std::string draw(const Chart& chart) {
   std::size_t longest = 0;
   for (const Series& series : chart.series) longest = std::max(longest, series.label.size());
+  longest = std::max(longest, chart.series_title.size());
   const double right = width - 14 - letter * static_cast<double>(longest), floor = height - bottom;
   const Range range = range_of(chart);
   const Scale x(range.x_low, range.x_high, left + 10, right - 10, chart.log_x);
@@ -191,7 +195,9 @@ std::string draw(const Chart& chart) {
       labels.push_back({y(last.y), 0, x(last.x), series.label, series.style});
     }
   }
-  spread(labels, top + 6, floor - 4);
+  spread(labels, top + (chart.series_title.empty() ? 6 : 6 + line_height), floor - 4);
+  if (!chart.series_title.empty() && !labels.empty())
+    svg += text_at(right + 5, labels.front().y + 4 - line_height, "start", "tick", chart.series_title);
   for (const Label& label : labels) {
     const double end = right + 5;
     if (std::abs(label.y - label.wanted) > 3 || end - label.x > 30)

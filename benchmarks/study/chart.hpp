@@ -31,6 +31,7 @@ struct Chart {
   std::vector<double> x_ticks;
   std::function<std::string(double)> x_text, y_text;
   std::vector<Series> series;
+  std::string series_title;         ///< what the labels name, above them
   std::optional<double> reference;  ///< a horizontal line
   std::string reference_label;
   std::optional<double> y_most;  ///< shared by charts that are read side by side

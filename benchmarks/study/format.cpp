@@ -46,6 +46,22 @@ std::string number(double value, int digits) {
   return text;
 }
 
+std::string count(std::int64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t i = text.size(); i > 3 + (value < 0 ? 1u : 0u); i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t point = text.find('.');
+  if (point == std::string::npos) return text;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789", point + 1), text.size());
+  std::size_t last = end;
+  while (text[last - 1] == '0') --last;
+  if (text[last - 1] == '.') --last;
+  return text.substr(0, last) + text.substr(end);
+}
+
 std::string duration(double seconds, int digits) {
   if (seconds < 1e-3) return number(seconds * 1e6, digits) + " µs";
   if (seconds < 1) return number(seconds * 1e3, digits) + " ms";
@@ -53,14 +69,16 @@ std::string duration(double seconds, int digits) {
   return seconds < 3 * 3600 ? number(seconds / 60, digits) + " min" : number(seconds / 3600, digits) + " h";
 }
 
-std::string bytes(double count) {
-  if (count < 1e3) return number(count, 3) + " B";
-  if (count < 1e6) return number(count * 1e-3, 3) + " kB";
-  if (count < 1e9) return number(count * 1e-6, 3) + " MB";
-  return number(count * 1e-9, 3) + " GB";
+std::string bytes(double size) {
+  if (size < 1e3) return count(std::llround(size)) + " B";
+  if (size < 1e6) return number(size * 1e-3, 3) + " kB";
+  if (size < 1e9) return number(size * 1e-6, 3) + " MB";
+  return number(size * 1e-9, 3) + " GB";
 }
 
-std::string times(double ratio) { return number(ratio, ratio < 100 ? 2 : 3) + "×"; }
+std::string times(double ratio) {
+  return number(ratio < 1000 ? ratio : std::round(ratio / 100) * 100, ratio < 100 ? 2 : 3) + "×";
+}
 
 std::string percent(double share) { return fixed(share * 100, share < 0.1 ? 1 : 0) + " %"; }
 

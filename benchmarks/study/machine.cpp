@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 
@@ -16,10 +18,14 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-// "NVIDIA H200, 132 multiprocessors" -> "nvidia-h200"
-std::string slug(const std::string& text) {
+// "NVIDIA H200, 132 multiprocessors" -> "nvidia-h200", "Intel(R) Xeon(R) Processor" -> "intel-xeon-processor"
+std::string slug(std::string text) {
+  text = text.substr(0, text.find(','));
+  for (const char* mark : {"(R)", "(TM)", "(r)", "(tm)"})
+    for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark))
+      text.erase(at, std::strlen(mark));
   std::string result;
-  for (const char c : text.substr(0, text.find(','))) {
+  for (const char c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)))
       result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (!result.empty() && result.back() != '-')
@@ -36,7 +42,7 @@ double best_seconds(Device& device, const Work& work) {
   work();
   device.synchronize();
   double best = 0, spent = 0;
-  for (int turn = 0; turn < 20 && (turn < 3 || spent < 0.5); ++turn) {
+  for (int turn = 0; turn < 3 || (turn < 20 && spent < 0.2); ++turn) {
     const auto start = Clock::now();
     work();
     device.synchronize();
@@ -65,21 +71,32 @@ Machine describe_machine(const std::string& name, int threads) {
   return machine;
 }
 
-Roofline measure_roofline(const std::string& mode_name, const std::string& precision, int threads) {
-  const bool on_host = mode(mode_name).memory->host_accessible();
-  Device device(on_host ? "vectorized" : mode_name, {.threads = threads, .precision = precision_of(precision)});
-  const std::int64_t n = on_host ? 2048 : 8192, elements = on_host ? std::int64_t{1} << 25 : std::int64_t{1} << 28;
-  Generator generator(3);
-  Roofline roofline;
-  {
-    const Tensor a = rand({n, n}, generator), b = rand({n, n}, generator);
-    const double count = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-    roofline.flops_per_second = count / best_seconds(device, [&] { operators::matmul(a, b); });
+void add_roofline(Machine& machine, const CellKey& key, int threads) {
+  if (machine.roofline.contains(roofline_key(key))) return;
+  const bool on_host = mode(key.mode).memory->host_accessible();
+  const CellKey measured{"", on_host ? "vectorized" : key.mode, on_host ? "strict" : key.precision, 0};
+  const std::string known = roofline_key(measured);
+  if (!machine.roofline.contains(known)) {
+    Device device(measured.mode, {.threads = threads, .precision = precision_of(measured.precision)});
+    Roofline roofline;
+    Generator generator(3);
+    // The larger the better, until a product takes long.
+    for (const std::int64_t n :
+         on_host ? std::vector<std::int64_t>{512, 1024, 2048} : std::vector<std::int64_t>{8192}) {
+      const Tensor a = rand({n, n}, generator), b = rand({n, n}, generator);
+      const double seconds = best_seconds(device, [&] { operators::matmul(a, b); });
+      const double flops = 2 * std::pow(static_cast<double>(n), 3);
+      roofline.flops_per_second = std::max(roofline.flops_per_second, flops / seconds);
+      if (seconds > 0.06) break;
+    }
+    const std::int64_t elements = on_host ? std::int64_t{1} << 25 : std::int64_t{1} << 28;
+    Tensor from(Shape{elements}, DType::float32), to(Shape{elements}, DType::float32);
+    from.fill_(1);
+    roofline.bytes_per_second = 8 * static_cast<double>(elements) / best_seconds(device, [&] { to.copy_(from); });
+    machine.roofline[known] = roofline;
   }
-  Tensor from(Shape{elements}, DType::float32), to(Shape{elements}, DType::float32);
-  from.fill_(1);
-  roofline.bytes_per_second = 8 * static_cast<double>(elements) / best_seconds(device, [&] { to.copy_(from); });
-  return roofline;
+  machine.roofline[roofline_key(key)] = machine.roofline.at(known);
+  mode(key.mode).memory->trim();
 }
 
 std::string present_date() {

@@ -66,8 +66,24 @@ int marker_of(const CellKey& key) {
 namespace {
 
 std::string facts_line(const NetFacts& facts) {
-  return message(number(static_cast<double>(facts.parameters), 12), " parameters, ", number(facts.forward_flops * 1e-9),
+  return message(count(facts.parameters), " parameters, ", number(facts.forward_flops * 1e-9),
                  " GFLOP forward for an image of ", facts.image_size, " × ", facts.image_size, " pixels");
+}
+
+// What the modes are, for those who do not know Tern.
+std::string modes_line(const Study& study) {
+  const auto has = [&](const auto& wanted) { return std::any_of(study.cells.begin(), study.cells.end(), wanted); };
+  std::string text;
+  if (has([](const Cell& cell) { return cell.key.mode == "sequential"; }))
+    text += "<b>sequential</b> is plain loops on one core, ";
+  if (has([](const Cell& cell) { return cell.key.mode == "vectorized"; }))
+    text += "<b>vectorized</b> the vector units of all cores, ";
+  if (has([](const Cell& cell) { return cell.key.mode == "cuda"; })) text += "<b>cuda</b> the GPU, ";
+  if (!text.empty()) text = text.substr(0, text.size() - 2) + "; ";
+  text += "float32 throughout";
+  if (has([](const Cell& cell) { return cell.key.precision != "strict"; }))
+    text += ", with products in reduced precision where <b>tf32</b> or <b>bf16</b> is named";
+  return text + ".";
 }
 
 std::string method(const Study& study) {
@@ -132,8 +148,9 @@ std::string report(const Study& study) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
       escape(title), "</title>\n<style>", style_sheet, "</style></head>\n<body>\n<header><h1>", escape(title),
-      "</h1>\n<p>Tern ", version(), " on ", escape(study.machine.name), ". The cells: ", study.cells.size(),
-      " combinations of network, mode and batch.</p></header>\n<main>\n<section><h2>What came out</h2><ul>\n");
+      "</h1>\n<p>Tern ", version(), " on ", escape(study.machine.name), ", ", escape(study.data), ", ",
+      study.setting.epochs, study.setting.epochs == 1 ? " epoch" : " epochs", ". ", modes_line(study),
+      "</p></header>\n<main>\n<section><h2>What came out</h2><ul>\n");
   for (const std::string& sentence : findings(study)) html += message("<li>", escape(sentence), "</li>\n");
   html += "</ul></section>\n";
   for (const std::string& net : nets) {
@@ -141,8 +158,8 @@ std::string report(const Study& study) {
     if (const auto facts = study.nets.find(net); facts != study.nets.end())
       html += message("<p>", facts_line(facts->second), ".</p>");
     html += "\n<div class=\"figures\">\n" + time_figure(study, net) + speed_up_figures(study, net) +
-            memory_figure(study, net) + loss_figures(study, net) + "</div>\n" + profile_sections(study, net) +
-            "</section>\n";
+            memory_figure(study, net) + loss_figures(study, net) + "</div>\n<div class=\"figures profiles\">\n" +
+            profile_sections(study, net) + "</div></section>\n";
   }
   html += "<section><h2>All cells</h2>\n";
   for (const std::string& net : nets)

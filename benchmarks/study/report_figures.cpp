@@ -27,7 +27,7 @@ std::vector<double> batches_of(const std::vector<Row>& rows) {
   return batches;
 }
 
-std::string batch_text(double value) { return number(value, 4); }
+std::string batch_text(double value) { return count(std::llround(value)); }
 
 Chart batch_chart(const std::string& name, const std::string& y_label, const std::vector<Row>& rows) {
   Chart chart;
@@ -45,23 +45,26 @@ Series series_of(const Row& row) { return {row.title, style_of(row.key), marker_
 // Which cells gave no point or were cut, in words.
 std::string remarks(const std::vector<Row>& rows, bool cuts) {
   std::string text;
+  std::vector<std::string> cut_rows;
   for (const Row& row : rows) {
-    std::vector<std::string> full, slow, failed, cut;
+    std::vector<std::string> full, slow, failed;
+    bool cut = false;
     for (const Cell* cell : row.cells) {
       const std::string batch = std::to_string(cell->key.batch);
       if (cell->status == Status::does_not_fit) full.push_back(batch);
       if (cell->status == Status::too_slow) slow.push_back(batch);
       if (cell->status == Status::failed) failed.push_back(batch);
-      if (cell->status == Status::cut) cut.push_back(batch);
+      cut |= cell->status == Status::cut;
     }
+    if (cut) cut_rows.push_back(row.title);
     const auto add = [&](const std::vector<std::string>& list, const char* what) {
-      if (!list.empty()) text += message(' ', row.title, ' ', what, " at a batch of ", in_list(list), '.');
+      if (!list.empty()) text += message(" ×: ", row.title, ' ', what, " (batch ", in_list(list), ").");
     };
     add(full, "does not fit into memory");
-    add(slow, "was not run, for want of time,");
+    if (cuts) add(slow, "was not run, for want of time");
     add(failed, "failed");
-    if (cuts && !cut.empty()) text += message(" Hollow: ", row.title, " was cut before its last step.");
   }
+  if (cuts && !cut_rows.empty()) text += message(" Hollow marks: ", in_list(cut_rows), " cut before the last step.");
   return text;
 }
 
@@ -81,14 +84,18 @@ std::string chart_figure(const std::string& title, const std::string& note, cons
 
 std::string time_figure(const Study& study, const std::string& net) {
   const std::vector<Row> rows = rows_of(study, net);
-  std::vector<std::string> said;
+  const Cell* best = nullptr;
   for (const Row& row : rows)
     if (const Cell* cell = fastest(row))
-      said.push_back(
-          message(duration(seconds_per_image(*cell), 2), " on ", row.title, " (batch ", cell->key.batch, ')'));
-  const std::string title = message(net_name(study, net), " needs for an image at best ", in_list(said));
+      if (best == nullptr || seconds_per_image(*cell) < seconds_per_image(*best)) best = cell;
+  if (best == nullptr) return {};
+  std::string title = message(net_name(study, net), ": ", duration(seconds_per_image(*best), 2), " an image in ",
+                              title_of(best->key), " (batch ", best->key.batch, ')');
+  for (const Row& row : rows)
+    if (const Cell* cell = fastest(row); cell != nullptr && row.key.mode != best->key.mode)
+      title += message(", ", duration(seconds_per_image(*cell), 2), " in ", row.title);
   Chart chart = batch_chart(title, "time per image", rows);
-  chart.y_text = [](double value) { return duration(value); };
+  chart.y_text = [](double value) { return trimmed(duration(value)); };
   for (const Row& row : rows) {
     Series series = series_of(row);
     for (const Cell* cell : row.cells) {
@@ -118,34 +125,36 @@ std::string speed_up_figures(const Study& study, const std::string& net) {
   for (const char* base : {"sequential", "vectorized"}) {
     const auto reference = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.title == base; });
     if (reference == rows.end()) continue;
-    std::vector<Row> others;
     Chart chart = batch_chart("", message("times as fast as ", base), rows);
-    std::vector<std::string> said;
+    chart.x_ticks.clear();
+    for (const Cell* cell : reference->cells)
+      if (cell->time.median > 0) chart.x_ticks.push_back(static_cast<double>(cell->key.batch));
+    double best = 0;
+    std::string best_place;
     for (const Row& row : rows) {
       if (row.title == base || row.title == "sequential") continue;
       Series series = series_of(row);
-      double low = HUGE_VAL, high = 0;
       for (const Cell* cell : row.cells) {
         const Cell* other = measured_at(*reference, cell->key.batch);
         if (other == nullptr || cell->time.median <= 0) continue;
         const double ratio = other->time.median / cell->time.median;
-        low = std::min(low, ratio), high = std::max(high, ratio);
+        if (ratio > best) {
+          best = ratio;
+          best_place = message(row.title, ", batch ", cell->key.batch);
+        }
         series.points.push_back({static_cast<double>(cell->key.batch), ratio, 0, 0,
                                  cell->status == Status::cut || other->status == Status::cut,
                                  message(row.title, ", batch ", cell->key.batch, ": ", times(ratio))});
       }
-      if (series.points.empty()) continue;
-      said.push_back(series.points.size() == 1 || times(low) == times(high)
-                         ? message(row.title, ' ', times(high))
-                         : message(row.title, ' ', times(low), " to ", times(high)));
-      chart.series.push_back(std::move(series));
+      if (!series.points.empty()) chart.series.push_back(std::move(series));
     }
     if (chart.series.empty()) continue;
-    const std::string title = message(net_name(study, net), ", as fast as ", base, ": ", in_list(said));
+    const std::string title =
+        message(net_name(study, net), ": up to ", times(best), " as fast as ", base, " (", best_place, ')');
     chart.name = title;
     chart.reference = 1;
     chart.reference_label = message("as fast as ", base);
-    chart.y_text = [](double value) { return times(value); };
+    chart.y_text = [](double value) { return trimmed(times(value)); };
     html += chart_figure(
         title,
         message("Time of a step in ", base, " over the time of the same step in the other mode. Higher is better."),
@@ -163,9 +172,9 @@ std::string memory_figure(const Study& study, const std::string& net) {
   if (most == nullptr) return {};
   const std::string title =
       message(net_name(study, net), ": a step of ", most->key.batch, most->key.batch == 1 ? " image" : " images",
-              " takes ", bytes(most->peak_bytes), " of memory on ", title_of(most->key));
+              " takes ", bytes(most->peak_bytes), " of memory in ", title_of(most->key));
   Chart chart = batch_chart(title, "peak memory", rows);
-  chart.y_text = [](double value) { return bytes(value); };
+  chart.y_text = [](double value) { return trimmed(bytes(value)); };
   for (const Row& row : rows) {
     Series series = series_of(row);
     for (const Cell* cell : row.cells) {
@@ -197,10 +206,11 @@ std::string loss_figures(const Study& study, const std::string& net) {
   for (const Row& row : rows_of(study, net)) {
     Chart chart;
     const Cell* best = nullptr;
-    double best_loss = HUGE_VAL, first = 0;
+    double best_loss = HUGE_VAL, first = 0, reached = 0;
     for (const Cell* cell : row.cells) {
       const auto losses = epoch_losses(*cell);
       if (losses.empty()) continue;
+      reached = std::max(reached, losses.back().first);
       const auto place =
           std::find(batches.begin(), batches.end(), static_cast<double>(cell->key.batch)) - batches.begin();
       const auto shade = batches.size() > 1 ? place * 9 / (std::ssize(batches) - 1) : 9;
@@ -211,27 +221,32 @@ std::string loss_figures(const Study& study, const std::string& net) {
           most = std::max(most, loss);
         }
       if (series.points.empty()) continue;
-      if (series.points.back().y < best_loss)
-        best = cell, best_loss = series.points.back().y, first = cell->loss.front();
+      if (series.points.back().y < best_loss) {
+        best = cell;
+        best_loss = series.points.back().y;
+        first = series.points.front().y;
+      }
       chart.series.push_back(std::move(series));
     }
-    if (best == nullptr) continue;
-    titles.push_back(message(net_name(study, net), " on ", row.title, ": the loss falls from ", number(first), " to ",
-                             number(best_loss), " at a batch of ", best->key.batch));
+    if (best == nullptr || reached < 1) continue;  // a row that was cut in its first epoch shows nothing
+    titles.push_back(message(net_name(study, net), " in ", row.title, ": the loss goes from ", number(first),
+                             " in the first epoch to ", number(best_loss, 2), " (batch ", best->key.batch, ')'));
     chart.name = titles.back();
     chart.x_label = "epoch";
     chart.y_label = "mean loss of the epoch";
-    for (int epoch = 0; epoch <= study.setting.epochs; epoch += std::max(1, (study.setting.epochs + 9) / 10))
-      chart.x_ticks.push_back(epoch);
-    chart.x_text = [](double value) { return number(value, 4); };
-    chart.y_text = [](double value) { return number(value, 2); };
+    chart.series_title = "batch";
+    const int last = static_cast<int>(std::ceil(reached));
+    for (int epoch = 0; epoch <= last; epoch += std::max(1, (last + 9) / 10)) chart.x_ticks.push_back(epoch);
+    chart.x_text = [](double value) { return trimmed(number(value)); };
+    chart.y_text = [](double value) { return trimmed(number(value, 2)); };
     charts.push_back(std::move(chart));
   }
   for (std::size_t i = 0; i < charts.size(); ++i) {
     charts[i].y_most = most;
-    html += chart_figure(
-        titles[i], "A line for each batch size, named at its end. The learning rate is proportional to the batch.",
-        draw(charts[i]));
+    html += chart_figure(titles[i],
+                         "Mean loss of each epoch; a line for each batch size, named at its end. The learning rate is "
+                         "proportional to the batch.",
+                         draw(charts[i]));
   }
   return html;
 }

@@ -18,8 +18,9 @@ std::string cell_of(const std::string& text, const char* style = "") {
 
 // A number with a bar behind it.
 std::string bar(double share, const std::string& text) {
-  return message("<td class=\"bar\"><span class=\"track\"><i style=\"width:",
-                 coordinate(std::clamp(share, 0.0, 1.0) * 100), "%\"></i></span>", escape(text), "</td>");
+  return message(
+      "<td class=\"bar\"><span class=\"track\"><i style=\"width:", coordinate(std::clamp(share, 0.0, 1.0) * 100),
+      "%\"></i></span><span class=\"figure\">", escape(text), "</span></td>");
 }
 
 // The profile that is shown of a row: of the batch nearest to 128.
@@ -73,7 +74,7 @@ std::string profile_table(const Study& study, const Row& row, const Cell& cell) 
                                 : Roofline{};
   std::string html = message(
       "<section class=\"profile\"><h3>",
-      escape(message(net_name(study, row.net), " on ", row.title, ", batch ", cell.key.batch, ": ", percent(products),
+      escape(message(net_name(study, row.net), " in ", row.title, ", batch ", cell.key.batch, ": ", percent(products),
                      " of the time in products and convolutions; the step runs at ", percent(roofline),
                      " of the roofline")),
       "</h3><p>One step, operator by operator: ", duration(table.seconds), " in operators. The roofline is ",
@@ -81,13 +82,11 @@ std::string profile_table(const Study& study, const Row& row, const Cell& cell) 
       number(ceiling.bytes_per_second * 1e-9),
       " GB/s of a large copy, measured at the start. Moved between memories in a step: ", escape(moved(cell.transfers)),
       ".</p>\n",
-      "<div class=\"wide\"><table><thead><tr><th>operator</th><th>calls</th><th>time</th><th>share of the "
-      "time</th><th>GFLOP/s</th>"
-      "<th>GB/s</th><th>share of the roofline</th></tr></thead><tbody>\n");
+      "<div class=\"wide\"><table><thead><tr><th>operator</th><th>calls</th><th>time</th><th>share of time</th>"
+      "<th>GFLOP/s</th><th>GB/s</th><th>of roofline</th></tr></thead><tbody>\n");
   for (const ProfileRow& part : shortened(table))
     html += message("<tr><th scope=\"row\">", escape(part.name), part.backward ? " <em>backward</em>" : "", "</th>",
-                    cell_of(number(static_cast<double>(part.calls), 6)), cell_of(duration(part.seconds)),
-                    bar(part.share, percent(part.share)),
+                    cell_of(count(part.calls)), cell_of(duration(part.seconds)), bar(part.share, percent(part.share)),
                     cell_of(part.flops > 0 ? number(part.flops_per_second() * 1e-9) : "–"),
                     cell_of(part.bytes > 0 ? number(part.bytes_per_second() * 1e-9) : "–"),
                     part.roofline > 0 ? bar(part.roofline, percent(part.roofline)) : cell_of("–"), "</tr>\n");
@@ -119,15 +118,11 @@ std::string cells_table(const Study& study, const std::string& net) {
                 cell_of(duration(cell->time.low) + " – " + duration(cell->time.high)) +
                 cell_of(number(1 / seconds_per_image(*cell))) +
                 cell_of(cell->transfers.empty() ? "–" : duration(cell->move_time.median, 2)) +
-                cell_of(bytes(cell->peak_bytes)) + cell_of(number(static_cast<double>(cell->loss.size()), 6)) +
+                cell_of(bytes(cell->peak_bytes)) + cell_of(count(std::ssize(cell->loss))) +
                 cell_of(message(number(cell->loss.front()), " – ", number(cell->loss.back())));
       else
         html += "<td></td><td></td><td></td><td></td><td></td><td></td><td></td>";
-      html += cell_of(cell->status == Status::complete && cell->note.empty()
-                          ? ""
-                          : escape(message(name_of(cell->status), cell->note.empty() ? "" : ": ", cell->note)),
-                      "remark") +
-              "</tr>\n";
+      html += cell_of(escape(cell->note), "remark") + "</tr>\n";
     }
     html += "</tbody>\n";
   }
@@ -144,7 +139,7 @@ std::vector<std::string> findings(const Study& study) {
         best = &cell;
     if (best == nullptr) continue;
     std::string text =
-        message(net_name(study, net), " is trained fastest on ", title_of(best->key), ": ",
+        message(net_name(study, net), " is trained fastest in ", title_of(best->key), ": ",
                 number(1 / seconds_per_image(*best)), " images a second at a batch of ", best->key.batch);
     for (const char* mode : {"vectorized", "sequential"})
       for (const Row& row : rows_of(study, net))
@@ -164,7 +159,8 @@ std::vector<std::string> findings(const Study& study) {
       odd += !(loss >= 0) || !std::isfinite(loss);
     }
     if (cell.status == Status::does_not_fit)
-      full.push_back(message(net_name(study, cell.key.net), " at ", cell.key.batch, " on ", title_of(cell.key)));
+      full.push_back(
+          message(net_name(study, cell.key.net), " in ", title_of(cell.key), " at a batch of ", cell.key.batch));
     for (const Cell& other : study.cells) {
       if (&other <= &cell || other.key.net != cell.key.net || other.key.batch != cell.key.batch ||
           other.key.mode == cell.key.mode || other.key.precision != "strict" || cell.key.precision != "strict")
@@ -176,11 +172,11 @@ std::vector<std::string> findings(const Study& study) {
       }
     }
   }
-  said.push_back(odd == 0 ? message("The loss of all ", number(static_cast<double>(steps), 9), " steps in ", cells,
-                                    " cells is finite and never negative.")
-                          : message("The loss is negative or no number in ", odd, " of ", steps, " steps."));
+  said.push_back(
+      odd == 0 ? message("The loss of all ", count(steps), " steps in ", cells, " cells is finite and never negative.")
+               : message("The loss is negative or no number in ", odd, " of ", steps, " steps."));
   if (compared)
-    said.push_back(message("The modes agree: over the first ten steps of a cell their strict float32 losses differ by ",
+    said.push_back(message("Over the first ten steps of a cell the strict float32 losses of two modes differ by ",
                            difference == 0 ? "nothing" : message(number(difference * 100, 2), " % at most"), '.'));
   if (full.empty()) {
     said.push_back("Every batch fits into memory.");

@@ -86,7 +86,7 @@ void say(const Cell& cell) {
               << cell.peak_bytes * 1e-9 << " GB, loss " << std::setprecision(3) << cell.loss.front() << " to "
               << cell.loss.back() << ", " << cell.loss.size() << " steps in " << std::setprecision(1) << cell.seconds
               << " s";
-  if (cell.status != Status::complete) std::cerr << "  [" << name_of(cell.status) << "] " << cell.note;
+  if (!cell.note.empty()) std::cerr << "  " << cell.note;
   std::cerr << std::endl;
 }
 
@@ -97,6 +97,7 @@ bool run(const Options& options, Study& study) {
   double image_bytes = 0, parameter_bytes = 0;
   for (const CellKey& key : cells_of(options)) {
     if (std::optional<Cell> done = read_cell(options.out, key)) {
+      end_attempt(options.out, key);  // a kill may have come just before that
       study.cells.push_back(std::move(*done));
       continue;
     }
@@ -110,10 +111,7 @@ bool run(const Options& options, Study& study) {
       images = load_images(study.setting, net->image_size(), net->classes());
       loaded_net = key.net;
     }
-    if (!study.machine.roofline.contains(roofline_key(key))) {
-      study.machine.roofline[roofline_key(key)] = measure_roofline(key.mode, key.precision, study.setting.threads);
-      mode(key.mode).memory->trim();
-    }
+    add_roofline(study.machine, key, study.setting.threads);
     write_study(options.out, study);
     Cell cell;
     if (const int attempt = begin_attempt(options.out, key); attempt > 3) {
@@ -147,9 +145,6 @@ int study_main(const Options& options) {
     return 0;
   }
   Study study = open_study(options);
-  if (options.setting.memory_limit_gb > 0)
-    for (const std::string& name : options.modes)
-      mode(name).memory->set_limit(static_cast<std::size_t>(options.setting.memory_limit_gb * 1e9));
   const bool finished = run(options, study);
   study.cells = read_cells(options.out);
   write_tables(options.out, study);
