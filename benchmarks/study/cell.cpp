@@ -92,7 +92,7 @@ class Training {
         if (input_.stop && input_.stop()) throw Interrupted();
         const std::int64_t done = std::ssize(cell_.loss);
         if (done >= steps) break;
-        if (setting.seconds_per_cell > 0 && seconds_since(began) > setting.seconds_per_cell && done > cell_.warm_up) {
+        if (input_.seconds > 0 && seconds_since(began) > input_.seconds && done > cell_.warm_up) {
           cell_.status = Status::cut;
           cell_.note =
               message("cut after ", count(done), " of ", count(steps), " steps, ", duration(seconds_since(began)));
@@ -109,7 +109,7 @@ class Training {
 
   // One step outside a Step, because a replay has no operators; the first one warms up what the Step did not.
   void profile(Clock::time_point began) {
-    const double limit = input_.setting.seconds_per_cell;
+    const double limit = input_.seconds;
     const bool records = device_.mode().capture != nullptr;
     if (limit > 0 && seconds_since(began) + cell_.time.median * (records ? 2 : 1) > 1.5 * limit) return;
     const data::Batch batch =
@@ -156,9 +156,8 @@ class Training {
 
 // Whether the time or the memory is known to run out; then the cell says so and need not run.
 bool is_hopeless(Cell& cell, const CellInput& input, const Memory& memory) {
-  const Setting& setting = input.setting;
   const double step = predict_seconds(cell.key, input.before);
-  if (setting.seconds_per_cell > 0 && 2 * step > setting.seconds_per_cell) {
+  if (input.seconds > 0 && 2 * step > input.seconds) {
     cell.status = Status::too_slow;
     cell.predicted_seconds = step;
     cell.note = message("not run: one step would take about ", duration(step, 2), ", by the smaller batches");

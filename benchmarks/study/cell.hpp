@@ -18,6 +18,7 @@ struct CellInput {
   const std::vector<Cell>& before;  ///< finished cells: what they took predicts this one
   double bytes_per_image = 0;       ///< see nets.hpp
   double parameter_bytes = 0;
+  double seconds = 0;          ///< a cell that takes longer is cut after a step; 0: never
   Roofline roofline;           ///< of the mode and precision
   std::function<bool()> stop;  ///< asked after every step
 };

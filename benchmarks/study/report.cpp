@@ -98,11 +98,16 @@ std::string method(const Study& study) {
               "brought to the device before the clock of a step starts; that time is in the table apart. The host "
               "reads the loss after every "
               "step. The first step (three where steps are recorded) warms up and is in no figure but the loss.</p>");
-  if (setting.seconds_per_cell > 0)
-    text += message("<p>A cell may take ", duration(setting.seconds_per_cell),
-                    ": then it is cut after a step, and its times are those of the steps until then. A cell of which "
-                    "two steps would "
-                    "take longer, judged by the next smaller batch, is not run.</p>");
+  const auto has = [&](Status status) {
+    return std::any_of(study.cells.begin(), study.cells.end(), [&](const Cell& cell) { return cell.status == status; });
+  };
+  if (has(Status::cut) || has(Status::too_slow))
+    text +=
+        "<p>Some cells had a time limit. Such a cell is cut after the first step that ends later, and its figures are "
+        "those of the "
+        "steps until then; a cell of which two steps would take longer, judged by the next smaller batch, is not run. "
+        "The table of "
+        "all cells says which.</p>";
   if (setting.steps > 0) text += message("<p>A cell has at most ", setting.steps, " steps.</p>");
   if (setting.width_divisor > 1)
     text += message("<p>These are trial networks: all channels are divided by ", setting.width_divisor, ".</p>");

@@ -22,8 +22,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Status, {{Status::failed, "failed"},
                                       {Status::cut, "cut"},
                                       {Status::too_slow, "too slow"},
                                       {Status::does_not_fit, "does not fit"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Setting, epochs, images, data, classes, learning_rate, seed, steps, seconds_per_cell,
-                                   image_size, width_divisor, threads, memory_limit_gb)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Setting, epochs, images, data, classes, learning_rate, seed, steps, image_size,
+                                   width_divisor, threads, memory_limit_gb)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CellKey, net, mode, precision, batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spread, median, low, high)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cell, key, status, note, loss, step, move, warm_up, per_epoch, time, move_time,

@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::int64_t> batches{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   Setting setting;
   std::string out = "study", machine, commit, command;
+  double seconds_per_cell = 0;
   bool report_only = false;
 };
 
@@ -65,6 +66,7 @@ Study open_study(const Options& options) {
     expects(changed.empty(), options.out, ": holds a study with other options (", changed, "); choose another --out");
     expects(known->machine.name == machine.name, options.out, ": holds a study of the machine ", known->machine.name,
             ", this is ", machine.name, "; choose another --out");
+    if (known->command.find(options.command) == std::string::npos) known->command += "; " + options.command;
     return *known;
   }
   Study study;
@@ -119,8 +121,9 @@ bool run(const Options& options, Study& study) {
       cell.note = message("the program ended inside this cell ", attempt - 1, " times, perhaps for want of memory");
     } else {
       try {
-        cell = run_cell(key, {study.setting, images, study.cells, image_bytes, parameter_bytes,
-                              study.machine.roofline.at(roofline_key(key)), [] { return stop_requested != 0; }});
+        cell =
+            run_cell(key, {study.setting, images, study.cells, image_bytes, parameter_bytes, options.seconds_per_cell,
+                           study.machine.roofline.at(roofline_key(key)), [] { return stop_requested != 0; }});
       } catch (const Interrupted&) {
         end_attempt(options.out, key);
         return false;
@@ -178,7 +181,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", setting.seed, "of weights, order, dropout and synthetic images");
   app.add_option("--steps", setting.steps, "the most steps of a cell; all epochs by default");
   app.add_option(
-      "--seconds-per-cell", setting.seconds_per_cell,
+      "--seconds-per-cell", options.seconds_per_cell,
       "cut a cell after this time, and do not run one of which two steps would take longer; never by default");
   app.add_option("--image-size", setting.image_size, "height and width of the images; the network's own by default");
   app.add_option("--width-divisor", setting.width_divisor, "divides all channels: small networks for a trial");

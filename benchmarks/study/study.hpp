@@ -19,7 +19,6 @@ struct Setting {
   double learning_rate = 0.01;     ///< at a batch of 128; proportional to the batch otherwise
   std::uint64_t seed = 1;
   std::int64_t steps = 0;       ///< the most training steps of a cell; 0: all epochs
-  double seconds_per_cell = 0;  ///< a cell that takes longer is cut after a step; 0: never
   std::int64_t image_size = 0;  ///< 0: the network's own
   std::int64_t width_divisor = 1;
   int threads = 0;             ///< 0: all cores
