@@ -2,8 +2,10 @@
 # Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
 # MNIST, compute-sanitizer, the benchmarks and PyTorch beside them, and leaves tables and logs in the folder OUT.
 #
-# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers] [--data DIR] [--budget PART=SECONDS]...
+# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study] [--data DIR] [--budget PART=SECONDS]...
 #
+# `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named; called again it
+# goes on where its time ran out. TERN_STUDY_IMAGES=DIR names a folder of photographs for it, else images are drawn.
 # Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
 # is installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -11,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 parts=tests,examples,sanitizer,benchmarks,peers
 data=${TERN_DATA_DIR:-}
 out=
-declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300)
+declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480)
 while (($#)); do
   case $1 in
     --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
@@ -75,6 +77,7 @@ targets=(tern_cuda)
 wanted examples && targets+=(mnist_mlp mnist_cnn switch_modes own_operator)
 wanted sanitizer && targets+=(tern_test_operators)
 if wanted benchmarks || wanted peers; then targets+=(modes); fi
+wanted study && targets+=(study)
 wanted tests && targets=()
 begin build
 status=0
@@ -214,6 +217,26 @@ if wanted peers; then
     done
     finish peers $status "$(grep -h '^Cells in which' "$out/peers.md" | paste -sd ' ')"
   fi
+fi
+
+# ---- study ----------------------------------------------------------------------------------------------------------
+if wanted study; then
+  begin study
+  status=0 results=$folder/study log=$folder/study.log
+  : >"$log"
+  # study_of MODE SECONDS-PER-CELL
+  study_of() {
+    limited "$folder/benchmarks/study/study" --modes "$1" --seconds-per-cell "$2" --precision strict,tf32,bf16 \
+      ${TERN_STUDY_IMAGES:+--data "$TERN_STUDY_IMAGES"} --commit "$commit" --out "$results" >>"$log" 2>&1
+  }
+  # The GPU's cells whole; those of the processor, 20 in each mode, with what is left.
+  study_of cuda 0 && study_of vectorized $(($(left) / 40 + 1)) && study_of sequential $(($(left) / 40 + 1)) || status=$?
+  ((status != 137)) || status=124  # inside a long step
+  "$folder/benchmarks/study/study" --report-only --out "$results" >>"$log" 2>&1 || status=$?
+  cp "$results"/report.html "$results"/*.csv "$out/" || status=$?
+  tar -C "$results" -czf "$out/study.tar.gz" study.json cells
+  cp "$log" "$out/"
+  finish study $status "$(find "$results/cells" -name '*.json' | wc -l) cells"
 fi
 
 cat "$summary" >&2

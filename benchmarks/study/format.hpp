@@ -1,0 +1,22 @@
+#pragma once
+// Numbers and text as people read them, for the report.
+
+#include <cstdint>
+#include <string>
+
+namespace tern::study {
+
+std::string escape(const std::string& text);  ///< for HTML
+/// `digits` significant ones, with commas between thousands: "12,400", "0.031".
+std::string number(double value, int digits = 3);
+std::string count(std::int64_t value);  ///< "60,965,224"
+/// As `number`, `duration` and `bytes` give it, without zeros behind a point: "10 ms" for the marks of an axis.
+std::string trimmed(const std::string& text);
+std::string duration(double seconds, int digits = 3);  ///< "66 us" with the Greek letter, "1.23 ms", "4.5 s", "12 min"
+std::string bytes(double size);                        ///< "17.9 GB"
+std::string times(double ratio);                       ///< "210x" with the sign of multiplication
+std::string percent(double share);
+/// For SVG: one digit behind the point.
+std::string coordinate(double value);
+
+}  // namespace tern::study

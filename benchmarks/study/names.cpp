@@ -1,0 +1,36 @@
+#include "study.hpp"
+
+namespace tern::study {
+
+Precision precision_of(const std::string& name) {
+  if (name == "strict") return Precision::strict;
+  if (name == "tf32") return Precision::tf32;
+  if (name == "bf16") return Precision::bf16;
+  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
+}
+
+const char* name_of(Status status) {
+  switch (status) {
+    case Status::complete:
+      return "complete";
+    case Status::cut:
+      return "cut";
+    case Status::too_slow:
+      return "too slow";
+    case Status::does_not_fit:
+      return "does not fit";
+    case Status::failed:
+      break;
+  }
+  return "failed";
+}
+
+std::string file_name(const CellKey& key) {
+  return message(key.net, '_', key.mode, '_', key.precision, '_', key.batch);
+}
+std::string title_of(const CellKey& key) {
+  return key.precision == "strict" ? key.mode : key.mode + " " + key.precision;
+}
+std::string roofline_key(const CellKey& key) { return key.mode + " " + key.precision; }
+
+}  // namespace tern::study
