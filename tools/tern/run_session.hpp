@@ -25,6 +25,8 @@ class RunSession {
   void epoch_done(const EpochResult& result);
   /// Saves a checkpoint, says so in the metrics and returns its name.
   std::string interrupt();
+  /// Saves a checkpoint to go on from later.
+  void pause() { save(); }
   /// Evaluates, writes the model and the last event; returns the model's file.
   std::string finish(Ended ended);
 

@@ -29,6 +29,7 @@ const std::vector<Entry>& commands();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_test();
 std::unique_ptr<Command> make_predict();
+std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_info();
 

@@ -1,0 +1,344 @@
+// `tern tune`: many trainings, several at a time, for the best of them.
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "errors.hpp"
+#include "names.hpp"
+#include "nets.hpp"
+#include "page.hpp"
+#include "progress.hpp"
+#include "signals.hpp"
+#include "tern/device/device.hpp"
+#include "tern/io/file.hpp"
+#include "text.hpp"
+#include "tune_plan.hpp"
+#include "tune_runner.hpp"
+#include "tune_table.hpp"
+#include "verbs.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_file(const std::string& name, const std::string& text) {
+  io::AtomicFile file(name);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+// Options of a single training that make no sense for many.
+bool of_one_training(const std::string& name) {
+  return name == "model" || name == "dashboard" || name == "port" || name == "tensorboard" || name == "verbose";
+}
+
+class Tune : public Command {
+ public:
+  Tune() {
+    verb_ = {
+        .name = "tune",
+        .summary = "Searches for good options: many trainings, several at a time.",
+        .synopsis = "--dataset DATA --grid NAME=VALUES... [options]",
+        .description =
+            "Trains every combination of the values given by --grid, or a number of random ones, in threads of one "
+            "process: "
+            "each trial has a share of the cores, or a stream of its own on the GPU. Takes all options of tern train. "
+            "The folder of the run gets results.csv, report.html and a run per trial. Interrupted or killed, "
+            "--resume goes on.",
+        .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001 --run search",
+                     "tern tune --dataset iris.csv --random 20 --range learning-rate=0.0001:0.1 --halving 3",
+                     "tern tune --dataset iris.csv --grid \"layers=4,8,3|4,32,3\" --grid seed=1,2,3",
+                     "tern tune --compare-serial --dataset mnist --grid net=mlp-small,mlp-medium,mlp-big"}};
+    Option grid = text_option("grid", "NAME=VALUES", "values of an option to try; lists with bars: layers=4,8,3|4,16,3",
+                              ignored_);
+    grid.repeats = true;
+    grid.set = [this](const std::string& text) { grids_.push_back(text); };
+    Option range = text_option("range", "NAME=LOW:HIGH", "ends of an option to draw from, with --random", ignored_);
+    range.repeats = true;
+    range.set = [this](const std::string& text) { ranges_.push_back(text); };
+    add({std::move(grid), std::move(range),
+         integer_option("random", "N", "draw N trials instead of taking every combination", random_, 1, 100000),
+         integer_option("jobs", "N", "trials at a time; 0: one per core, on a GPU 8", jobs_, 0, 1024),
+         integer_option("halving", "N", "stop all but the best of N early, again and again; 0: none", halving_, 0, 100),
+         switch_option("compare-serial", "train one after another and all at once, and compare the times", compare_)});
+    Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
+    config.group = "Results";
+    config.kind = Value::file;
+    verb_.options.push_back(std::move(config));
+    for (Option& option : training_options(base_)) {
+      if (of_one_training(option.name)) continue;
+      option.brief = option.name == "dataset" || option.name == "epochs" || option.name == "mode" ||
+                     option.name == "run" || option.name == "resume";
+      if (option.name == "run") option.help = "folder of the search (default: tune)";
+      verb_.options.push_back(std::move(option));
+    }
+  }
+  Verb& verb() override { return verb_; }
+
+  int run(const Given& given) override {
+    if (!config_.empty()) apply_config(verb_.options, read_json_file(config_), config_, given);
+    expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
+    folder_ = base_.run.empty() ? "tune" : base_.run;
+    const bool resumed = base_.resume && fs::exists(plan_file());
+    TunePlan plan = resumed ? saved_plan() : new_plan();
+    const Device device{base_.mode, {.threads = base_.threads, .precision = precision_of(base_.precision)}};
+    std::vector<std::shared_ptr<const TrainingData>> data = load(plan);
+    check(plan, data);
+    share_out(plan, device);
+    if (!resumed) begin(plan);
+    const SignalGuard signals;
+    if (compare_) return compare(plan, data, device);
+    if (!base_.quiet) introduce(plan, device);
+    const double began = seconds_now();
+    const Result result = search(plan, data, folder_);
+    if (!result.finished) {
+      std::fprintf(stderr, "Interrupted; to go on: tern tune --resume --run %s\n", folder_.c_str());
+      return 128 + SignalGuard::received();
+    }
+    print(best_line(plan, *result.runner) + message("\nall ", plan.trials.size(), " trials in ",
+                                                    duration(seconds_now() - began), ": ", folder_, "/results.csv, ",
+                                                    folder_, "/report.html\n"));
+    return result.any ? success : failed;
+  }
+
+ private:
+  struct Result {
+    std::unique_ptr<TuneRunner> runner;
+    bool finished = false, any = false;
+    double seconds = 0;
+  };
+
+  void add(Options options) {
+    for (Option& option : options) {
+      option.group = "Search";
+      option.brief = true;
+      verb_.options.push_back(std::move(option));
+    }
+  }
+  std::string plan_file() const { return folder_ + "/tune.json"; }
+
+  // ---- the plan ----
+  TunePlan new_plan() {
+    Settings scratch = base_;
+    const Options options = training_options(scratch);
+    std::vector<Dimension> dimensions;
+    for (const std::string& text : grids_) add_grid(dimensions, text, options);
+    for (const std::string& text : ranges_) add_range(dimensions, text, options);
+    expects<UsageError>(!dimensions.empty(),
+                        "--grid is missing: which options to try, such as --grid learning-rate=0.1,0.01");
+    TunePlan plan;
+    plan.trials = random_ > 0 ? drawn_combinations(dimensions, random_, base_.seed) : every_combination(dimensions);
+    plan.halving = halving_;
+    return plan;
+  }
+
+  TunePlan saved_plan() {
+    const Json saved = read_json_file(plan_file(), std::size_t{64} << 20);
+    expects<FileError>(saved.is_object() && saved.contains("trials") && saved.contains("options"), plan_file(),
+                       ": expected the plan of a search");
+    expects<UsageError>(grids_.empty() && ranges_.empty() && random_ == 0,
+                        "--resume goes on with the trials of the search in ", folder_,
+                        "; leave --grid, --range and --random out, or begin anew in another --run");
+    const Settings given = base_;
+    apply_config(verb_.options, saved["options"], plan_file(), {"grid", "range", "random"});
+    for (auto part : {&Settings::mode, &Settings::precision}) base_.*part = given.*part;
+    base_.threads = given.threads;
+    base_.quiet = given.quiet;
+    base_.run = given.run;
+    TunePlan plan;
+    plan.trials = trials_from(saved["trials"], plan_file());
+    plan.halving = halving_;
+    return plan;
+  }
+
+  // Trials that read the same data share it.
+  std::vector<std::shared_ptr<const TrainingData>> load(TunePlan& plan) {
+    std::vector<std::shared_ptr<const TrainingData>> data;
+    std::map<std::string, std::shared_ptr<const TrainingData>> known;
+    for (const Trial& trial : plan.trials) {
+      Settings settings = base_;
+      const Options options = training_options(settings);
+      for (const auto& [name, value] : trial.values) set_option(options, name, value);
+      settings.resume = true;  // from rung to rung
+      settings.quiet = true;
+      settings.model.clear();
+      std::string key;
+      for (const Option& option : options)
+        if (option.group == "Data") key += option.name + "=" + option.get().dump() + "\n";
+      // Pictures of a folder are as large as the net likes them.
+      key += std::to_string(natural_size(settings));
+      auto& loaded = known[key];
+      if (!loaded) {
+        TrainingData fresh = load_training_data(settings);
+        for (Examples* part : {&fresh.train, &fresh.validation})
+          if (part->memory.images.defined()) part->memory.images = scaled(part->memory.images, fresh.blueprint);
+        loaded = std::make_shared<const TrainingData>(std::move(fresh));
+      }
+      data.push_back(loaded);
+      plan.settings.push_back(std::move(settings));
+    }
+    return data;
+  }
+
+  // What cannot work is found before anything is trained.
+  static void check(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data) {
+    for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+      try {
+        complete(plan.settings[i], *data[i]);
+        Blueprint blueprint = data[i]->blueprint;
+        choose_net(blueprint, plan.settings[i]);
+      } catch (const UsageError& error) {
+        throw UsageError(message("trial ", i + 1, " (", describe(plan.trials[i]), "): ", error.what()));
+      }
+      plan.epochs = std::max(plan.epochs, *plan.settings[i].epochs);
+    }
+  }
+
+  void share_out(TunePlan& plan, const Device& device) const {
+    const bool host = device.mode().memory->host_accessible();
+    const auto threads = static_cast<std::size_t>(current_scope().context.threads);
+    plan.jobs = jobs_ > 0 ? static_cast<std::size_t>(jobs_) : host ? threads : 8;
+    plan.jobs = std::clamp<std::size_t>(plan.jobs, 1, plan.trials.size());
+    plan.threads = static_cast<int>(std::max<std::size_t>(1, threads / plan.jobs));
+  }
+
+  void begin(const TunePlan& plan) {
+    io::make_folders(folder_);
+    const std::string previous = folder_ + "/previous";
+    if (fs::exists(plan_file())) {
+      std::error_code ignored;
+      fs::remove_all(previous, ignored);
+      io::make_folders(previous);
+      std::vector<fs::path> old;
+      for (const auto& entry : fs::directory_iterator(folder_)) old.push_back(entry.path());
+      for (const fs::path& path : old) {
+        const std::string name = path.filename().string();
+        if (name.starts_with("trial-") || name == "serial" || name == "parallel" || name == "tune.json" ||
+            name == "results.csv" || name == "report.html")
+          fs::rename(path, fs::path(previous) / name);
+      }
+      if (!base_.quiet)
+        std::fprintf(stderr, "The search that was in %s is now in %s.\n", folder_.c_str(), previous.c_str());
+    }
+    Json options = to_config(verb_.options);
+    for (const char* name : {"run", "resume", "mode", "threads", "precision", "quiet", "grid", "range", "random"})
+      options.erase(name);
+    write_file(plan_file(), Json{{"options", options}, {"trials", to_json(plan.trials)}}.dump(1) + "\n");
+  }
+
+  void introduce(const TunePlan& plan, const Device& device) const {
+    std::fprintf(stderr, "%zu trials, %zu at a time, in mode %s", plan.trials.size(), plan.jobs, device.name().c_str());
+    if (device.mode().memory->host_accessible())
+      std::fprintf(stderr, " with %d thread%s each", plan.threads, plan.threads == 1 ? "" : "s");
+    std::fputs("\n", stderr);
+  }
+
+  // ---- the search ----
+  Result search(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data,
+                const std::string& folder) const {
+    for (std::size_t i = 0; i < plan.trials.size(); ++i) plan.settings[i].run = folder + "/" + trial_folder(i);
+    TuneTable table(plan, base_.quiet);
+    Result result;
+    TuneRunner* watched = nullptr;
+    result.runner = std::make_unique<TuneRunner>(plan, data, [&] { table.update(*watched); });
+    watched = result.runner.get();
+    const double began = seconds_now();
+    result.finished = result.runner->run();
+    result.seconds = seconds_now() - began;
+    table.finish(*result.runner);
+    write_file(folder + "/results.csv", tune_csv(plan, *result.runner, folder));
+    for (const TrialStatus& status : result.runner->status()) result.any |= status.state == TrialState::done;
+    write_report(plan, *result.runner, folder);
+    return result;
+  }
+
+  // The curves of the trials, the best first, without what each run's own report shows.
+  static void write_report(const TunePlan& plan, const TuneRunner& runner, const std::string& folder) {
+    std::vector<PageRun> runs;
+    for (const std::size_t i : runner.ranking()) {
+      if (runner.status()[i].epoch == 0) continue;
+      PageRun run{trial_folder(i) + ": " + describe(plan.trials[i]), {}};
+      for (Json event : read_metrics(plan.settings[i].run)) {
+        if (event.value("event", "") == "step") continue;
+        event.erase("pictures");
+        if (!runs.empty()) event.erase("confusion");
+        run.lines.push_back(event.dump());
+      }
+      runs.push_back(std::move(run));
+    }
+    if (!runs.empty()) write_file(folder + "/report.html", page(runs));
+  }
+
+  static std::string best_line(const TunePlan& plan, const TuneRunner& runner) {
+    const std::size_t best = runner.ranking().front();
+    const TrialStatus status = runner.status()[best];
+    if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
+    return message("best: ", describe(plan.trials[best]), "; accuracy ", fixed(100 * status.accuracy.value_or(0), 2),
+                   " %, loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ",
+                   plan.settings[best].run);
+  }
+
+  // ---- the experiment: one after another, then all at once ----
+  int compare(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data,
+              const Device& device) const {
+    const auto threads = static_cast<std::size_t>(current_scope().context.threads);
+    TunePlan serial = plan, parallel = plan;
+    serial.halving = parallel.halving = 0;
+    serial.jobs = 1;
+    serial.threads = static_cast<int>(threads);
+    parallel.jobs = jobs_ > 0 ? plan.jobs : plan.trials.size();
+    parallel.threads = static_cast<int>(std::max<std::size_t>(1, threads / parallel.jobs));
+    double seconds[2]{};
+    TunePlan* const plans[]{&serial, &parallel};
+    for (int i = 0; i < 2; ++i) {
+      if (!base_.quiet) std::fputs(i == 0 ? "One after another:\n" : "All at once:\n", stderr);
+      const std::string folder = folder_ + (i == 0 ? "/serial" : "/parallel");
+      io::make_folders(folder);
+      const Result result = search(*plans[i], data, folder);
+      if (!result.finished) return 128 + SignalGuard::received();
+      if (!result.any) return failed;
+      seconds[i] = result.seconds;
+    }
+    std::size_t equal = 0;
+    for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+      const auto file = [&](const TunePlan& which) { return RunFolder::model_in(which.settings[i].run); };
+      equal += same_bytes(file(serial), file(parallel));
+    }
+    print(message(plan.trials.size(), " trainings in mode ", device.name(), ": one after another ",
+                  fixed(seconds[0], 2), " s (", serial.threads, serial.threads == 1 ? " thread" : " threads", "), ",
+                  parallel.jobs, " at once ", fixed(seconds[1], 2), " s (", parallel.threads,
+                  parallel.threads == 1 ? " thread" : " threads", " each): ", fixed(seconds[0] / seconds[1], 2), "x\n",
+                  equal, " of ", plan.trials.size(), " models are the same in both, bit for bit\n"));
+    return success;
+  }
+
+  static bool same_bytes(const std::string& a, const std::string& b) {
+    std::string content[2];
+    const std::string* const names[]{&a, &b};
+    for (int i = 0; i < 2; ++i) {
+      const io::InputFile file(*names[i]);
+      content[i].resize(file.size());
+      file.read(0, std::as_writable_bytes(std::span(content[i])));
+    }
+    return content[0] == content[1];
+  }
+
+  Settings base_;
+  std::string folder_, config_, ignored_;
+  std::vector<std::string> grids_, ranges_;
+  std::int64_t random_ = 0, halving_ = 0;
+  int jobs_ = 0;
+  bool compare_ = false;
+  Verb verb_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune() { return std::make_unique<Tune>(); }
+
+}  // namespace tern::tool
