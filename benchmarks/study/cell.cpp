@@ -176,7 +176,7 @@ bool is_hopeless(Cell& cell, const CellInput& input, const Memory& memory) {
 }  // namespace
 
 double learning_rate(const Setting& setting, std::int64_t batch) {
-  return setting.learning_rate * static_cast<double>(batch) / 128;
+  return setting.learning_rate * std::min(1.0, static_cast<double>(batch) / 32);
 }
 
 double predict_bytes(const CellKey& key, const CellInput& input) {

@@ -92,7 +92,7 @@ std::string method(const Study& study) {
       message("<p>Each network starts from the same weights (seed ", setting.seed, ") and is trained for ",
               setting.epochs, " epochs of ", escape(study.data),
               " by SGD with momentum 0.9 and weight decay 0.0005; the learning rate is ", number(setting.learning_rate),
-              " for a batch of 128 and proportional to the batch. A step is forward, loss, backward and update",
+              " from a batch of 32 on and proportional to smaller ones. A step is forward, loss, backward and update",
               "; a mode that can (cuda) records it once and replays it as one graph. The images are decoded before, "
               "lie in host memory, and are "
               "brought to the device before the clock of a step starts; that time is in the table apart. The host "

@@ -245,7 +245,7 @@ std::string loss_figures(const Study& study, const std::string& net) {
     charts[i].y_most = most;
     html += chart_figure(titles[i],
                          "Mean loss of each epoch; a line for each batch size, named at its end. The learning rate is "
-                         "proportional to the batch.",
+                         "proportional to the batch up to 32.",
                          draw(charts[i]));
   }
   return html;
