@@ -35,7 +35,7 @@ std::vector<double> log_ticks(double low, double high) {
   const std::vector<double> factors = decades > 3     ? std::vector<double>{1}
                                       : decades > 1.6 ? std::vector<double>{1, 3}
                                       : decades > 0.8 ? std::vector<double>{1, 2, 5}
-                                                      : std::vector<double>{1, 1.5, 2, 3, 4, 5, 7};
+                                                      : std::vector<double>{1, 1.5, 2, 3, 4, 6, 8};
   for (int power = static_cast<int>(std::floor(std::log10(low)));
        power <= static_cast<int>(std::ceil(std::log10(high))); ++power)
     for (const double factor : factors) {

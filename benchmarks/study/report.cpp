@@ -77,8 +77,8 @@ std::string modes_line(const Study& study) {
   if (has([](const Cell& cell) { return cell.key.mode == "sequential"; }))
     text += "<b>sequential</b> is plain loops on one core, ";
   if (has([](const Cell& cell) { return cell.key.mode == "vectorized"; }))
-    text += "<b>vectorized</b> the vector units of all cores, ";
-  if (has([](const Cell& cell) { return cell.key.mode == "cuda"; })) text += "<b>cuda</b> the GPU, ";
+    text += "<b>vectorized</b> uses the vector units of all cores, ";
+  if (has([](const Cell& cell) { return cell.key.mode == "cuda"; })) text += "<b>cuda</b> is the GPU, ";
   if (!text.empty()) text = text.substr(0, text.size() - 2) + "; ";
   text += "float32 throughout";
   if (has([](const Cell& cell) { return cell.key.precision != "strict"; }))

@@ -63,7 +63,7 @@ struct ProfileTable {
 ///
 /// On cuda the times are the device's, taken by events, and the host waits only when the result is asked for. There is
 /// nothing to measure inside the replay of a Step, which is one launch ("step replay"): profile the function itself.
-/// Keeps about 100 bytes per operator. Belongs to its thread; inside another Profile it takes its place meanwhile.
+/// Keeps about 150 bytes per operator. Belongs to its thread; inside another Profile it takes its place meanwhile.
 /// Without one, an operator pays for one test.
 class [[nodiscard]] Profile {
  public:
