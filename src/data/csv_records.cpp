@@ -101,7 +101,7 @@ CsvRecords::Found CsvRecords::split() {
     if (i < size && bytes[i] == '"') {
       const std::size_t start = ++i;
       field.quoted = true;
-      for (;; ++i) {
+      for (;;) {
         const void* quote = i < size ? std::memchr(bytes + i, '"', size - i) : nullptr;
         if (quote == nullptr) {
           if (!at_end) return Found::need_more;
@@ -111,7 +111,7 @@ CsvRecords::Found CsvRecords::split() {
         if (i + 1 == size && !at_end) return Found::need_more;
         if (i + 1 == size || bytes[i + 1] != '"') break;
         field.escaped = true;
-        ++i;
+        i += 2;
       }
       field.raw = {bytes + start, i - start};
       ++i;
