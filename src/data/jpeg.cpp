@@ -15,7 +15,7 @@ namespace tern::data {
 namespace {
 
 // A picture has at most a few dozen scans; a file with thousands of tiny ones only costs time.
-constexpr int most_scans = 500;
+constexpr int most_scans = 100;
 
 /// Warnings after which pixels are guesses: libjpeg would fill them in grey and go on.
 bool is_damage(int code) {
