@@ -14,7 +14,7 @@ constexpr std::size_t screen_width = 80;
 std::string option_lines(const Option& option, std::size_t column) {
   std::string left = "  --" + option.name + (option.value.empty() ? "" : " " + option.value);
   std::string text;
-  if (width_of(left) + 2 > column) {
+  if (width_of(left) + 1 > column) {
     text = left + "\n";
     left.clear();
   }
@@ -28,7 +28,8 @@ std::string option_lines(const Option& option, std::size_t column) {
 }  // namespace
 
 std::string verb_help(const Verb& verb, bool all) {
-  std::string text = "usage: tern " + verb.name + " " + verb.synopsis + "\n" + verb.summary + "\n";
+  std::string text = "usage: tern " + verb.name + " " + verb.synopsis + "\n";
+  for (const std::string& line : wrapped(verb.summary, screen_width)) text += line + "\n";
   std::string group;
   const bool shortened_list =
       !all && std::any_of(verb.options.begin(), verb.options.end(), [](const Option& option) { return !option.brief; });
@@ -40,9 +41,8 @@ std::string verb_help(const Verb& verb, bool all) {
     text += option_lines(option, 24);
   }
   if (shortened_list) text += "  --help-all            all options, also in man tern\n";
-  text += verb.examples.size() > 1 && all ? "\nexamples:\n" : "\nexample: ";
-  for (std::size_t i = 0; i < verb.examples.size() && (all || i == 0); ++i)
-    text += (verb.examples.size() > 1 && all ? "  " : "") + verb.examples[i] + "\n";
+  text += all && verb.examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";
+  for (std::size_t i = 0; i < verb.examples.size() && (all || i == 0); ++i) text += "  " + verb.examples[i] + "\n";
   return text;
 }
 
@@ -52,7 +52,12 @@ std::string program_help() {
       "Trains neural networks and says how good they are, without a line of C++.\n\n";
   for (const Entry& entry : commands()) {
     const auto command = entry.make();
-    if (!command->verb().hidden) text += "  " + padded(entry.name, 10) + command->verb().summary + "\n";
+    if (command->verb().hidden) continue;
+    std::string left = "  " + padded(entry.name, 10);
+    for (const std::string& line : wrapped(command->verb().summary, screen_width - 12)) {
+      text += left + line + "\n";
+      left = std::string(12, ' ');
+    }
   }
   return text +
          "\nexample: tern train --dataset iris.csv && tern test --model run --dataset iris.csv\n"

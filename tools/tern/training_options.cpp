@@ -67,8 +67,8 @@ Option seed_option(std::string name, std::string help, std::uint64_t& target) {
 }
 
 Option schedule_option(std::optional<std::string>& target) {
-  return optional_option("schedule", "NAME", "constant, cosine[:WARMUP], step:EPOCHS[:FACTOR], exponential:FACTOR",
-                         target, [](const std::string&, const std::string& text) {
+  return optional_option("schedule", "NAME", "constant, cosine, step:EPOCHS, exponential:FACTOR", target,
+                         [](const std::string&, const std::string& text) {
                            (void)parse_schedule(text, 1000000);
                            return text;
                          });
@@ -124,7 +124,7 @@ Options training_options(Settings& settings) {
                                         settings.dataset),
                             Value::file),
                     dataset_names()),
-       text_option("target", "COLUMN", "the class in a CSV file: name or number (default: the last)", settings.target),
+       text_option("target", "COLUMN", "a table's class column: name or number (the last)", settings.target),
        list_option("ignore", "COLUMNS", "columns of a CSV file to leave out", settings.ignore),
        choice_option("header", "whether a CSV file begins with names: auto, yes or no", {"auto", "yes", "no"},
                      settings.header),
@@ -134,8 +134,8 @@ Options training_options(Settings& settings) {
        integer_option("image-size", "N", "pixels of a folder's images; 0: what the net likes", settings.image_size, 0,
                       4096),
        choice_option("corrupt", "images that cannot be read: error or skip", {"error", "skip"}, settings.corrupt),
-       optional_option("validation", "SHARE", "share of the examples held out to validate, such as 0.2",
-                       settings.validation, number_in(0, 1, false, "a share from 0 to below 1")),
+       optional_option("validation", "SHARE", "share of the examples held out, such as 0.2", settings.validation,
+                       number_in(0, 1, false, "a share from 0 to below 1")),
        seed_option("split", "number of the draw of what is held out", settings.split)},
       {"dataset", "target", "validation"});
   add(table, "Network",
@@ -144,7 +144,7 @@ Options training_options(Settings& settings) {
        choice_option("activation", "between the layers", activation_names(), settings.activation),
        number_option("dropout", "P", "share of hidden values dropped in training", settings.dropout, 0, 1,
                      "a probability from 0 to below 1")},
-      {"layers", "net", "activation"});
+      {"layers", "net"});
   add(table, "Training",
       {choice_option("cost", "what is minimised", cost_names(), settings.cost),
        with_choices(std::move(optimizer), optimizer_names()),
@@ -159,17 +159,15 @@ Options training_options(Settings& settings) {
        optional_option("epochs", "N", "passes over the training examples", settings.epochs, integer_in(1, 1000000000)),
        with_alias(optional_option("batch-size", "N", "examples per step", settings.batch_size, integer_in(1, 1 << 30)),
                   "batch-number"),
-       integer_option("early-stop", "N", "stop after N epochs without a better validation; 0: never",
-                      settings.early_stop, 0, 1000000000),
+       integer_option("early-stop", "N", "stop N epochs after the best validation; 0: never", settings.early_stop, 0,
+                      1000000000),
        seed_option("seed", "of the weights and the order of the examples", settings.seed)},
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
   for (Option& option : machine_options(settings)) table.push_back(std::move(option));
   add(table, "Results",
-      {of_kind(text_option("run", "DIR", "folder of the run: metrics, checkpoints (default: run)", settings.run),
-               Value::folder),
-       of_kind(text_option("model", "FILE", "where the trained model goes (default: in the run)", settings.model),
-               Value::file),
-       switch_option("resume", "go on where the run stopped; begin where there is nothing", settings.resume),
+      {of_kind(text_option("run", "DIR", "folder of the run: metrics, checkpoints (run)", settings.run), Value::folder),
+       of_kind(text_option("model", "FILE", "where the trained model goes (in the run)", settings.model), Value::file),
+       switch_option("resume", "go on where the run stopped, if there is one", settings.resume),
        integer_option("checkpoint-every", "N", "steps between checkpoints; 0: at epochs, seconds apart",
                       settings.checkpoint_every, 0, INT64_MAX),
        integer_option("keep", "N", "checkpoints to keep", settings.keep, 1, 1000000),

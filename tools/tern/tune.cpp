@@ -50,22 +50,21 @@ class Tune : public Command {
             "each trial has a share of the cores, or a stream of its own on the GPU. Takes all options of tern train. "
             "The folder of the run gets results.csv, report.html and a run per trial. Interrupted or killed, "
             "--resume goes on.",
-        .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001 --run search",
+        .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001",
                      "tern tune --dataset iris.csv --random 20 --range learning-rate=0.0001:0.1 --halving 3",
                      "tern tune --dataset iris.csv --grid \"layers=4,8,3|4,32,3\" --grid seed=1,2,3",
                      "tern tune --compare-serial --dataset mnist --grid net=mlp-small,mlp-medium,mlp-big"}};
-    Option grid = text_option("grid", "NAME=VALUES", "values of an option to try; lists with bars: layers=4,8,3|4,16,3",
-                              ignored_);
+    Option grid = text_option("grid", "NAME=VALUES", "values to try, such as learning-rate=0.1,0.01", ignored_);
     grid.repeats = true;
     grid.set = [this](const std::string& text) { grids_.push_back(text); };
-    Option range = text_option("range", "NAME=LOW:HIGH", "ends of an option to draw from, with --random", ignored_);
+    Option range = text_option("range", "NAME=LOW:HIGH", "ends to draw from, with --random", ignored_);
     range.repeats = true;
     range.set = [this](const std::string& text) { ranges_.push_back(text); };
     add({std::move(grid), std::move(range),
-         integer_option("random", "N", "draw N trials instead of taking every combination", random_, 1, 100000),
+         integer_option("random", "N", "draw N trials instead of every combination", random_, 1, 100000),
          integer_option("jobs", "N", "trials at a time; 0: one per core, on a GPU 8", jobs_, 0, 1024),
-         integer_option("halving", "N", "stop all but the best of N early, again and again; 0: none", halving_, 0, 100),
-         switch_option("compare-serial", "train one after another and all at once, and compare the times", compare_)});
+         integer_option("halving", "N", "one in N trials goes on to more epochs; 0: all", halving_, 0, 100),
+         switch_option("compare-serial", "time one after another against all at once", compare_)});
     Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
     config.group = "Results";
     config.kind = Value::file;

@@ -31,7 +31,11 @@ std::unique_ptr<Command> make_test();
 std::unique_ptr<Command> make_predict();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_report();
+std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_info();
+std::unique_ptr<Command> make_export();
+std::unique_ptr<Command> make_completion();
+std::unique_ptr<Command> make_man();
 
 /// Sends text to standard output; a failure (a full disk, a closed pipe) is an Error.
 void print(const std::string& text);
