@@ -54,25 +54,26 @@ Run conv(const Request& request, Scope& scope) {
   const std::int64_t N = request.batch, C = request.size(0), H = request.size(1), O = request.size(2),
                      K = request.size(3), stride = request.size(4), padding = request.size(5), groups = request.size(6);
   const std::int64_t OH = windows(H, K, stride, padding, false);
-  const kernels::Conv2d shape{.N = N,
-                              .C = C,
-                              .H = H,
-                              .W = H,
-                              .O = O,
-                              .KH = K,
-                              .KW = K,
-                              .OH = OH,
-                              .OW = OH,
-                              .stride_h = stride,
-                              .stride_w = stride,
-                              .pad_h = padding,
-                              .pad_w = padding,
-                              .groups = groups,
-                              .activation = Activation::relu};
+  kernels::Conv2d shape{.N = N,
+                        .C = C,
+                        .H = H,
+                        .W = H,
+                        .O = O,
+                        .KH = K,
+                        .KW = K,
+                        .OH = OH,
+                        .OW = OH,
+                        .stride_h = stride,
+                        .stride_w = stride,
+                        .pad_h = padding,
+                        .pad_w = padding,
+                        .groups = groups,
+                        .activation = Activation::relu};
   Tensor x = random({N, C, H, H}), weight = random({O, C / groups, K, K}), bias = random({O});
   Tensor y = random({N, O, OH, OH}), grad_y = random({N, O, OH, OH});
   Tensor grad_x = random(x.shape()), grad_weight = random(weight.shape()), grad_bias = random(bias.shape());
   const kernels::Conv<float>& table = scope.mode->operators.conv;
+  shape.layout = table.layout(scope.context, shape);
   if (request.phase == "forward")
     return [=, &scope]() mutable { table.conv2d(scope.context, out(y), in(x), in(weight), in(bias), shape); };
   const bool to_x = request.phase != "weight", to_weight = request.phase != "x";

@@ -4,14 +4,22 @@
 #include <optional>
 
 #include "vectorized/conv_patches.hpp"
+#include "vectorized/conv_rows.hpp"
 #include "vectorized/conv_winograd.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
 namespace {
 
-// Fewer channels than a vector leave lanes empty.
+using kernels::Layout;
+
+// ---- the choice ----------------------------------------------------------------------------------------------------
+// It follows from the shape alone: the ways sum in different orders, and results must not depend on anything else.
+
+// Fewer channels than a vector leave lanes of transformed tiles empty.
 constexpr std::int64_t least_channels = 12;
+// Rough cycles per product of a vector and a number on the direct way: forward, and for the gradient of weight.
+constexpr double forward_cycles = 0.62, weight_cycles = 0.7;
 
 template <class T>
 double nanoseconds(const Conv2d& shape) {
@@ -20,18 +28,29 @@ double nanoseconds(const Conv2d& shape) {
          static_cast<double>(sizeof(T)) / 120;
 }
 
-// ---- the choice ----------------------------------------------------------------------------------------------------
-// It follows from the shape alone: the ways sum in different orders, and results must not depend on anything else.
+/// Lanes that are channels need a number of them that fills vectors, and patches of some length.
+Layout layout(const Context&, const Conv2d& shape) {
+  const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
+  return O >= 8 && O % 8 == 0 && C * shape.KH * shape.KW >= 24 && (C >= 8 || shape.groups == 1)
+             ? Layout::channels_last
+             : Layout::channels_first;
+}
+
+bool has_stride(const Conv2d& shape) { return shape.stride_h != 1 || shape.stride_w != 1; }
+/// The gradient of x is a convolution of the gradient of y.
+bool turns_around(const Conv2d& shape) {
+  return !has_stride(shape) && shape.pad_h <= shape.dilation_h * (shape.KH - 1) &&
+         shape.pad_w <= shape.dilation_w * (shape.KW - 1);
+}
 
 template <class T>
 bool has_winograd(const Conv2d& shape) {
-  return shape.KH == shape.KW && shape.stride_h == 1 && shape.stride_w == 1 && shape.dilation_h == 1 &&
-         shape.dilation_w == 1 && shape.pad_h < shape.KH && shape.pad_w < shape.KW &&
-         shape.C / shape.groups >= least_channels && shape.O / shape.groups >= least_channels &&
-         winograd_kernels<T>(shape.KH) != nullptr;
+  return shape.KH == shape.KW && !has_stride(shape) && shape.dilation_h == 1 && shape.dilation_w == 1 &&
+         shape.pad_h < shape.KH && shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
+         shape.O / shape.groups >= least_channels && winograd_kernels<T>(shape.KH) != nullptr;
 }
 
-/// Of the direct ways, on one thread: rough cycles per product of a vector and a number.
+/// Of the direct way, on one thread.
 template <class T>
 double direct_cycles(const Conv2d& shape, double each) {
   const Sizes sizes(shape);
@@ -41,47 +60,161 @@ double direct_cycles(const Conv2d& shape, double each) {
 
 template <class T>
 bool takes_winograd_forward(const Conv2d& shape) {
-  return has_winograd<T>(shape) && WinogradForward<T>::cycles(Correlation<T>::forward(
-                                       nullptr, nullptr, nullptr, nullptr, shape)) < direct_cycles<T>(shape, 0.62);
+  return has_winograd<T>(shape) &&
+         WinogradForward<T>::cycles(Correlation<T>::forward(nullptr, nullptr, nullptr, nullptr, shape)) <
+             direct_cycles<T>(shape, forward_cycles);
 }
 template <class T>
 bool takes_winograd_to_x(const Conv2d& shape) {
-  return has_winograd<T>(shape) && WinogradForward<T>::cycles(Correlation<T>::to_x(
-                                       nullptr, nullptr, nullptr, nullptr, shape)) < direct_cycles<T>(shape, 0.62);
+  return has_winograd<T>(shape) &&
+         WinogradForward<T>::cycles(Correlation<T>::to_x(nullptr, nullptr, nullptr, 0, nullptr, shape)) <
+             direct_cycles<T>(shape, forward_cycles);
 }
 template <class T>
 bool takes_winograd_to_weight(const Conv2d& shape) {
-  return has_winograd<T>(shape) && WinogradToWeight<T>::cycles(shape) < direct_cycles<T>(shape, 0.8);
+  return has_winograd<T>(shape) && WinogradToWeight<T>::cycles(shape) < direct_cycles<T>(shape, weight_cycles);
+}
+
+// ---- channels last -------------------------------------------------------------------------------------------------
+
+/// Scratch for a team: `shared` elements for all, then `each` for every thread.
+template <class T>
+class TeamScratch {
+ public:
+  TeamScratch(Context& context, std::int64_t shared, std::int64_t each, int threads)
+      : shared_(round_up(shared, 16)),
+        each_(round_up(each, 16)),
+        scratch_(context, static_cast<std::size_t>(shared_ + each_ * threads) * sizeof(T)) {}
+  T* shared() const { return scratch_.template as<T>(); }
+  T* of(const Team& team) const { return shared() + shared_ + each_ * team.index; }
+
+ private:
+  std::int64_t shared_, each_;
+  Scratch scratch_;
+};
+
+template <class T, class Way>
+void run_forward(Context& context, const Way& way, int threads) {
+  const TeamScratch<T> scratch(context, way.shared(), way.scratch(), threads);
+  parallel(threads, [&](const Team& team) {
+    way.prepare(team, scratch.shared(), scratch.of(team));
+    team.barrier();
+    way.run(team, scratch.shared(), scratch.of(team));
+  });
+}
+
+/// The gradients of a channels-last convolution; g may be masked by `saved`.
+template <class T>
+void rows_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* g, const T* saved,
+                   std::int64_t g_pixel, const T* x, const T* weight, const Conv2d& shape, int threads) {
+  std::optional<WinogradToWeight<T>> tiles_to_weight;
+  std::optional<RowsToWeight<T>> rows_to_weight;
+  std::optional<WinogradForward<T>> tiles_to_x;
+  std::optional<RowsForward<T>> rows_to_x;
+  std::optional<RowsToX<T>> patches_to_x;
+  std::int64_t shared = 0, each = 0;
+  const auto use = [&](auto& way) {
+    each = std::max(each, way->scratch());
+    if constexpr (requires { way->shared(); }) shared = std::max(shared, way->shared());
+  };
+  if (grad_weight != nullptr && takes_winograd_to_weight<T>(shape)) {
+    tiles_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads);
+    use(tiles_to_weight);
+  } else if (grad_weight != nullptr) {
+    rows_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads);
+    use(rows_to_weight);
+  } else if (grad_bias != nullptr) {
+    each = (bias_block + 1) * gemm_kernels<T>().panel_width;
+  }
+  const auto turned = Correlation<T>::to_x(grad_x, g, saved, g_pixel, weight, shape);
+  if (grad_x != nullptr && takes_winograd_to_x<T>(shape)) {
+    tiles_to_x.emplace(turned, threads);
+    use(tiles_to_x);
+  } else if (grad_x != nullptr && turns_around(shape)) {
+    rows_to_x.emplace(turned, threads);
+    use(rows_to_x);
+  } else if (grad_x != nullptr) {
+    patches_to_x.emplace(grad_x, g, saved, g_pixel, weight, shape, threads);
+    use(patches_to_x);
+  }
+  const TeamScratch<T> scratch(context, shared, each, threads);
+  parallel(threads, [&](const Team& team) {
+    T *const common = scratch.shared(), *const mine = scratch.of(team);
+    if (tiles_to_weight) tiles_to_weight->run(team, mine);
+    if (rows_to_weight) {
+      rows_to_weight->run(team, common, mine);
+      team.barrier();
+      rows_to_weight->finish(team, common);
+      team.barrier();
+    }
+    if (grad_weight == nullptr && grad_bias != nullptr)
+      rows_bias_gradient(team, grad_bias, g, saved, g_pixel, shape.N * shape.OH * shape.OW, shape.O, mine);
+    const auto to_x = [&](const auto& way) {
+      if (!way) return;
+      way->prepare(team, common, mine);
+      team.barrier();
+      way->run(team, common, mine);
+    };
+    to_x(tiles_to_x);
+    to_x(rows_to_x);
+    to_x(patches_to_x);
+  });
 }
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
-kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
+/// Calls body(first element, elements) for the parts of y that are dense: all of it, or each position.
+template <class Body>
+void for_dense(const Conv2d& shape, std::int64_t pixel, const Body& body) {
+  const std::int64_t positions = shape.N * shape.OH * shape.OW;
+  if (pixel == shape.O) return body(0, positions * shape.O);
+  for (std::int64_t p = 0; p < positions; ++p) body(p * pixel, shape.O);
+}
+
+std::int64_t pixel_of(const Conv2d& shape) {
+  return shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O;
+}
 
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  const std::int64_t n = shape.N * shape.O * shape.OH * shape.OW;
-  if (n == 0) return;
+  if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
   const int threads = useful_threads(context, nanoseconds<T>(shape));
-  if (takes_winograd_forward<T>(shape)) {
-    const WinogradForward<T> forward(Correlation<T>::forward(y, x, weight, bias, shape), threads);
-    const std::int64_t each = forward.scratch();
-    const Scratch scratch(context, static_cast<std::size_t>(forward.shared() + each * threads) * sizeof(T));
-    T* const shared = scratch.as<T>();
-    parallel(threads, [&](const Team& team) {
-      T* const mine = shared + forward.shared() + each * team.index;
-      forward.prepare(team, shared, mine);
-      team.barrier();
-      forward.run(team, shared, mine);
-    });
-  } else {
+  if (shape.layout == Layout::channels_first) {
     const PatchForward<T> forward(y, x, weight, bias, shape, threads);
-    const std::int64_t each = forward.scratch();
-    const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
-    parallel(threads, [&](const Team& team) { forward.run(team, scratch.as<T>() + each * team.index); });
+    const TeamScratch<T> scratch(context, 0, forward.scratch(), threads);
+    parallel(threads, [&](const Team& team) { forward.run(team, scratch.of(team)); });
+  } else {
+    const auto problem = Correlation<T>::forward(y, x, weight, bias, shape);
+    if (takes_winograd_forward<T>(shape))
+      run_forward<T>(context, WinogradForward<T>(problem, threads), threads);
+    else
+      run_forward<T>(context, RowsForward<T>(problem, threads), threads);
   }
-  if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, n);
-  if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, n);
+  if (shape.activation == Activation::sigmoid)
+    for_dense(shape, pixel_of(shape),
+              [&](std::int64_t at, std::int64_t n) { activation<T>().sigmoid(context, y + at, y + at, n); });
+  if (shape.activation == Activation::tanh)
+    for_dense(shape, pixel_of(shape),
+              [&](std::int64_t at, std::int64_t n) { activation<T>().tanh(context, y + at, y + at, n); });
+}
+
+template <class T>
+void patches_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* g, const T* x,
+                      const T* weight, const Conv2d& shape, int threads) {
+  const PatchToX<T> to_x(grad_x, g, weight, shape, threads);
+  const PatchToWeight<T> to_weight(grad_weight, g, x, shape, threads);
+  const std::int64_t each =
+      std::max(grad_x == nullptr ? 0 : to_x.scratch(), grad_weight == nullptr ? 0 : to_weight.scratch());
+  const TeamScratch<T> scratch(context, grad_weight == nullptr ? 0 : to_weight.partials(), each, threads);
+  parallel(threads, [&](const Team& team) {
+    if (grad_weight != nullptr) to_weight.run(team, scratch.of(team), scratch.shared());
+    if (grad_x != nullptr) to_x.run(team, scratch.of(team));
+    if (grad_bias != nullptr) bias_gradient(team, grad_bias, g, shape);
+    if (grad_weight != nullptr) {
+      team.barrier();
+      to_weight.finish(team, scratch.shared());
+    }
+  });
 }
 
 template <class T>
@@ -96,66 +229,25 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     if (n == 0) return;
     grad_x = grad_weight = nullptr;
   }
-  const bool winograd_x = grad_x != nullptr && takes_winograd_to_x<T>(shape);
-  const bool winograd_weight = grad_weight != nullptr && takes_winograd_to_weight<T>(shape);
-  // Where every gradient masks what it reads, relu's gradient needs no pass of its own.
-  const bool relu = shape.activation == Activation::relu;
-  const bool masks = relu && (grad_x == nullptr || winograd_x) && winograd_weight;
-  const bool activates = shape.activation != Activation::none && !masks;
-  const Scratch activated(context, activates ? static_cast<std::size_t>(n) * sizeof(T) : 0);
-  const T* const g = activates ? activated.as<T>() : grad_y;
-  const T* const saved = masks ? y : nullptr;
-  if (shape.activation == Activation::sigmoid)
-    activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
-  if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
-
   const int threads = useful_threads(context, 2 * nanoseconds<T>(shape));
-  std::optional<WinogradToWeight<T>> tiles_to_weight;
-  std::optional<WinogradForward<T>> tiles_to_x;
-  std::optional<PatchToWeight<T>> patches_to_weight;
-  std::optional<PatchToX<T>> patches_to_x;
-  std::int64_t shared = 0, each = 0;
-  if (winograd_weight) {
-    tiles_to_weight.emplace(grad_weight, grad_bias, g, saved, x, shape, threads);
-    each = tiles_to_weight->scratch();
-  } else if (grad_weight != nullptr) {
-    patches_to_weight.emplace(grad_weight, g, x, shape, threads);
-    each = patches_to_weight->scratch();
-    shared = patches_to_weight->partials();
-  }
-  if (winograd_x) {
-    tiles_to_x.emplace(Correlation<T>::to_x(grad_x, g, saved, weight, shape), threads);
-    each = std::max(each, tiles_to_x->scratch());
-    shared = std::max(shared, tiles_to_x->shared());
-  } else if (grad_x != nullptr) {
-    patches_to_x.emplace(grad_x, g, weight, shape, threads);
-    each = std::max(each, patches_to_x->scratch());
-  }
-  shared = round_up(shared, 16);
-  const Scratch scratch(context, static_cast<std::size_t>(each * threads + shared) * sizeof(T));
-  T* const common = scratch.as<T>();
-  parallel(threads, [&](const Team& team) {
-    T* const mine = common + shared + each * team.index;
-    if (relu && activates) {
-      const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
-      sum_kernels<T>().relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
-      team.barrier();
-    }
-    if (tiles_to_weight) tiles_to_weight->run(team, mine);
-    if (patches_to_weight) {
-      patches_to_weight->run(team, mine, common);
-      team.barrier();
-      patches_to_weight->finish(team, common);
-    }
-    if (grad_bias != nullptr && !tiles_to_weight) bias_gradient(team, grad_bias, g, shape);
-    if (patches_to_x) patches_to_x->run(team, mine);
-    if (tiles_to_x) {
-      if (patches_to_weight) team.barrier();  // both use the common scratch
-      tiles_to_x->prepare(team, common, mine);
-      team.barrier();
-      tiles_to_x->run(team, common, mine);
-    }
-  });
+  // Channels last, relu's gradient masks what is read; otherwise the gradient before the activation is written first.
+  const bool last = shape.layout == Layout::channels_last, relu = shape.activation == Activation::relu;
+  const bool writes = shape.activation != Activation::none && !(last && relu);
+  const Scratch written(context, writes ? static_cast<std::size_t>(n) * sizeof(T) : 0);
+  std::int64_t pixel = pixel_of(shape), done = 0;
+  if (writes)
+    for_dense(shape, pixel, [&](std::int64_t at, std::int64_t count) {
+      const auto& table = activation<T>();
+      const auto& gradient = relu                                      ? table.relu_backward
+                             : shape.activation == Activation::sigmoid ? table.sigmoid_backward
+                                                                       : table.tanh_backward;
+      gradient(context, written.as<T>() + done, grad_y + at, y + at, count);
+      done += count;
+    });
+  const T* const g = writes ? written.as<T>() : grad_y;
+  if (!last) return patches_backward(context, grad_x, grad_weight, grad_bias, g, x, weight, shape, threads);
+  rows_backward(context, grad_x, grad_weight, grad_bias, g, relu ? y : nullptr, writes ? shape.O : pixel, x, weight,
+                shape, threads);
 }
 
 }  // namespace

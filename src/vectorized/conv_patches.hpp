@@ -1,6 +1,6 @@
 #pragma once
-// Convolutions whose lanes are output positions: products of the weights with patches that are cut out of the images.
-// For any stride and dilation, and for few channels.
+// Convolutions of channels-first images whose lanes are output positions: products of the weights with patches that are
+// cut out of the images. For any stride and dilation, and for few channels.
 
 #include <algorithm>
 

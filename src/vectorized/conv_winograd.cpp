@@ -36,52 +36,11 @@ constexpr double transform_cycles = 9, weight_cycles = 28, product_cycles = 0.58
 
 }  // namespace
 
-template <class T>
-Correlation<T> Correlation<T>::forward(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape) {
-  return {.N = shape.N,
-          .groups = shape.groups,
-          .C = shape.C / shape.groups,
-          .O = shape.O / shape.groups,
-          .H = shape.H,
-          .W = shape.W,
-          .OH = shape.OH,
-          .OW = shape.OW,
-          .taps = shape.KH,
-          .pad_h = shape.pad_h,
-          .pad_w = shape.pad_w,
-          .y = y,
-          .x = x,
-          .weight = weight,
-          .bias = bias,
-          .relu = shape.activation == kernels::Activation::relu};
-}
-
-template <class T>
-Correlation<T> Correlation<T>::to_x(T* grad_x, const T* g, const T* saved, const T* weight,
-                                    const kernels::Conv2d& shape) {
-  return {.N = shape.N,
-          .groups = shape.groups,
-          .C = shape.O / shape.groups,
-          .O = shape.C / shape.groups,
-          .H = shape.OH,
-          .W = shape.OW,
-          .OH = shape.H,
-          .OW = shape.W,
-          .taps = shape.KH,
-          .pad_h = shape.KH - 1 - shape.pad_h,
-          .pad_w = shape.KW - 1 - shape.pad_w,
-          .y = grad_x,
-          .x = g,
-          .saved = saved,
-          .weight = weight,
-          .backward = true};
-}
-
 // ---- forward, and the gradient of x --------------------------------------------------------------------------------
 
 template <class T>
 WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
-    : problem_(problem), kernels_(winograd_kernels<T>(problem.taps)) {
+    : problem_(problem), kernels_(winograd_kernels<T>(problem.KH)) {
   const auto& gemm = gemm_kernels<T>();
   const std::int64_t m = kernels_->outputs, frequencies = kernels_->frequencies(), width = gemm.panel_width;
   const auto element = static_cast<std::int64_t>(sizeof(T));
@@ -102,9 +61,9 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
   frequency_ = tiles * channels_ + apart;
   product_frequency_ = tiles * width + apart;
   products_ = product_frequency_ * frequencies;
-  window_ = round_up((piece_rows + problem.taps - 1) * (tile_columns_ * m + problem.taps - 1) * channels_, 16);
-  window_ = std::max(window_, some_channels * problem.taps * problem.taps * width);
-  tile_outputs_ = round_up(piece_rows * tile_columns_ * m * width, 16);
+  window_ = round_up((piece_rows + problem.KH - 1) * (tile_columns_ * m + problem.KH - 1) * channels_, 16);
+  window_ = std::max(window_, some_channels * problem.KH * problem.KH * width);
+  tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);
 }
 
 template <class T>
@@ -123,7 +82,7 @@ template <class T>
 void WinogradForward<T>::transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel,
                                            std::int64_t first, std::int64_t last) const {
   const auto& gemm = gemm_kernels<T>();
-  const std::int64_t width = gemm.panel_width, r = problem_.taps, C = problem_.C, O = problem_.O;
+  const std::int64_t width = gemm.panel_width, r = problem_.KH, C = problem_.C, O = problem_.O;
   const std::int64_t output = panel * width, outputs = std::min(width, O - output);
   const std::int64_t frequency = C * width;
   if (!problem_.backward)
@@ -163,15 +122,15 @@ void WinogradForward<T>::run_block(std::int64_t group, std::int64_t first, std::
 
   for_pieces(first, last, tile_rows_, tile_columns_,
              [&](std::int64_t n, std::int64_t row, std::int64_t rows, std::int64_t tile) {
-               const std::int64_t at = (n * problem_.groups + group) * C * problem_.H * problem_.W;
+               const std::int64_t at = n * problem_.H * problem_.W * problem_.x_pixel + group * C;
                const Window<T> in{window,
                                   row * m - problem_.pad_h,
                                   -problem_.pad_w,
-                                  rows * m + problem_.taps - 1,
-                                  tile_columns_ * m + problem_.taps - 1,
+                                  rows * m + problem_.KH - 1,
+                                  tile_columns_ * m + problem_.KW - 1,
                                   channels_};
-               in.fill({problem_.x + at, problem_.saved == nullptr ? nullptr : problem_.saved + at, C, problem_.H,
-                        problem_.W});
+               in.fill({problem_.x + at, problem_.saved == nullptr ? nullptr : problem_.saved + at, problem_.x_pixel, C,
+                        problem_.H, problem_.W});
                for (std::int64_t i = 0; i < rows; ++i)
                  kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * frequency_,
                                           frequency_, channels_},
@@ -200,26 +159,42 @@ void WinogradForward<T>::run_block(std::int64_t group, std::int64_t first, std::
     }
     T bias[most_panel] = {};
     if (problem_.bias != nullptr) std::copy_n(problem_.bias + group * O + output, count, bias);
-    for_pieces(first, last, tile_rows_, tile_columns_,
-               [&](std::int64_t n, std::int64_t row, std::int64_t rows, std::int64_t tile) {
-                 const Window<T> out{outputs, row * m, 0, rows * m, tile_columns_ * m, width};
-                 for (std::int64_t i = 0; i < rows; ++i)
-                   kernels_->output({.out = out.pixels(i * m, m),
-                                     .in = {products + (tile + i * tile_columns_) * width, size * product_frequency_,
-                                            product_frequency_, width},
-                                     .count = tile_columns_,
-                                     .channels = block.n,
-                                     .bias = problem_.bias == nullptr ? nullptr : bias,
-                                     .relu = problem_.relu});
-                 out.copy_to(problem_.y + ((n * problem_.groups + group) * O + output) * problem_.OH * problem_.OW,
-                             count, problem_.OH, problem_.OW);
-               });
+    for (std::int64_t row = first; row < last; ++row)
+      store(row / tile_rows_, row % tile_rows_, group * O + output, count,
+            products + (row - first) * tile_columns_ * width, problem_.bias == nullptr ? nullptr : bias, outputs);
   }
+}
+
+/// One row of tiles: whole tiles go to y, those that hang over an edge, or whose channels fill no vector, by a copy.
+template <class T>
+void WinogradForward<T>::store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
+                               const T* products, const T* bias, T* outputs) const {
+  const std::int64_t m = kernels_->outputs, size = kernels_->size(), pixel = problem_.y_pixel;
+  const std::int64_t width = gemm_kernels<T>().panel_width, lanes = gemm_kernels<T>().lanes;
+  const std::int64_t rows = std::min(m, problem_.OH - row * m);
+  const std::int64_t whole = rows == m && channels % lanes == 0 ? problem_.OW / m : 0;
+  T* const y = problem_.y + (image * problem_.OH + row * m) * problem_.OW * pixel + channel;
+  Transform<T> work{.out = {y, problem_.OW * pixel, pixel, m * pixel},
+                    .in = {products, size * product_frequency_, product_frequency_, width},
+                    .count = whole,
+                    .channels = round_up(channels, lanes),
+                    .bias = bias,
+                    .relu = problem_.relu};
+  kernels_->output(work);
+  if (whole == tile_columns_) return;
+  const std::int64_t columns = (tile_columns_ - whole) * m;
+  work.out = {outputs, columns * width, width, m * width};
+  work.in.data += whole * width;
+  work.count = tile_columns_ - whole;
+  kernels_->output(work);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < problem_.OW - whole * m; ++j)
+      std::copy_n(outputs + (i * columns + j) * width, channels, y + (i * problem_.OW + whole * m + j) * pixel);
 }
 
 template <class T>
 double WinogradForward<T>::cycles(const Correlation<T>& problem) {
-  const auto* kernels = winograd_kernels<T>(problem.taps);
+  const auto* kernels = winograd_kernels<T>(problem.KH);
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
@@ -231,13 +206,14 @@ double WinogradForward<T>::cycles(const Correlation<T>& problem) {
 // ---- the gradient of weight ----------------------------------------------------------------------------------------
 
 template <class T>
-WinogradToWeight<T>::WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, const T* saved, const T* x,
-                                      const kernels::Conv2d& shape, int threads)
+WinogradToWeight<T>::WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, const T* saved, std::int64_t g_pixel,
+                                      const T* x, const kernels::Conv2d& shape, int threads)
     : grad_weight_(grad_weight),
       grad_bias_(grad_bias),
       g_(g),
       saved_(saved),
       x_(x),
+      g_pixel_(g_pixel),
       shape_(shape),
       kernels_(winograd_kernels<T>(shape.KH)),
       C_(shape.C / shape.groups),
@@ -330,41 +306,42 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
   T* const gradients = scratch + inputs_;
   T* const bias = gradients + gradients_ + sums_;
   T* const window = bias + bias_;
-  for_pieces(first, last, tile_rows_, tile_columns_,
-             [&](std::int64_t n, std::int64_t row, std::int64_t rows, std::int64_t tile) {
-               const std::int64_t from = (n * shape_.C + part.group * C_ + part.channel) * shape_.H * shape_.W;
-               const Window<T> in{window,
-                                  row * m - shape_.pad_h,
-                                  -shape_.pad_w,
-                                  rows * m + shape_.KH - 1,
-                                  tile_columns_ * m + shape_.KW - 1,
-                                  channels_};
-               in.fill({x_ + from, nullptr, part.channels, shape_.H, shape_.W});
-               for (std::int64_t i = 0; i < rows; ++i)
-                 kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * input_frequency_,
-                                          input_frequency_, channels_},
-                                  .in = in.squares(i * m, m),
-                                  .count = tile_columns_,
-                                  .channels = channels_});
+  for_pieces(
+      first, last, tile_rows_, tile_columns_,
+      [&](std::int64_t n, std::int64_t row, std::int64_t rows, std::int64_t tile) {
+        const std::int64_t from = n * shape_.H * shape_.W * shape_.C + part.group * C_ + part.channel;
+        const Window<T> in{window,
+                           row * m - shape_.pad_h,
+                           -shape_.pad_w,
+                           rows * m + shape_.KH - 1,
+                           tile_columns_ * m + shape_.KW - 1,
+                           channels_};
+        in.fill({x_ + from, nullptr, shape_.C, part.channels, shape_.H, shape_.W});
+        for (std::int64_t i = 0; i < rows; ++i)
+          kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * input_frequency_,
+                                   input_frequency_, channels_},
+                           .in = in.squares(i * m, m),
+                           .count = tile_columns_,
+                           .channels = channels_});
 
-               const std::int64_t at = (n * shape_.O + part.group * O_ + part.output) * shape_.OH * shape_.OW;
-               const Window<T> g{window, row * m, 0, rows * m, tile_columns_ * m, outputs};
-               g.fill({g_ + at, saved_ == nullptr ? nullptr : saved_ + at, part.outputs, shape_.OH, shape_.OW});
-               if (grad_bias_ != nullptr && part.channel == 0)
-                 for (std::int64_t i = 0; i < rows; ++i) {  // in an order that does not depend on the cut
-                   sum_kernels<T>().column_sums(bias + outputs_, window + i * m * g.width * outputs, outputs,
-                                                m * g.width, outputs);
-                   for (std::int64_t o = 0; o < outputs; ++o) bias[o] += bias[outputs_ + o];
-                 }
-               for (std::int64_t o = 0; o < outputs; o += panel)
-                 for (std::int64_t i = 0; i < rows; ++i)
-                   kernels_->gradient(
-                       {.out = {gradients + o * block_rows_ * tile_columns_ + (tile + i * tile_columns_) * panel,
-                                size * gradient_frequency_, gradient_frequency_, panel},
-                        .in = g.squares(i * m, m, o),
-                        .count = tile_columns_,
-                        .channels = std::min(panel, outputs - o)});
-             });
+        const std::int64_t at = n * shape_.OH * shape_.OW * g_pixel_ + part.group * O_ + part.output;
+        const Window<T> g{window, row * m, 0, rows * m, tile_columns_ * m, outputs};
+        g.fill({g_ + at, saved_ == nullptr ? nullptr : saved_ + at, g_pixel_, part.outputs, shape_.OH, shape_.OW});
+        if (grad_bias_ != nullptr && part.channel == 0)
+          for (std::int64_t i = 0; i < rows; ++i) {  // in an order that does not depend on the cut
+            sum_kernels<T>().column_sums(bias + outputs_, window + i * m * g.width * outputs, outputs, m * g.width,
+                                         outputs);
+            for (std::int64_t o = 0; o < outputs; ++o) bias[o] += bias[outputs_ + o];
+          }
+        for (std::int64_t o = 0; o < outputs; o += panel)
+          for (std::int64_t i = 0; i < rows; ++i)
+            kernels_->gradient(
+                {.out = {gradients + o * block_rows_ * tile_columns_ + (tile + i * tile_columns_) * panel,
+                         size * gradient_frequency_, gradient_frequency_, panel},
+                 .in = g.squares(i * m, m, o),
+                 .count = tile_columns_,
+                 .channels = std::min(panel, outputs - o)});
+      });
 }
 
 template <class T>
@@ -393,8 +370,6 @@ double WinogradToWeight<T>::cycles(const kernels::Conv2d& shape) {
          static_cast<double>(gemm_kernels<T>().lanes);
 }
 
-template struct Correlation<float>;
-template struct Correlation<double>;
 template class WinogradForward<float>;
 template class WinogradForward<double>;
 template class WinogradToWeight<float>;

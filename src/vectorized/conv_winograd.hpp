@@ -1,33 +1,14 @@
 #pragma once
-// Convolutions of stride 1 and their gradients by Winograd's method, over blocks of tiles (see winograd.hpp).
+// Convolutions of stride 1 of channels-last images and their gradients by Winograd's method, over blocks of tiles (see
+// winograd.hpp).
 
 #include <cstdint>
 
-#include "tern/kernels/conv.hpp"
+#include "vectorized/correlation.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/winograd.hpp"
 
 namespace tern::vectorized {
-
-/// A convolution of stride 1 with its arrays, as the forward pass and the gradient of x see it. Channel counts are
-/// those of one group.
-template <class T>
-struct Correlation {
-  std::int64_t N = 0, groups = 1, C = 0, O = 0, H = 0, W = 0, OH = 0, OW = 0, taps = 0;
-  std::int64_t pad_h = 0, pad_w = 0;
-  T* y = nullptr;            ///< [N, groups * O, OH, OW]
-  const T* x = nullptr;      ///< [N, groups * C, H, W]
-  const T* saved = nullptr;  ///< masks x: see Planes
-  const T* weight = nullptr;
-  bool backward = false;  ///< weight is [groups * C, O, taps, taps], read with both axes of taps reversed; else [groups
-                          ///< * O, C, taps, taps]
-  const T* bias = nullptr;
-  bool relu = false;
-
-  static Correlation forward(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape);
-  /// g: the gradient of y, or of what goes into relu when `saved` (y) masks it.
-  static Correlation to_x(T* grad_x, const T* g, const T* saved, const T* weight, const kernels::Conv2d& shape);
-};
 
 /// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel.
 template <class T>
@@ -46,6 +27,8 @@ class WinogradForward {
 
  private:
   void run_block(std::int64_t group, std::int64_t first, std::int64_t last, const T* weights, T* scratch) const;
+  void store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
+             const T* bias, T* outputs) const;
   void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
                          std::int64_t last) const;
 
@@ -64,8 +47,8 @@ class WinogradForward {
 template <class T>
 class WinogradToWeight {
  public:
-  WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, const T* saved, const T* x, const kernels::Conv2d& shape,
-                   int threads);
+  WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, const T* saved, std::int64_t g_pixel, const T* x,
+                   const kernels::Conv2d& shape, int threads);
   std::int64_t scratch() const { return inputs_ + gradients_ + sums_ + bias_ + window_; }
   void run(const Team& team, T* scratch) const;
 
@@ -82,6 +65,7 @@ class WinogradToWeight {
 
   T *grad_weight_, *grad_bias_;
   const T *g_, *saved_, *x_;
+  std::int64_t g_pixel_;
   const kernels::Conv2d& shape_;
   const WinogradKernels<T>* kernels_;
   std::int64_t C_, O_, tile_rows_, tile_columns_;

@@ -1,25 +1,52 @@
 #pragma once
-// Images with the channels of a pixel side by side, cut out of planes [channels, H, W] into scratch memory: what a
-// convolution whose lanes are channels works on.
+// Images whose channels lie side by side, and what convolutions that have channels in their lanes cut out of them.
 
 #include <algorithm>
 #include <cstdint>
 
-#include "vectorized/gemm.hpp"
+#include "tern/kernels/conv.hpp"
 #include "vectorized/winograd.hpp"
 
 namespace tern::vectorized {
 
-/// Channels of one image, as planes one after another.
+/// Some channels of one image [H, W, pixel]: element c of a position is `pixel` elements from that of the next one.
 template <class T>
-struct Planes {
+struct Pixels {
   const T* data = nullptr;
   const T* saved = nullptr;  ///< elements whose counterpart here is 0 or less count as 0 (a gradient of relu); or null
-  std::int64_t channels = 0, H = 0, W = 0;
+  std::int64_t pixel = 0, channels = 0, H = 0, W = 0;
 };
 
-/// A part of an image, [rows, width, stride]: its row 0 is row `first_row` of the image and its column 0 is column
-/// `first_column` (negative in the padding). `stride` elements per pixel, of which the first hold channels.
+/// The patches of an image under a kernel, one row per output position, the kernel's rows side by side in it, each [KW,
+/// channels].
+template <class T>
+struct Gather {
+  Pixels<T> image;  ///< `saved` is not looked at
+  std::int64_t KW = 1, OW = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+};
+
+template <class T>
+struct RowKernels {
+  /// out [positions, out_pixel] = in, whole vectors: zeros behind the channels.
+  void (*copy)(T* out, std::int64_t out_pixel, const T* in, const T* saved, std::int64_t in_pixel,
+               std::int64_t positions, std::int64_t channels);
+  /// The same into panels of `width` channels (a whole number of vectors), `panel` elements apart, in each of which
+  /// positions follow each other. Panels are filled up with zeros.
+  void (*copy_panels)(T* out, std::int64_t width, std::int64_t panel, const T* in, const T* saved,
+                      std::int64_t in_pixel, std::int64_t positions, std::int64_t channels);
+  /// Rows [first_row, last_row) of the kernel at positions first ... first + count, in rows of `out_row` elements.
+  void (*gather)(T* out, std::int64_t out_row, const Gather<T>& patches, std::int64_t first_row, std::int64_t last_row,
+                 std::int64_t first, std::int64_t count);
+  /// The opposite: adds gathered rows to an image [H, W, pixel] of which `patches` has the sizes.
+  void (*scatter)(T* image, const T* in, std::int64_t in_row, const Gather<T>& patches, std::int64_t first_row,
+                  std::int64_t last_row, std::int64_t first, std::int64_t count);
+};
+
+template <class T>
+const RowKernels<T>& row_kernels();
+
+/// A part of an image in scratch memory, [rows, width, stride]: its row 0 is row `first_row` of the image and its
+/// column 0 is column `first_column` (negative in the padding). `stride` is a whole number of vectors.
 template <class T>
 struct Window {
   T* data = nullptr;
@@ -36,42 +63,22 @@ struct Window {
   }
 
   /// Zeros stand outside the image and behind the channels.
-  void fill(const Planes<T>& from) const {
-    const auto& gemm = gemm_kernels<T>();
+  void fill(const Pixels<T>& from) const {
     const std::int64_t begin = std::clamp<std::int64_t>(-first_column, 0, width);
     const std::int64_t end = std::clamp<std::int64_t>(from.W - first_column, begin, width);
-    const std::int64_t top = std::clamp<std::int64_t>(-first_row, 0, rows);
-    const std::int64_t bottom = begin == end ? top : std::clamp<std::int64_t>(from.H - first_row, top, rows);
-    const std::int64_t line = width * stride;
-    std::fill_n(data, top * line, T{0});
-    std::fill_n(data + bottom * line, (rows - bottom) * line, T{0});
-    for (std::int64_t r = top; r < bottom; ++r) {
-      std::fill_n(data + r * line, begin * stride, T{0});
-      std::fill_n(data + r * line + end * stride, (width - end) * stride, T{0});
-      if (stride > from.channels)
-        for (std::int64_t i = begin; i < end; ++i)
-          std::fill(data + r * line + i * stride + from.channels, data + r * line + (i + 1) * stride, T{0});
-    }
-    // A vector of channels at a time, whose rows are long runs in the planes.
-    for (std::int64_t c = 0; c < from.channels; c += gemm.lanes)
-      for (std::int64_t r = top; r < bottom; ++r) {
-        const std::int64_t at = (c * from.H + first_row + r) * from.W + first_column + begin;
-        gemm.transpose(data + r * line + begin * stride + c, stride, from.data + at, from.H * from.W,
-                       from.saved == nullptr ? nullptr : from.saved + at, std::min(gemm.lanes, from.channels - c),
-                       end - begin);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* const to = data + r * width * stride;
+      const std::int64_t h = first_row + r;
+      if (h < 0 || h >= from.H) {
+        std::fill_n(to, width * stride, T{0});
+        continue;
       }
-  }
-
-  /// The opposite: pixels that lie in the image go to planes [channels, H, W].
-  void copy_to(T* planes, std::int64_t channels, std::int64_t H, std::int64_t W) const {
-    const std::int64_t last = std::min(first_row + rows, H), columns = std::min(width, W);
-    const auto& transpose = gemm_kernels<T>().transpose;
-    if (width == W) {
-      transpose(planes + first_row * W, H * W, data, stride, nullptr, (last - first_row) * W, channels);
-      return;
+      std::fill_n(to, begin * stride, T{0});
+      const std::int64_t at = (h * from.W + first_column + begin) * from.pixel;
+      row_kernels<T>().copy(to + begin * stride, stride, from.data + at,
+                            from.saved == nullptr ? nullptr : from.saved + at, from.pixel, end - begin, from.channels);
+      std::fill_n(to + end * stride, (width - end) * stride, T{0});
     }
-    for (std::int64_t h = first_row; h < last; ++h)
-      transpose(planes + h * W, H * W, data + (h - first_row) * width * stride, stride, nullptr, columns, channels);
   }
 };
 
