@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "vectorized/fold.hpp"
+#include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
 #include "vectorized/windows.hpp"
@@ -310,6 +311,7 @@ void average_backward(const Context& context, T* grad_in, const T* grad_out, con
 
 template <class T>
 void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().max(context, out, index, in, p);
   const hn::CappedTag<T, 8> eight;
   const hn::CappedTag<T, 4> four;
   if (is_side_by_side(p) && p.OW >= static_cast<std::int64_t>(hn::Lanes(four)))
@@ -328,6 +330,7 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
 
 template <class T>
 void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().max_backward(context, grad_in, grad_out, index, p);
   const bool side_by_side = is_side_by_side(p);
   const double cost = streamed * static_cast<double>(p.H * p.W) + static_cast<double>(p.OH * p.OW);
   parallel_for(context, p.planes, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -343,6 +346,7 @@ void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 
 template <class T>
 void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().average(context, out, in, p);
   const Interior inside(p);
   for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
     const std::int64_t covered =
@@ -353,12 +357,14 @@ void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& p) {
 
 template <class T>
 void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().average_backward(context, grad_in, grad_out, p);
   const double windows = static_cast<double>(p.OH * p.OW) * (5 + streamed * static_cast<double>(p.KH * p.KW));
   average_backward(context, grad_in, grad_out, p, streamed * static_cast<double>(p.H * p.W) + windows);
 }
 
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().adaptive(context, out, in, p);
   const double cost =
       10 + streamed * static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH));
   parallel_for(context, p.planes * p.OH, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -379,6 +385,7 @@ void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePo
 
 template <class T>
 void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& p) {
+  if (p.channels > 1) return row_pooling<T>().adaptive_backward(context, grad_in, grad_out, p);
   average_backward(context, grad_in, grad_out, p,
                    2 * streamed * static_cast<double>(p.H * p.W) + 5 * static_cast<double>(p.OH * p.OW));
 }

@@ -42,7 +42,8 @@ kernels::Operators<T> operators() {
           .loss = loss<T>(),
           .normalization = normalization<T>(),
           .shape = shape<T>(),
-          .update = update<T>()};
+          .update = update<T>(),
+          .channels_last = true};
 }
 
 }  // namespace tern::vectorized

@@ -1,0 +1,265 @@
+#include "vectorized/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/pooling_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "vectorized/pooling_rows.hpp"
+#include "vectorized/simd.hpp"
+#include "vectorized/windows.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::AdaptivePool2d;
+
+// ---- windows along one axis ----------------------------------------------------------------------------------------
+// Output o takes its inputs at(o, k) for k in [first(o), last(o)); input i belongs to the outputs [begin(i), end(i)) as
+// their tap(o, i), or not at all (-1).
+
+struct StridedAxis {
+  std::int64_t in, out, K, stride, pad, dilation;
+  bool count_pad;
+
+  std::int64_t at(std::int64_t o, std::int64_t k) const { return o * stride - pad + k * dilation; }
+  std::int64_t first(std::int64_t o) const { return kernel_rows(at(o, 0), K, dilation, in).first; }
+  std::int64_t last(std::int64_t o) const { return kernel_rows(at(o, 0), K, dilation, in).last; }
+  std::int64_t begin(std::int64_t i) const {
+    const std::int64_t room = i + pad - (K - 1) * dilation;
+    return room <= 0 ? 0 : (room + stride - 1) / stride;
+  }
+  std::int64_t end(std::int64_t i) const { return std::min(out, (i + pad) / stride + 1); }
+  std::int64_t tap(std::int64_t o, std::int64_t i) const {
+    const std::int64_t distance = i - at(o, 0);
+    return distance % dilation == 0 ? distance / dilation : -1;
+  }
+  /// What an average counts; dilation is 1.
+  std::int64_t count(std::int64_t o) const { return count_pad ? std::min(K, in + pad - at(o, 0)) : last(o) - first(o); }
+};
+
+struct AdaptiveAxis {
+  std::int64_t in, out;
+
+  std::int64_t at(std::int64_t o, std::int64_t k) const { return o * in / out + k; }
+  std::int64_t first(std::int64_t /*o*/) const { return 0; }
+  std::int64_t last(std::int64_t o) const { return ((o + 1) * in + out - 1) / out - o * in / out; }
+  std::int64_t begin(std::int64_t i) const {
+    std::int64_t o = i * out / in;
+    while (o > 0 && at(o - 1, last(o - 1)) > i) --o;
+    return o;
+  }
+  std::int64_t end(std::int64_t i) const {
+    std::int64_t o = i * out / in + 1;
+    while (o < out && at(o, 0) <= i) ++o;
+    return o;
+  }
+  std::int64_t tap(std::int64_t o, std::int64_t i) const { return i - at(o, 0); }
+  std::int64_t count(std::int64_t o) const { return last(o); }
+};
+
+template <class Axis>
+struct Axes {
+  Axis h, w;
+  std::int64_t images, channels;
+};
+
+Axes<StridedAxis> axes_of(const Pool2d& p) {
+  return {{p.H, p.OH, p.KH, p.stride_h, p.pad_h, p.dilation_h, p.count_include_pad},
+          {p.W, p.OW, p.KW, p.stride_w, p.pad_w, p.dilation_w, p.count_include_pad},
+          p.planes / p.channels,
+          p.channels};
+}
+Axes<AdaptiveAxis> axes_of(const AdaptivePool2d& p) {
+  return {{p.H, p.OH}, {p.W, p.OW}, p.planes / p.channels, p.channels};
+}
+
+/// Calls body(row of the image, image) for all rows, of which there are `rows` in an image.
+template <class Body>
+void for_rows(const Context& context, std::int64_t images, std::int64_t rows, double nanoseconds, const Body& body) {
+  parallel_for(context, images * rows, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) body(item % rows, item / rows);
+  });
+}
+
+/// Rough cost of `elements`, each of which takes part in so many windows.
+double cost(std::int64_t elements, double windows) { return static_cast<double>(elements) * (0.1 + 0.05 * windows); }
+
+/// Calls body(vector tag, first channel, channels) for vectors of channels.
+template <class T, class Body>
+HWY_INLINE void for_channels(std::int64_t channels, const Body& body) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < channels; c += lanes) body(d, c, channels - c);
+}
+
+// ---- maxima --------------------------------------------------------------------------------------------------------
+
+template <class D>
+HWY_INLINE void store_positions(D d, hn::Vec<D> where, std::uint8_t* index, std::int64_t count) {
+  const hn::Rebind<std::uint8_t, D> bytes;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (count >= lanes) return hn::StoreU(position_bytes(d, where), bytes, index);
+  std::uint8_t buffer[hn::MaxLanes(D{})];
+  hn::StoreU(position_bytes(d, where), bytes, buffer);
+  std::copy_n(buffer, count, index);
+}
+
+template <class T>
+void max(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  const auto axes = axes_of(p);
+  const std::int64_t C = p.channels;
+  for_rows(context, axes.images, p.OH, cost(p.OW * C, static_cast<double>(p.KH * p.KW)),
+           [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
+             const std::int64_t top = axes.h.first(oh), bottom = axes.h.last(oh);
+             for (std::int64_t ow = 0; ow < p.OW; ++ow) {
+               const std::int64_t left = axes.w.first(ow), right = axes.w.last(ow);
+               const T* const corner = in + ((n * p.H + axes.h.at(oh, 0)) * p.W + axes.w.at(ow, 0)) * C;
+               const std::int64_t to = ((n * p.OH + oh) * p.OW + ow) * C;
+               for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+                 const bool empty = top == bottom || left == right;
+                 MaxState<decltype(d)> state(d, empty ? 0 : top * p.KW + left);
+                 for (std::int64_t kh = top; kh < bottom; ++kh)
+                   for (std::int64_t kw = left; kw < right; ++kw) {
+                     const T* from = corner + (kh * p.dilation_h * p.W + kw * p.dilation_w) * C + c;
+                     state.take(d, load_columns(d, from, count), kh * p.KW + kw);
+                   }
+                 store_columns(state.best, d, out + to + c, count);
+                 if (index != nullptr) store_positions(d, state.where, index + to + c, count);
+               });
+             }
+           });
+}
+
+template <class D>
+HWY_INLINE auto is_position(D d, const std::uint8_t* index, std::int64_t count, std::int64_t position) {
+  const auto wanted = hn::Set(d, static_cast<hn::TFromD<D>>(position));
+  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) return hn::Eq(positions_of(d, index), wanted);
+  std::uint8_t buffer[hn::MaxLanes(D{})] = {};
+  std::copy_n(index, count, buffer);
+  return hn::Eq(positions_of(d, buffer), wanted);
+}
+
+template <class T>
+void max_backward(const Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& p) {
+  const auto axes = axes_of(p);
+  const std::int64_t C = p.channels;
+  const double windows = static_cast<double>(p.KH * p.KW) / static_cast<double>(p.stride_h * p.stride_w);
+  for_rows(context, axes.images, p.H, cost(p.W * C, 2 * windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
+    const std::int64_t top = axes.h.begin(h), bottom = axes.h.end(h);
+    for (std::int64_t w = 0; w < p.W; ++w) {
+      const std::int64_t left = axes.w.begin(w), right = axes.w.end(w);
+      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (std::int64_t oh = top; oh < bottom; ++oh) {
+          const std::int64_t kh = axes.h.tap(oh, h);
+          for (std::int64_t ow = left; ow < right && kh >= 0; ++ow) {
+            const std::int64_t kw = axes.w.tap(ow, w), from = ((n * p.OH + oh) * p.OW + ow) * C + c;
+            if (kw < 0) continue;
+            const auto mine = is_position(d, index + from, count, kh * p.KW + kw);
+            sum = hn::Add(sum, hn::IfThenElseZero(mine, load_columns(d, grad_out + from, count)));
+          }
+        }
+        store_columns(sum, d, grad_in + ((n * p.H + h) * p.W + w) * C + c, count);
+      });
+    }
+  });
+}
+
+// ---- averages ------------------------------------------------------------------------------------------------------
+
+template <class T, class Axis>
+void average_with(const Context& context, T* out, const T* in, const Axes<Axis>& axes, double windows) {
+  const std::int64_t C = axes.channels, W = axes.w.in, OW = axes.w.out;
+  for_rows(context, axes.images, axes.h.out, cost(OW * C, windows), [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
+    const std::int64_t top = axes.h.first(oh), bottom = axes.h.last(oh);
+    for (std::int64_t ow = 0; ow < OW; ++ow) {
+      const std::int64_t left = axes.w.first(ow), right = axes.w.last(ow);
+      const T* const corner = in + ((n * axes.h.in + axes.h.at(oh, 0)) * W + axes.w.at(ow, 0)) * C;
+      const auto divisor = static_cast<T>(axes.h.count(oh) * axes.w.count(ow));
+      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (std::int64_t kh = top; kh < bottom; ++kh)
+          for (std::int64_t kw = left; kw < right; ++kw)
+            sum = hn::Add(sum, load_columns(d, corner + (kh * W + kw) * C + c, count));
+        store_columns(hn::Div(sum, hn::Set(d, divisor)), d, out + ((n * axes.h.out + oh) * OW + ow) * C + c, count);
+      });
+    }
+  });
+}
+
+template <class T, class Axis>
+void average_backward_with(const Context& context, T* grad_in, const T* grad_out, const Axes<Axis>& axes,
+                           double windows) {
+  const std::int64_t C = axes.channels, W = axes.w.in, OW = axes.w.out;
+  for_rows(context, axes.images, axes.h.in, cost(W * C, windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
+    for (std::int64_t w = 0; w < W; ++w)
+      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (std::int64_t oh = axes.h.begin(h); oh < axes.h.end(h); ++oh)
+          for (std::int64_t ow = axes.w.begin(w); ow < axes.w.end(w); ++ow) {
+            const auto divisor = hn::Set(d, static_cast<T>(axes.h.count(oh) * axes.w.count(ow)));
+            const auto grad = load_columns(d, grad_out + ((n * axes.h.out + oh) * OW + ow) * C + c, count);
+            sum = hn::Add(sum, hn::Div(grad, divisor));
+          }
+        store_columns(sum, d, grad_in + ((n * axes.h.in + h) * W + w) * C + c, count);
+      });
+  });
+}
+
+double windows_of(const Pool2d& p) { return static_cast<double>(p.KH * p.KW); }
+double windows_of(const AdaptivePool2d& p) {
+  return static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH * p.OW));
+}
+double overlaps_of(const Pool2d& p) { return 1 + windows_of(p) / static_cast<double>(p.stride_h * p.stride_w); }
+double overlaps_of(const AdaptivePool2d&) { return 2; }
+
+template <class T, class Pool>
+void average(const Context& context, T* out, const T* in, const Pool& p) {
+  average_with(context, out, in, axes_of(p), windows_of(p));
+}
+template <class T, class Pool>
+void average_backward(const Context& context, T* grad_in, const T* grad_out, const Pool& p) {
+  average_backward_with(context, grad_in, grad_out, axes_of(p), overlaps_of(p));
+}
+
+template <class T>
+const RowPooling<T>& kernels() {
+  static constexpr RowPooling<T> table{.max = max<T>,
+                                       .max_backward = max_backward<T>,
+                                       .average = average<T, Pool2d>,
+                                       .average_backward = average_backward<T, Pool2d>,
+                                       .adaptive = average<T, AdaptivePool2d>,
+                                       .adaptive_backward = average_backward<T, AdaptivePool2d>};
+  return table;
+}
+
+const RowPooling<float>& kernels_float() { return kernels<float>(); }
+const RowPooling<double>& kernels_double() { return kernels<double>(); }
+
+}  // namespace
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(kernels_float);
+HWY_EXPORT(kernels_double);
+
+template <>
+const RowPooling<float>& row_pooling<float>() {
+  static const RowPooling<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
+  return kernels;
+}
+template <>
+const RowPooling<double>& row_pooling<double>() {
+  static const RowPooling<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
+  return kernels;
+}
+
+}  // namespace tern::vectorized
+#endif
