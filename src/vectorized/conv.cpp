@@ -1,25 +1,15 @@
-// Convolution: the way that each shape takes, and the table's slots.
+// Convolution: the slots, over the ways that conv_choice.hpp chooses from.
 
 #include <algorithm>
 #include <optional>
 
-#include "vectorized/conv_patches.hpp"
-#include "vectorized/conv_rows.hpp"
-#include "vectorized/conv_winograd.hpp"
+#include "vectorized/conv_choice.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
 namespace {
 
 using kernels::Layout;
-
-// ---- the choice ----------------------------------------------------------------------------------------------------
-// It follows from the shape alone: the ways sum in different orders, and results must not depend on anything else.
-
-// Fewer channels than a vector leave lanes of transformed tiles empty.
-constexpr std::int64_t least_channels = 12;
-// Rough cycles per product of a vector and a number on the direct way: forward, and for the gradient of weight.
-constexpr double forward_cycles = 0.62, weight_cycles = 0.7;
 
 template <class T>
 double nanoseconds(const Conv2d& shape) {
@@ -28,52 +18,7 @@ double nanoseconds(const Conv2d& shape) {
          static_cast<double>(sizeof(T)) / 120;
 }
 
-/// Lanes that are channels need a number of them that fills vectors, and patches of some length.
-Layout layout(const Context&, const Conv2d& shape) {
-  const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
-  return O >= 8 && O % 8 == 0 && C * shape.KH * shape.KW >= 24 && (C >= 8 || shape.groups == 1)
-             ? Layout::channels_last
-             : Layout::channels_first;
-}
-
-bool has_stride(const Conv2d& shape) { return shape.stride_h != 1 || shape.stride_w != 1; }
-/// The gradient of x is a convolution of the gradient of y.
-bool turns_around(const Conv2d& shape) {
-  return !has_stride(shape) && shape.pad_h <= shape.dilation_h * (shape.KH - 1) &&
-         shape.pad_w <= shape.dilation_w * (shape.KW - 1);
-}
-
-template <class T>
-bool has_winograd(const Conv2d& shape) {
-  return shape.KH == shape.KW && !has_stride(shape) && shape.dilation_h == 1 && shape.dilation_w == 1 &&
-         shape.pad_h < shape.KH && shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
-         shape.O / shape.groups >= least_channels && winograd_kernels<T>(shape.KH) != nullptr;
-}
-
-/// Of the direct way, on one thread.
-template <class T>
-double direct_cycles(const Conv2d& shape, double each) {
-  const Sizes sizes(shape);
-  return each * static_cast<double>(shape.N * sizes.positions * shape.O) * static_cast<double>(sizes.K) /
-         static_cast<double>(gemm_kernels<T>().lanes);
-}
-
-template <class T>
-bool takes_winograd_forward(const Conv2d& shape) {
-  return has_winograd<T>(shape) &&
-         WinogradForward<T>::cycles(Correlation<T>::forward(nullptr, nullptr, nullptr, nullptr, shape)) <
-             direct_cycles<T>(shape, forward_cycles);
-}
-template <class T>
-bool takes_winograd_to_x(const Conv2d& shape) {
-  return has_winograd<T>(shape) &&
-         WinogradForward<T>::cycles(Correlation<T>::to_x(nullptr, nullptr, nullptr, 0, nullptr, shape)) <
-             direct_cycles<T>(shape, forward_cycles);
-}
-template <class T>
-bool takes_winograd_to_weight(const Conv2d& shape) {
-  return has_winograd<T>(shape) && WinogradToWeight<T>::cycles(shape) < direct_cycles<T>(shape, weight_cycles);
-}
+Layout layout(const Context&, const Conv2d& shape) { return layout_of(shape); }
 
 // ---- channels last -------------------------------------------------------------------------------------------------
 
@@ -103,63 +48,88 @@ void run_forward(Context& context, const Way& way, int threads) {
   });
 }
 
-/// The gradients of a channels-last convolution; g may be masked by `saved`.
 template <class T>
-void rows_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* g, const T* saved,
-                   std::int64_t g_pixel, const T* x, const T* weight, const Conv2d& shape, int threads) {
-  std::optional<WinogradToWeight<T>> tiles_to_weight;
-  std::optional<RowsToWeight<T>> rows_to_weight;
-  std::optional<WinogradForward<T>> tiles_to_x;
-  std::optional<RowsForward<T>> rows_to_x;
-  std::optional<RowsToX<T>> patches_to_x;
-  std::int64_t shared = 0, each = 0;
-  const auto use = [&](auto& way) {
-    each = std::max(each, way->scratch());
-    if constexpr (requires { way->shared(); }) shared = std::max(shared, way->shared());
+void forward(Context& context, const Correlation<T>& problem, const Conv2d& shape, int threads) {
+  const auto run = [&](bool winograd) {
+    if (winograd)
+      run_forward<T>(context, WinogradForward<T>(problem, threads), threads);
+    else
+      run_forward<T>(context, RowsForward<T>(problem, threads), threads);
   };
-  if (grad_weight != nullptr && takes_winograd_to_weight<T>(shape)) {
-    tiles_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads);
-    use(tiles_to_weight);
-  } else if (grad_weight != nullptr) {
-    rows_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads);
-    use(rows_to_weight);
-  } else if (grad_bias != nullptr) {
-    each = (bias_block + 1) * gemm_kernels<T>().panel_width;
-  }
-  const auto turned = Correlation<T>::to_x(grad_x, g, saved, g_pixel, weight, shape);
-  if (grad_x != nullptr && takes_winograd_to_x<T>(shape)) {
-    tiles_to_x.emplace(turned, threads);
-    use(tiles_to_x);
-  } else if (grad_x != nullptr && turns_around(shape)) {
-    rows_to_x.emplace(turned, threads);
-    use(rows_to_x);
-  } else if (grad_x != nullptr) {
-    patches_to_x.emplace(grad_x, g, saved, g_pixel, weight, shape, threads);
-    use(patches_to_x);
-  }
-  const TeamScratch<T> scratch(context, shared, each, threads);
-  parallel(threads, [&](const Team& team) {
-    T *const common = scratch.shared(), *const mine = scratch.of(team);
-    if (tiles_to_weight) tiles_to_weight->run(team, mine);
-    if (rows_to_weight) {
-      rows_to_weight->run(team, common, mine);
-      team.barrier();
-      rows_to_weight->finish(team, common);
-      team.barrier();
-    }
-    if (grad_weight == nullptr && grad_bias != nullptr)
-      rows_bias_gradient(team, grad_bias, g, saved, g_pixel, shape.N * shape.OH * shape.OW, shape.O, mine);
-    const auto to_x = [&](const auto& way) {
-      if (!way) return;
-      way->prepare(team, common, mine);
-      team.barrier();
-      way->run(team, common, mine);
-    };
-    to_x(tiles_to_x);
-    to_x(rows_to_x);
-    to_x(patches_to_x);
-  });
+  run(takes_winograd<T>(context, Pass::forward, shape, threads, run));
 }
+
+/// The gradients of a channels-last convolution. g may be masked by `saved`.
+template <class T>
+struct Backward {
+  T *grad_x, *grad_weight, *grad_bias;
+  const T *g, *saved;
+  std::int64_t g_pixel;
+  const T *x, *weight;
+  const Conv2d& shape;
+  int threads;
+
+  void run(Context& context, bool winograd_x, bool winograd_weight) const {
+    std::optional<WinogradToWeight<T>> tiles_to_weight;
+    std::optional<RowsToWeight<T>> rows_to_weight;
+    std::optional<WinogradForward<T>> tiles_to_x;
+    std::optional<RowsForward<T>> rows_to_x;
+    std::optional<RowsToX<T>> patches_to_x;
+    std::int64_t shared = 0, each = 0;
+    const auto use = [&](const auto& way) {
+      each = std::max(each, way.scratch());
+      if constexpr (requires { way.shared(); }) shared = std::max(shared, way.shared());
+    };
+    if (grad_weight != nullptr && winograd_weight)
+      use(tiles_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads));
+    else if (grad_weight != nullptr)
+      use(rows_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads));
+    else if (grad_bias != nullptr)
+      each = (bias_block + 1) * gemm_kernels<T>().panel_width;
+    const auto turned = Correlation<T>::to_x(grad_x, g, saved, g_pixel, weight, shape);
+    if (grad_x != nullptr && winograd_x)
+      use(tiles_to_x.emplace(turned, threads));
+    else if (grad_x != nullptr && turns_around(shape))
+      use(rows_to_x.emplace(turned, threads));
+    else if (grad_x != nullptr)
+      use(patches_to_x.emplace(grad_x, g, saved, g_pixel, weight, shape, threads));
+
+    const TeamScratch<T> scratch(context, shared, each, threads);
+    parallel(threads, [&](const Team& team) {
+      T *const common = scratch.shared(), *const mine = scratch.of(team);
+      if (tiles_to_weight) tiles_to_weight->run(team, mine);
+      if (rows_to_weight) {
+        rows_to_weight->run(team, common, mine);
+        team.barrier();
+        rows_to_weight->finish(team, common);
+        team.barrier();
+      }
+      if (grad_weight == nullptr && grad_bias != nullptr)
+        rows_bias_gradient(team, grad_bias, g, saved, g_pixel, shape.N * shape.OH * shape.OW, shape.O, mine);
+      const auto to_x = [&](const auto& way) {
+        if (!way) return;
+        way->prepare(team, common, mine);
+        team.barrier();
+        way->run(team, common, mine);
+      };
+      to_x(tiles_to_x);
+      to_x(rows_to_x);
+      to_x(patches_to_x);
+    });
+  }
+
+  void run(Context& context) const {
+    Backward only_x = *this, only_weight = *this;
+    only_x.grad_weight = only_x.grad_bias = only_weight.grad_x = nullptr;
+    const bool winograd_x =
+        grad_x != nullptr && takes_winograd<T>(context, Pass::to_x, shape, threads,
+                                               [&](bool winograd) { only_x.run(context, winograd, false); });
+    const bool winograd_weight =
+        grad_weight != nullptr && takes_winograd<T>(context, Pass::to_weight, shape, threads,
+                                                    [&](bool winograd) { only_weight.run(context, false, winograd); });
+    run(context, winograd_x, winograd_weight);
+  }
+};
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
@@ -184,11 +154,7 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
     const TeamScratch<T> scratch(context, 0, forward.scratch(), threads);
     parallel(threads, [&](const Team& team) { forward.run(team, scratch.of(team)); });
   } else {
-    const auto problem = Correlation<T>::forward(y, x, weight, bias, shape);
-    if (takes_winograd_forward<T>(shape))
-      run_forward<T>(context, WinogradForward<T>(problem, threads), threads);
-    else
-      run_forward<T>(context, RowsForward<T>(problem, threads), threads);
+    forward(context, Correlation<T>::forward(y, x, weight, bias, shape), shape, threads);
   }
   if (shape.activation == Activation::sigmoid)
     for_dense(shape, pixel_of(shape),
@@ -246,8 +212,9 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     });
   const T* const g = writes ? written.as<T>() : grad_y;
   if (!last) return patches_backward(context, grad_x, grad_weight, grad_bias, g, x, weight, shape, threads);
-  rows_backward(context, grad_x, grad_weight, grad_bias, g, relu ? y : nullptr, writes ? shape.O : pixel, x, weight,
-                shape, threads);
+  Backward<T>{grad_x, grad_weight, grad_bias, g,      relu ? y : nullptr, writes ? shape.O : pixel,
+              x,      weight,      shape,     threads}
+      .run(context);
 }
 
 }  // namespace

@@ -2,14 +2,42 @@
 // Convolutions of channels-last images whose lanes are channels: products of patches, which are rows of an image put
 // side by side, with the weights.
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
+#include "vectorized/cache.hpp"
 #include "vectorized/correlation.hpp"
+#include "vectorized/gemm.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/rows.hpp"
 
 namespace tern::vectorized {
+
+/// Patches are positions of the image as they lie.
+inline bool is_plain(std::int64_t KH, std::int64_t KW, std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h,
+                     std::int64_t pad_w) {
+  return KH == 1 && KW == 1 && stride_h == 1 && stride_w == 1 && pad_h == 0 && pad_w == 0;
+}
+
+/// Positions of a block whose rows of `depth` elements fill a share of the cache; whole tiles.
+template <class T>
+std::int64_t block_of(std::int64_t depth) {
+  const std::int64_t rows = gemm_kernels<T>().tile_rows;
+  const std::int64_t fitting =
+      cache_share(0.5) / (std::max<std::int64_t>(depth, 1) * static_cast<std::int64_t>(sizeof(T)));
+  return std::clamp<std::int64_t>(fitting, rows, 256) / rows * rows;
+}
+
+/// Calls body(image, first position in it, count, positions before) for the images' parts of [first, last).
+template <class Body>
+void for_images(std::int64_t first, std::int64_t last, std::int64_t positions, const Body& body) {
+  for (std::int64_t p = first; p < last;) {
+    const std::int64_t at = p % positions, count = std::min(positions - at, last - p);
+    body(p / positions, at, count, p - first);
+    p += count;
+  }
+}
 
 /// y of a Correlation: positions of all images one after another are the rows of a product.
 template <class T>

@@ -188,6 +188,21 @@ std::vector<Operator> conv_cases() {
       {"tiles of 5x5 kernels, two groups", {2, 24, 15, 13}, {32, 12, 5, 5}, {.padding = 4, .groups = 2}},
       {"tiles of many small images", {19, 16, 7, 7}, {48, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}}};
   for (const Use& use : tiled) op.samples.push_back(sample(use, false, true));
+  // Channels enough for lanes, in vectors that they do not fill.
+  const Use wide[]{
+      {"wide 1x1", {2, 40, 9, 7}, {24, 40, 1, 1}, {.activation = Activation::relu}},
+      {"wide 1x1, two groups", {3, 16, 5, 5}, {48, 8, 1, 1}, {.groups = 2}},
+      {"wide 1x1, padded", {2, 24, 4, 5}, {8, 24, 1, 1}, {.padding = 1, .activation = Activation::tanh}},
+      {"wide, stride 2", {2, 12, 11, 9}, {16, 12, 3, 3}, {.stride = 2, .padding = 1, .activation = Activation::relu}},
+      {"wide, stride beyond the kernel", {1, 24, 13, 11}, {8, 24, 1, 1}, {.stride = 3}},
+      {"wide, dilated", {1, 8, 11, 13}, {24, 8, 3, 3}, {.padding = 2, .dilation = 2, .activation = Activation::relu}},
+      {"wide, padded beyond the kernel", {1, 8, 5, 4}, {8, 8, 2, 3}, {.padding = 3, .activation = Activation::relu}},
+      {"wide, two groups, stride 2", {2, 16, 9, 9}, {16, 8, 3, 5}, {.stride = {2, 1}, .padding = {1, 2}, .groups = 2}},
+      {"many channels", {1, 208, 4, 4}, {40, 208, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"many channels, 1x1", {1, 528, 3, 3}, {72, 528, 1, 1}, {}, false},
+      {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
+  for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
+  for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));
   op.invalid = {{"channels differ",
                  Kind::shape,
                  {"3 channels", "[6,1,5,5]", "[32,3,28,28]"},

@@ -1,0 +1,306 @@
+// Local response normalisation. Channels first, lanes are positions and windows run over rows; channels last, lanes are
+// channels.
+
+#include "vectorized/targets.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/local_response.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "vectorized/local_response.hpp"
+#include "vectorized/simd.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::LocalResponseNorm;
+
+constexpr double response_cost = 1;  // of one element in nanoseconds, roughly
+
+// ---- powers --------------------------------------------------------------------------------------------------------
+
+/// 1 / sqrt(x) to about a unit in the last place, for ordinary x: an estimate and Newton steps, which cost a fraction
+/// of a root and a quotient.
+template <class D, class V>
+HWY_INLINE V inverse_root(D d, V x) {
+  V y = hn::ApproximateReciprocalSqrt(x);
+  const V half = hn::Mul(x, hn::Set(d, 0.5f));
+  constexpr int steps = HWY_TARGET <= HWY_AVX3 ? 1 : 2;  // from 14 bits, or from 12
+  for (int i = 0; i < steps; ++i) {
+    const V error = hn::NegMulAdd(hn::Mul(half, y), y, hn::Set(d, 0.5f));
+    y = hn::MulAdd(y, error, y);
+  }
+  return y;
+}
+
+/// base^-beta and 1 / base.
+template <class V>
+struct ResponsePowers {
+  V power, inverse;
+};
+template <class D, class V>
+HWY_INLINE ResponsePowers<V> response_powers(D d, V base, double beta) {
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T(1));
+  if (beta == 0.75) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+    if constexpr (sizeof(T) == 4) {
+      const auto ordinary = hn::And(hn::Gt(base, hn::Set(d, 1e-30f)), hn::Lt(base, hn::Set(d, 1e30f)));
+      if (hn::AllTrue(d, ordinary)) {
+        const V root = inverse_root(d, base);                                               // base^-1/2
+        return {hn::Mul(root, hn::Mul(root, inverse_root(d, root))), hn::Mul(root, root)};  // root^2 root^-1/2
+      }
+    }
+#endif
+    const V root = hn::Sqrt(base);
+    return {hn::Div(one, hn::Mul(root, hn::Sqrt(root))), hn::Div(one, base)};
+  }
+  if (beta == 0.5) return {hn::Div(one, hn::Sqrt(base)), hn::Div(one, base)};
+  if (beta == 1) return {hn::Div(one, base), hn::Div(one, base)};
+  HWY_ALIGN T lane[hn::MaxLanes(d)];
+  hn::Store(base, d, lane);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lane[i] = std::pow(lane[i], static_cast<T>(-beta));
+  return {hn::Load(d, lane), hn::Div(one, base)};
+}
+
+/// What the elements of local response norm share.
+template <class D>
+struct ResponseNumbers {
+  hn::Vec<D> k, scale, factor;
+  std::int64_t before, after;  ///< channels of a window before and behind its own
+  double beta;
+  ResponseNumbers(D d, const LocalResponseNorm& p)
+      : k(number(d, p.k)),
+        scale(number(d, p.alpha / static_cast<double>(p.size))),
+        factor(number(d, 2 * p.alpha * p.beta / static_cast<double>(p.size))),
+        before(p.size / 2),
+        after(p.size - 1 - p.size / 2),
+        beta(p.beta) {}
+  static hn::Vec<D> number(D d, double value) { return hn::Set(d, static_cast<hn::TFromD<D>>(value)); }
+};
+
+/// Channels in rows of `area`, lanes are positions: the sum of squares around channel c; x points at channel 0.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> response(D d, const T* x, std::int64_t c, std::int64_t columns, const LocalResponseNorm& p,
+                               const ResponseNumbers<D>& numbers) {
+  auto squares = hn::Zero(d);
+  const std::int64_t first = std::max<std::int64_t>(c - numbers.before, 0);
+  for (std::int64_t j = first; j <= std::min(c + numbers.after, p.C - 1); ++j) {
+    const auto value = load_columns(d, x + j * p.area, columns);
+    squares = hn::Add(squares, hn::Mul(value, value));
+  }
+  return hn::Add(numbers.k, hn::Mul(numbers.scale, squares));
+}
+
+/// All channels of up to a vector of positions.
+template <class T>
+HWY_NOINLINE void response_norm(T* y, const T* x, std::int64_t columns, const LocalResponseNorm& p) {
+  const hn::ScalableTag<T> d;
+  const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    const auto value = load_columns(d, x + c * p.area, columns);
+    const auto powers = response_powers(d, response(d, x, c, columns, p, numbers), p.beta);
+    store_columns(hn::Mul(value, powers.power), d, y + c * p.area, columns);
+  }
+}
+
+/// The same for the gradient. `shares` and `powers` hold a vector per channel: grad_y y / response, and response^-beta.
+template <class T>
+HWY_NOINLINE void response_norm_backward(T* grad_x, T* shares, T* powers, const T* grad_y, const T* x, const T* y,
+                                         std::int64_t columns, const LocalResponseNorm& p) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    const auto own = response_powers(d, response(d, x, c, columns, p, numbers), p.beta);
+    const auto product =
+        hn::Mul(load_columns(d, grad_y + c * p.area, columns), load_columns(d, y + c * p.area, columns));
+    hn::StoreU(hn::Mul(product, own.inverse), d, shares + c * lanes);
+    hn::StoreU(own.power, d, powers + c * lanes);
+  }
+  for (std::int64_t c = 0; c < p.C; ++c) {  // the windows that include c
+    auto sum = hn::Zero(d);
+    const std::int64_t first = std::max<std::int64_t>(c - numbers.after, 0);
+    for (std::int64_t j = first; j <= std::min(c + numbers.before, p.C - 1); ++j)
+      sum = hn::Add(sum, hn::LoadU(d, shares + j * lanes));
+    const auto direct = hn::Mul(load_columns(d, grad_y + c * p.area, columns), hn::LoadU(d, powers + c * lanes));
+    const auto spread = hn::Mul(hn::Mul(numbers.factor, load_columns(d, x + c * p.area, columns)), sum);
+    store_columns(hn::Sub(direct, spread), d, grad_x + c * p.area, columns);
+  }
+}
+
+/// Calls body(thread, first element, positions) for every vector of positions of every image.
+template <class T, class Body>
+void for_positions(int threads, const LocalResponseNorm& p, const Body& body) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t groups = (p.area + lanes - 1) / lanes, items = p.N * groups;
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+      const std::int64_t position = item % groups * lanes;
+      body(team.index, item / groups * p.C * p.area + position, p.area - position);
+    }
+  });
+}
+
+// ---- local response, channels last ---------------------------------------------------------------------------------
+// Lanes are channels. What windows add up lies in a row of scratch with zeros on both sides, from which vectors are
+// read at every offset.
+
+/// Elements of such a row.
+template <class T>
+std::int64_t response_row(const LocalResponseNorm& p) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  return (p.C + 2 * p.size + 2 * lanes) / 16 * 16 + 16;
+}
+
+/// The sum of `row` over a window that begins `before` in front of channel c; row points at channel 0.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> window_sum(D d, const T* row, std::int64_t before, std::int64_t size) {
+  if (size == 5) {  // the usual one, without a loop's chain of additions
+    const T* from = row - before;
+    return hn::Add(hn::Add(hn::Add(hn::LoadU(d, from), hn::LoadU(d, from + 1)),
+                           hn::Add(hn::LoadU(d, from + 2), hn::LoadU(d, from + 3))),
+                   hn::LoadU(d, from + 4));
+  }
+  auto sum = hn::Zero(d);
+  for (std::int64_t j = -before; j < size - before; ++j) sum = hn::Add(sum, hn::LoadU(d, row + j));
+  return sum;
+}
+
+/// The squares of a position's channels.
+template <class T>
+HWY_INLINE void square_row(T* row, const T* x, std::int64_t C) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < C; c += lanes) {
+    const auto value = load_columns(d, x + c, C - c);
+    hn::StoreU(hn::Mul(value, value), d, row + c);
+  }
+}
+
+/// `squares` is a row, zeros everywhere at first.
+template <class T>
+HWY_NOINLINE void response_norm_rows(T* y, const T* x, T* squares, std::int64_t positions, const LocalResponseNorm& p) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  T* const row = squares + p.size;
+  for (std::int64_t i = 0; i < positions; ++i, x += p.C, y += p.C) {
+    square_row(row, x, p.C);
+    for (std::int64_t c = 0; c < p.C; c += lanes) {
+      const auto base = hn::Add(numbers.k, hn::Mul(numbers.scale, window_sum(d, row + c, numbers.before, p.size)));
+      const auto value = load_columns(d, x + c, p.C - c);
+      store_columns(hn::Mul(value, response_powers(d, base, p.beta).power), d, y + c, p.C - c);
+    }
+  }
+}
+
+/// `rows` are three, zeros everywhere at first.
+template <class T>
+HWY_NOINLINE void response_norm_rows_backward(T* grad_x, const T* grad_y, const T* x, const T* y, T* rows,
+                                              std::int64_t positions, const LocalResponseNorm& p) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  T* const squares = rows + p.size;
+  T* const shares = squares + response_row<T>(p);
+  T* const powers = shares + response_row<T>(p);
+  for (std::int64_t i = 0; i < positions; ++i, x += p.C, y += p.C, grad_y += p.C, grad_x += p.C) {
+    square_row(squares, x, p.C);
+    for (std::int64_t c = 0; c < p.C; c += lanes) {
+      const auto base = hn::Add(numbers.k, hn::Mul(numbers.scale, window_sum(d, squares + c, numbers.before, p.size)));
+      const auto own = response_powers(d, base, p.beta);
+      const auto product = hn::Mul(load_columns(d, grad_y + c, p.C - c), load_columns(d, y + c, p.C - c));
+      hn::StoreU(hn::Mul(product, own.inverse), d, shares + c);  // behind the last channel: 0
+      hn::StoreU(own.power, d, powers + c);
+    }
+    for (std::int64_t c = 0; c < p.C; c += lanes) {
+      const auto sum = window_sum(d, shares + c, numbers.after, p.size);
+      const auto direct = hn::Mul(load_columns(d, grad_y + c, p.C - c), hn::LoadU(d, powers + c));
+      const auto spread = hn::Mul(hn::Mul(numbers.factor, load_columns(d, x + c, p.C - c)), sum);
+      store_columns(hn::Sub(direct, spread), d, grad_x + c, p.C - c);
+    }
+  }
+}
+
+double response_work(const LocalResponseNorm& p) {
+  return response_cost * static_cast<double>(p.N) * static_cast<double>(p.C) * static_cast<double>(p.area);
+}
+
+// ---- the slots -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void local_response_norm(Context& context, T* y, const T* x, const LocalResponseNorm& p) {
+  const int threads = useful_threads(context, response_work(p));
+  if (p.layout == kernels::Layout::channels_first)
+    return for_positions<T>(threads, p, [&](int /*thread*/, std::int64_t at, std::int64_t columns) {
+      response_norm(y + at, x + at, columns, p);
+    });
+  const std::int64_t row = response_row<T>(p);
+  const Scratch scratch(context, static_cast<std::size_t>(row * threads) * sizeof(T));
+  parallel(threads, [&](const Team& team) {
+    T* const mine = scratch.as<T>() + row * team.index;
+    std::fill_n(mine, row, T(0));
+    const std::int64_t begin = team.begin(p.N * p.area), end = team.end(p.N * p.area);
+    response_norm_rows(y + begin * p.C, x + begin * p.C, mine, end - begin, p);
+  });
+}
+
+template <class T>
+void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, const T* x, const T* y,
+                                  const LocalResponseNorm& p) {
+  const hn::ScalableTag<T> d;
+  const int threads = useful_threads(context, 2 * response_work(p));
+  const bool last = p.layout == kernels::Layout::channels_last;
+  const std::int64_t vectors = p.C * static_cast<std::int64_t>(hn::Lanes(d));  // a vector per channel
+  const std::int64_t each = last ? 3 * response_row<T>(p) : 2 * vectors;
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
+  if (last)
+    return parallel(threads, [&](const Team& team) {
+      T* const mine = scratch.as<T>() + each * team.index;
+      std::fill_n(mine, each, T(0));
+      const std::int64_t begin = team.begin(p.N * p.area), end = team.end(p.N * p.area), at = begin * p.C;
+      response_norm_rows_backward(grad_x + at, grad_y + at, x + at, y + at, mine, end - begin, p);
+    });
+  for_positions<T>(threads, p, [&](int thread, std::int64_t at, std::int64_t columns) {
+    T* shares = scratch.as<T>() + each * thread;
+    response_norm_backward(grad_x + at, shares, shares + vectors, grad_y + at, x + at, y + at, columns, p);
+  });
+}
+
+template <class T>
+const LocalResponse<T>& table() {
+  static constexpr LocalResponse<T> table{.forward = local_response_norm<T>,
+                                          .backward = local_response_norm_backward<T>};
+  return table;
+}
+
+const LocalResponse<float>& table_float() { return table<float>(); }
+const LocalResponse<double>& table_double() { return table<double>(); }
+
+}  // namespace
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(table_float);
+HWY_EXPORT(table_double);
+
+template <>
+const LocalResponse<float>& local_response<float>() {
+  return HWY_DYNAMIC_DISPATCH(table_float)();
+}
+template <>
+const LocalResponse<double>& local_response<double>() {
+  return HWY_DYNAMIC_DISPATCH(table_double)();
+}
+
+}  // namespace tern::vectorized
+#endif
