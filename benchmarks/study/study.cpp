@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", setting.data, "a folder with a folder of images per class, or synthetic (the default)");
   app.add_option("--classes", setting.classes, "different labels of synthetic images; 10 by default");
   app.add_option("--learning-rate", setting.learning_rate,
-                 "from a batch of 32 on, proportional to smaller ones; 0.002 by default");
+                 "from a batch of 32 on, proportional to smaller ones; 0.001 by default");
   app.add_option("--seed", setting.seed, "of weights, order, dropout and synthetic images");
   app.add_option("--steps", setting.steps, "the most steps of a cell; all epochs by default");
   app.add_option(

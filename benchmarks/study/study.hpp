@@ -16,7 +16,7 @@ struct Setting {
   std::int64_t images = 1024;
   std::string data = "synthetic";  ///< or a folder with a folder of images per class
   std::int64_t classes = 10;       ///< different labels of synthetic images; a folder has its own
-  double learning_rate = 0.002;    ///< from a batch of 32 on; proportional to smaller ones
+  double learning_rate = 0.001;    ///< from a batch of 32 on; proportional to smaller ones
   std::uint64_t seed = 1;
   std::int64_t steps = 0;       ///< the most training steps of a cell; 0: all epochs
   std::int64_t image_size = 0;  ///< 0: the network's own
