@@ -124,7 +124,7 @@ void ProfileRecorder::count_flops(double flops) {
   if (Piece* piece = open_piece()) piece->flops += flops;
 }
 
-void ProfileRecorder::count_bytes(const Tensor& tensor, std::size_t element, int times) {
+void ProfileRecorder::count_bytes(const Tensor& tensor, std::size_t element, double times) {
   Piece* const piece = open_piece();
   if (piece == nullptr) return;
   double count = 1;

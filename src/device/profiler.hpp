@@ -33,7 +33,7 @@ class ProfileRecorder {
   /// Adds to the innermost open piece of the calling thread.
   static void count_flops(double flops);
   /// The distinct elements of a tensor, read or written `times` times.
-  static void count_bytes(const Tensor& tensor, std::size_t element, int times);
+  static void count_bytes(const Tensor& tensor, std::size_t element, double times);
 
   void stop();
   ProfileTable table(const Roofline& roofline);

@@ -88,6 +88,8 @@ struct Backward {
     visit("conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
+      if (sizes.y_channels > 0)
+        for (const Tensor* joined : {&grad, &out}) call.only(*joined, sizes.O, sizes.y_channels);
       call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
                                         call.in(grad) + first, call.in(x.get()), call.in(weight.get()),
                                         call.in(out) + first, sizes);
@@ -100,6 +102,7 @@ void run(const Prepared& prepared, Tensor& out, std::int64_t first) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
+    if (prepared.sizes.y_channels > 0) call.only(out, prepared.sizes.O, prepared.sizes.y_channels);
     call.table().conv.conv2d(call.context(), call.out(out) + first, call.in(prepared.x), call.in(prepared.weight),
                              call.in(prepared.bias), prepared.sizes);
   });

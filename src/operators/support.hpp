@@ -86,6 +86,11 @@ class Call {
     if (ProfileRecorder::any()) [[unlikely]]
       ProfileRecorder::count_flops(static_cast<double>(count));
   }
+  /// Tells a Profile that of a tensor whose pointer it saw only `part` of `whole` is read or written.
+  void only(const Tensor& x, std::int64_t part, std::int64_t whole) const {
+    if (ProfileRecorder::any()) [[unlikely]]
+      ProfileRecorder::count_bytes(x, sizeof(T), static_cast<double>(part) / static_cast<double>(whole) - 1);
+  }
 
  private:
   [[gnu::always_inline]] static void touch(const Tensor& x, std::size_t element, int times) {

@@ -148,6 +148,26 @@ TEST_CASE("profile: an input read with stride 0 counts once", "[device]") {
   CHECK(find(table, "add", false)->bytes == 4 * (64 + 2 * 32 * 64));
 }
 
+TEST_CASE("profile: convolutions that write into one tensor count their own part of it", "[device]") {
+  Mode mode = tern::mode("sequential");
+  mode.operators.conv.layout = +[](const Context&, const kernels::Conv2d&) { return kernels::Layout::channels_last; };
+  const Device device(mode);
+  Generator generator(3);
+  const Tensor x = randn({2, 4, 6, 6}, generator).permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  Tensor a = randn({3, 4, 1, 1}, generator).set_requires_grad(), b = randn({5, 4, 1, 1}, generator).set_requires_grad();
+  const Profile profile;
+  op::sum(op::conv2d_cat({{x, a}, {x, b}})).backward();
+  const ProfileTable table = profile.table();
+  const ProfileRow *forward = find(table, "conv2d", false), *backward = find(table, "conv2d", true);
+  REQUIRE(forward != nullptr);
+  REQUIRE(backward != nullptr);
+  constexpr double position = 2 * 6 * 6, weights = 8 * 4, read_x = 2 * position * 4, y = position * 8;
+  CHECK(forward->calls == 2);
+  CHECK(forward->bytes == Approx(4 * (read_x + weights + y)));
+  // Without a relu the output is not read, but it is handed over.
+  CHECK(backward->bytes == Approx(4 * (read_x + 2 * weights + 2 * y)));
+}
+
 TEST_CASE("profile: moves between memories, apart from the operator that caused them", "[device]") {
   const Tensor a = ones({100}), b = ones({100});
   const Device device(testing::fake_mode());
