@@ -175,7 +175,8 @@ TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][t
     words = {TERN_PROGRAM, "tune", "--dataset", "c.csv", "--resume", "--run", "part", "--quiet"};
     if (!fs::exists(folder / "part/tune.json")) words = part, words.insert(words.begin(), TERN_PROGRAM);
   }
-  const Outcome last = tern({"tune", "--resume", "--run", "part", "--quiet"}, {.folder = folder.path()});
+  // On a slow machine every kill may have come before the search was written down: then it begins here.
+  const Outcome last = tern({words.begin() + 1, words.end()}, {.folder = folder.path()});
   INFO(last.err);
   REQUIRE(last.code == 0);
   CHECK(results_of(folder / "part") == expected);
