@@ -2,7 +2,7 @@
 # Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
 # MNIST, compute-sanitizer, the benchmarks and PyTorch beside them, and leaves tables and logs in the folder OUT.
 #
-# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study] [--data DIR] [--budget PART=SECONDS]...
+# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,tern] [--data DIR] [--budget PART=SECONDS]...
 #
 # `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named; called again it
 # goes on where its time ran out. TERN_STUDY_IMAGES=DIR names a folder of photographs for it, else images are drawn.
@@ -13,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 parts=tests,examples,sanitizer,benchmarks,peers
 data=${TERN_DATA_DIR:-}
 out=
-declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480)
+declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [tern]=420)
 while (($#)); do
   case $1 in
     --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
@@ -74,6 +74,7 @@ need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks"
 install_missing
 
 targets=(tern_cuda)
+wanted tern && targets+=(tern_program)
 wanted examples && targets+=(mnist_mlp mnist_cnn switch_modes own_operator)
 wanted sanitizer && targets+=(tern_test_operators)
 if wanted benchmarks || wanted peers; then targets+=(modes); fi
@@ -237,6 +238,55 @@ if wanted study; then
   tar -C "$results" -czf "$out/study.tar.gz" study.json cells
   cp "$log" "$out/"
   finish study $status "$(find "$results/cells" -name '*.json' | wc -l) cells"
+fi
+
+# ---- the program tern -----------------------------------------------------------------------------------------------
+# Held-out accuracy on the tables in cuda, models of one mode in the others, a training that is stopped and goes on, and a
+# search one after another against all at once. Only when asked for: --only tern.
+if wanted tern; then
+  begin tern
+  status=0 table=$out/tern.md program=$folder/tools/tern work=$folder/tern
+  rm -rf "$work"
+  mkdir -p "$work"
+  run_tern() { limited "$program" "$@" 2>>"$work/log" || { status=$?; return $status; }; }
+  {
+    echo "Commit $commit."
+    echo
+    if [[ -n $data && -d $data/../csv ]]; then
+      echo "| table | mode | held-out accuracy and loss, seeds 1 to 5 |"
+      echo "|---|---|---|"
+      for name in iris banknote_authentication sonar wheat-seeds; do
+        for mode in cuda vectorized sequential; do
+          figures=
+          for seed in 1 2 3 4 5; do
+            figures+="$(run_tern train --dataset "$data/../csv/$name.csv" --mode $mode --seed $seed --run "$work/$name-$mode-$seed" --quiet |
+              sed 's/^validation accuracy: //'); "
+          done
+          echo "| $name | $mode | ${figures%; } |"
+        done
+        for mode in cuda vectorized sequential; do
+          run_tern test --model "$work/$name-cuda-1" --dataset "$data/../csv/$name.csv" --held-out --mode $mode --format json |
+            sed -n "s/^  \"\(accuracy\|loss\)\": /cuda model of $name in $mode, \1: /p"
+        done
+      done
+    fi
+    echo
+    echo "Stopped and resumed against one piece (the models must be the same bytes):"
+    digits=(--dataset synthetic-digits --limit 4000 --net lenet --epochs 6 --mode cuda --quiet)
+    run_tern train "${digits[@]}" --run "$work/whole"
+    timeout --signal=KILL 4 "$program" train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 2>>"$work/log" || true
+    run_tern train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 --resume
+    cmp "$work/whole/model.safetensors" "$work/parts/model.safetensors" && echo "equal, bit for bit" || status=1
+    echo
+    for jobs in 1 2 4 8; do
+      echo "8 trials of mlp-small, $jobs at a time:"
+      run_tern tune --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 20 --batch-size 128 --mode cuda \
+        --grid seed=1,2,3,4,5,6,7,8 --jobs $jobs --run "$work/tune-$jobs" --quiet
+    done
+    run_tern tune --compare-serial --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 20 --batch-size 128 \
+      --mode cuda --grid seed=1,2,3,4,5,6,7,8 --run "$work/compare" --quiet
+  } >"$table" 2>&1
+  finish tern $status "$(grep -h ' at once ' "$table" | tail -n 1)"
 fi
 
 cat "$summary" >&2

@@ -208,8 +208,9 @@ void Reader::check_count() const {
 }
 
 std::int64_t Reader::read_class(const Field& field) {
-  expects<FileError>(!field.raw.empty(), records_.place(field.offset), "found nothing in ", name_of(*columns_.target),
-                     ", expected a class");
+  if (field.raw.empty()) [[unlikely]]
+    throw FileError(
+        message(records_.place(field.offset), "found nothing in ", name_of(*columns_.target), ", expected a class"));
   std::int64_t found = 0;
   if (field.escaped) {
     found = classes_.find(CsvRecords::text(field));

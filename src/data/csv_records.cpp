@@ -93,8 +93,9 @@ CsvRecords::Found CsvRecords::split() {
   std::size_t i = 0;
   const auto is_blank = [&](char c) { return c == ' ' || (c == '\t' && separator_ != '\t'); };
   for (;;) {
-    expects<FileError>(fields_.size() < most_fields, place(i), "found more than ", most_fields,
-                       " fields in a row, expected fewer");
+    // The place is put into words only when it is needed: this runs for every field.
+    if (fields_.size() == most_fields) [[unlikely]]
+      throw FileError(message(place(i), "found more than ", most_fields, " fields in a row, expected fewer"));
     Field field;
     while (i < size && is_blank(bytes[i])) ++i;
     field.offset = i;
@@ -116,8 +117,8 @@ CsvRecords::Found CsvRecords::split() {
       field.raw = {bytes + start, i - start};
       ++i;
       while (i < size && is_blank(bytes[i])) ++i;
-      expects<FileError>(i == size || bytes[i] == separator_ || is_line_end(bytes[i]), place(i),
-                         "found more text after a closing quote, expected a separator");
+      if (i < size && bytes[i] != separator_ && !is_line_end(bytes[i])) [[unlikely]]
+        throw FileError(message(place(i), "found more text after a closing quote, expected a separator"));
     } else {
       const std::size_t start = i;
       while (i < size && bytes[i] != separator_ && !is_line_end(bytes[i])) ++i;

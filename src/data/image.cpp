@@ -80,6 +80,14 @@ void check_declared_size(std::int64_t width, std::int64_t height, const std::str
                      " pixels, more than the limit of ", limit, "; raise the option `limit` if that is right");
 }
 
+void check_memory(std::uint64_t wanted, std::uint64_t file_bytes, const DecodeRequest& request,
+                  const std::string& name) {
+  if (request.short_side == 0) return;
+  const std::uint64_t most = 2 * file_bytes + (std::uint64_t{64} << 20);
+  expects<FileError>(wanted <= most, name, ": would take ", wanted >> 20, " MiB to decode, but holds only ", file_bytes,
+                     " bytes: no picture needs so little; make it smaller, or remove it");
+}
+
 DecodedImage decode_image_file(const std::string& file, const DecodeRequest& request) {
   const io::InputFile input(file);
   // The first bytes alone say whether the rest is worth the memory.

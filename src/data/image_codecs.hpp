@@ -24,6 +24,11 @@ struct DecodedImage {
 /// Throws the FileError for a declared size that is empty or above the limit.
 void check_declared_size(std::int64_t width, std::int64_t height, const std::string& name, std::int64_t limit);
 
+/// Throws FileError when decoding an image that is to be made smaller (`short_side`) would take more than 64 MiB and
+/// twice its file: pictures do not, what is made to exhaust the memory does.
+void check_memory(std::uint64_t wanted, std::uint64_t file_bytes, const DecodeRequest& request,
+                  const std::string& name);
+
 DecodedImage decode_jpeg(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request);
 DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request);
 

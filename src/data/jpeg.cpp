@@ -128,6 +128,12 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, const std::string& na
   info.scale_denom = static_cast<unsigned>(image.reduction);
   if (!jpeg.guarded([&] { jpeg_calc_output_dimensions(&info); })) fail(jpeg, name);
   const std::int64_t width = info.output_width;
+  // A JPEG of several scans is kept as coefficients until its last one.
+  std::uint64_t wanted = std::uint64_t{info.output_width} * info.output_height * 3;
+  for (int i = 0; i < info.num_components && jpeg_has_multiple_scans(&info) != 0; ++i)
+    wanted += std::uint64_t{info.comp_info[i].width_in_blocks} * info.comp_info[i].height_in_blocks * DCTSIZE2 *
+              sizeof(JCOEF);
+  check_memory(wanted, bytes.size(), request, name);
   image.pixels = Tensor({static_cast<std::int64_t>(info.output_height), width, 3}, DType::uint8);
   std::uint8_t* const to = image.pixels.write<std::uint8_t>().data();
   Tensor ink({cmyk ? 4 * width : 0}, DType::uint8);

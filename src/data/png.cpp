@@ -74,6 +74,7 @@ DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& nam
   if (!opened) fail(reader, name);
   DecodedImage image{.height = png_get_image_height(png, reader.info), .width = png_get_image_width(png, reader.info)};
   check_declared_size(image.width, image.height, name, request.limit);
+  check_memory(static_cast<std::uint64_t>(image.width * image.height) * 3, bytes.size(), request, name);
   image.pixels = Tensor({image.height, image.width, 3}, DType::uint8);
   std::uint8_t* const to = image.pixels.write<std::uint8_t>().data();
 

@@ -150,8 +150,9 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   return file;
 }
 
-Checkpoint load_checkpoint(const std::string& file) {
-  Safetensors content = load_safetensors(file);
+Checkpoint load_checkpoint(const std::string& file) { return checkpoint_from(load_safetensors(file), file); }
+
+Checkpoint checkpoint_from(Safetensors content, const std::string& file) {
   auto& metadata = content.metadata;
   const auto found_format = metadata.find("tern.format");
   expects<FileError>(found_format != metadata.end(), file, ": not a checkpoint: the metadata 'tern.format' is missing");

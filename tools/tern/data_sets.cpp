@@ -188,7 +188,9 @@ void check_held_out(std::int64_t examples, const Blueprint& blueprint, const std
                      blueprint.examples, " of the training, of which some were held out");
 }
 
-TrainingData load_training_data(const Settings& settings) {
+namespace {
+
+TrainingData read_training_data(const Settings& settings) {
   expects<UsageError>(!settings.dataset.empty(),
                       "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
   if (is_table(settings.dataset)) return load_table(settings);
@@ -196,11 +198,36 @@ TrainingData load_training_data(const Settings& settings) {
   return load_folder_to_train(settings);
 }
 
-Examples load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
+Examples read_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
   if (is_table(settings.dataset)) return load_table_to_test(settings, blueprint, part, labelled);
   expects<UsageError>(!blueprint.table, settings.dataset, " is a set of images, but the model was trained on a table");
   if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_test(settings, blueprint, part);
   return load_folder_to_test(settings, blueprint, part);
+}
+
+// A label out of range, or images that fit no labels, are faults of the data like any other.
+template <class Load>
+auto of_data(const Settings& settings, Load load) -> decltype(load()) {
+  const auto fault = [&](const Error& error) { return FileError(settings.dataset + ": " + error.what()); };
+  try {
+    return load();
+  } catch (const NumericError& error) {
+    throw fault(error);
+  } catch (const ShapeError& error) {
+    throw fault(error);
+  } catch (const DTypeError& error) {
+    throw fault(error);
+  }
+}
+
+}  // namespace
+
+TrainingData load_training_data(const Settings& settings) {
+  return of_data(settings, [&] { return read_training_data(settings); });
+}
+
+Examples load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
+  return of_data(settings, [&] { return read_test_data(settings, blueprint, part, labelled); });
 }
 
 }  // namespace tern::tool

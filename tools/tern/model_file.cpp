@@ -60,8 +60,12 @@ Model load_model(const std::string& path) {
       return from_checkpoint(newest->checkpoint, newest->file);
     }
   }
-  const io::Safetensors content = io::load_safetensors(file);
-  if (content.metadata.contains("tern.format")) return from_checkpoint(io::load_checkpoint(file), file);
+  return model_from(io::load_safetensors(file), file);
+}
+
+Model model_from(io::Safetensors content, const std::string& file) {
+  if (content.metadata.contains("tern.format"))
+    return from_checkpoint(io::checkpoint_from(std::move(content), file), file);
   return model_from(blueprint_in(content.metadata, key, file), content.tensors, file);
 }
 

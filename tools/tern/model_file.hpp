@@ -23,6 +23,9 @@ void save_model(const std::string& file, const Blueprint& blueprint, const nn::S
 /// the network is not built before the file is known to hold its parameters. Throws FileError.
 Model load_model(const std::string& path);
 
+/// The same from what a file held; `file` stands for it in messages.
+Model model_from(io::Safetensors content, const std::string& file);
+
 /// The blueprint in the metadata of a model or checkpoint.
 Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const char* key, const std::string& file);
 

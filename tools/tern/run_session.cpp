@@ -1,8 +1,10 @@
 #include "run_session.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 
 #include "errors.hpp"
@@ -49,6 +51,17 @@ std::string time_of_day() {
   return text;
 }
 
+// How much of metrics.jsonl was written before the checkpoint.
+std::uint64_t bytes_of_metrics(const io::Checkpoint& checkpoint, const std::string& file) {
+  const auto found = checkpoint.metadata.find("metrics");
+  std::uint64_t bytes = 0;
+  const char* const begin = found == checkpoint.metadata.end() ? "" : found->second.c_str();
+  const char* const end = begin + std::strlen(begin);
+  const auto [stop, error] = std::from_chars(begin, end, bytes);
+  expects<FileError>(error == std::errc() && stop == end, file, ": the checkpoint does not say how far the metrics go");
+  return bytes;
+}
+
 // NaN has no JSON.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
@@ -79,7 +92,11 @@ void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
                         " here and ", shown(before), " in the training that --resume takes up in ", path_,
                         "; leave it out, or begin anew in another --run");
   }
-  apply_config(options_, saved, resumed.file, given);
+  try {
+    apply_config(options_, saved, resumed.file, given);
+  } catch (const UsageError& error) {
+    throw FileError(error.what());  // nobody typed these
+  }
 }
 
 void RunSession::start(Training& training, const TrainingData& data) {
@@ -104,10 +121,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
                      now.source,
                      ": the data set is not the one that this training began with; begin anew in another --run");
   training.restore(checkpoint, resumed_->file);
-  const auto bytes = checkpoint.metadata.find("metrics");
-  folder_->resume(bytes == checkpoint.metadata.end()
-                      ? 0
-                      : static_cast<std::uint64_t>(parse_integer("metrics", bytes->second, 0, INT64_MAX)));
+  folder_->resume(bytes_of_metrics(checkpoint, resumed_->file));
   open_listeners();
   write_config();
   folder_->write({{"event", "resume"},

@@ -144,7 +144,11 @@ class Tune : public Command {
                         "--resume goes on with the trials of the search in ", folder_,
                         "; leave --grid, --range and --random out, or begin anew in another --run");
     const Settings given = base_;
-    apply_config(verb_.options, saved["options"], plan_file(), {"grid", "range", "random"});
+    try {
+      apply_config(verb_.options, saved["options"], plan_file(), {"grid", "range", "random"});
+    } catch (const UsageError& error) {
+      throw FileError(error.what());  // nobody typed these
+    }
     for (auto part : {&Settings::mode, &Settings::precision}) base_.*part = given.*part;
     base_.threads = given.threads;
     base_.quiet = given.quiet;

@@ -50,7 +50,8 @@ Tensor prepare_image(const std::string& file, const ImageFolderOptions& options 
 ///
 /// An example is float32 [3, size, size]: the image in RGB (see read_image), its shorter side resized to `short_side`
 /// by bilinear interpolation with antialiasing, cropped, perhaps mirrored, and (x / 255 - mean) / deviation. Where a
-/// JPEG is at least four times as large as needed, it is decoded at a half, a quarter or an eighth of its size.
+/// JPEG is at least four times as large as needed, it is decoded at a half, a quarter or an eighth of its size. An
+/// image whose decoding would take more than 64 MiB and twice its file is refused.
 ///
 /// Copies share everything, also the list of corrupt images.
 class ImageFolder final : public ExampleSource {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/io/safetensors.hpp"
 
 namespace tern::io {
 
@@ -33,6 +33,8 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
 
 /// Reads one file and verifies its SHA-256. Throws FileError.
 Checkpoint load_checkpoint(const std::string& file);
+/// The same from what a safetensors file held; `name` stands for the file in messages.
+Checkpoint checkpoint_from(Safetensors content, const std::string& name);
 
 /// The newest checkpoint that can be read.
 struct Resumed {
