@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "io/checkpoint_sum.hpp"
 #include "io/tensor_bytes.hpp"
 #include "tern/io/file.hpp"
 #include "tern/io/safetensors.hpp"
@@ -18,8 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view format = "tern.checkpoint.1";
-constexpr std::string_view name_begin = "checkpoint-", name_end = ".safetensors", reserved = "tern.",
-                           sum_key = "tern.sha256";
+constexpr std::string_view name_begin = "checkpoint-", name_end = ".safetensors", reserved = "tern.";
 
 std::string file_name(std::int64_t step) {
   const std::string digits = std::to_string(step);
@@ -75,27 +75,6 @@ void remove_leftovers(const std::string& folder) {
   for (const fs::path& path : leftovers) fs::remove(path, error);
 }
 
-// Names, shapes and metadata belong to the sum too: the right bytes under another name or step are not the same
-// checkpoint.
-std::string sum_of(const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
-  Sha256 sum;
-  const auto add = [&](const std::string& text) {
-    sum.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
-  };
-  for (const auto& [name, tensor] : tensors) {
-    add(name);
-    add(message(tensor.dtype(), tensor.shape()));
-    const Tensor whole = tensor.detach().contiguous();
-    sum.update(readable_bytes(whole));
-  }
-  for (const auto& [key, value] : metadata) {
-    if (key == sum_key) continue;
-    add(key);
-    add(value);
-  }
-  return sum.hexadecimal();
-}
-
 template <class T>
 T take(std::map<std::string, std::string>& metadata, const std::string& key, const std::string& file) {
   const auto found = metadata.find(key);
@@ -107,6 +86,28 @@ T take(std::map<std::string, std::string>& metadata, const std::string& key, con
 }
 
 }  // namespace
+
+// Names, shapes and metadata belong to the sum too: the right bytes under another name or step are not the same
+// checkpoint.
+std::string checkpoint_sum(const std::map<std::string, Tensor>& tensors,
+                           const std::map<std::string, std::string>& metadata) {
+  Sha256 sum;
+  const auto add = [&](const std::string& text) {
+    sum.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  };
+  for (const auto& [name, tensor] : tensors) {
+    add(name);
+    add(message(tensor.dtype(), tensor.shape()));
+    const Tensor whole = tensor.detach().contiguous();
+    sum.update(readable_bytes(whole));
+  }
+  for (const auto& [key, value] : metadata) {
+    if (key == checkpoint_sum_key) continue;
+    add(key);
+    add(value);
+  }
+  return sum.hexadecimal();
+}
 
 void Checkpoint::put(const std::string& prefix, const std::map<std::string, Tensor>& part) {
   for (const auto& [name, tensor] : part) tensors[prefix + name] = tensor;
@@ -133,7 +134,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   metadata["tern.batch"] = std::to_string(checkpoint.batch);
   metadata["tern.seed"] = std::to_string(checkpoint.seed);
   metadata["tern.random_position"] = std::to_string(checkpoint.random_position);
-  metadata[std::string(sum_key)] = sum_of(checkpoint.tensors, metadata);
+  metadata[checkpoint_sum_key] = checkpoint_sum(checkpoint.tensors, metadata);
 
   make_folders(folder);
   remove_leftovers(folder);
@@ -158,8 +159,8 @@ Checkpoint checkpoint_from(Safetensors content, const std::string& file) {
   expects<FileError>(found_format != metadata.end(), file, ": not a checkpoint: the metadata 'tern.format' is missing");
   expects<FileError>(found_format->second == format, file, ": expected a checkpoint of format '", format,
                      "'; a newer version of the library may have written it");
-  const auto sum = metadata.find(std::string(sum_key));
-  expects<FileError>(sum != metadata.end() && sum->second == sum_of(content.tensors, metadata), file,
+  const auto sum = metadata.find(checkpoint_sum_key);
+  expects<FileError>(sum != metadata.end() && sum->second == checkpoint_sum(content.tensors, metadata), file,
                      ": the checkpoint is damaged: its content does not have the SHA-256 that was written with it");
   metadata.erase(sum);
   metadata.erase("tern.format");

@@ -13,7 +13,8 @@ namespace tern::io {
 
 namespace {
 
-constexpr std::size_t most_keys = 1'000'000;
+// Short keys take many times the memory of their text.
+constexpr std::size_t most_keys = 100'000;
 
 struct TypeName {
   std::string_view name;

@@ -195,21 +195,21 @@ TEST_CASE("safetensors: hostile files are refused by name and reason, and cost n
   }
 }
 
-TEST_CASE("safetensors: a header of a million keys ends in time, one more in an error", "[io][hostile]") {
+TEST_CASE("safetensors: a header of a hundred thousand keys ends in time, one more in an error", "[io][hostile]") {
   std::string header = "{";
-  for (int i = 0; i < 300'000; ++i)
+  for (int i = 0; i < 100'000; ++i)
     header += message(i == 0 ? "" : ",", '"', i, "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}");
   header += "}";
   CHECK(parse_safetensors(as_bytes(file_of(header)), "given", {.header_limit = std::size_t{64} << 20}).tensors.size() ==
-        300'000);
+        100'000);
   CHECK_THAT(said<FileError>(
                  [&] { parse_safetensors(as_bytes(file_of(header)), "given", {.header_limit = header.size() - 1}); }),
              ContainsSubstring("the limit is"));
   std::string metadata = R"({"__metadata__":{)";
-  for (int i = 0; i <= 1'000'000; ++i) metadata += message(i == 0 ? "" : ",", '"', i, "\":\"\"");
+  for (int i = 0; i <= 100'000; ++i) metadata += message(i == 0 ? "" : ",", '"', i, "\":\"\"");
   metadata += "}}";
   CHECK_THAT(said<FileError>([&] { parse_safetensors(as_bytes(file_of(metadata)), "given"); }),
-             ContainsSubstring("more than 1000000 keys"));
+             ContainsSubstring("more than 100000 keys"));
 }
 
 TEST_CASE("safetensors: control characters of a hostile name do not reach the message", "[io][hostile]") {

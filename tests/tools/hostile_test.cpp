@@ -166,13 +166,21 @@ TEST_CASE("hostile: models", "[tools][hostile]") {
   refuses("a header of 2^60 bytes", std::string("\0\0\0\0\0\0\0\x10", 8) + "{}");
   refuses("no header", std::string(8, '\0'));
   refuses("random", "\x10\0\0\0\0\0\0\0" + std::string(100, 'x'));
-  refuses("deep nesting", [] {
-    const std::string header = repeated("[", 100000);
+  const auto with_size = [](const std::string& header) {
     std::string size;
     for (std::size_t n = header.size(), i = 0; i < 8; ++i, n >>= 8)
       size += static_cast<char>(static_cast<unsigned char>(n));
     return size + header;
-  }());
+  };
+  const auto numbered = [](int count, const std::string& value) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":" + value;
+    return text;
+  };
+  refuses("deep nesting", with_size(repeated("[", 100000)));
+  refuses("a million words", with_size("{\"__metadata__\":{" + numbered(1000000, "\"\"") + "}}"));
+  refuses("a quarter of a million empty weights",
+          with_size("{" + numbered(250000, R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})") + "}"));
 
   const auto refuses_json = [&](const std::string& what, const std::string& text) {
     io::save_safetensors(scene.folder / "bad.safetensors", content.tensors, {{"tern.model", text}});
@@ -186,9 +194,14 @@ TEST_CASE("hostile: models", "[tools][hostile]") {
   refuses_json("a description that is no JSON", "{");
   refuses_json("a description that is nested", repeated("[", 5000));
   refuses_json("a description that is a list", "[]");
+  refuses_json("a description of tiny values", "{\"format\": 1, \"classes\": [" + repeated("[],", 2000000) + "[]]}");
+  refuses_json("a description of 15 MiB",
+               "{\"format\": 1, \"classes\": [\"" + std::string(15 * mebibyte, 'a') + "\"]}");
   refuses_json("nothing in it", "{}");
   refuses_change("a later format", "format", 2);
   refuses_change("layers of a trillion weights", "layers", {3, 16000000, 16000000, 3});
+  refuses_change("layers beyond any integer", "layers", {3, 1e48, 3});
+  refuses_change("layers of fractions", "layers", {3, 4.5, 3});
   refuses_change("layers below one", "layers", {3, -4, 3});
   refuses_change("layers of another number", "layers", {3, 5, 3});
   refuses_change("layers that are text", "layers", "3,4,3");
@@ -284,6 +297,8 @@ TEST_CASE("hostile: configurations, metrics and plans", "[tools][hostile]") {
   refuses_config("unfinished", "{\"epochs\": 3");
   refuses_config("a list", "[]");
   refuses_config("deep", repeated("{\"a\":", 100000));
+  refuses_config("deep behind brackets in a text",
+                 "{\"a\": \"" + std::string(300000, ']') + "\", \"b\": " + std::string(300000, '['));
   refuses_config("long", std::string(2 * mebibyte, ' ') + "{}");
   refuses_config("not UTF-8", "{\"dataset\": \"\xff\"}");
   fs::create_directory(scene.folder / "r");
@@ -294,15 +309,18 @@ TEST_CASE("hostile: configurations, metrics and plans", "[tools][hostile]") {
   refuses_metrics("not JSON", "hello\n");
   refuses_metrics("a number", "{}\n3\n");
   refuses_metrics("deep", repeated("[", 100000) + "\n");
+  refuses_metrics("tiny values", "{\"a\": [" + repeated("{},", 4000000) + "{}]}\n");
+  refuses_metrics("many lines before the bad one", repeated("{\"a\":1,\"b\":2}\n", 1000000) + "hello\n");
   const auto refuses_plan = [&](const std::string& what, const std::string& bytes) {
     scene.refuses_bytes(what, "r/tune.json", bytes, {"tune", "--resume", "--run", "r"});
   };
   refuses_plan("empty", "");
   refuses_plan("a list", "[]");
+  refuses_plan("tiny values", "{\"options\": {}, \"trials\": [" + repeated("[],", 4000000) + "[]]}");
   refuses_plan("no trials", "{\"options\": {}, \"trials\": []}");
   refuses_plan("a trial that is a number", "{\"options\": {}, \"trials\": [1]}");
   refuses_plan("an option that is none", "{\"options\": {\"bogus\": 1}, \"trials\": [{\"seed\": \"1\"}]}");
-  CHECK(scene.count == 16);
+  CHECK(scene.count == 20);
 }
 
 #if TERN_TEST_IMAGES

@@ -24,8 +24,10 @@ class Reader {
     const auto found = json_.find(name);
     expects<FileError>(found != json_.end(), file_, ": the description of the model lacks '", name, "'");
     try {
-      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-        expects<FileError>(found->is_number_integer(), file_, ": '", name, "' in the description is no whole number");
+      // The JSON library would turn any number into an integer.
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) check_integer(*found, name);
+      if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+        for (const Json& part : *found) check_integer(part, name);
       return found->template get<T>();
     } catch (const Json::exception&) {
       throw FileError(
@@ -40,6 +42,10 @@ class Reader {
   }
 
  private:
+  void check_integer(const Json& json, const char* name) const {
+    expects<FileError>(json.is_number_integer(), file_, ": '", name, "' in the description is no whole number");
+  }
+
   const Json& json_;
   const std::string& file_;
 };

@@ -231,13 +231,25 @@ Given parse_arguments(const Verb& verb, const std::vector<std::string>& argument
 // ---- configuration files
 // ---------------------------------------------------------------------------------------------
 
-Json parse_json(const std::string& text, const std::string& file) {
-  // Deep nesting would overrun the stack of any recursive reader.
+Json parse_json(std::string_view text, const std::string& file) {
+  // Deep nesting would overrun the stack of any recursive reader, and tiny values take many times the memory of their
+  // text. What is in strings nests nothing.
+  constexpr std::size_t per_value = 40, per_container = 96, most = std::size_t{56} << 20;
   int depth = 0;
-  for (const char c : text) {
-    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+  bool quoted = false;
+  std::size_t memory = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++i;
+    if (quoted) continue;
+    const bool opens = c == '[' || c == '{';
+    depth += opens - (c == ']' || c == '}');
     expects<FileError>(depth <= 64, file, ": found JSON nested deeper than 64 levels");
+    memory += opens || c == ':' ? per_container : c == ',' ? per_value : 0;
   }
+  expects<FileError>(memory <= most, file, ": found JSON of so many values that they would take ", memory >> 20,
+                     " MiB, expected ", most >> 20, " at most");
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {

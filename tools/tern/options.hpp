@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "settings.hpp"
@@ -84,7 +85,7 @@ Given parse_arguments(const Verb& verb, const std::vector<std::string>& argument
 /// a wrong name or value.
 void apply_config(const Options& options, const Json& config, const std::string& file, const Given& given);
 /// JSON from an untrusted text; FileError begins with `file`.
-Json parse_json(const std::string& text, const std::string& file);
+Json parse_json(std::string_view text, const std::string& file);
 Json read_json_file(const std::string& file, std::size_t most_bytes = std::size_t{1} << 20);
 /// The options that are set, as apply_config takes them.
 Json to_config(const Options& options);

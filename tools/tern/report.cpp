@@ -39,7 +39,7 @@ class Report : public Command {
     std::vector<PageRun> runs;
     for (const std::string& folder : folders_) {
       PageRun run{folder, {}};
-      for (const Json& event : read_metrics(folder)) run.lines.push_back(event.dump());
+      read_metrics(folder, [&](const Json& event) { run.lines.push_back(event.dump()); });
       expects<FileError>(!run.lines.empty(), RunFolder::metrics_in(folder), ": found no events");
       runs.push_back(std::move(run));
     }

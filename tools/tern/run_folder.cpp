@@ -89,22 +89,24 @@ void RunFolder::write(const Json& event) {
   for (const Listener& listener : listeners_) listener(event, line);
 }
 
-std::vector<Json> read_metrics(const std::string& folder) {
+void read_metrics(const std::string& folder, const std::function<void(Json event)>& take) {
   const std::string file = RunFolder::metrics_in(folder);
   const io::InputFile input(file);
   std::string text(static_cast<std::size_t>(input.size()), '\0');
   input.read(0, std::as_writable_bytes(std::span(text)));
-  std::vector<Json> events;
-  std::size_t begin = 0;
-  for (std::size_t line = 1; begin < text.size(); ++line) {
-    const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;
+  parse_metrics(text, file, take);
+}
+
+void parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take) {
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) break;
     const std::string place = message(file, ":", line);
-    events.push_back(parse_json(text.substr(begin, end - begin), place));
-    expects<FileError>(events.back().is_object(), place, ": expected an object");
-    begin = end + 1;
+    Json event = parse_json(text.substr(0, end), place);
+    expects<FileError>(event.is_object(), place, ": expected an object");
+    take(std::move(event));
+    text.remove_prefix(end + 1);
   }
-  return events;
 }
 
 }  // namespace tern::tool

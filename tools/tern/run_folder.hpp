@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "options.hpp"
@@ -47,7 +48,10 @@ class RunFolder {
   std::vector<Listener> listeners_;
 };
 
-/// The events of a run. An unfinished last line is left out. Throws FileError "file:line: ...".
-std::vector<Json> read_metrics(const std::string& folder);
+/// Hands over the events of a run, one by one: together they may take many times the memory of the file. An unfinished
+/// last line is left out. Throws FileError "file:line: ...".
+void read_metrics(const std::string& folder, const std::function<void(Json event)>& take);
+/// The same from the text of a file.
+void parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take);
 
 }  // namespace tern::tool

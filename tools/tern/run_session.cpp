@@ -140,8 +140,7 @@ void RunSession::open_listeners() {
   }
   if (!settings_.dashboard) return;
   dashboard_ = std::make_unique<Dashboard>(path_, settings_.port);
-  if (resumed_)
-    for (const Json& event : read_metrics(path_)) dashboard_->push(event.dump() + "\n");
+  if (resumed_) read_metrics(path_, [&](const Json& event) { dashboard_->push(event.dump() + "\n"); });
   folder_->listen([this](const Json&, const std::string& line) { dashboard_->push(line); });
   std::fprintf(stderr, "Dashboard: %s\n", dashboard_->address().c_str());
 }

@@ -266,12 +266,12 @@ class Tune : public Command {
     for (const std::size_t i : runner.ranking()) {
       if (runner.status()[i].epoch == 0) continue;
       PageRun run{trial_folder(i) + ": " + describe(plan.trials[i]), {}};
-      for (Json event : read_metrics(plan.settings[i].run)) {
-        if (event.value("event", "") == "step") continue;
+      read_metrics(plan.settings[i].run, [&](Json event) {
+        if (event.value("event", Json()) == "step") return;
         event.erase("pictures");
         if (!runs.empty()) event.erase("confusion");
         run.lines.push_back(event.dump());
-      }
+      });
       runs.push_back(std::move(run));
     }
     if (!runs.empty()) write_file(folder + "/report.html", page(runs));

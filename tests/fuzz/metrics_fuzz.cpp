@@ -1,0 +1,19 @@
+// Any text either is the metrics of a run, which then can be written again, or a FileError.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "errors.hpp"
+#include "run_folder.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tern::tool;
+  try {
+    parse_metrics({reinterpret_cast<const char*>(data), size}, "fuzz", [](const Json& event) {
+      if (parse_json(event.dump(), "again") != event) __builtin_trap();
+    });
+  } catch (const tern::FileError&) {
+  }
+  return 0;
+}
