@@ -16,6 +16,8 @@ void begin(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   expects(stream.recording.load() == nullptr, "cuda: this thread is already recording a step; steps do not nest");
   auto recording = std::make_unique<Recording>();
+  const std::lock_guard gate(stream.gate);
+  check(cudaEventRecord(stream.begun, stream.handle), "recording an event");
   // Relaxed: the allocator may have to ask the card for memory while recording, which touches no stream.
   check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeRelaxed), "starting to record");
   open_recording(stream, recording.release());
@@ -36,11 +38,14 @@ void abandon(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   if (recording == nullptr) return;
-  cudaGraph_t graph = nullptr;
-  cudaStreamEndCapture(stream.handle, &graph);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  cudaGetLastError();
-  close_recording(stream);
+  {
+    const std::lock_guard gate(stream.gate);
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(stream.handle, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    close_recording(stream);
+  }
   destroy(recording);
 }
 
@@ -49,8 +54,10 @@ void* end(void* stream_handle) {
   Recording* recording = stream.recording.load();
   expects(recording != nullptr, "cuda: this thread is not recording a step");
   cudaGraph_t graph = nullptr;
+  std::unique_lock gate(stream.gate);
   cudaError_t status = cudaStreamEndCapture(stream.handle, &graph);
   close_recording(stream);
+  gate.unlock();
   if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (graph != nullptr) cudaGraphDestroy(graph);

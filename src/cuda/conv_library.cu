@@ -32,7 +32,8 @@ Packing packing_of(const Conv2d& shape, bool half_width) {
     packing.channels = shape.C * packing.block * packing.block;
   }
   // A grouped convolution keeps its channels: the fit asks for whole lanes there.
-  if (shape.groups == 1) packing.channels = round_up(packing.channels, half_width ? lane_channels : lane_channels / 2);
+  const bool whole_lanes = half_width || packing.block > 1;
+  if (shape.groups == 1) packing.channels = round_up(packing.channels, whole_lanes ? lane_channels : lane_channels / 2);
   return packing;
 }
 
@@ -77,25 +78,50 @@ void LibraryConv<T>::in_two_passes(T* image, T* filter, float* y, const float* b
     finish_rows(context, y, out.data(), bias, rows(), shape.activation);
 }
 
-// Engines that add the bias and take the relu exist for some problems, and are not always faster.
+// Engines and products that add the bias and take the relu exist for some problems, and are not always faster.
 template <class T>
-bool LibraryConv<T>::finished_wins(const ConvProblem& finished, T* image, T* filter, float* y, const float* bias) {
+typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, T* image, T* filter, float* y,
+                                                          const float* bias) {
   const bool possible = bias != nullptr && aligned(bias) && (finished.relu || shape.activation == Activation::none);
-  if (!possible || context.deterministic) return false;
+  if (!possible || context.deterministic) return Pass::two;
   static std::mutex mutex;
-  static auto* decided = new std::map<ConvProblem, bool>;
+  static auto* decided = new std::map<ConvProblem, Pass>;
   {
     const std::scoped_lock lock(mutex);
     const auto found = decided->find(finished);
     if (found != decided->end()) return found->second;
   }
-  if (recording(context)) return false;
-  const auto one = [&] { run(finished, image, filter, y, bias); };
-  const auto two = [&] { in_two_passes(image, filter, y, bias); };
-  const bool exists = conv_plan(context, finished, image, filter, y, bias).engine != nullptr;
-  const bool wins = exists && microseconds(context, one, 2, 5) < microseconds(context, two, 2, 5);
+  if (recording(context)) return Pass::two;
+  Pass best = Pass::two;
+  float best_time = 0;
+  for (const Pass pass : {Pass::two, Pass::engine, Pass::product}) {
+    if (pass == Pass::engine && conv_plan(context, finished, image, filter, y, bias).engine == nullptr) continue;
+    if (pass == Pass::product && !(is_product() && product_plan(image, filter, y, bias).exists)) continue;
+    const float time = microseconds(
+        context, [&] { run_pass(pass, finished, image, filter, y, bias); }, 2, 5);
+    if (best_time > 0 && time >= best_time) continue;
+    best = pass;
+    best_time = time;
+  }
   const std::scoped_lock lock(mutex);
-  return decided->try_emplace(finished, wins).first->second;
+  return decided->try_emplace(finished, best).first->second;
+}
+
+template <class T>
+const LibraryPlan& LibraryConv<T>::product_plan(const T* image, const T* filter, float* y, const float* bias) {
+  return library_plan(context, y, image, filter, product_shape(),
+                      Finish{bias, shape.activation == Activation::relu, rows().pitch});
+}
+
+template <class T>
+void LibraryConv<T>::run_pass(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y,
+                              const float* bias) {
+  if (pass == Pass::two) return in_two_passes(image, filter, y, bias);
+  if (pass == Pass::engine) return run(finished, image, filter, y, bias);
+  const LibraryPlan& plan = product_plan(image, filter, y, bias);
+  const Scratch workspace(context, plan.workspace);
+  library_product<float, T>(plan, stream_of(context), workspace.as<void>(), y, image, filter,
+                            Finish{bias, finished.relu, rows().pitch});
 }
 
 template <class T>
@@ -109,10 +135,7 @@ void LibraryConv<T>::forward(float* y, const float* x, const float* weight, cons
   finished.float_out = finished.finished = true;
   finished.y_pitch = rows().pitch;
   finished.relu = shape.activation == Activation::relu;
-  if (finished_wins(finished, image.data(), filter.data(), y, bias))
-    run(finished, image.data(), filter.data(), y, bias);
-  else
-    in_two_passes(image.data(), filter.data(), y, bias);
+  run_pass(choose_pass(finished, image.data(), filter.data(), y, bias), finished, image.data(), filter.data(), y, bias);
 }
 
 bool library_conv2d_fits(const Conv2d& shape) {

@@ -4,6 +4,7 @@
 #include "cuda/conv_packed.cuh"
 #include "cuda/conv_plans.cuh"
 #include "cuda/fused_rows.cuh"
+#include "cuda/library.cuh"
 
 namespace tern::cuda {
 
@@ -68,6 +69,12 @@ class LibraryConv {
   bool takes_image(const float* x) const { return is_float && same_image() && aligned(x); }
   bool takes_weight(const float* weight) const { return is_float && same_weight() && aligned(weight); }
 
+  /// A kernel of one element that meets every position once is a matrix product over them.
+  bool is_product() const {
+    return same_weight() && shape.groups == 1 && shape.stride_h == 1 && shape.stride_w == 1 && shape.pad_h == 0 &&
+           shape.pad_w == 0;
+  }
+
   ConvProblem problem(Half half) const;
   void run(const ConvProblem& asked, void* x, void* weight, void* y, const float* bias = nullptr) {
     const ConvPlan& plan = conv_plan(context, asked, x, weight, y, bias);
@@ -80,8 +87,14 @@ class LibraryConv {
   Packing packing;
 
  private:
-  bool finished_wins(const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
+  /// How bias and activation meet the product of a forward pass.
+  enum class Pass : std::uint8_t { two, engine, product };
+  Pass choose_pass(const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
+  void run_pass(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
   void in_two_passes(T* image, T* filter, float* y, const float* bias);
+
+  kernels::Matmul product_shape() const { return {.m = rows().count, .n = shape.O, .k = shape.C, .transpose_b = true}; }
+  const LibraryPlan& product_plan(const T* image, const T* filter, float* y, const float* bias);
 };
 
 }  // namespace tern::cuda

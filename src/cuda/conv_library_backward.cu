@@ -1,4 +1,4 @@
-// The gradients of a convolution by cuDNN.
+// The gradients of a convolution by cuDNN, cuBLASLt and our own kernel for tensor cores.
 
 #include <map>
 #include <mutex>
@@ -6,17 +6,23 @@
 #include <vector>
 
 #include "cuda/conv_library.cuh"
+#include "cuda/conv_tensor_cores.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
 
 namespace tern::cuda {
 namespace {
 
+/// What computes a gradient: an engine of cuDNN, our kernel for tensor cores (grad_weight), or, where the kernel has
+/// one element, a matrix product (grad_x).
+enum class Engine : std::uint8_t { convolution, tensor_cores, product };
+
 /// How a gradient is computed.
 struct Way {
   ConvProblem problem;
   bool turned = false;  ///< grad_x as a forward convolution of g with the turned weight: its engines are faster
   bool direct = false;  ///< written in its place, not packed first
+  Engine engine = Engine::convolution;
 };
 
 /// One gradient. `factor` is what meets g: the weight for grad_x, x for grad_weight.
@@ -32,10 +38,11 @@ class Gradient {
         takes_factor_(!way.turned && (to_x() ? conv.takes_weight(factor) : conv.takes_image(factor))),
         packed_factor_(conv.context, takes_factor_ ? factor : nullptr, to_x() ? conv.weights() : conv.images()),
         packed_(conv.context, way.direct ? gradient : nullptr, to_x() ? conv.images() : conv.weights()),
-        plan_(conv_plan(conv.context, way.problem, x(), weight(), y())),
-        workspace_(conv.context, plan_.workspace) {}
+        plan_(way.engine == Engine::convolution ? &conv_plan(conv.context, way.problem, x(), weight(), y()) : nullptr),
+        product_(way.engine == Engine::product ? &product_plan() : nullptr),
+        workspace_(conv.context, workspace_bytes()) {}
 
-  bool exists() const { return plan_.engine != nullptr; }
+  bool exists() const { return plan_ == nullptr || plan_->engine != nullptr; }
 
   /// All its work on the stream of `where`.
   void run(const Context& where) const {
@@ -47,7 +54,7 @@ class Gradient {
       else
         pack_image(where, packed_factor_.data(), factor_, conv_.shape, conv_.packing);
     }
-    run_conv(plan_, way_.problem, stream_of(where), workspace_.template as<void>(), x(), weight(), y());
+    run_engine(where);
     if (way_.direct) return;
     if (to_x())
       unpack_image(where, gradient_, packed_.data(), conv_.shape, conv_.packing);
@@ -60,6 +67,24 @@ class Gradient {
   T* x() const { return way_.turned ? g_ : to_x() ? packed_.data() : packed_factor_.data(); }
   T* weight() const { return to_x() ? packed_factor_.data() : packed_.data(); }
   T* y() const { return way_.turned ? packed_.data() : g_; }
+  kernels::Matmul product_shape() const { return {.m = conv_.rows().count, .n = conv_.shape.C, .k = conv_.shape.O}; }
+  const LibraryPlan& product_plan() const {
+    return library_plan<float, T>(conv_.context, gradient_, g_, weight(), product_shape());
+  }
+  std::size_t workspace_bytes() const {
+    if (way_.engine == Engine::convolution) return plan_->workspace;
+    if (way_.engine == Engine::product) return product_->workspace;
+    return static_cast<std::size_t>(tensor_core_slices(way_.problem) * conv_.weights()) * sizeof(float);
+  }
+  void run_engine(const Context& where) const {
+    if (way_.engine == Engine::convolution)
+      return run_conv(*plan_, way_.problem, stream_of(where), workspace_.template as<void>(), x(), weight(), y());
+    if (way_.engine == Engine::product)
+      return library_product<float, T>(*product_, stream_of(where), workspace_.template as<void>(), gradient_, g_,
+                                       weight());
+    if constexpr (std::is_same_v<T, float>)
+      tensor_core_grad_weight(where, weight(), workspace_.template as<float>(), x(), y(), way_.problem);
+  }
 
   LibraryConv<T>& conv_;
   Way way_;
@@ -68,7 +93,8 @@ class Gradient {
   T* g_;
   bool takes_factor_;
   Packed<T> packed_factor_, packed_;
-  const ConvPlan& plan_;
+  const ConvPlan* plan_;
+  const LibraryPlan* product_;
   Scratch workspace_;
 };
 
@@ -94,6 +120,8 @@ template <class T>
 std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
   const bool same = half == Half::grad_x ? conv.same_image() : conv.same_weight();
   std::vector<Way> ways;
+  if (tensor_core_grad_weight_fits(conv.problem(half)))
+    ways.push_back({conv.problem(half), false, same, Engine::tensor_cores});
   for (const bool turn : {true, false}) {
     if (turn && !(half == Half::grad_x && conv.same_image() && turns(conv.shape))) continue;
     const ConvProblem problem = turn ? turned(conv.problem(half)) : conv.problem(half);
@@ -103,6 +131,7 @@ std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
     direct.float_out = true;
     ways.push_back({direct, turn, true});
   }
+  if (half == Half::grad_x && conv.is_product()) ways.push_back({conv.problem(half), false, true, Engine::product});
   return ways;
 }
 

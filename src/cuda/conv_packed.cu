@@ -76,50 +76,65 @@ __global__ void turn_weight_kernel(Out* out, const float* weight, std::uint32_t 
 
 /// Where an element of a packed image comes from; -1 for padding.
 struct ImagePlace {
-  Divisor<std::uint32_t> channels, W, H, C, block;
+  Divisor<std::uint32_t> W, H, C, block;
   int real_H, real_W, before_h, before_w;
-  __device__ std::int64_t operator()(std::int64_t i) const {
-    // Positions first in 64 bits: packed images of a large batch pass 2^31 elements.
-    const auto position = static_cast<std::uint32_t>(i / channels.value());
-    auto channel = static_cast<std::uint32_t>(i - static_cast<std::int64_t>(position) * channels.value());
-    std::uint32_t n = position;
-    const auto at_w = static_cast<int>(W.split(n)), at_h = static_cast<int>(H.split(n));
-    const auto c = static_cast<int>(C.split(channel));
-    const auto column = static_cast<int>(block.split(channel));
-    const int row = static_cast<int>(channel), size = static_cast<int>(block.value());
-    const int h = at_h * size + row - before_h, w = at_w * size + column - before_w;
-    if (row >= size || h < 0 || h >= real_H || w < 0 || w >= real_W) return -1;
-    return ((static_cast<std::int64_t>(n) * real_H + h) * real_W + w) * static_cast<int>(C.value()) + c;
+  struct Position {
+    std::int64_t first_row;
+    int h, w;
+  };
+  __device__ Position position(std::uint32_t index) const {
+    std::uint32_t n = index;
+    const auto w = static_cast<int>(W.split(n)), h = static_cast<int>(H.split(n));
+    const int size = static_cast<int>(block.value());
+    return {static_cast<std::int64_t>(n) * real_H, h * size - before_h, w * size - before_w};
+  }
+  __device__ std::int64_t operator()(const Position& at, std::uint32_t channel) const {
+    const auto c = static_cast<int>(C.split(channel)), column = static_cast<int>(block.split(channel));
+    const int h = at.h + static_cast<int>(channel), w = at.w + column;
+    if (channel >= block.value() || h < 0 || h >= real_H || w < 0 || w >= real_W) return -1;
+    return ((at.first_row + h) * real_W + w) * static_cast<int>(C.value()) + c;
   }
 };
 
 ImagePlace image_place(const Conv2d& shape, const Packing& packing) {
-  return {Divisor<std::uint32_t>(packing.channels),
-          Divisor<std::uint32_t>(packing.W),
-          Divisor<std::uint32_t>(packing.H),
-          Divisor<std::uint32_t>(shape.C),
-          Divisor<std::uint32_t>(packing.block),
-          static_cast<int>(shape.H),
-          static_cast<int>(shape.W),
-          static_cast<int>(packing.before_h),
-          static_cast<int>(packing.before_w)};
+  return {Divisor<std::uint32_t>(packing.W),     Divisor<std::uint32_t>(packing.H), Divisor<std::uint32_t>(shape.C),
+          Divisor<std::uint32_t>(packing.block), static_cast<int>(shape.H),         static_cast<int>(shape.W),
+          static_cast<int>(packing.before_h),    static_cast<int>(packing.before_w)};
 }
 
-template <class Out>
-__global__ void pack_image_kernel(Out* out, const float* x, std::int64_t count, ImagePlace place) {
+// Four channels of a position at a time: packed channels come in multiples of that.
+template <class Out, class Index>
+__global__ void pack_image_kernel(Out* out, const float* x, Index packs, Divisor<Index> packs_per_position,
+                                  ImagePlace place) {
   begin_kernel();
-  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    const std::int64_t from = place(i);
-    convert(out[i], from < 0 ? 0.0f : x[from]);
+  for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
+    Index position = i;
+    const auto channel = static_cast<std::uint32_t>(packs_per_position.split(position)) * 4;
+    const ImagePlace::Position at = place.position(static_cast<std::uint32_t>(position));
+    Pack<Out, 4> packed;
+#pragma unroll
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      const std::int64_t from = place(at, channel + lane);
+      convert(packed.value[lane], from < 0 ? 0.0f : x[from]);
+    }
+    store(out + static_cast<std::int64_t>(i) * 4, packed);
   }
 }
 
-template <class In>
-__global__ void unpack_image_kernel(float* x, const In* in, std::int64_t count, ImagePlace place) {
+template <class In, class Index>
+__global__ void unpack_image_kernel(float* x, const In* in, Index packs, Divisor<Index> packs_per_position,
+                                    ImagePlace place) {
   begin_kernel();
-  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    const std::int64_t to = place(i);
-    if (to >= 0) convert(x[to], in[i]);
+  for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
+    Index position = i;
+    const auto channel = static_cast<std::uint32_t>(packs_per_position.split(position)) * 4;
+    const ImagePlace::Position at = place.position(static_cast<std::uint32_t>(position));
+    const Pack<In, 4> packed = load<4>(in + static_cast<std::int64_t>(i) * 4);
+#pragma unroll
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      const std::int64_t to = place(at, channel + lane);
+      if (to >= 0) convert(x[to], packed.value[lane]);
+    }
   }
 }
 
@@ -164,7 +179,11 @@ void pack_image(const Context& context, Out* out, const float* x, const Conv2d& 
   const std::int64_t count = shape.N * packing.H * packing.W * packing.channels;
   if constexpr (std::is_same_v<Out, bf16>)
     if (only_converts(shape, packing)) return map_packed<4>(context, count, ToBf16{}, out, x);
-  launch(context, Grid(blocks_for(count), 256), pack_image_kernel<Out>, out, x, count, image_place(shape, packing));
+  with_index(count / 4, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(count / 4), 256), pack_image_kernel<Out, Index>, out, x,
+           static_cast<Index>(count / 4), Divisor<Index>(packing.channels / 4), image_place(shape, packing));
+  });
 }
 
 template <class In>
@@ -177,7 +196,11 @@ void unpack_image(const Context& context, float* x, const In* in, const Conv2d& 
     check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(shape.N * shape.C * shape.H * shape.W) * sizeof(float),
                           stream_of(context)),
           "clearing");
-  launch(context, Grid(blocks_for(count), 256), unpack_image_kernel<In>, x, in, count, image_place(shape, packing));
+  with_index(count / 4, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(count / 4), 256), unpack_image_kernel<In, Index>, x, in,
+           static_cast<Index>(count / 4), Divisor<Index>(packing.channels / 4), image_place(shape, packing));
+  });
 }
 
 template void pack_weight<float>(const Context&, float*, const float*, const Conv2d&, const Packing&);

@@ -76,29 +76,56 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
   store(partials + (static_cast<std::int64_t>(blockIdx.x) * packs + pack) * 4, sum);
 }
 
-// The partial gradients of the slices are added in order, eight lanes at a time.
-constexpr int slice_lanes = 8;
+/// A weight and a bias whose gradients lie one after the other in the partial ones.
 template <class T>
-__global__ void sum_slices_kernel(T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
-                                  std::int64_t weights, std::int64_t channels) {
+struct Gradients {
+  T *weight, *bias;
+  std::int64_t weights, channels;
+  __device__ void set(std::int64_t at, T value) const {
+    if (at < weights) {
+      if (weight != nullptr) weight[at] = value;
+    } else if (bias != nullptr) {
+      bias[at - weights] = value;
+    }
+  }
+};
+
+// Few sums of many slices: 32 of them by 32 lanes, each of which adds its slices in order.
+constexpr int slice_lanes = 32;
+template <class T>
+__global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
   __shared__ T partial[slice_lanes][33];
   begin_kernel();
-  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = weights + channels;
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = to.weights + to.channels;
   T sum = 0;
   if (at < stride) {
-#pragma unroll 4
+#pragma unroll 8
     for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
   }
   partial[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || at >= stride) return;
   T total = 0;
+#pragma unroll
   for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
-  if (at < weights) {
-    if (grad_weight != nullptr) grad_weight[at] = total;
-  } else if (grad_bias != nullptr) {
-    grad_bias[at - weights] = total;
+  to.set(at, total);
+}
+
+// Many sums: V neighbours by a thread.
+template <class T, int V>
+__global__ void sum_long_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
+  begin_kernel();
+  const std::int64_t at = global_thread() * V, stride = to.weights + to.channels;
+  if (at >= stride) return;
+  Pack<T, V> sum{};
+#pragma unroll 8
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    const Pack<T, V> part = load<V>(partials + slice * stride + at);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) sum.value[lane] += part.value[lane];
   }
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) to.set(at + lane, sum.value[lane]);
 }
 
 }  // namespace
@@ -134,8 +161,17 @@ void through_rows(const Context& context, Out* g, float* partials, const float* 
 template <class T>
 void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels) {
-  launch(context, Grid(static_cast<unsigned>(ceil_div(weights + channels, 32)), dim3(32, slice_lanes)),
-         sum_slices_kernel<T>, grad_weight, grad_bias, partials, slices, weights, channels);
+  constexpr std::int64_t many = 32768;
+  constexpr int V = pack_size<T>;
+  const std::int64_t sums = weights + channels;
+  const Gradients<T> to{grad_weight, grad_bias, weights, channels};
+  const auto blocks = [sums](std::int64_t per_block) { return static_cast<unsigned>(ceil_div(sums, per_block)); };
+  if (sums < many)
+    launch(context, Grid(blocks(32), dim3(32, slice_lanes)), sum_slices_kernel<T>, to, partials, slices);
+  else if (sums % V == 0 && aligned<V>(partials))
+    launch(context, Grid(blocks(128 * V), 128), sum_long_slices_kernel<T, V>, to, partials, slices);
+  else
+    launch(context, Grid(blocks(128), 128), sum_long_slices_kernel<T, 1>, to, partials, slices);
 }
 
 template void finish_rows<float>(const Context&, float*, const float*, const float*, const Rows&, Activation);

@@ -35,10 +35,10 @@ constexpr cudaDataType_t element = std::is_same_v<T, bf16>    ? CUDA_R_16BF
                                                               : CUDA_R_64F;
 
 cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
-                              std::int64_t stride) {
+                              std::int64_t stride, std::int64_t pitch = 0) {
   cublasLtMatrixLayout_t made = nullptr;
   check_library(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows),
-                                           static_cast<std::uint64_t>(columns), rows),
+                                           static_cast<std::uint64_t>(columns), pitch == 0 ? rows : pitch),
                 "describing a matrix");
   const auto count = static_cast<std::int32_t>(batch);
   check_library(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
@@ -49,6 +49,11 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64
   return made;
 }
 
+void set_bias(cublasLtMatmulDesc_t operation, const float* bias) {
+  check_library(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+                "describing a product");
+}
+
 std::uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   return static_cast<std::uint32_t>(address % 256 == 0 ? 256 : address & (~address + 1));
@@ -56,8 +61,8 @@ std::uint32_t alignment_of(const void* pointer) {
 
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
 template <class T, class In>
-std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, const In* b,
-                                       const kernels::Matmul& shape) {
+std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape,
+                                       Finish finish) {
   auto plan = std::make_unique<LibraryPlan>();
   cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
   if constexpr (std::is_same_v<T, float>)
@@ -74,7 +79,14 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, co
                       shape.batch, shape.stride_b);
   plan->right = layout(element<In>, shape.transpose_a ? shape.m : shape.k, shape.transpose_a ? shape.k : shape.m,
                        shape.batch, shape.stride_a);
-  plan->out = layout(element<T>, shape.n, shape.m, shape.batch, shape.m * shape.n);
+  plan->out = layout(element<T>, shape.n, shape.m, shape.batch, shape.m * shape.n, finish.pitch);
+  if (finish.bias != nullptr) {
+    const cublasLtEpilogue_t epilogue = finish.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+    check_library(
+        cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+        "describing a product");
+    set_bias(plan->operation, finish.bias);
+  }
 
   cublasLtMatmulPreference_t preference = nullptr;
   check_library(cublasLtMatmulPreferenceCreate(&preference), "asking cuBLASLt for algorithms");
@@ -98,6 +110,10 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, co
       cublasLtMatmulAlgoGetHeuristic(library(), plan->operation, plan->left, plan->right, plan->out, plan->out,
                                      preference, candidates_asked, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(preference);
+  if (finish.bias != nullptr && (status != CUBLAS_STATUS_SUCCESS || found == 0)) {
+    plan->exists = false;
+    return plan;
+  }
   check_library(status, "asking cuBLASLt for algorithms");
   expects(found > 0, "cuda: cuBLASLt knows no algorithm for a product of ", shape.m, " x ", shape.k, " x ", shape.n);
 
@@ -114,8 +130,8 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, co
     float best_time = 0;
     for (int i = 0; i < found; ++i) {
       use(results[i]);
-      const float time =
-          microseconds(context, [&] { library_product(*plan, stream_of(context), workspace.as<void>(), out, a, b); });
+      const float time = microseconds(
+          context, [&] { library_product(*plan, stream_of(context), workspace.as<void>(), out, a, b, finish); });
       if (i == 0 || time < best_time) {
         best = i;
         best_time = time;
@@ -129,34 +145,41 @@ std::unique_ptr<LibraryPlan> make_plan(Context& context, T* out, const In* a, co
 }  // namespace
 
 template <class T, class In>
-const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape) {
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int,
-                         std::uint32_t>;
+const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape,
+                                Finish finish) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t, int, std::uint32_t>;
   static std::mutex mutex;
   static auto* plans = new std::map<Key, std::unique_ptr<LibraryPlan>>;
   const int flags = (shape.transpose_a ? 1 : 0) | (shape.transpose_b ? 2 : 0) | (context.deterministic ? 4 : 0) |
-                    (context.precision != Precision::strict ? 8 : 0) | (std::is_same_v<In, bf16> ? 16 : 0);
+                    (context.precision != Precision::strict ? 8 : 0) | (std::is_same_v<In, bf16> ? 16 : 0) |
+                    (finish.bias != nullptr ? 32 : 0) | (finish.relu ? 64 : 0);
   const std::uint32_t alignment = std::min({alignment_of(out), alignment_of(a), alignment_of(b)});
-  const Key key{shape.batch, shape.m, shape.n, shape.k, shape.stride_a, shape.stride_b, flags, alignment};
+  const Key key{shape.batch, shape.m, shape.n, shape.k, shape.stride_a, shape.stride_b, finish.pitch, flags, alignment};
   std::lock_guard lock(mutex);
   std::unique_ptr<LibraryPlan>& plan = (*plans)[key];
-  if (plan == nullptr) plan = make_plan(context, out, a, b, shape);
+  if (plan == nullptr) plan = make_plan(context, out, a, b, shape, finish);
   return *plan;
 }
 
 template <class T, class In>
-void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b) {
+void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b,
+                     Finish finish) {
   const T one = 1, zero = 0;
-  check_library(cublasLtMatmul(library(), plan.operation, &one, b, plan.left, a, plan.right, &zero, out, plan.out, out,
+  // Plans are shared by all threads, so a bias goes into a copy.
+  cublasLtMatmulDescOpaque_t operation = *plan.operation;
+  if (finish.bias != nullptr) set_bias(&operation, finish.bias);
+  check_library(cublasLtMatmul(library(), &operation, &one, b, plan.left, a, plan.right, &zero, out, plan.out, out,
                                plan.out, &plan.algorithm, workspace, plan.workspace, stream),
                 "a product by cuBLASLt");
 }
 
-template const LibraryPlan& library_plan(Context&, float*, const float*, const float*, const kernels::Matmul&);
-template const LibraryPlan& library_plan(Context&, float*, const bf16*, const bf16*, const kernels::Matmul&);
-template const LibraryPlan& library_plan(Context&, double*, const double*, const double*, const kernels::Matmul&);
-template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const float*, const float*);
-template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const bf16*, const bf16*);
-template void library_product(const LibraryPlan&, cudaStream_t, void*, double*, const double*, const double*);
+template const LibraryPlan& library_plan(Context&, float*, const float*, const float*, const kernels::Matmul&, Finish);
+template const LibraryPlan& library_plan(Context&, float*, const bf16*, const bf16*, const kernels::Matmul&, Finish);
+template const LibraryPlan& library_plan(Context&, double*, const double*, const double*, const kernels::Matmul&,
+                                         Finish);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const float*, const float*, Finish);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, float*, const bf16*, const bf16*, Finish);
+template void library_product(const LibraryPlan&, cudaStream_t, void*, double*, const double*, const double*, Finish);
 
 }  // namespace tern::cuda

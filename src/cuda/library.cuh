@@ -9,22 +9,32 @@
 
 namespace tern::cuda {
 
+/// What follows a product of floats: activation(product + bias), with `pitch` elements from a row of out to the next.
+struct Finish {
+  const float* bias = nullptr;  ///< one for each column
+  bool relu = false;
+  std::int64_t pitch = 0;  ///< 0: the number of columns
+};
+
 /// How cuBLASLt computes one product: chosen once per shape, precision and determinism.
 struct LibraryPlan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace = 0;
+  bool exists = true;  ///< false: the library knows no way to finish such a product
 };
 
 /// The plan for out = op(a) op(b); the factors are of the type of `out`, or bfloat16 for a float one. Without
 /// `deterministic`, and outside a recording, the first call times the library's candidates on the arrays it gets (`out`
 /// is overwritten).
 template <class T, class In>
-const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape);
+const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape,
+                                Finish finish = {});
 
 /// Queues the product on `stream`; `workspace` has plan.workspace bytes.
 template <class T, class In>
-void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b);
+void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b,
+                     Finish finish = {});
 
 }  // namespace tern::cuda

@@ -169,10 +169,20 @@ class CudaMemory final : public Memory {
     if (producer == consumer || producer == nullptr || consumer == nullptr) return;
     Stream& first = stream_state(producer);
     Stream& second = stream_state(consumer);
-    refuse_recording(first, "ordering with another thread's stream", "keep a recorded step on one thread");
-    refuse_recording(second, "ordering with another thread's stream", "keep a recorded step on one thread");
-    check(cudaEventRecord(first.ordered, first.handle), "recording an event");
-    check(cudaStreamWaitEvent(second.handle, first.ordered), "ordering two streams");
+    cudaEvent_t queued = first.begun;
+    {
+      // What a recording queues reaches nobody before it is replayed: what came before it is all there is to wait for.
+      const std::lock_guard gate(first.gate);
+      if (first.recording.load() == nullptr) {
+        queued = first.ordered;
+        check(cudaEventRecord(queued, first.handle), "recording an event");
+      }
+    }
+    // Replays come later than this wait, so that a recording needs nothing else.
+    if (second.recording.load() != nullptr)
+      check(cudaEventSynchronize(queued), "waiting for another stream");
+    else
+      check(cudaStreamWaitEvent(second.handle, queued), "ordering two streams");
   }
 
   void synchronize(void* stream_handle) override {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 
 #include "cuda/support.cuh"
 
@@ -23,7 +24,9 @@ struct StagingRing {
 struct Stream {
   cudaStream_t handle = nullptr;
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
-  cudaStream_t side = nullptr;    ///< runs beside `handle` between fork() and join()
+  cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
+  std::mutex gate;  ///< held while a recording begins or ends, and by other threads that queue an event or wait
+  cudaStream_t side = nullptr;  ///< runs beside `handle` between fork() and join()
   cudaEvent_t forked = nullptr, joined = nullptr;
   ProblemCell* problem = nullptr;
   StagingRing staging;

@@ -52,7 +52,7 @@ Stream* make_stream() {
   auto* stream = new Stream;
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
   check(cudaStreamCreateWithFlags(&stream->side, cudaStreamNonBlocking), "creating a stream");
-  for (cudaEvent_t* event : {&stream->ordered, &stream->forked, &stream->joined})
+  for (cudaEvent_t* event : {&stream->ordered, &stream->begun, &stream->forked, &stream->joined})
     check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
   check(cudaHostAlloc(reinterpret_cast<void**>(&stream->problem), sizeof(ProblemCell), cudaHostAllocPortable),
         "pinning host memory");
@@ -104,8 +104,11 @@ Stream& stream_state(void* stream) {
 void quiesce() noexcept {
   Registry& streams = registry();
   std::lock_guard lock(streams.mutex);
-  for (const auto& [handle, stream] : streams.all)
-    if (stream->recording.load() == nullptr && cudaStreamSynchronize(stream->handle) != cudaSuccess) cudaGetLastError();
+  for (const auto& [handle, stream] : streams.all) {
+    const std::unique_lock gate(stream->gate, std::try_to_lock);
+    const bool still = gate.owns_lock() && stream->recording.load() == nullptr;
+    if (still && cudaStreamSynchronize(stream->handle) != cudaSuccess) cudaGetLastError();
+  }
 }
 
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }

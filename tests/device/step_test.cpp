@@ -1,5 +1,7 @@
 #include "tern/device/step.hpp"
 
+#include <thread>
+
 #include "support/catch.hpp"
 #include "support/summary.hpp"
 #include "tern/core/create.hpp"
@@ -64,5 +66,41 @@ TEST_CASE("step: a training step gives the same bits as its function, in every m
       return losses;
     };
     CHECK(train(true) == train(false));
+  }
+}
+
+TEST_CASE("step: threads that record at once may read what they share", "[device]") {
+  for (const std::string& name : testing::available_modes()) {
+    INFO(name);
+    Generator generator(5);
+    const Tensor examples = randn({64, 8}, generator);
+    const auto work = [&](const Tensor& shared, int seed) {
+      const Device device{name, {.threads = 1}};
+      Generator own(static_cast<std::uint64_t>(seed));
+      Tensor total = zeros({8});
+      Step step([&](const Tensor& rows) {
+        const Tensor sum = op::sum(op::gather(shared, rows), {0});
+        total.copy_(op::add(total, sum));
+        return sum;
+      });
+      for (int i = 0; i < 20; ++i) {
+        // Reads outside of the step come in between.
+        const Tensor rows = randint(0, 64, {4}, own);
+        step(rows);
+        total.copy_(op::add(total, op::sum(op::gather(shared, rows), {0})));
+      }
+      return total.values();
+    };
+    constexpr int count = 6;
+    std::vector<std::vector<double>> expected(count), found(count);
+    for (int i = 0; i < count; ++i) expected[static_cast<std::size_t>(i)] = work(examples.clone(), i);
+    for (int round = 0; round < 5; ++round) {
+      const Tensor shared = examples.clone();
+      std::vector<std::thread> threads;
+      for (int i = 0; i < count; ++i)
+        threads.emplace_back([&, i] { found[static_cast<std::size_t>(i)] = work(shared, i); });
+      for (std::thread& thread : threads) thread.join();
+      CHECK(found == expected);
+    }
   }
 }

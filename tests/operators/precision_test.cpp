@@ -27,8 +27,9 @@ double distance(const Tensor& a, const Tensor& b) {
 using Call = Tensor (*)(const std::vector<Tensor>&);
 
 // The output and the gradients of all inputs.
-std::vector<Tensor> run(const std::string& mode, Precision precision, const std::vector<Shape>& shapes, Call call) {
-  const Device device{mode, {.precision = precision}};
+std::vector<Tensor> run(const std::string& mode, Precision precision, bool deterministic,
+                        const std::vector<Shape>& shapes, Call call) {
+  const Device device{mode, {.precision = precision, .deterministic = deterministic}};
   Generator generator{7};
   std::vector<Tensor> inputs;
   for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
@@ -62,20 +63,43 @@ TEST_CASE("products keep to the precision of the scope", "[precision]") {
       {"conv2d, first layer",
        {{2, 3, 47, 47}, {32, 3, 11, 11}, {32}},
        [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 4, .activation = Activation::relu}); }},
+      {"conv2d, one element",
+       {{4, 40, 12, 12}, {72, 40, 1, 1}, {72}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::relu}); }},
+      {"conv2d, stride and dilation",
+       {{3, 24, 19, 17}, {96, 24, 3, 3}, {96}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 2, .padding = 3, .dilation = 2}); }},
+      {"conv2d, more outputs than a tile",
+       {{4, 16, 10, 9}, {200, 16, 3, 5}, {200}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = Pair(1, 2)}); }},
+      {"conv2d, few outputs",
+       {{4, 48, 13, 13}, {24, 48, 5, 5}, {24}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 2}); }},
+      {"conv2d_cat",
+       {{4, 32, 12, 12}, {64, 32, 1, 1}, {64}, {40, 32, 3, 3}, {40}},
+       [](const auto& in) {
+         return op::conv2d_cat({{in[0], in[1], in[2], {.activation = Activation::relu}},
+                                {in[0], in[3], in[4], {.padding = 1, .activation = Activation::relu}}});
+       }},
       {"conv2d, odd channels", {{2, 5, 9, 9}, {7, 5, 3, 3}, {7}}, [](const auto& in) {
          return op::conv2d(in[0], in[1], in[2]);
        }}};
   for (const std::string& mode : testing::available_modes()) {
     for (const Case& c : cases) {
       INFO(mode << ", " << c.name);
-      const std::vector<Tensor> strict = run(mode, Precision::strict, c.shapes, c.call);
-      const std::vector<Tensor> tf32 = run(mode, Precision::tf32, c.shapes, c.call);
-      const std::vector<Tensor> bf16 = run(mode, Precision::bf16, c.shapes, c.call);
-      for (std::size_t i = 0; i < strict.size(); ++i) {
-        INFO("result " << i);
-        CHECK(bf16[i].dtype() == DType::float32);
-        CHECK(distance(tf32[i], strict[i]) < 2e-3);
-        CHECK(distance(bf16[i], strict[i]) < 2e-2);
+      const std::vector<Tensor> strict = run(mode, Precision::strict, true, c.shapes, c.call);
+      for (const bool deterministic : {true, false}) {
+        INFO("deterministic " << deterministic);
+        const std::vector<Tensor> again = run(mode, Precision::strict, deterministic, c.shapes, c.call);
+        const std::vector<Tensor> tf32 = run(mode, Precision::tf32, deterministic, c.shapes, c.call);
+        const std::vector<Tensor> bf16 = run(mode, Precision::bf16, deterministic, c.shapes, c.call);
+        for (std::size_t i = 0; i < strict.size(); ++i) {
+          INFO("result " << i);
+          CHECK(bf16[i].dtype() == DType::float32);
+          CHECK(distance(again[i], strict[i]) < 1e-5);
+          CHECK(distance(tf32[i], strict[i]) < 2e-3);
+          CHECK(distance(bf16[i], strict[i]) < 2e-2);
+        }
       }
     }
   }
