@@ -35,6 +35,9 @@ dictionary_of() {
   esac
 }
 
+# Pictures of a few pixels are larger than texts with everything in them.
+longest() { [[ $1 == image ]] && echo 4096 || echo 1024; }
+
 # One process of a target. A finding ends the program, so it begins again with another seed.
 fuzz() {
   local target=$1 number=$2 left=$3 seed=$((1000 * $2)) last=$((1000 * $2 + 500)) time done_now words=()
@@ -46,7 +49,7 @@ fuzz() {
     ((time > 0)) || break
     seed=$((seed + 1))
     "${plain[@]}" "$programs/${target}_fuzz" -seed=$seed -runs="$left" -max_total_time=$time -rss_limit_mb=2048 -malloc_limit_mb=256 -timeout=10 \
-      -reload=10 -print_final_stats=1 -artifact_prefix="$work/$target/found/" "${words[@]}" \
+      -max_len="$(longest "$target")" -reload=10 -print_final_stats=1 -artifact_prefix="$work/$target/found/" "${words[@]}" \
       "$work/$target/corpus" "$here/seeds/$target" >"$work/$target/log.$number.$seed" 2>&1
     done_now=$(sed -n 's/^stat::number_of_executed_units: //p' "$work/$target/log.$number.$seed" | tail -n 1)
     left=$((left - ${done_now:-0}))

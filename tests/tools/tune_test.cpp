@@ -148,6 +148,22 @@ TEST_CASE("tune: trials at once are the trials one by one, bit for bit", "[tools
   CHECK_THAT(compared.out, ContainsSubstring("4 of 4 models are the same in both, bit for bit"));
 }
 
+TEST_CASE("tune: without a grid the networks of the study are compared", "[tools][tune]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const std::vector<std::string> compare{"tune", "--compare-serial", "--dataset", "c.csv", "--epochs",
+                                         "1",    "--limit",          "20"};
+  const Outcome compared = tern(compare, {.folder = folder.path()});
+  INFO(compared.err);
+  REQUIRE(compared.code == 0);
+  CHECK_THAT(compared.out, ContainsSubstring("3 trainings in mode "));
+  CHECK_THAT(compared.out, ContainsSubstring("3 of 3 models are the same in both, bit for bit"));
+  for (const char* net : {"mlp-small", "mlp-medium", "mlp-big"}) CHECK_THAT(compared.err, ContainsSubstring(net));
+  auto other = compare;
+  other.insert(other.end(), {"--layers", "3,4,3"});
+  CHECK(tern(other, {.folder = folder.path()}).code == 2);
+}
+
 TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][tune]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(120));

@@ -28,12 +28,12 @@ std::string option_lines(const Option& option, std::size_t column) {
 }  // namespace
 
 std::string verb_help(const Verb& verb, bool all) {
-  std::string text = "usage: tern " + verb.name + " " + verb.synopsis + "\n";
+  std::string text = "usage: tern " + verb.name + (verb.synopsis.empty() ? "" : " ") + verb.synopsis + "\n";
   for (const std::string& line : wrapped(verb.summary, screen_width)) text += line + "\n";
   std::string group;
   const bool shortened_list =
       !all && std::any_of(verb.options.begin(), verb.options.end(), [](const Option& option) { return !option.brief; });
-  if (!all) text += "\n";
+  if (!all && !verb.options.empty()) text += "\n";
   for (const Option& option : verb.options) {
     if (!all && !option.brief) continue;
     if (all && option.group != group) text += "\n" + option.group + "\n";

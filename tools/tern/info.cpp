@@ -39,10 +39,10 @@ class Info : public Command {
     for (const Json& mode : machine["modes"])
       text += "  " + padded(mode["name"], 12) + (mode["available"].get<bool>() ? "yes  " : "no   ") +
               mode["reason"].get<std::string>() + "\n";
-    std::string libraries;
+    text += "libraries\n";
     for (const auto& [name, version] : machine["libraries"].items())
-      libraries += (libraries.empty() ? "" : ", ") + name + " " + version.get<std::string>();
-    print(text + line("libraries", libraries));
+      text += "  " + padded(name, 15) + version.get<std::string>() + "\n";
+    print(text);
     return success;
   }
 

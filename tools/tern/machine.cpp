@@ -60,7 +60,12 @@ Json describe_machine() {
           {"memory_mib", static_cast<std::int64_t>(memory.totalram) * memory.mem_unit / (1 << 20)},
           {"modes", modes},
           {"libraries",
-           {{"zlib", zlibVersion()},
+           {{"OpenMP", TERN_VERSION_OPENMP},
+            {"Highway", TERN_VERSION_HIGHWAY},
+            {"zlib", zlibVersion()},
+            {"libjpeg", TERN_VERSION_JPEG},
+            {"libpng", TERN_VERSION_PNG},
+            {"cpp-httplib", TERN_VERSION_HTTPLIB},
             {"CLI11", CLI11_VERSION},
             {"nlohmann-json", message(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
                                       NLOHMANN_JSON_VERSION_PATCH)}}}};

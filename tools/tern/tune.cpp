@@ -49,11 +49,11 @@ class Tune : public Command {
             "process: "
             "each trial has a share of the cores, or a stream of its own on the GPU. Takes all options of tern train. "
             "The folder of the run gets results.csv, report.html and a run per trial. Interrupted or killed, "
-            "--resume goes on.",
+            "--resume goes on. --compare-serial without a --grid trains the nets mlp-small, mlp-medium and mlp-big.",
         .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001",
                      "tern tune --dataset iris.csv --random 20 --range learning-rate=0.0001:0.1 --halving 3",
                      "tern tune --dataset iris.csv --grid \"layers=4,8,3|4,32,3\" --grid seed=1,2,3",
-                     "tern tune --compare-serial --dataset mnist --grid net=mlp-small,mlp-medium,mlp-big"}};
+                     "tern tune --compare-serial --dataset mnist"}};
     Option grid = text_option("grid", "NAME=VALUES", "values to try, such as learning-rate=0.1,0.01", ignored_);
     grid.repeats = true;
     grid.set = [this](const std::string& text) { grids_.push_back(text); };
@@ -128,6 +128,9 @@ class Tune : public Command {
     std::vector<Dimension> dimensions;
     for (const std::string& text : grids_) add_grid(dimensions, text, options);
     for (const std::string& text : ranges_) add_range(dimensions, text, options);
+    // The experiment of the study that these three come from.
+    if (dimensions.empty() && compare_ && base_.layers.empty() && base_.net.empty())
+      add_grid(dimensions, "net=mlp-small,mlp-medium,mlp-big", options);
     expects<UsageError>(!dimensions.empty(),
                         "--grid is missing: which options to try, such as --grid learning-rate=0.1,0.01");
     TunePlan plan;
