@@ -37,6 +37,7 @@ void Storage::listen(AccessListener* listener) { listener_of_thread = listener; 
 Storage::~Storage() {
   for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i) {
     Copy& copy = copies_[i];
+    if (copy.shared.load(std::memory_order_relaxed)) copy.memory->finish(nullptr);
     if (copy.pointer != nullptr)
       copy.memory->release(copy.pointer, bytes_, copy.stream.load(std::memory_order_relaxed));
   }
@@ -52,12 +53,6 @@ const void* Storage::pointer_in(const Memory& memory) const {
   for (int i = 0; i < count_.load(std::memory_order_acquire); ++i)
     if (copies_[i].memory == &memory) return copies_[i].pointer;
   return nullptr;
-}
-
-void Storage::written_in(const Memory& memory) {
-  for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
-    copies_[i].valid.store(copies_[i].memory == &memory, std::memory_order_release);
-  count_write();
 }
 
 Storage::Copy& Storage::copy_in_memory(Memory* memory, bool exclusive) {
@@ -86,11 +81,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
   if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
     prepare(copy, scope, stream, reads);
-  // Work of another stream on this copy comes first.
-  if (void* last = copy.stream.load(std::memory_order_relaxed); last != stream) {
-    memory->order(last, stream);
-    copy.stream.store(stream, std::memory_order_relaxed);
-  }
+  if (copy.stream.load(std::memory_order_relaxed) != stream || (writes && copy.shared.load(std::memory_order_relaxed)))
+    change_stream(copy, stream, writes);
   if (writes) {
     for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
       copies_[i].valid.store(&copies_[i] == &copy, std::memory_order_release);
@@ -98,6 +90,25 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   }
   if (listener_of_thread != nullptr && !memory->host_accessible()) listener_of_thread->accessed(*this, writes);
   return copy.pointer;
+}
+
+// Work of other streams on this copy comes first. Readers wait for it once, on the host: from then on they need not
+// know of each other, and threads that share what they read (examples, weights) run side by side.
+void Storage::change_stream(Copy& copy, void* stream, bool writes) {
+  void* const last = copy.stream.load(std::memory_order_relaxed);
+  if (!writes) {
+    if (copy.shared.load(std::memory_order_acquire)) return;
+    copy.memory->finish(last);
+    copy.shared.store(true, std::memory_order_release);
+    return;
+  }
+  if (copy.shared.load(std::memory_order_relaxed)) {
+    copy.memory->finish(nullptr);
+    copy.shared.store(false, std::memory_order_relaxed);
+  } else if (last != stream) {
+    copy.memory->order(last, stream);
+  }
+  copy.stream.store(stream, std::memory_order_relaxed);
 }
 
 // Allocates the copy if need be. When it will be read, brings the bytes from a valid copy if there is one (a storage
@@ -115,10 +126,7 @@ void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
     if (copies_[i].valid.load(std::memory_order_relaxed)) source = &copies_[i];
   if (source == nullptr) return;
   count_transfer(scope, *source->memory, *copy.memory, bytes_);
-  if (void* last = copy.stream.load(std::memory_order_relaxed); last != stream) {
-    copy.memory->order(last, stream);
-    copy.stream.store(stream, std::memory_order_relaxed);
-  }
+  change_stream(copy, stream, true);
   move_bytes(*source->memory, source->pointer, source->stream.load(std::memory_order_relaxed), *copy.memory,
              copy.pointer, stream, bytes_);
   copy.valid.store(true, std::memory_order_release);

@@ -165,24 +165,34 @@ class CudaMemory final : public Memory {
 
   void* stream() override { return thread_stream().handle; }
 
+  // An event after what the stream has queued so far. What a recording queues reaches nobody before it is replayed:
+  // what came before it is all there is to wait for.
+  static cudaEvent_t event_after(Stream& stream) {
+    const std::lock_guard gate(stream.gate);
+    if (stream.recording.load() != nullptr) return stream.begun;
+    check(cudaEventRecord(stream.ordered, stream.handle), "recording an event");
+    return stream.ordered;
+  }
+
   void order(void* producer, void* consumer) override {
     if (producer == consumer || producer == nullptr || consumer == nullptr) return;
     Stream& first = stream_state(producer);
     Stream& second = stream_state(consumer);
-    cudaEvent_t queued = first.begun;
-    {
-      // What a recording queues reaches nobody before it is replayed: what came before it is all there is to wait for.
-      const std::lock_guard gate(first.gate);
-      if (first.recording.load() == nullptr) {
-        queued = first.ordered;
-        check(cudaEventRecord(queued, first.handle), "recording an event");
-      }
-    }
+    const cudaEvent_t queued = event_after(first);
     // Replays come later than this wait, so that a recording needs nothing else.
     if (second.recording.load() != nullptr)
       check(cudaEventSynchronize(queued), "waiting for another stream");
     else
       check(cudaStreamWaitEvent(second.handle, queued), "ordering two streams");
+  }
+
+  void finish(void* stream_handle) noexcept override {
+    if (stream_handle == nullptr) return quiesce();
+    try {
+      check(cudaEventSynchronize(event_after(stream_state(stream_handle))), "waiting for another stream");
+    } catch (const std::exception&) {
+      // Whoever queued that work meets its error.
+    }
   }
 
   void synchronize(void* stream_handle) override {

@@ -174,7 +174,8 @@ void Step::State::record(Plan& plan, const std::vector<Tensor>& tensors, Scope& 
 // recording expects it.
 bool Step::State::prepare(Plan& plan, const std::vector<Tensor>& tensors, Scope& scope) {
   for (const Plan::External& external : plan.externals)
-    if (external.storage->read(scope) != external.pointer) return false;
+    if ((external.written ? external.storage->update(scope) : external.storage->read(scope)) != external.pointer)
+      return false;
   const NoGrad no_grad;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Plan::Input& input = plan.inputs[i];
@@ -198,8 +199,6 @@ bool Step::State::prepare(Plan& plan, const std::vector<Tensor>& tensors, Scope&
 Tensor Step::State::replay(Plan& plan, Scope& scope) {
   const ProfileSpan span("step replay");
   plan.mode->capture->launch(plan.recording, scope.context.stream);
-  for (Plan::External& external : plan.externals)
-    if (external.written) external.storage->written_in(*scope.context.memory);
   ++replays;
   return plan.result;
 }

@@ -104,3 +104,40 @@ TEST_CASE("step: threads that record at once may read what they share", "[device
     }
   }
 }
+
+TEST_CASE("step: a write waits for what other threads read", "[device]") {
+  for (const std::string& name : testing::available_modes()) {
+    INFO(name);
+    const Device device{name};
+    Tensor shared = ones({300, 300});
+    for (int round = 1; round <= 5; ++round) {
+      constexpr int count = 4;
+      std::vector<Tensor> results(count);
+      std::vector<std::thread> threads;
+      for (Tensor& result : results)
+        threads.emplace_back([&] {
+          const Device same{name, {.threads = 1}};
+          for (int i = 0; i < 20; ++i) result = op::matmul(shared, shared);
+        });
+      for (std::thread& thread : threads) thread.join();
+      // The threads are gone, what they queued may still run.
+      shared.fill_(round + 1);
+      for (const Tensor& result : results) CHECK(result.values() == std::vector<double>(90000, 300.0 * round * round));
+    }
+    // A step that writes what others have read, and readers of what it wrote.
+    Tensor weight = zeros({1000});
+    Step step([&](const Tensor& x) {
+      weight.copy_(op::add(weight, x));
+      return op::sum(weight);
+    });
+    for (int i = 1; i <= 6; ++i) {
+      step(ones({1000}));
+      double sum = 0;
+      std::thread([&] {
+        const Device same{name, {.threads = 1}};
+        sum = op::sum(weight).item();
+      }).join();
+      CHECK(sum == 1000.0 * i);
+    }
+  }
+}

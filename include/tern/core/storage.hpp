@@ -48,8 +48,6 @@ class Storage : public std::enable_shared_from_this<Storage> {
   const void* pointer_in(const Memory& memory) const;
   /// Grows with every write: autograd compares it to find a saved tensor that was changed.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
-  /// Bytes written by a replayed step: `memory` holds the only valid copy now.
-  void written_in(const Memory& memory);
 
   /// Hears of the calling thread's accesses; null for none.
   static void listen(AccessListener* listener);
@@ -58,8 +56,9 @@ class Storage : public std::enable_shared_from_this<Storage> {
   struct Copy {
     Memory* memory = nullptr;
     void* pointer = nullptr;
-    std::atomic<void*> stream{nullptr};
+    std::atomic<void*> stream{nullptr};  // that wrote it
     std::atomic<bool> valid{false};
+    std::atomic<bool> shared{false};  // read on other streams, after a wait: any stream may read it as it is
   };
   static constexpr int max_copies = 4;
 
@@ -68,6 +67,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   // A write is exclusive, so that no locked instruction is needed.
   void count_write() { version_.store(version() + 1, std::memory_order_relaxed); }
   void prepare(Copy& copy, Scope& scope, void* stream, bool reads);
+  static void change_stream(Copy& copy, void* stream, bool writes);
 
   std::size_t bytes_;
   std::array<Copy, max_copies> copies_;

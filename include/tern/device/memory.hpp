@@ -45,6 +45,9 @@ class Memory {
   virtual void* stream() { return nullptr; }
   /// Makes later work on `consumer` wait for the work queued so far on `producer`.
   virtual void order(void* /*producer*/, void* /*consumer*/) {}
+  /// Waits until the work queued so far on `stream` is done, or on all streams when it is null. What that work reported
+  /// is left to whoever queued it.
+  virtual void finish(void* /*stream*/) noexcept {}
   /// Waits until the work queued on `stream` is done; throws what that work reported (a label out of range, ...).
   virtual void synchronize(void* /*stream*/) {}
 
