@@ -1,5 +1,8 @@
 // Trainings that are stopped, killed, or run out of disk, and go on as if nothing had happened.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -12,6 +15,7 @@
 #include "metrics.hpp"
 #include "process.hpp"
 #include "samples.hpp"
+#include "signals.hpp"
 #include "support/catch.hpp"
 #include "tern/io/checkpoint.hpp"
 
@@ -161,6 +165,8 @@ TEST_CASE("resume: Ctrl-C and SIGTERM finish the step, save and say so", "[tools
   for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     const std::string run = "r" + std::to_string(signal);
     auto process = begin_long(folder, run);
+    // Twice: timeout(1) signals the process and its group.
+    process->signal(signal);
     process->signal(signal);
     const Outcome outcome = process->wait();
     CHECK(outcome.code == code);
@@ -178,6 +184,23 @@ TEST_CASE("resume: Ctrl-C and SIGTERM finish the step, save and say so", "[tools
     CHECK(resumed.code == 0);
     CHECK_THAT(resumed.err, ContainsSubstring("Going on after step"));
   }
+}
+
+TEST_CASE("resume: a later second signal ends the process at once", "[tools][resume]") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const tool::SignalGuard guard;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+    if (tool::SignalGuard::received() != SIGTERM) ::_exit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    std::raise(SIGTERM);
+    ::_exit(2);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
 }
 
 TEST_CASE("resume: begins where there is nothing, and refuses other settings and other data", "[tools][resume]") {

@@ -125,6 +125,14 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--config nested.json", 2, "nested.json: --epochs"},
       {t + "--config type.json", 2, "type.json: --epochs: found 'many'"},
       {t + "--model nowhere/m.safetensors --epochs 1", 3, "nowhere/m.safetensors"},
+      {t + "--model c.csv", 2, "c.csv is read here and would be overwritten"},
+      {t + "--model two.csv", 3, "two.csv: is no model and would be overwritten"},
+      {t + "--model empty", 3, "empty: expected a regular file"},
+      {"test --model m --dataset c.csv --out c.csv", 2, "c.csv is read here"},
+      {"test --model m --dataset c.csv --out m/model.safetensors", 2, "m/model.safetensors is read here"},
+      {"predict --model m --dataset c.csv --out ./m/../c.csv", 2, "c.csv is read here"},
+      {"export --model m --out m/model.safetensors", 2, "m/model.safetensors is read here"},
+      {"report m --out m/metrics.jsonl", 2, "m/metrics.jsonl is read here"},
       {"test", 2, "--model is missing"},
       {"test --model m", 2, "--dataset is missing"},
       {"test --model nowhere --dataset c.csv", 3, "nowhere"},
@@ -170,6 +178,9 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
     CHECK(std::count(sentence.begin(), sentence.end(), '\n') == 1);
     CHECK(sentence.size() < 400);
   }
+  // None of them did harm.
+  CHECK(read_bytes(folder / "c.csv") == clusters(60, "x,y,z,kind\n"));
+  CHECK(tern({"test", "--model", "m", "--dataset", "c.csv"}, {.folder = folder.path()}).code == 0);
 }
 
 TEST_CASE("usage: the help of every verb fits a screen and shows an example", "[tools][usage]") {

@@ -5,6 +5,7 @@
 #include "errors.hpp"
 #include "model_file.hpp"
 #include "nets.hpp"
+#include "output.hpp"
 #include "tern/io/file.hpp"
 #include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
@@ -44,6 +45,7 @@ class Export : public Command {
   int run(const Given&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!out_.empty(), "--out is missing: where the weights go");
+    keep_inputs(out_, {model_});
     const Model model = load_model(model_);
     const nn::State weights = model.net->state();
     if (format_ == "npy") {

@@ -1,10 +1,13 @@
 #include "model_file.hpp"
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 
 #include "errors.hpp"
 #include "nets.hpp"
 #include "run_folder.hpp"
+#include "tern/io/file.hpp"
 #include "tern/io/safetensors.hpp"
 
 namespace tern::tool {
@@ -46,6 +49,22 @@ Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const
 
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights) {
   io::save_safetensors(file, weights, {{key, to_json(blueprint).dump()}});
+}
+
+void check_model_place(const std::string& file) {
+  if (file.empty()) return;
+  std::error_code missing;
+  if (fs::exists(file, missing)) {
+    const io::InputFile input(file);
+    // The length of a header of JSON, and its first character.
+    std::array<std::byte, 9> head{};
+    input.read(0, std::span(head).first(std::min<std::size_t>(head.size(), input.size())));
+    std::uint64_t length = 0;
+    std::memcpy(&length, head.data(), sizeof length);
+    expects<FileError>(input.size() == 0 || (length <= input.size() && head[8] == std::byte{'{'}), file,
+                       ": is no model and would be overwritten by one; choose another --model");
+  }
+  io::AtomicFile writable(file);  // dropped again
 }
 
 Model load_model(const std::string& path) {

@@ -19,6 +19,10 @@ struct Model {
 /// Writes weights under torch's names and the blueprint as metadata; the same content gives the same bytes.
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights);
 
+/// Throws FileError when a model could not be written to `file`, or when what is there is no model and would be lost:
+/// before the training, not after it. Nothing happens where `file` is empty.
+void check_model_place(const std::string& file);
+
 /// Reads a model file, a checkpoint, or from a run folder its model, else its newest checkpoint. The file is untrusted:
 /// the network is not built before the file is known to hold its parameters. Throws FileError.
 Model load_model(const std::string& path);

@@ -1,7 +1,9 @@
 #include "output.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
+#include "run_folder.hpp"
 #include "tern/io/file.hpp"
 #include "verbs.hpp"
 
@@ -16,6 +18,15 @@ void add_output_options(Options& options, Output& output) {
     option->brief = true;
     options.push_back(std::move(*option));
   }
+}
+
+void keep_inputs(const std::string& file, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs)
+    for (const std::string& read : {input, RunFolder::model_in(input), RunFolder::metrics_in(input)}) {
+      std::error_code missing;
+      expects<UsageError>(!std::filesystem::equivalent(file, read, missing), file,
+                          " is read here and would be overwritten; choose another name for the result");
+    }
 }
 
 void write_output(const Output& output, const std::string& text) {

@@ -2,6 +2,7 @@
 // Where the verbs that say something put it, and in what form.
 
 #include <string>
+#include <vector>
 
 #include "errors.hpp"
 #include "options.hpp"
@@ -16,6 +17,9 @@ struct Output {
 
 /// --format and --out.
 void add_output_options(Options& options, Output& output);
+/// Throws UsageError when `file`, which is about to be written, is one of the files that are read: their loss is never
+/// meant. For a folder of a run its model and metrics count. Nothing happens where `file` is empty or new.
+void keep_inputs(const std::string& file, const std::vector<std::string>& inputs);
 /// To the file, whole or not at all, else to standard output.
 void write_output(const Output& output, const std::string& text);
 

@@ -44,6 +44,8 @@ class Predict : public Command {
     expects<UsageError>(settings_.dataset.empty() != images_.empty(),
                         images_.empty() ? "--dataset is missing: the examples to predict; or name image files"
                                         : "--dataset and image files are both given; one of them says what to predict");
+    keep_inputs(output_.file, {model_, settings_.dataset});
+    keep_inputs(output_.file, images_);
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
     const Model model = load_model(model_);
     Examples set;

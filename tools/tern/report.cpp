@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "errors.hpp"
+#include "output.hpp"
 #include "page.hpp"
 #include "run_folder.hpp"
 #include "tern/io/file.hpp"
@@ -36,6 +37,7 @@ class Report : public Command {
 
   int run(const Given&) override {
     expects<UsageError>(!folders_.empty(), "tern report wants the folder of a run, or several");
+    keep_inputs(out_, folders_);
     std::vector<PageRun> runs;
     for (const std::string& folder : folders_) {
       PageRun run{folder, {}};

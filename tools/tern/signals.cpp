@@ -2,15 +2,30 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace tern::tool {
 
 namespace {
 
 std::atomic<int> noted{0};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes it");
+std::atomic<std::int64_t> noted_at{0};  // in milliseconds
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
+              "a signal handler writes them");
 
-void note(int signal) { noted.store(signal, std::memory_order_relaxed); }
+void note(int signal) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t milliseconds = now.tv_sec * std::int64_t{1000} + now.tv_nsec / 1'000'000;
+  if (noted.load(std::memory_order_relaxed) == 0) {
+    noted_at.store(milliseconds, std::memory_order_relaxed);
+    noted.store(signal, std::memory_order_relaxed);
+  } else if (milliseconds - noted_at.load(std::memory_order_relaxed) >= 1000) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+  }
+}
 
 }  // namespace
 
@@ -18,8 +33,7 @@ SignalGuard::SignalGuard() {
   noted = 0;
   struct sigaction action {};
   action.sa_handler = note;
-  // The handler is taken off by the first signal: the next one has its usual effect.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

@@ -2,8 +2,9 @@
 
 namespace tern::tool {
 
-/// While one of these lives, the first SIGINT or SIGTERM is noted, so that the work can come to an orderly end; a
-/// second one ends the process at once.
+/// While one of these lives, the first SIGINT or SIGTERM is noted, so that the work can come to an orderly end. One
+/// that comes a second later or more ends the process at once; what comes sooner is the same wish, sent to the process
+/// and to its group, as timeout(1) and schedulers do.
 class SignalGuard {
  public:
   SignalGuard();

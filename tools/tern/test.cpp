@@ -42,6 +42,7 @@ class Test : public Command {
   int run(const Given&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
+    keep_inputs(output_.file, {model_, settings_.dataset});
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
     const Model model = load_model(model_);
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);

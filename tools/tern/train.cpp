@@ -10,6 +10,7 @@
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
+#include "output.hpp"
 #include "progress.hpp"
 #include "run_session.hpp"
 #include "signals.hpp"
@@ -48,6 +49,8 @@ class Train : public Command {
   int run(const Given& given) override {
     if (!config_.empty()) apply_config(verb_.options, read_json_file(config_), config_, given);
     RunSession session(settings_, verb_.options, given);
+    keep_inputs(settings_.model, {settings_.dataset, config_});
+    check_model_place(settings_.model);
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
     const TrainingData data = load_training_data(settings_);
     complete(settings_, data);
