@@ -271,19 +271,28 @@ if wanted tern; then
       done
     fi
     echo
-    echo "Stopped and resumed against one piece (the models must be the same bytes):"
-    digits=(--dataset synthetic-digits --limit 4000 --net lenet --epochs 6 --mode cuda --quiet)
+    echo "Killed and resumed against one piece (the models must be the same bytes):"
+    digits=(--dataset synthetic-digits --limit 4000 --net lenet --epochs 100 --mode cuda --quiet)
     run_tern train "${digits[@]}" --run "$work/whole"
-    timeout --signal=KILL 4 "$program" train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 2>>"$work/log" || true
+    newest() { find "$work/parts/checkpoints" -name '*.safetensors' 2>/dev/null | sort | tail -n 1 || true; }
+    for ((kill = 1; kill <= 5; ++kill)); do
+      before=$(newest)
+      "$program" train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 --resume 2>>"$work/log" &
+      training=$!
+      # Not before it has gone on by some steps.
+      while kill -0 $training 2>/dev/null && [[ $(newest) == "$before" ]]; do sleep 0.02; done
+      kill -KILL $training 2>/dev/null && echo "killed after $(basename "$(newest)")"
+      wait $training 2>/dev/null || true
+    done
     run_tern train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 --resume
     cmp "$work/whole/model.safetensors" "$work/parts/model.safetensors" && echo "equal, bit for bit" || status=1
     echo
     for jobs in 1 2 4 8; do
       echo "8 trials of mlp-small, $jobs at a time:"
-      run_tern tune --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 20 --batch-size 128 --mode cuda \
+      run_tern tune --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 60 --batch-size 128 --mode cuda \
         --grid seed=1,2,3,4,5,6,7,8 --jobs $jobs --run "$work/tune-$jobs" --quiet
     done
-    run_tern tune --compare-serial --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 20 --batch-size 128 \
+    run_tern tune --compare-serial --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 60 --batch-size 128 \
       --mode cuda --grid seed=1,2,3,4,5,6,7,8 --run "$work/compare" --quiet
   } >"$table" 2>&1
   finish tern $status "$(grep -h ' at once ' "$table" | tail -n 1)"
