@@ -2,10 +2,11 @@
 # Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
 # MNIST, compute-sanitizer, the benchmarks and PyTorch beside them, and leaves tables and logs in the folder OUT.
 #
-# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,tern] [--data DIR] [--budget PART=SECONDS]...
+# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,overfit,tern] [--data DIR] [--budget PART=SECONDS]...
 #
 # `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named; called again it
-# goes on where its time ran out. TERN_STUDY_IMAGES=DIR names a folder of photographs for it, else images are drawn.
+# goes on where its time ran out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, and `tern` run only
+# when they are named, too. TERN_STUDY_IMAGES=DIR names a folder of photographs for these networks, else images are drawn.
 # Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
 # is installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -13,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 parts=tests,examples,sanitizer,benchmarks,peers
 data=${TERN_DATA_DIR:-}
 out=
-declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [tern]=420)
+declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [overfit]=120 [tern]=420)
 while (($#)); do
   case $1 in
     --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
@@ -79,6 +80,7 @@ wanted examples && targets+=(mnist_mlp mnist_cnn switch_modes own_operator)
 wanted sanitizer && targets+=(tern_test_operators)
 if wanted benchmarks || wanted peers; then targets+=(modes); fi
 wanted study && targets+=(study)
+wanted overfit && targets+=(overfit_check)
 wanted tests && targets=()
 begin build
 status=0
@@ -238,6 +240,22 @@ if wanted study; then
   tar -C "$results" -czf "$out/study.tar.gz" study.json cells
   cp "$log" "$out/"
   finish study $status "$(find "$results/cells" -name '*.json' | wc -l) cells"
+fi
+
+# ---- learning by heart ----------------------------------------------------------------------------------------------
+if wanted overfit; then
+  begin overfit
+  status=0
+  {
+    echo "Commit $commit: the first and the last two steps; below 0.05 the network knows its 32 images."
+    for net in "alexnet 0.003" "googlenet 0.001"; do
+      echo
+      limited "$folder/tests/overfit_check" "${net% *}" cuda "${TERN_STUDY_IMAGES:--}" 32 300 "${net#* }" >"$folder/overfit.log" 2>&1 || status=$?
+      sed -n '1,2p' "$folder/overfit.log"
+      tail -n 2 "$folder/overfit.log"
+    done
+  } >"$out/overfit.md"
+  finish overfit $status "$(grep -c '^step.*loss 0\.0[0-4]' "$out/overfit.md") of 2 networks"
 fi
 
 # ---- the program tern -----------------------------------------------------------------------------------------------
