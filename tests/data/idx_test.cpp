@@ -46,7 +46,7 @@ TEST_CASE("idx: the dtypes come back, raw and packed", "[data]") {
   const std::string file = folder / "f";
   for (const DType dtype : {DType::uint8, DType::int32, DType::float32, DType::float64})
     for (const Shape& shape : {Shape{0}, Shape{5}, Shape{2, 3}, Shape{3, 0, 2}, Shape{1, 2, 1, 2, 1, 2, 1, 2}}) {
-      INFO(dtype << ' ' << shape);
+      INFO(message(dtype, " ", shape));
       const Tensor x = arange(0, static_cast<double>(element_count(shape)), 1, dtype).reshape(shape);
       write_idx(file, x);
       for (int pack = 0; pack < 2; ++pack) {

@@ -103,8 +103,8 @@ Operator permute() {
                                      {{1, 7, 1}, {1, 0, 2}}})
     op.samples.push_back(moving(
         message(shape, " from ", order.empty() ? 0 : order[0]), {any_values(shape)},
-        [order](const std::vector<Tensor>& in) { return std::vector{op::permute(in[0], order)}; },
-        [order](const std::vector<Array>& in) {
+        [order = order](const std::vector<Tensor>& in) { return std::vector{op::permute(in[0], order)}; },
+        [order = order](const std::vector<Array>& in) {
           Shape result;
           const int rank = in[0].shape.rank();
           const auto from = [&](int i) {
