@@ -92,22 +92,28 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   return copy.pointer;
 }
 
-// Work of other streams on this copy comes first. Readers wait for it once, on the host: from then on they need not
-// know of each other, and threads that share what they read (examples, weights) run side by side.
+// Work of other streams on this copy comes first. What one thread makes for another (batches ahead of a training) is
+// handed over in the streams alone. A further reader waits on the host, once: from then on readers need not know of
+// each other, and threads that share what they read (examples, weights) run side by side.
 void Storage::change_stream(Copy& copy, void* stream, bool writes) {
-  void* const last = copy.stream.load(std::memory_order_relaxed);
+  void* const last = copy.stream.load(std::memory_order_acquire);
   if (!writes) {
     if (copy.shared.load(std::memory_order_acquire)) return;
-    copy.memory->finish(last);
-    copy.shared.store(true, std::memory_order_release);
+    if (!copy.handed_over.exchange(true)) {
+      copy.memory->order(last, stream);
+      copy.stream.store(stream, std::memory_order_release);
+    } else {
+      copy.memory->finish(last);
+      copy.shared.store(true, std::memory_order_release);
+    }
     return;
   }
-  if (copy.shared.load(std::memory_order_relaxed)) {
+  if (copy.shared.load(std::memory_order_relaxed))
     copy.memory->finish(nullptr);
-    copy.shared.store(false, std::memory_order_relaxed);
-  } else if (last != stream) {
+  else if (last != stream)
     copy.memory->order(last, stream);
-  }
+  copy.shared.store(false, std::memory_order_relaxed);
+  copy.handed_over.store(false, std::memory_order_relaxed);
   copy.stream.store(stream, std::memory_order_relaxed);
 }
 

@@ -56,9 +56,10 @@ class Storage : public std::enable_shared_from_this<Storage> {
   struct Copy {
     Memory* memory = nullptr;
     void* pointer = nullptr;
-    std::atomic<void*> stream{nullptr};  // that wrote it
+    std::atomic<void*> stream{nullptr};  // that used it last, unless it is shared
     std::atomic<bool> valid{false};
-    std::atomic<bool> shared{false};  // read on other streams, after a wait: any stream may read it as it is
+    std::atomic<bool> handed_over{false};  // read on another stream than wrote it
+    std::atomic<bool> shared{false};       // read on more: all that wrote it is done, so any stream may read it
   };
   static constexpr int max_copies = 4;
 
