@@ -14,5 +14,5 @@ if(TERN_SANITIZE)
   add_link_options(-fsanitize=${sanitizers})
   # Instrumented code hides from g++ what is initialised, and how long a string is.
   target_compile_options(tern_warnings INTERFACE
-    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized;-Wno-array-bounds>")
+    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized;-Wno-array-bounds;-Wno-stringop-overflow>")
 endif()
