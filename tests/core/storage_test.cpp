@@ -1,6 +1,7 @@
 #include "tern/core/storage.hpp"
 
 #include <thread>
+#include <utility>
 
 #include "support/catch.hpp"
 #include "support/memories.hpp"
@@ -237,6 +238,64 @@ TEST_CASE("storage: many threads may read at once", "[core][transfers]") {
   for (std::thread& thread : threads) thread.join();
   CHECK(sums == std::vector<double>(8, 999));
   CHECK(moves("host", "fake") == 1);
+}
+
+TEST_CASE("storage: streams wait for each other where they must, and only there", "[core]") {
+  FakeMemory& memory = fake_memory();
+  memory.streams = true;
+  {
+    const Device fake(fake_mode());
+    const auto id = [](void* stream) { return message(reinterpret_cast<std::uintptr_t>(stream)); };
+    const std::string here = id(memory.stream());
+    Tensor x = op::neg(ones({4}));
+    // Reads x on a new thread, and so on a new stream, whose number it returns.
+    const auto read_elsewhere = [&] {
+      std::string there;
+      std::thread([&] {
+        const Device same(fake_mode());
+        there = id(memory.stream());
+        (void)x.storage().read(current_scope());
+      }).join();
+      return there;
+    };
+    const auto read_here = [&] { (void)x.storage().read(current_scope()); };
+    const auto meetings = [&] { return std::exchange(memory.meetings, {}); };
+    using Meetings = std::vector<std::string>;
+    (void)meetings();
+    read_here();
+    x.fill_(1);
+    CHECK(meetings().empty());
+    // Handed over: the first other reader waits on the device, a second one on the host, later ones not at all.
+    const std::string first = read_elsewhere();
+    CHECK(meetings() == Meetings{"order " + here + " " + first});
+    (void)read_elsewhere();
+    CHECK(meetings() == Meetings{"finish " + first});
+    (void)read_elsewhere();
+    read_here();
+    CHECK(meetings().empty());
+    // Who writes waits for all of them, once.
+    x.fill_(2);
+    CHECK(meetings() == Meetings{"finish all"});
+    x.fill_(3);
+    CHECK(meetings().empty());
+    // A batch that one thread made and another one read is given back without a wait of the host.
+    const std::string again = read_elsewhere();
+    x.fill_(4);
+    CHECK(meetings() == Meetings{"order " + here + " " + again, "order " + again + " " + here});
+    (void)read_elsewhere();
+    (void)meetings();
+    x = Tensor();
+    CHECK(meetings().empty());
+    // What many share is not given back under their hands.
+    x = op::neg(ones({4}));
+    (void)read_elsewhere();
+    (void)read_elsewhere();
+    (void)meetings();
+    x = Tensor();
+    CHECK(meetings() == Meetings{"finish all"});
+  }
+  memory.streams = false;
+  memory.meetings.clear();
 }
 
 TEST_CASE("storage: a bad label on a device is the kernel's to report", "[core]") {

@@ -118,6 +118,19 @@ void FakeMemory::copy_out(void* to, const void* from, std::size_t bytes, void*) 
 }
 void FakeMemory::copy(void* to, const void* from, std::size_t bytes, void*) { std::memmove(to, from, bytes); }
 
+void* FakeMemory::stream() {
+  static std::atomic<std::uintptr_t> count{0};
+  thread_local const std::uintptr_t own = ++count;
+  return streams ? reinterpret_cast<void*>(own) : nullptr;
+}
+void FakeMemory::order(void* producer, void* consumer) {
+  meetings.push_back(
+      message("order ", reinterpret_cast<std::uintptr_t>(producer), " ", reinterpret_cast<std::uintptr_t>(consumer)));
+}
+void FakeMemory::finish(void* stream) noexcept {
+  meetings.push_back(stream == nullptr ? "finish all" : message("finish ", reinterpret_cast<std::uintptr_t>(stream)));
+}
+
 FakeMemory& fake_memory() {
   static FakeMemory& memory = *new FakeMemory("fake");
   return memory;

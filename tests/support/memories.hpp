@@ -75,9 +75,16 @@ class FakeMemory final : public Memory {
   void reset_peak() override { peak = in_use; }
   void trim() override {}
   void set_limit(std::size_t bytes) override { limit = bytes; }
+  /// With `streams`, every thread has one of its own, and `meetings` tells how the library brought them in order:
+  /// "order 1 2", "finish 1", or "finish all".
+  void* stream() override;
+  void order(void* producer, void* consumer) override;
+  void finish(void* stream) noexcept override;
 
   std::size_t in_use = 0, peak = 0, limit = 0;
   std::int64_t copies_in = 0, copies_out = 0, live = 0;
+  bool streams = false;
+  std::vector<std::string> meetings;
 
  private:
   std::string name_;
