@@ -165,15 +165,6 @@ class CudaMemory final : public Memory {
 
   void* stream() override { return thread_stream().handle; }
 
-  // An event after what the stream has queued so far. What a recording queues reaches nobody before it is replayed:
-  // what came before it is all there is to wait for.
-  static cudaEvent_t event_after(Stream& stream) {
-    const std::lock_guard gate(stream.gate);
-    if (stream.recording.load() != nullptr) return stream.begun;
-    check(cudaEventRecord(stream.ordered, stream.handle), "recording an event");
-    return stream.ordered;
-  }
-
   void order(void* producer, void* consumer) override {
     if (producer == consumer || producer == nullptr || consumer == nullptr) return;
     Stream& first = stream_state(producer);
@@ -187,12 +178,10 @@ class CudaMemory final : public Memory {
   }
 
   void finish(void* stream_handle) noexcept override {
-    if (stream_handle == nullptr) return quiesce();
-    try {
-      check(cudaEventSynchronize(event_after(stream_state(stream_handle))), "waiting for another stream");
-    } catch (const std::exception&) {
-      // Whoever queued that work meets its error.
-    }
+    if (stream_handle == nullptr)
+      finish_all();
+    else
+      tern::cuda::finish(stream_state(stream_handle));
   }
 
   void synchronize(void* stream_handle) override {
@@ -217,11 +206,6 @@ class CudaMemory final : public Memory {
     std::lock_guard lock(mutex_);
     limit_ = bytes;
     if (limit_ != 0 && reserved_ > limit_) release_cache();
-  }
-
-  void open(Recording* recording) {
-    std::lock_guard lock(mutex_);
-    recordings_[recording];
   }
 
   void disband(Recording* recording) noexcept {
@@ -346,7 +330,7 @@ class CudaMemory final : public Memory {
   }
 
   void release_cache() noexcept {
-    quiesce();
+    finish_all();
     collect_returned();
     const auto unused = [](const Block& block) {
       return block.cached && (block.slab == nullptr || block.slab->busy == 0);
@@ -401,10 +385,7 @@ CudaMemory& cuda_memory() {
 
 Memory& memory() { return cuda_memory(); }
 
-void open_recording(Stream& stream, Recording* recording) {
-  cuda_memory().open(recording);
-  stream.recording.store(recording);
-}
+void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
 void disband_recording(Recording* recording) noexcept { cuda_memory().disband(recording); }
 

@@ -25,7 +25,7 @@ struct Stream {
   cudaStream_t handle = nullptr;
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
   cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
-  std::mutex gate;  ///< held while a recording begins or ends, and by other threads that queue an event or wait
+  std::mutex gate;              ///< held while a recording begins or ends, and while an event is queued from elsewhere
   cudaStream_t side = nullptr;  ///< runs beside `handle` between fork() and join()
   cudaEvent_t forked = nullptr, joined = nullptr;
   ProblemCell* problem = nullptr;
@@ -38,8 +38,12 @@ struct Stream {
 Stream& thread_stream();
 /// The state behind a Context's stream; throws Error for a stream that is not one of ours.
 Stream& stream_state(void* stream);
-/// Waits for every stream that is not recording; errors are left to the owners of the streams.
-void quiesce() noexcept;
+/// An event after what the stream has queued so far. What a recording queues reaches nobody before it is replayed: what
+/// came before it is all there is to wait for.
+cudaEvent_t event_after(Stream& stream);
+/// Waits for that; errors are left to the owner of the stream. The second waits for every stream.
+void finish(Stream& stream) noexcept;
+void finish_all() noexcept;
 
 /// Work queued on the returned stream runs beside the context's stream from here until join().
 cudaStream_t fork(const Context& context);
@@ -48,7 +52,7 @@ void join(const Context& context);
 // ---- blocks and recordings (memory.cu) ----
 
 /// From now on, what is allocated on the stream belongs to the recording.
-void open_recording(Stream& stream, Recording* recording);
+void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
 /// Hands the recording's blocks back to the cache.
 void disband_recording(Recording* recording) noexcept;

@@ -101,14 +101,25 @@ Stream& stream_state(void* stream) {
   return *found->second;
 }
 
-void quiesce() noexcept {
+cudaEvent_t event_after(Stream& stream) {
+  const std::lock_guard gate(stream.gate);
+  if (stream.recording.load() != nullptr) return stream.begun;
+  check(cudaEventRecord(stream.ordered, stream.handle), "recording an event");
+  return stream.ordered;
+}
+
+void finish(Stream& stream) noexcept {
+  try {
+    check(cudaEventSynchronize(event_after(stream)), "waiting for a stream");
+  } catch (const std::exception&) {
+    // Whoever queued that work meets its error.
+  }
+}
+
+void finish_all() noexcept {
   Registry& streams = registry();
   std::lock_guard lock(streams.mutex);
-  for (const auto& [handle, stream] : streams.all) {
-    const std::unique_lock gate(stream->gate, std::try_to_lock);
-    const bool still = gate.owns_lock() && stream->recording.load() == nullptr;
-    if (still && cudaStreamSynchronize(stream->handle) != cudaSuccess) cudaGetLastError();
-  }
+  for (const auto& [handle, stream] : streams.all) finish(*stream);
 }
 
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }
