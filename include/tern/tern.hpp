@@ -12,6 +12,7 @@
 #include "tern/data/scaling.hpp"
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"
+#include "tern/device/branches.hpp"
 #include "tern/device/profile.hpp"
 #include "tern/device/step.hpp"
 #include "tern/io/checkpoint.hpp"

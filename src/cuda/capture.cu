@@ -77,8 +77,13 @@ void launch_recording(void* recording_handle, void* stream_handle) {
 }  // namespace
 
 const Capture& capture() {
-  static const Capture capture{
-      .begin = begin, .end = end, .abandon = abandon, .launch = launch_recording, .destroy = destroy};
+  static const Capture capture{.begin = begin,
+                               .end = end,
+                               .abandon = abandon,
+                               .launch = launch_recording,
+                               .destroy = destroy,
+                               .branch = next_branch,
+                               .join = join_branches};
   return capture;
 }
 

@@ -106,7 +106,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Scratch partials(context, static_cast<std::size_t>(slices * (weights + shape.O)) * sizeof(T));
 
   // The two halves are independent: in a replayed step they run side by side.
-  const bool beside = want_weight && grad_x != nullptr && recording(context);
+  const bool beside = want_weight && grad_x != nullptr && may_fork(context);
   if (grad_x != nullptr) {
     const cudaStream_t stream = beside ? fork(context) : stream_of(context);
     grad_x_on(context, stream, grad_x, g, weight, shape);

@@ -1,6 +1,9 @@
 #include <map>
 #include <mutex>
+#include <optional>
+#include <tuple>
 
+#include "cuda/conv_implicit.cuh"
 #include "cuda/conv_library.cuh"
 #include "cuda/timing.cuh"
 
@@ -78,25 +81,37 @@ void LibraryConv<T>::in_two_passes(T* image, T* filter, float* y, const float* b
     finish_rows(context, y, out.data(), bias, rows(), shape.activation);
 }
 
-// Engines and products that add the bias and take the relu exist for some problems, and are not always faster.
+template <class T>
+bool LibraryConv<T>::can(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias) {
+  if (pass == Pass::two) return true;
+  if (pass == Pass::implicit) return is_float && implicit_fits(finished);
+  if (bias == nullptr || !aligned(bias)) return false;
+  if (pass == Pass::engine) return conv_plan(context, finished, image, filter, y, bias).engine != nullptr;
+  return is_product() && product_plan(image, filter, y, bias).exists;
+}
+
+// No pass is the fastest for all sizes. Without a trial: in strict float32 the library's engines want channels first,
+// and rearrange what they read and write.
 template <class T>
 typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, T* image, T* filter, float* y,
                                                           const float* bias) {
-  const bool possible = bias != nullptr && aligned(bias) && (finished.relu || shape.activation == Activation::none);
-  if (!possible || context.deterministic) return Pass::two;
+  if (!finished.relu && shape.activation != Activation::none) return Pass::two;
+  const bool implicit = !finished.tensor_cores && can(Pass::implicit, finished, image, filter, y, bias);
+  const Pass untried = implicit ? Pass::implicit : Pass::two;
+  if (context.deterministic) return untried;
   static std::mutex mutex;
-  static auto* decided = new std::map<ConvProblem, Pass>;
+  static auto* decided = new std::map<std::pair<ConvProblem, bool>, Pass>;
+  const std::pair key{finished, bias != nullptr && aligned(bias)};
   {
     const std::scoped_lock lock(mutex);
-    const auto found = decided->find(finished);
+    const auto found = decided->find(key);
     if (found != decided->end()) return found->second;
   }
-  if (recording(context)) return Pass::two;
+  if (recording(context)) return untried;
   Pass best = Pass::two;
   float best_time = 0;
-  for (const Pass pass : {Pass::two, Pass::engine, Pass::product}) {
-    if (pass == Pass::engine && conv_plan(context, finished, image, filter, y, bias).engine == nullptr) continue;
-    if (pass == Pass::product && !(is_product() && product_plan(image, filter, y, bias).exists)) continue;
+  for (const Pass pass : {Pass::two, Pass::engine, Pass::product, Pass::implicit}) {
+    if (!can(pass, finished, image, filter, y, bias)) continue;
     const float time = microseconds(
         context, [&] { run_pass(pass, finished, image, filter, y, bias); }, 2, 5);
     if (best_time > 0 && time >= best_time) continue;
@@ -104,7 +119,7 @@ typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& fin
     best_time = time;
   }
   const std::scoped_lock lock(mutex);
-  return decided->try_emplace(finished, best).first->second;
+  return decided->try_emplace(key, best).first->second;
 }
 
 template <class T>
@@ -118,6 +133,8 @@ void LibraryConv<T>::run_pass(Pass pass, const ConvProblem& finished, T* image, 
                               const float* bias) {
   if (pass == Pass::two) return in_two_passes(image, filter, y, bias);
   if (pass == Pass::engine) return run(finished, image, filter, y, bias);
+  if constexpr (is_float)
+    if (pass == Pass::implicit) return implicit_forward(context, y, image, filter, bias, finished);
   const LibraryPlan& plan = product_plan(image, filter, y, bias);
   const Scratch workspace(context, plan.workspace);
   library_product<float, T>(plan, stream_of(context), workspace.as<void>(), y, image, filter,
@@ -149,20 +166,73 @@ bool library_conv2d_fits(const Conv2d& shape) {
          shape.O / shape.groups % lane_channels == 0;
 }
 
+namespace {
+
+/// Calls body with the convolution in the precision of the context. bf16 lets factors be read with more bits, too:
+/// where a trial found TF32 faster, because nothing has to be converted, body gets that. `key` tells the work apart.
+template <class Key, class Body>
+void in_precision(Context& context, const Conv2d& shape, const Key& key, const Body& body) {
+  if (context.precision != Precision::bf16) {
+    LibraryConv<float> conv(context, shape);
+    return body(conv);
+  }
+  LibraryConv<bf16> narrow(context, shape);
+  if (context.deterministic) return body(narrow);
+  Context tf32 = context;
+  tf32.precision = Precision::tf32;
+  LibraryConv<float> wide(tf32, shape);
+  static std::mutex mutex;
+  static auto* decided = new std::map<Key, bool>;
+  std::optional<bool> wider;
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto found = decided->find(key); found != decided->end()) wider = found->second;
+  }
+  if (!wider && !recording(context)) {
+    const float narrow_time = microseconds(
+        context, [&] { body(narrow); }, 2, 5);
+    const float wide_time = microseconds(
+        context, [&] { body(wide); }, 2, 5);
+    const std::scoped_lock lock(mutex);
+    wider = decided->try_emplace(key, wide_time < narrow_time).first->second;
+  }
+  if (wider.value_or(false)) return body(wide);
+  body(narrow);
+}
+
+/// What tells convolutions apart, and which of their arrays are given.
+template <class... Array>
+auto key_of(const Conv2d& s, const Array*... array) {
+  return std::tuple{s.N,
+                    s.C,
+                    s.H,
+                    s.W,
+                    s.O,
+                    s.KH,
+                    s.KW,
+                    s.stride_h,
+                    s.stride_w,
+                    s.pad_h,
+                    s.pad_w,
+                    s.dilation_h,
+                    s.dilation_w,
+                    s.groups,
+                    s.y_channels,
+                    s.activation,
+                    array != nullptr...};
+}
+
+}  // namespace
+
 void library_conv2d(Context& context, float* y, const float* x, const float* weight, const float* bias,
                     const Conv2d& shape) {
-  if (context.precision == Precision::bf16)
-    LibraryConv<bf16>(context, shape).forward(y, x, weight, bias);
-  else
-    LibraryConv<float>(context, shape).forward(y, x, weight, bias);
+  in_precision(context, shape, key_of(shape, bias), [&](auto& conv) { conv.forward(y, x, weight, bias); });
 }
 
 void library_conv2d_backward(Context& context, float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y,
                              const float* x, const float* weight, const float* y, const Conv2d& shape) {
-  if (context.precision == Precision::bf16)
-    LibraryConv<bf16>(context, shape).backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y);
-  else
-    LibraryConv<float>(context, shape).backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y);
+  in_precision(context, shape, key_of(shape, grad_x, grad_weight, grad_bias),
+               [&](auto& conv) { conv.backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y); });
 }
 
 template class LibraryConv<float>;

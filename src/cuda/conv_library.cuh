@@ -87,8 +87,10 @@ class LibraryConv {
   Packing packing;
 
  private:
-  /// How bias and activation meet the product of a forward pass.
-  enum class Pass : std::uint8_t { two, engine, product };
+  /// What computes a forward pass: an engine of cuDNN and a pass over its outputs for bias and activation, or, all at
+  /// once, such an engine, a matrix product, or our implicit product.
+  enum class Pass : std::uint8_t { two, engine, product, implicit };
+  bool can(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
   Pass choose_pass(const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
   void run_pass(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
   void in_two_passes(T* image, T* filter, float* y, const float* bias);

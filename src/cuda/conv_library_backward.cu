@@ -1,21 +1,21 @@
-// The gradients of a convolution by cuDNN, cuBLASLt and our own kernel for tensor cores.
+// The gradients of a convolution by cuDNN, cuBLASLt and our own implicit products.
 
 #include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "cuda/conv_implicit.cuh"
 #include "cuda/conv_library.cuh"
-#include "cuda/conv_tensor_cores.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
 
 namespace tern::cuda {
 namespace {
 
-/// What computes a gradient: an engine of cuDNN, our kernel for tensor cores (grad_weight), or, where the kernel has
-/// one element, a matrix product (grad_x).
-enum class Engine : std::uint8_t { convolution, tensor_cores, product };
+/// What computes a gradient: an engine of cuDNN, our implicit product, or, where the kernel has one element, a matrix
+/// product (grad_x).
+enum class Engine : std::uint8_t { convolution, implicit, product };
 
 /// How a gradient is computed.
 struct Way {
@@ -74,7 +74,8 @@ class Gradient {
   std::size_t workspace_bytes() const {
     if (way_.engine == Engine::convolution) return plan_->workspace;
     if (way_.engine == Engine::product) return product_->workspace;
-    return static_cast<std::size_t>(tensor_core_slices(way_.problem) * conv_.weights()) * sizeof(float);
+    if (way_.turned) return 0;
+    return static_cast<std::size_t>(implicit_slices(way_.problem) * conv_.weights()) * sizeof(float);
   }
   void run_engine(const Context& where) const {
     if (way_.engine == Engine::convolution)
@@ -82,8 +83,12 @@ class Gradient {
     if (way_.engine == Engine::product)
       return library_product<float, T>(*product_, stream_of(where), workspace_.template as<void>(), gradient_, g_,
                                        weight());
-    if constexpr (std::is_same_v<T, float>)
-      tensor_core_grad_weight(where, weight(), workspace_.template as<float>(), x(), y(), way_.problem);
+    if constexpr (std::is_same_v<T, float>) {
+      if (way_.turned)
+        implicit_forward(where, y(), x(), weight(), nullptr, way_.problem);
+      else
+        implicit_grad_weight(where, weight(), workspace_.template as<float>(), x(), y(), way_.problem);
+    }
   }
 
   LibraryConv<T>& conv_;
@@ -120,12 +125,13 @@ template <class T>
 std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
   const bool same = half == Half::grad_x ? conv.same_image() : conv.same_weight();
   std::vector<Way> ways;
-  if (tensor_core_grad_weight_fits(conv.problem(half)))
-    ways.push_back({conv.problem(half), false, same, Engine::tensor_cores});
   for (const bool turn : {true, false}) {
     if (turn && !(half == Half::grad_x && conv.same_image() && turns(conv.shape))) continue;
     const ConvProblem problem = turn ? turned(conv.problem(half)) : conv.problem(half);
     ways.push_back({problem, turn, same && conv.is_float});
+    // The library's newest engines read TF32 factors faster where both lie along the sum.
+    if (implicit_fits(problem))
+      ways.insert(turn && problem.tensor_cores ? ways.end() : ways.begin(), {problem, turn, same, Engine::implicit});
     if (conv.is_float || !same) continue;
     ConvProblem direct = problem;
     direct.float_out = true;
@@ -186,7 +192,7 @@ void LibraryConv<T>::backward(float* grad_x, float* grad_weight, float* grad_bia
     to_x.emplace(*this, choose_way(*this, Half::grad_x, grad_x, weight, g.data()), grad_x, weight, g.data());
   if (grad_weight != nullptr)
     to_weight.emplace(*this, choose_way(*this, Half::grad_weight, grad_weight, x, g.data()), grad_weight, x, g.data());
-  if (to_x && to_weight && recording(context)) {
+  if (to_x && to_weight && may_fork(context)) {
     // Independent of each other: in a replayed step they run side by side.
     Context beside = context;
     beside.stream = fork(context);

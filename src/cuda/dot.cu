@@ -272,7 +272,7 @@ void library_gradients(Context& context, T* grad_x, T* grad_weight, const In* g,
                        const Linear& shape) {
   const Matmul weight_shape{.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true};
   const Matmul data_shape{.m = shape.rows, .n = shape.in, .k = shape.out};
-  if (grad_weight == nullptr || grad_x == nullptr || !recording(context)) {
+  if (grad_weight == nullptr || grad_x == nullptr || !may_fork(context)) {
     if (grad_weight != nullptr) library_matmul(context, grad_weight, g, x, weight_shape);
     if (grad_x != nullptr) library_matmul(context, grad_x, g, weight, data_shape);
     return;

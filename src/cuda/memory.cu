@@ -89,7 +89,11 @@ class CudaMemory final : public Memory {
       block->live = false;
       in_use_ -= block->size;
       if (block->recording != nullptr) {
-        recordings_[block->recording][block->size].push_back(block);
+        // Another branch must not use it before they join.
+        if (block->stream->branches > 0)
+          released_.push_back(block);
+        else
+          recordings_[block->recording][block->size].push_back(block);
         return;
       }
       Stream& stream = stream_state(stream_handle);
@@ -159,8 +163,7 @@ class CudaMemory final : public Memory {
 
   void copy(void* to, const void* from, std::size_t bytes, void* stream_handle) override {
     if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream_handle)),
-          "copying on the card");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_of(stream_handle)), "copying on the card");
   }
 
   void* stream() override { return thread_stream().handle; }
@@ -206,6 +209,15 @@ class CudaMemory final : public Memory {
     std::lock_guard lock(mutex_);
     limit_ = bytes;
     if (limit_ != 0 && reserved_ > limit_) release_cache();
+  }
+
+  void reuse_released(const Stream& stream) noexcept {
+    std::lock_guard lock(mutex_);
+    std::erase_if(released_, [&](Block* block) {
+      if (block->stream != &stream) return false;
+      recordings_[block->recording][block->size].push_back(block);
+      return true;
+    });
   }
 
   void disband(Recording* recording) noexcept {
@@ -373,6 +385,7 @@ class CudaMemory final : public Memory {
   std::unordered_map<Stream*, FreeLists> cached_;
   std::unordered_map<Recording*, FreeLists> recordings_;
   std::vector<Returned> returned_;
+  std::vector<Block*> released_;  // while their streams have branches
   std::size_t in_use_ = 0, reserved_ = 0, peak_ = 0, limit_ = 0;
 };
 
@@ -387,6 +400,7 @@ Memory& memory() { return cuda_memory(); }
 
 void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
+void reuse_released(Stream& stream) noexcept { cuda_memory().reuse_released(stream); }
 void disband_recording(Recording* recording) noexcept { cuda_memory().disband(recording); }
 
 }  // namespace tern::cuda

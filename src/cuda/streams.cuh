@@ -25,9 +25,12 @@ struct Stream {
   cudaStream_t handle = nullptr;
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
   cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
-  std::mutex gate;              ///< held while a recording begins or ends, and while an event is queued from elsewhere
-  cudaStream_t side = nullptr;  ///< runs beside `handle` between fork() and join()
-  cudaEvent_t forked = nullptr, joined = nullptr;
+  std::mutex gate;  ///< held while a recording begins or ends, and while an event is queued from elsewhere
+  static constexpr int most_sides = 4;
+  std::array<cudaStream_t, most_sides> sides{};  ///< run beside `handle` while a recording forks
+  cudaEvent_t forked = nullptr;
+  std::array<cudaEvent_t, most_sides> joined{};
+  std::atomic<int> branches = 0;  ///< of the recording, until join_branches()
   ProblemCell* problem = nullptr;
   StagingRing staging;
   std::byte* bounce = nullptr;  ///< pinned, for small copies to the host
@@ -45,15 +48,25 @@ cudaEvent_t event_after(Stream& stream);
 void finish(Stream& stream) noexcept;
 void finish_all() noexcept;
 
+/// Whether two halves of an operator should run side by side: while recording, outside of branches.
+bool may_fork(const Context& context);
 /// Work queued on the returned stream runs beside the context's stream from here until join().
 cudaStream_t fork(const Context& context);
 void join(const Context& context);
+
+/// Capture::branch and Capture::join. Meanwhile stream_of() is the branch's.
+void next_branch(void* stream);
+void join_branches(void* stream) noexcept;
+/// Where what is queued on one of our streams goes: there, or to the branch that is being recorded.
+cudaStream_t queue_of(void* stream);
 
 // ---- blocks and recordings (memory.cu) ----
 
 /// From now on, what is allocated on the stream belongs to the recording.
 void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
+/// What was released while the stream had branches may be used again.
+void reuse_released(Stream& stream) noexcept;
 /// Hands the recording's blocks back to the cache.
 void disband_recording(Recording* recording) noexcept;
 

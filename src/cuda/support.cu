@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -51,9 +52,11 @@ Registry& registry() {
 Stream* make_stream() {
   auto* stream = new Stream;
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
-  check(cudaStreamCreateWithFlags(&stream->side, cudaStreamNonBlocking), "creating a stream");
-  for (cudaEvent_t* event : {&stream->ordered, &stream->begun, &stream->forked, &stream->joined})
-    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
+  for (cudaStream_t& side : stream->sides)
+    check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
+  std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked};
+  for (cudaEvent_t& joined : stream->joined) events.push_back(&joined);
+  for (cudaEvent_t* event : events) check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
   check(cudaHostAlloc(reinterpret_cast<void**>(&stream->problem), sizeof(ProblemCell), cudaHostAllocPortable),
         "pinning host memory");
   *stream->problem = ProblemCell{};
@@ -71,6 +74,7 @@ struct ThreadStream {
 };
 thread_local ThreadStream own_stream;
 thread_local Stream* last_looked_up = nullptr;
+thread_local Stream* branching = nullptr;  // has branches, and the thread queues on the last of them
 
 }  // namespace
 
@@ -126,17 +130,52 @@ bool recording(const Context& context) { return stream_state(context.stream).rec
 
 ProblemCell* problem_cell(const Context& context) { return stream_state(context.stream).problem; }
 
+cudaStream_t queue_of(void* stream) {
+  if (branching == nullptr || branching->handle != stream) [[likely]]
+    return static_cast<cudaStream_t>(stream);
+  return branching->sides[static_cast<std::size_t>(branching->branches - 1) % Stream::most_sides];
+}
+
+cudaStream_t stream_of(const Context& context) { return queue_of(context.stream); }
+
+bool may_fork(const Context& context) { return branching == nullptr && recording(context); }
+
 cudaStream_t fork(const Context& context) {
   Stream& stream = stream_state(context.stream);
   check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
-  check(cudaStreamWaitEvent(stream.side, stream.forked), "ordering two streams");
-  return stream.side;
+  check(cudaStreamWaitEvent(stream.sides[0], stream.forked), "ordering two streams");
+  return stream.sides[0];
 }
 
 void join(const Context& context) {
   Stream& stream = stream_state(context.stream);
-  check(cudaEventRecord(stream.joined, stream.side), "recording an event");
-  check(cudaStreamWaitEvent(stream.handle, stream.joined), "ordering two streams");
+  check(cudaEventRecord(stream.joined[0], stream.sides[0]), "recording an event");
+  check(cudaStreamWaitEvent(stream.handle, stream.joined[0]), "ordering two streams");
+}
+
+void next_branch(void* stream_handle) {
+  Stream& stream = stream_state(stream_handle);
+  if (branching == nullptr) {
+    check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
+    branching = &stream;
+  }
+  const auto before = static_cast<std::size_t>(stream.branches++);
+  if (before < Stream::most_sides)
+    check(cudaStreamWaitEvent(stream.sides[before], stream.forked), "ordering two streams");
+}
+
+void join_branches(void* stream_handle) noexcept {
+  if (branching == nullptr) return;
+  Stream& stream = *branching;
+  branching = nullptr;
+  const auto used = std::min<std::size_t>(static_cast<std::size_t>(stream.branches), Stream::most_sides);
+  for (std::size_t i = 0; i < used; ++i) {
+    // A failure leaves a branch without an end, which the end of the recording reports.
+    cudaEventRecord(stream.joined[i], stream.sides[i]);
+    cudaStreamWaitEvent(static_cast<cudaStream_t>(stream_handle), stream.joined[i]);
+  }
+  stream.branches = 0;
+  reuse_released(stream);
 }
 
 void allow_shared(const void* kernel, std::size_t bytes) {

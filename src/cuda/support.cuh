@@ -48,7 +48,8 @@ struct ProblemCell {
   long long value, limit;
 };
 
-inline cudaStream_t stream_of(const Context& context) { return static_cast<cudaStream_t>(context.stream); }
+/// What the context's work is queued on.
+cudaStream_t stream_of(const Context& context);
 /// True while the work queued on the context's stream is recorded instead of run.
 bool recording(const Context& context);
 /// Where kernels on this stream report; pass it as a kernel argument. Host memory that the card can write.

@@ -1,5 +1,7 @@
 #include "tern/models/inception.hpp"
 
+#include "tern/device/branches.hpp"
+
 namespace tern::models {
 namespace {
 
@@ -28,10 +30,9 @@ Inception::Inception(const InceptionChannels& c, nn::Start start, Generator& gen
 }
 
 Tensor Inception::forward(const Tensor& x) const {
-  return nn::cat({{conv1x1_.conv(), x},
-                  {conv3x3_.conv(), reduce3x3_(x)},
-                  {conv5x5_.conv(), reduce5x5_(x)},
-                  {project_.conv(), pool_(x)}});
+  const std::vector<Tensor> to =
+      branches({[&] { return reduce3x3_(x); }, [&] { return reduce5x5_(x); }, [&] { return pool_(x); }});
+  return nn::cat({{conv1x1_.conv(), x}, {conv3x3_.conv(), to[0]}, {conv5x5_.conv(), to[1]}, {project_.conv(), to[2]}});
 }
 
 }  // namespace tern::models

@@ -1,5 +1,6 @@
 #include "tern/operators/conv.hpp"
 
+#include "device/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
 
@@ -147,11 +148,15 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
   Tensor out = empty_in(Layout::channels_last, {sizes.N, channels, sizes.OH, sizes.OW}, calls[0].x.dtype());
   std::vector<Tensor> inputs;
   std::int64_t first = 0;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    prepared[i].sizes.y_channels = channels;
-    run(prepared[i], out, first);
-    first += prepared[i].sizes.O;
-    inputs.insert(inputs.end(), {calls[i].x, calls[i].weight, calls[i].bias});
+  {
+    Branches beside;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      beside.next();
+      prepared[i].sizes.y_channels = channels;
+      run(prepared[i], out, first);
+      first += prepared[i].sizes.O;
+      inputs.insert(inputs.end(), {calls[i].x, calls[i].weight, calls[i].bias});
+    }
   }
   if (!recording(inputs)) return out;
   std::vector<Backward> backwards;
@@ -160,7 +165,9 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
     const Tensor whole_grad = in_layout(grad, Layout::channels_last);
     Gradients gradients;
     std::int64_t part = 0;
+    Branches beside;
     for (const Backward& backward : backwards) {
+      beside.next();
       for (const Tensor& gradient : backward(whole_grad, out.get(), part)) gradients.push_back(gradient);
       part += backward.sizes.O;
     }

@@ -5,7 +5,10 @@
 #include "support/catch.hpp"
 #include "support/summary.hpp"
 #include "tern/core/create.hpp"
+#include "tern/device/branches.hpp"
+#include "tern/models/inception.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/optim/optim.hpp"
 
 using namespace tern;
 namespace op = tern::operators;
@@ -67,6 +70,90 @@ TEST_CASE("step: a training step gives the same bits as its function, in every m
     };
     CHECK(train(true) == train(false));
   }
+}
+
+TEST_CASE("step: the branches of a module give the same bits recorded as run", "[device]") {
+  for (const std::string& name : testing::available_modes()) {
+    INFO(name);
+    const Device device{name};
+    const auto train = [](bool stepped) {
+      Generator generator(6);
+      const models::InceptionChannels sizes{16, 16, 24, 32, 8, 16, 8};
+      const models::Inception first(sizes, {}, generator);
+      const models::Inception second({sizes.out(), 8, 16, 24, 8, 8, 16}, {}, generator);
+      std::vector<Tensor> parameters = first.parameters();
+      for (const Tensor& parameter : second.parameters()) parameters.push_back(parameter);
+      optim::SGD sgd(parameters, {.learning_rate = 0.05, .momentum = 0.9});
+      const auto once = [&](const Tensor& x) {
+        Tensor loss = op::mean(op::pow(second(first(x)), 2.0));
+        sgd.zero_grad();
+        loss.backward();
+        sgd.step();
+        return loss;
+      };
+      Step step(once);
+      std::vector<double> values;
+      for (int i = 0; i < 6; ++i) {
+        const Tensor x = randn({3, 16, 13, 13}, generator);
+        values.push_back((stepped ? step(x) : once(x)).item());
+      }
+      for (const Tensor& parameter : parameters)
+        for (const double value : parameter.values()) values.push_back(value);
+      return values;
+    };
+    CHECK(train(true) == train(false));
+  }
+}
+
+TEST_CASE("branches: results in order, side by side only where a step is recorded, and no further down", "[device]") {
+  static std::string log;
+  log.clear();
+  static const Capture capture{.begin = [](void*) { log += "begin "; },
+                               .end = [](void*) -> void* {
+                                 log += "end ";
+                                 return new int(0);
+                               },
+                               .abandon = [](void*) { log += "abandon "; },
+                               .launch = [](void*, void*) { log += "launch "; },
+                               .destroy = [](void* recording) { delete static_cast<int*>(recording); },
+                               .branch = [](void*) { log += "branch "; },
+                               .join = [](void*) { log += "join "; }};
+  Mode captured = mode("sequential");
+  captured.capture = &capture;
+  const auto sums = [](const Tensor& x) {
+    const auto doubled = [&] { return branches({[&] { return op::mul(x, 2.0); }})[0]; };
+    const std::vector<Tensor> parts = branches({[&] { return op::add(x, 1.0); }, doubled});
+    return op::sub(parts[0], parts[1]);
+  };
+  const Tensor x = full({2}, 3);
+  CHECK(branches({}).empty());
+  {
+    const Device device{"vectorized"};
+    Step step(sums);
+    for (int i = 0; i < 3; ++i) CHECK(step(x).values() == std::vector<double>{-2, -2});
+  }
+  CHECK(log.empty());
+  const Device device(captured);
+  {
+    Step step(sums);
+    step(x);
+    CHECK(log.empty());
+    step(x);
+    CHECK(log == "begin branch branch join end launch ");
+  }
+  log.clear();
+  bool fails = false;
+  Step failing([&](const Tensor& in) {
+    return branches({[&] { return in; },
+                     [&]() -> Tensor {
+                       if (fails) throw ShapeError("no");
+                       return in;
+                     }})[1];
+  });
+  failing(x);
+  fails = true;
+  CHECK_THROWS_AS(failing(x), ShapeError);
+  CHECK(log == "begin branch branch join abandon ");
 }
 
 TEST_CASE("step: threads that record at once may read what they share", "[device]") {

@@ -22,6 +22,11 @@ struct Capture {
   void (*abandon)(void* stream);
   void (*launch)(void* recording, void* stream);
   void (*destroy)(void* recording);
+  /// While recording: what is queued on `stream` from here on is one more branch, beside those before it, until `join`.
+  /// Branches must not depend on each other. Null in a mode whose recordings have no branches.
+  void (*branch)(void* stream) = nullptr;
+  /// What is queued from here on comes after all branches. Never throws.
+  void (*join)(void* stream) = nullptr;
 };
 
 /// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A

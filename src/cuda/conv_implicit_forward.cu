@@ -1,0 +1,359 @@
+// A convolution as a matrix product: rows are the positions of all images, columns are output channels, and the sum
+// runs over (kernel row, kernel column, input channel). Both factors lie in memory along the sum. Few tiles share their
+// sums among the blocks of a cluster.
+
+#include <cooperative_groups.h>
+
+#include <algorithm>
+
+#include "cuda/conv_implicit.cuh"
+#include "cuda/conv_stages.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused.cuh"
+
+namespace tern::cuda {
+namespace {
+
+constexpr int skew = 4;  // floats between rows in shared memory, so that fragments meet no bank conflict
+
+template <class Tile>
+constexpr int pitch = Tile::depth + skew;
+template <class Tile>
+constexpr int stage_floats = (Tile::rows + Tile::columns) * pitch<Tile>;
+template <class Tile>
+constexpr int shared_pitch = Tile::columns + skew;  // of a tile of sums
+template <class Tile>
+constexpr std::size_t shared_bytes = sizeof(float) * std::max(Tile::stages* stage_floats<Tile>,
+                                                              Tile::rows* shared_pitch<Tile>);
+
+struct Forward {
+  float* y;
+  const float *x, *weight, *bias;
+  int positions, O, C, length, H, W, KW, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int x_pitch, y_pitch;  // elements from a position to the next
+  Divisor<std::uint32_t> OH, OW, channels, kernel_width;
+  int tiles_n, split, per_split;  // blocks that share a sum, and the k of each
+  bool relu;
+  bool fours;  // y may be written four channels at a time
+};
+
+/// float32: each lane has rows 4 apart and columns 8 apart of its warp's part.
+template <class Tile>
+struct MultiplyAdds {
+  static constexpr int rows = Tile::warp_rows / 4, columns = Tile::warp_columns / 8;
+  int row, column;
+  float sums[rows][columns] = {};
+
+  __device__ MultiplyAdds(int in_m, int in_n, int lane) : row(in_m + lane / 8), column(in_n + lane % 8) {}
+
+  __device__ __forceinline__ void add(const float* a, const float* b) {
+#pragma unroll
+    for (int k = 0; k < Tile::depth; k += 4) {
+      Pack<float, 4> right[columns];
+#pragma unroll
+      for (int j = 0; j < columns; ++j) right[j] = load<4>(b + (column + 8 * j) * pitch<Tile> + k);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const auto left = load<4>(a + (row + 4 * i) * pitch<Tile> + k);
+#pragma unroll
+        for (int part = 0; part < 4; ++part)
+#pragma unroll
+          for (int j = 0; j < columns; ++j) sums[i][j] = fmaf(left.value[part], right[j].value[part], sums[i][j]);
+      }
+    }
+  }
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+#pragma unroll
+    for (int j = 0; j < columns; ++j)
+#pragma unroll
+      for (int i = 0; i < rows; ++i) body(row + 4 * i, column + 8 * j, sums[i][j]);
+  }
+};
+
+/// TF32: fragments of 16 x 8.
+template <class Tile>
+struct TensorCores {
+  static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8;
+  int in_m, in_n, quad, place;
+  float sums[blocks_m][blocks_n][4] = {};
+
+  __device__ TensorCores(int m, int n, int lane) : in_m(m), in_n(n), quad(lane / 4), place(lane % 4) {}
+
+  static __device__ __forceinline__ std::uint32_t bits(const float* from) {
+    return *reinterpret_cast<const std::uint32_t*>(from);
+  }
+  __device__ __forceinline__ void add(const float* a, const float* b) {
+    const float* const a_at = a + (in_m + quad) * pitch<Tile> + place;
+    const float* const b_at = b + (in_n + quad) * pitch<Tile> + place;
+#pragma unroll
+    for (int k = 0; k < Tile::depth; k += 8) {
+      std::uint32_t left[blocks_m][4], right[blocks_n][2];
+#pragma unroll
+      for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) left[m][i] = bits(a_at + (m * 16 + i % 2 * 8) * pitch<Tile> + k + i / 2 * 4);
+#pragma unroll
+      for (int n = 0; n < blocks_n; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) right[n][i] = bits(b_at + n * 8 * pitch<Tile> + k + i * 4);
+#pragma unroll
+      for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+        for (int n = 0; n < blocks_n; ++n) multiply_add(sums[m][n], left[m], right[n]);
+    }
+  }
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+#pragma unroll
+    for (int n = 0; n < blocks_n; ++n)
+#pragma unroll
+      for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          body(in_m + m * 16 + quad + i / 2 * 8, in_n + n * 8 + place * 2 + i % 2, sums[m][n][i]);
+  }
+};
+
+template <template <class> class Arithmetic, class Tile>
+__global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(const __grid_constant__ Forward p) {
+  constexpr int depth = Tile::depth, stages = Tile::stages, chunks = depth / 4, step = Tile::threads / chunks;
+  constexpr int a_count = Tile::rows / step, b_count = Tile::columns / step;
+  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0);
+  extern __shared__ float4 shared_vectors[];
+  float* const shared = reinterpret_cast<float*>(shared_vectors);
+  begin_kernel();
+
+  const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
+  const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
+  const int group = static_cast<int>(blockIdx.y);
+  const int begin = rank * p.per_split, end = min(p.length, begin + p.per_split);
+
+  // This thread copies four k of every step-th position and channel.
+  const int line = static_cast<int>(threadIdx.x) / chunks, chunk = static_cast<int>(threadIdx.x) % chunks * 4;
+  const float* const x = p.x + static_cast<std::int64_t>(group) * p.C;
+  const float* const weight = p.weight + static_cast<std::int64_t>(group * p.O + first_column) * p.length;
+  int top[a_count], left[a_count], base[a_count];
+#pragma unroll
+  for (int i = 0; i < a_count; ++i) {
+    const int position = first_row + line + i * step;
+    const bool exists = position < p.positions;
+    auto n = static_cast<std::uint32_t>(exists ? position : 0);
+    left[i] = static_cast<int>(p.OW.split(n)) * p.stride_w - p.pad_w;
+    const int h = static_cast<int>(p.OH.split(n)) * p.stride_h - p.pad_h;
+    base[i] = ((static_cast<int>(n) * p.H + h) * p.W + left[i]) * p.x_pitch;
+    top[i] = exists ? h : -(1 << 30);  // never inside
+  }
+  int k = begin + chunk;
+  auto tap = static_cast<std::uint32_t>(k);
+  int c = static_cast<int>(p.channels.split(tap));
+  int kw = static_cast<int>(p.kernel_width.split(tap)), kh = static_cast<int>(tap);
+
+  // Stages are filled in order.
+  const auto fill = [&](int stage) {
+    float* const a_to = shared + stage * stage_floats<Tile> + line * pitch<Tile> + chunk;
+    float* const b_to = a_to + Tile::rows * pitch<Tile>;
+    const int down = kh * p.dilation_h, across = kw * p.dilation_w, shift = (down * p.W + across) * p.x_pitch + c;
+    const bool summed = k < end;
+#pragma unroll
+    for (int i = 0; i < a_count; ++i) {
+      const bool inside = summed & (static_cast<unsigned>(top[i] + down) < static_cast<unsigned>(p.H)) &
+                          (static_cast<unsigned>(left[i] + across) < static_cast<unsigned>(p.W));
+      copy_async(a_to + i * step * pitch<Tile>, x + (inside ? base[i] + shift : 0), inside);
+    }
+#pragma unroll
+    for (int i = 0; i < b_count; ++i) {
+      const int o = line + i * step;
+      const bool inside = summed & (first_column + o < p.O);
+      copy_async(b_to + i * step * pitch<Tile>, weight + (inside ? o * p.length + k : 0), inside);
+    }
+    k += depth;
+    for (c += depth; c >= p.C; c -= p.C)
+      if (++kw == p.KW) {
+        kw = 0;
+        ++kh;
+      }
+  };
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  Arithmetic<Tile> product(warp / Tile::warps_n * Tile::warp_rows, warp % Tile::warps_n * Tile::warp_columns,
+                           static_cast<int>(threadIdx.x) % 32);
+  const int steps = max(0, (end - begin + depth - 1) / depth);
+#pragma unroll
+  for (int stage = 0; stage < stages - 1; ++stage) {
+    if (stage < steps) fill(stage);
+    commit_stage();
+  }
+#pragma unroll 1
+  for (int at = 0; at < steps; ++at) {
+    await_stage<stages - 2>();
+    __syncthreads();
+    if (at + stages - 1 < steps) fill((at + stages - 1) % stages);
+    commit_stage();
+    const float* const stage = shared + at % stages * stage_floats<Tile>;
+    product.add(stage, stage + Tile::rows * pitch<Tile>);
+  }
+
+  const auto finished = [&](float sum, int o) {
+    const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * p.O + o);
+    return p.relu ? activate(biased, Activation::relu) : biased;
+  };
+  float* const y = p.y + static_cast<std::int64_t>(group) * p.O;
+  if (p.split == 1) {
+    product.each([&](int row, int column, float sum) {
+      const int position = first_row + row, o = first_column + column;
+      if (position < p.positions && o < p.O) y[position * p.y_pitch + o] = finished(sum, o);
+    });
+    return;
+  }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // Each block of the cluster adds up its share of the tile, over the blocks in order.
+  __syncthreads();
+  product.each([&](int row, int column, float sum) { shared[row * shared_pitch<Tile> + column] = sum; });
+  auto cluster = cooperative_groups::this_cluster();
+  cluster.sync();
+  constexpr int per_row = Tile::columns / 4, fours = Tile::rows * per_row;
+  const int share = (fours + p.split - 1) / p.split;
+  for (int e = rank * share + static_cast<int>(threadIdx.x); e < min(fours, (rank + 1) * share); e += Tile::threads) {
+    const int row = e / per_row, column = e % per_row * 4;
+    Pack<float, 4> sum{};
+    for (int other = 0; other < p.split; ++other) {
+      const auto part =
+          load<4>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) + row * shared_pitch<Tile> + column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum.value[i] += part.value[i];
+    }
+    const int position = first_row + row, o = first_column + column;
+    if (position >= p.positions || o >= p.O) continue;  // O is a multiple of 4
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum.value[i] = finished(sum.value[i], o + i);
+    float* const to = y + position * p.y_pitch + o;
+    if (p.fours)
+      store(to, sum);
+    else
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = sum.value[i];
+  }
+  cluster.sync();  // nobody leaves while others read its shared memory
+#endif
+}
+
+using Wide = ConvTile<128, 128, 2, 2, 16, 3, 2>;
+using Medium = ConvTile<128, 64, 4, 1, 16, 3, 3>;
+using Slim = ConvTile<128, 32, 4, 1, 16, 3, 4>;
+using Small = ConvTile<64, 64, 4, 2, 16, 4, 3>;
+
+/// Which tile, and how many blocks share its sum.
+enum class Shape : std::uint8_t { wide, medium, slim, small };
+struct Plan {
+  Shape shape = Shape::small;
+  int split = 1;
+};
+
+template <class Body>
+auto with_tile(Shape shape, const Body& body) {
+  switch (shape) {
+    case Shape::wide:
+      return body(Wide{});
+    case Shape::medium:
+      return body(Medium{});
+    case Shape::slim:
+      return body(Slim{});
+    default:
+      return body(Small{});
+  }
+}
+
+// Cycles of the busiest multiprocessor, roughly: its blocks one after the other at the rate that so many warps reach,
+// but no stage faster than its synchronisation, and the way in and out.
+template <class Tile>
+double cycles(const ConvProblem& problem, int split, double rate) {
+  constexpr double stage_cycles = 150, whole_rate_warps = 8, in_and_out = 1500, exchange = 2000;
+  const std::int64_t O = problem.O / problem.groups, length = problem.KH * problem.KW * (problem.C / problem.groups);
+  const std::int64_t positions = problem.N * problem.OH * problem.OW;
+  const std::int64_t blocks = ceil_div(positions, Tile::rows) * ceil_div(O, Tile::columns) * problem.groups * split;
+  const auto per_card = static_cast<double>(ceil_div(blocks, card().multiprocessors));
+  const double together = std::min<double>(per_card, Tile::resident);
+  const auto stages = static_cast<double>(ceil_div(ceil_div(length, split), Tile::depth));
+  const double full = std::min(1.0, together * Tile::warps / whole_rate_warps);
+  const double work = per_card * stages * Tile::rows * Tile::columns * Tile::depth / (rate * full);
+  return std::max(work, per_card / together * stages * stage_cycles) + in_and_out + (split > 1 ? exchange : 0);
+}
+
+Plan plan_of(const ConvProblem& problem) {
+  // Multiply-adds a cycle that each tile reaches where it is full.
+  constexpr double float_rates[] = {110, 105, 90, 75}, tf32_rates[] = {250, 220, 160, 130};
+  const double* const rates = problem.tensor_cores ? tf32_rates : float_rates;
+  Plan best;
+  double best_cycles = 0;
+  for (const Shape shape : {Shape::wide, Shape::medium, Shape::slim, Shape::small})
+    for (int split = 1; split <= (card().overlap ? 8 : 1); split *= 2) {
+      const double time = with_tile(
+          shape, [&]<class Tile>(Tile) { return cycles<Tile>(problem, split, rates[static_cast<int>(shape)]); });
+      if (best_cycles > 0 && time >= best_cycles) continue;
+      best = {shape, split};
+      best_cycles = time;
+    }
+  return best;
+}
+
+}  // namespace
+
+bool implicit_fits(const ConvProblem& problem) {
+  // Places in the arrays are counted in 32 bits.
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  return card().major >= 8 && problem.half != Half::grad_x && !problem.bf16 && problem.C / problem.groups % 4 == 0 &&
+         problem.O / problem.groups % 4 == 0 && problem.x_pitch % 4 == 0 &&
+         (problem.N * problem.H + problem.KH * problem.dilation_h) * problem.W * problem.x_pitch < most &&
+         problem.N * problem.OH * problem.OW * problem.y_pitch < most &&
+         problem.O * problem.KH * problem.KW * problem.C / problem.groups < most &&
+         card().shared_per_block >= most_shared_bytes;
+}
+
+void implicit_forward(const Context& context, float* y, const float* x, const float* weight, const float* bias,
+                      const ConvProblem& problem) {
+  const std::int64_t C = problem.C / problem.groups, O = problem.O / problem.groups;
+  const std::int64_t length = problem.KH * problem.KW * C, positions = problem.N * problem.OH * problem.OW;
+  const Plan plan = plan_of(problem);
+  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
+  with_tile(plan.shape, [&]<class Tile>(Tile) {
+    const std::int64_t tiles_n = ceil_div(O, Tile::columns);
+    const Forward p{.y = y,
+                    .x = x,
+                    .weight = weight,
+                    .bias = bias,
+                    .positions = whole(positions),
+                    .O = whole(O),
+                    .C = whole(C),
+                    .length = whole(length),
+                    .H = whole(problem.H),
+                    .W = whole(problem.W),
+                    .KW = whole(problem.KW),
+                    .stride_h = whole(problem.stride_h),
+                    .stride_w = whole(problem.stride_w),
+                    .pad_h = whole(problem.pad_h),
+                    .pad_w = whole(problem.pad_w),
+                    .dilation_h = whole(problem.dilation_h),
+                    .dilation_w = whole(problem.dilation_w),
+                    .x_pitch = whole(problem.x_pitch),
+                    .y_pitch = whole(problem.y_pitch),
+                    .OH = Divisor<std::uint32_t>(problem.OH),
+                    .OW = Divisor<std::uint32_t>(problem.OW),
+                    .channels = Divisor<std::uint32_t>(C),
+                    .kernel_width = Divisor<std::uint32_t>(problem.KW),
+                    .tiles_n = whole(tiles_n),
+                    .split = plan.split,
+                    .per_split = whole(ceil_div(ceil_div(length, plan.split), Tile::depth) * Tile::depth),
+                    .relu = problem.relu,
+                    .fours = aligned<4>(y) && problem.y_pitch % 4 == 0};
+    const auto kernel = problem.tensor_cores ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
+    allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
+    const std::int64_t blocks = ceil_div(positions, Tile::rows) * tiles_n * plan.split;
+    Grid grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(problem.groups)), Tile::threads,
+              shared_bytes<Tile>);
+    grid.cluster = static_cast<unsigned>(plan.split);
+    launch(context, grid, kernel, p);
+  });
+}
+
+}  // namespace tern::cuda

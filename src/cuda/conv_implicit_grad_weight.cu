@@ -1,0 +1,328 @@
+// The gradient of the weight as a matrix product: rows are output channels, columns are (kernel row, kernel column,
+// input channel), and the sum runs over the positions of all images. Both factors are read as they lie in memory, a
+// position's channels side by side; tiles pass through shared memory in a ring of stages that cp.async fills ahead.
+
+#include <algorithm>
+
+#include "cuda/conv_implicit.cuh"
+#include "cuda/conv_stages.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
+
+namespace tern::cuda {
+namespace {
+
+constexpr int skew = 8;  // floats between rows in shared memory, so that fragments meet no bank conflict
+
+template <class Tile>
+constexpr int g_pitch = Tile::rows + skew;
+template <class Tile>
+constexpr int x_pitch = Tile::columns + skew;
+template <class Tile>
+constexpr int stage_floats = Tile::depth*(g_pitch<Tile> + x_pitch<Tile>);
+template <class Tile>
+constexpr std::size_t shared_bytes = sizeof(float) * Tile::stages* stage_floats<Tile>;
+
+struct WeightGradient {
+  const float *g, *x;
+  float* out;  // a weight per slice
+  int positions, per_slice, O, C, columns, H, W, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int g_pitch, x_pitch;  // elements from a position to the next
+  Divisor<std::uint32_t> OH, OW, KW, channels;
+  int slices;
+};
+
+/// float32: each lane has fours of rows 16 apart and fours of columns 32 apart of its warp's part.
+template <class Tile>
+struct MultiplyAdds {
+  static constexpr int rows = Tile::warp_rows / 16, columns = Tile::warp_columns / 32;
+  static constexpr double rate = 25e6;  // multiply-adds a microsecond on an H200
+  int row, column;
+  float sums[rows][columns][4][4] = {};
+
+  __device__ MultiplyAdds(int in_m, int in_n, int lane) : row(in_m + lane / 8 * 4), column(in_n + lane % 8 * 4) {}
+
+  __device__ __forceinline__ void add(const float* g, const float* x) {
+#pragma unroll
+    for (int k = 0; k < Tile::depth; ++k) {
+      Pack<float, 4> left[rows], right[columns];
+#pragma unroll
+      for (int m = 0; m < rows; ++m) left[m] = load<4>(g + k * g_pitch<Tile> + row + m * 16);
+#pragma unroll
+      for (int n = 0; n < columns; ++n) right[n] = load<4>(x + k * x_pitch<Tile> + column + n * 32);
+#pragma unroll
+      for (int m = 0; m < rows; ++m)
+#pragma unroll
+        for (int n = 0; n < columns; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[m][n][i][j] = fmaf(left[m].value[i], right[n].value[j], sums[m][n][i][j]);
+    }
+  }
+  /// Calls body(row, column, sums) for runs of neighbouring columns.
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+#pragma unroll
+    for (int m = 0; m < rows; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int n = 0; n < columns; ++n) {
+          const float* const sum = sums[m][n][i];
+          body(row + m * 16 + i, column + n * 32, Pack<float, 4>{{sum[0], sum[1], sum[2], sum[3]}});
+        }
+  }
+};
+
+/// TF32: fragments of 16 x 8.
+template <class Tile>
+struct TensorCores {
+  static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8;
+  static constexpr double rate = 60e6;  // multiply-adds a microsecond on an H200
+  int in_m, in_n, quad, place;
+  float sums[blocks_m][blocks_n][4] = {};
+
+  __device__ TensorCores(int m, int n, int lane) : in_m(m), in_n(n), quad(lane / 4), place(lane % 4) {}
+
+  __device__ __forceinline__ void add(const float* g, const float* x) {
+    const float* const g_at = g + place * g_pitch<Tile> + in_m + quad * 2;
+    const float* const x_at = x + place * x_pitch<Tile> + in_n + quad;
+#pragma unroll
+    for (int k = 0; k < Tile::depth; k += 8) {
+      // Which row of a fragment is which row of g is free: pairs of neighbours arrive in the registers where they are
+      // wanted.
+      std::uint32_t left[blocks_m][4], right[blocks_n][2];
+#pragma unroll
+      for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const auto pair =
+              load<2>(reinterpret_cast<const std::uint32_t*>(g_at + (k + half * 4) * g_pitch<Tile> + m * 16));
+          left[m][half * 2] = pair.value[0];
+          left[m][half * 2 + 1] = pair.value[1];
+        }
+#pragma unroll
+      for (int n = 0; n < blocks_n; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          right[n][half] = *reinterpret_cast<const std::uint32_t*>(x_at + (k + half * 4) * x_pitch<Tile> + n * 8);
+#pragma unroll
+      for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+        for (int n = 0; n < blocks_n; ++n) multiply_add(sums[m][n], left[m], right[n]);
+    }
+  }
+  /// Calls body(row, column, sums) for runs of neighbouring columns.
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+#pragma unroll
+    for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int n = 0; n < blocks_n; ++n)
+          body(in_m + m * 16 + quad * 2 + i, in_n + n * 8 + place * 2,
+               Pack<float, 2>{{sums[m][n][i * 2], sums[m][n][i * 2 + 1]}});
+  }
+};
+
+template <template <class> class Arithmetic, class Tile>
+__global__ void __launch_bounds__(Tile::threads, Tile::resident)
+    grad_weight_kernel(const __grid_constant__ WeightGradient p) {
+  constexpr int depth = Tile::depth, stages = Tile::stages;
+  extern __shared__ float4 shared_vectors[];
+  float* const shared = reinterpret_cast<float*>(shared_vectors);
+  begin_kernel();
+
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int group = static_cast<int>(blockIdx.z) / p.slices, slice = static_cast<int>(blockIdx.z) % p.slices;
+  const int first_row = static_cast<int>(blockIdx.y) * Tile::rows,
+            first_column = static_cast<int>(blockIdx.x) * Tile::columns;
+  const int begin = slice * p.per_slice, end = min(p.positions, begin + p.per_slice);
+
+  // What this thread copies: of g, four channels of a position each time.
+  constexpr int g_chunks = Tile::rows / 4, g_count = depth * g_chunks / Tile::threads;
+  static_assert(depth * g_chunks % Tile::threads == 0);
+  const float* const g_from = p.g + static_cast<std::int64_t>(group) * p.O + first_row;
+  // Of x, four channels under one element of the kernel, of every x_step-th position; a warp has one position at a
+  // time.
+  constexpr int x_chunks = Tile::columns / 4, x_step = Tile::threads / x_chunks, x_count = depth / x_step;
+  static_assert(x_chunks % 32 == 0 && depth % x_step == 0);
+  const int x_column = static_cast<int>(threadIdx.x) % x_chunks * 4, x_row = static_cast<int>(threadIdx.x) / x_chunks;
+  const int column = first_column + x_column;
+  const bool column_inside = column < p.columns;
+  auto tap = static_cast<std::uint32_t>(column_inside ? column : 0);
+  const auto c = static_cast<int>(p.channels.split(tap));
+  const int kw = static_cast<int>(p.KW.split(tap)), kh = static_cast<int>(tap);
+  const int shift_h = kh * p.dilation_h - p.pad_h, shift_w = kw * p.dilation_w - p.pad_w;
+  const float* const x_from = p.x + static_cast<std::int64_t>(group) * p.C + c;
+
+  const auto fill = [&](int stage, int position) {
+    float* const g_to = shared + stage * stage_floats<Tile>;
+    float* const x_to = g_to + depth * g_pitch<Tile>;
+#pragma unroll
+    for (int i = 0; i < g_count; ++i) {
+      const int chunk = static_cast<int>(threadIdx.x) + i * Tile::threads;
+      const int row = chunk / g_chunks, at_row = chunk % g_chunks * 4, at = position + row;
+      const bool inside = (first_row + at_row < p.O) & (at < end);
+      copy_async(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * p.g_pitch + at_row : 0), inside);
+    }
+    // A few lanes find where the warp's positions lie, and tell the others.
+    std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % x_count * x_step);
+    const int own_w = static_cast<int>(p.OW.split(n)) * p.stride_w;
+    const int own_h = static_cast<int>(p.OH.split(n)) * p.stride_h;
+    const int own_image = static_cast<int>(n) * p.H;
+#pragma unroll
+    for (int i = 0; i < x_count; ++i) {
+      const int h = __shfl_sync(~0u, own_h, i) + shift_h, w = __shfl_sync(~0u, own_w, i) + shift_w;
+      const int image = __shfl_sync(~0u, own_image, i);
+      const bool inside = column_inside & (position + x_row + i * x_step < end) &
+                          (static_cast<unsigned>(h) < static_cast<unsigned>(p.H)) &
+                          (static_cast<unsigned>(w) < static_cast<unsigned>(p.W));
+      const int from = inside ? ((image + h) * p.W + w) * p.x_pitch : 0;
+      copy_async(x_to + (x_row + i * x_step) * x_pitch<Tile> + x_column, x_from + from, inside);
+    }
+  };
+
+  Arithmetic<Tile> product(warp / Tile::warps_n * Tile::warp_rows, warp % Tile::warps_n * Tile::warp_columns, lane);
+  const int steps = max(0, (end - begin + depth - 1) / depth);
+#pragma unroll
+  for (int stage = 0; stage < stages - 1; ++stage) {
+    if (stage < steps) fill(stage, begin + stage * depth);
+    commit_stage();
+  }
+  for (int step = 0; step < steps; ++step) {
+    await_stage<stages - 2>();
+    __syncthreads();
+    if (step + stages - 1 < steps) fill((step + stages - 1) % stages, begin + (step + stages - 1) * depth);
+    commit_stage();
+    const float* const stage = shared + step % stages * stage_floats<Tile>;
+    product.add(stage, stage + depth * g_pitch<Tile>);
+  }
+
+  float* const out = p.out + (static_cast<std::int64_t>(slice) * gridDim.z / p.slices + group) * p.O * p.columns;
+  product.each([&](int in_rows, int in_columns, const auto& sums) {
+    const int row = first_row + in_rows, to = first_column + in_columns;
+    if (row < p.O && to < p.columns) store(out + static_cast<std::int64_t>(row) * p.columns + to, sums);
+  });
+}
+
+/// The tiles of each arithmetic, and which part of the rate of the wide one the smaller ones reach.
+template <template <class> class Arithmetic>
+struct Tiles;
+template <>
+struct Tiles<TensorCores> {
+  using Wide = ConvTile<128, 128, 2, 2, 16, 5, 2>;
+  using Medium = ConvTile<96, 128, 1, 4, 32, 3, 2>;
+  using Narrow = ConvTile<64, 128, 2, 2, 32, 3, 2>;
+  using Slim = ConvTile<32, 256, 1, 4, 16, 4, 2>;
+  static constexpr double medium_rate = 0.88, narrow_rate = 0.78;
+};
+template <>
+struct Tiles<MultiplyAdds> {
+  using Wide = ConvTile<128, 128, 2, 2, 16, 3, 2>;
+  using Medium = ConvTile<96, 128, 3, 2, 24, 3, 2>;
+  using Narrow = ConvTile<64, 128, 1, 2, 16, 4, 4>;
+  using Slim = ConvTile<32, 128, 1, 2, 16, 3, 6>;
+  static constexpr double medium_rate = 0.95, narrow_rate = 0.95;
+};
+
+template <template <class> class Arithmetic, class Tile>
+struct Choice {};
+
+template <template <class> class Arithmetic, class Body>
+auto with_tile_of(const ConvProblem& problem, const Body& body) {
+  using All = Tiles<Arithmetic>;
+  const std::int64_t O = problem.O / problem.groups;
+  // By what the rows beyond O would cost.
+  const auto cost = [O](int rows, double rate) { return static_cast<double>(ceil_div(O, rows) * rows) / rate; };
+  if (O <= 32) return body(Choice<Arithmetic, typename All::Slim>{});
+  const double wide = cost(128, 1), medium = cost(96, All::medium_rate), narrow = cost(64, All::narrow_rate);
+  if (narrow < std::min(wide, medium)) return body(Choice<Arithmetic, typename All::Narrow>{});
+  if (medium < wide) return body(Choice<Arithmetic, typename All::Medium>{});
+  return body(Choice<Arithmetic, typename All::Wide>{});
+}
+
+/// Calls body with the arithmetic that the problem allows and the tile for so many output channels.
+template <class Body>
+auto with_tile(const ConvProblem& problem, const Body& body) {
+  return problem.tensor_cores ? with_tile_of<TensorCores>(problem, body) : with_tile_of<MultiplyAdds>(problem, body);
+}
+
+template <class Tile>
+std::int64_t tiles_of(const ConvProblem& problem) {
+  const std::int64_t columns = problem.KH * problem.KW * (problem.C / problem.groups);
+  return ceil_div(problem.O / problem.groups, Tile::rows) * ceil_div(columns, Tile::columns) * problem.groups;
+}
+
+// The number of slices with the least time: the card is filled in whole waves of blocks, and every slice is a weight
+// that is written and read once more.
+template <template <class> class Arithmetic, class Tile>
+std::int64_t slices_of(const ConvProblem& problem) {
+  constexpr double floats_rate = 0.4e6;  // a microsecond on an H200
+  const std::int64_t slots = std::int64_t{Tile::resident} * card().multiprocessors, tiles = tiles_of<Tile>(problem);
+  const std::int64_t positions = problem.N * problem.OH * problem.OW, most = std::max<std::int64_t>(1, positions / 64);
+  const double weights = static_cast<double>(problem.O * problem.KH * problem.KW * (problem.C / problem.groups));
+  const double whole_time = weights * static_cast<double>(positions) / Arithmetic<Tile>::rate;
+  std::int64_t best = 1;
+  double best_time = 0;
+  for (std::int64_t slices = 1; slices <= std::min(most, 2 * slots); ++slices) {
+    const auto parts = static_cast<double>(tiles * slices);
+    const double filled = static_cast<double>(ceil_div(tiles * slices, slots) * slots) / parts;
+    const double time = whole_time * filled + static_cast<double>(slices) * weights / floats_rate;
+    if (slices > 1 && time >= best_time) continue;
+    best = slices;
+    best_time = time;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::int64_t implicit_slices(const ConvProblem& problem) {
+  return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
+    return slices_of<Arithmetic, Tile>(problem);
+  });
+}
+
+void implicit_grad_weight(const Context& context, float* weight, float* partials, const float* x, const float* g,
+                          const ConvProblem& problem) {
+  const std::int64_t C = problem.C / problem.groups, O = problem.O / problem.groups;
+  const std::int64_t columns = problem.KH * problem.KW * C, positions = problem.N * problem.OH * problem.OW;
+  const std::int64_t slices = implicit_slices(problem), weights = problem.O * columns;
+  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
+  const WeightGradient p{.g = g,
+                         .x = x,
+                         .out = slices == 1 ? weight : partials,
+                         .positions = whole(positions),
+                         .per_slice = whole(ceil_div(ceil_div(positions, slices), 32) * 32),
+                         .O = whole(O),
+                         .C = whole(C),
+                         .columns = whole(columns),
+                         .H = whole(problem.H),
+                         .W = whole(problem.W),
+                         .stride_h = whole(problem.stride_h),
+                         .stride_w = whole(problem.stride_w),
+                         .pad_h = whole(problem.pad_h),
+                         .pad_w = whole(problem.pad_w),
+                         .dilation_h = whole(problem.dilation_h),
+                         .dilation_w = whole(problem.dilation_w),
+                         .g_pitch = whole(problem.y_pitch),
+                         .x_pitch = whole(problem.x_pitch),
+                         .OH = Divisor<std::uint32_t>(problem.OH),
+                         .OW = Divisor<std::uint32_t>(problem.OW),
+                         .KW = Divisor<std::uint32_t>(problem.KW),
+                         .channels = Divisor<std::uint32_t>(C),
+                         .slices = whole(slices)};
+  with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
+    const auto kernel = grad_weight_kernel<Arithmetic, Tile>;
+    allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
+    const dim3 blocks(static_cast<unsigned>(ceil_div(columns, Tile::columns)),
+                      static_cast<unsigned>(ceil_div(O, Tile::rows)), static_cast<unsigned>(slices * problem.groups));
+    launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
+  });
+  if (slices > 1) sum_slices<float>(context, weight, nullptr, partials, slices, weights, 0);
+}
+
+}  // namespace tern::cuda

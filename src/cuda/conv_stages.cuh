@@ -1,0 +1,55 @@
+#pragma once
+// What our implicit matrix products are made of: tiles that pass through a ring of stages in shared memory, which
+// cp.async fills ahead, and the multiplication on tensor cores.
+
+#include "cuda/support.cuh"
+
+namespace tern::cuda {
+
+/// A block's part of a product, its warps, the k of a stage, and how many blocks share a multiprocessor.
+template <int tile_rows, int tile_columns, int warps_by_row, int warps_by_column, int stage_depth, int stage_count,
+          int blocks_resident>
+struct ConvTile {
+  static constexpr int rows = tile_rows, columns = tile_columns, warps_m = warps_by_row, warps_n = warps_by_column,
+                       depth = stage_depth, stages = stage_count, resident = blocks_resident;
+  static constexpr int warps = warps_m * warps_n, threads = 32 * warps;
+  static constexpr int warp_rows = rows / warps_m, warp_columns = columns / warps_n;
+};
+
+/// What the largest of the tiles in use wants.
+constexpr std::size_t most_shared_bytes = 96 * 1024;
+
+/// Copies 16 bytes, or writes zeros where there is nothing inside.
+__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = inside ? 16 : 0;  // the rest of the 16 becomes zeros
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+#endif
+}
+__device__ __forceinline__ void commit_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/// Waits until at most `newer` stages are under way.
+template <int newer>
+__device__ __forceinline__ void await_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(newer) : "memory");
+#endif
+}
+
+/// sum += a b, 16 x 8 from 16 x 8 and 8 x 8 over the warp. The multiplication reads the upper 19 bits of each float.
+__device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4],
+                                             const std::uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+}  // namespace tern::cuda
