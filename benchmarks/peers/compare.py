@@ -62,8 +62,11 @@ class Peer:
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, **kind)
 
     def function(self, compiled):
-        forward = torch.compile(self.module) if compiled else self.module
-        loss = torch.compile(self.module.loss) if compiled else self.module.loss
+        if compiled:
+            # Else the second batch size would make a compiled function of any batch size, which is slower.
+            torch._dynamo.reset()
+        forward = torch.compile(self.module, dynamic=False) if compiled else self.module
+        loss = torch.compile(self.module.loss, dynamic=False) if compiled else self.module.loss
 
         def mixed():
             # A cache of the rounded weights would outlive the step that a graph records.
@@ -97,13 +100,10 @@ class Peer:
         return graph.replay
 
     def ways(self, compiles):
-        yield "eager", self.function(False)
-        if self.device == "cuda":
-            yield "graph", self.graphed(self.function(False))
-        if compiles:
-            yield "compile", self.function(True)
+        for how, run in [("eager", self.function(False))] + [("compile", self.function(True))] * compiles:
+            yield how, run
             if self.device == "cuda":
-                yield "compile+graph", self.graphed(self.function(True))
+                yield "graph" if how == "eager" else "compile+graph", self.graphed(run)
 
 
 def microseconds(run, device, seconds):

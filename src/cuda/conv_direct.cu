@@ -15,8 +15,8 @@ Planes planes(const Conv2d& s) {
   p.pitch = i(ceil_div(p.segments * run + s.KW - 1, 4) * 4);
   p.rows = i(s.OH + s.KH - 1);
   p.flat = p.pitch == p.W && p.rows == p.H && p.pad_h == 0 && p.pad_w == 0;
-  p.plane = Divider(p.rows * p.pitch);
-  p.row = Divider(p.pitch);
+  p.plane = Divisor<std::uint32_t>(p.rows * p.pitch);
+  p.row = Divisor<std::uint32_t>(p.pitch);
   return p;
 }
 

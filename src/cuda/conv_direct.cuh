@@ -29,9 +29,9 @@ struct Cut {
 
 struct Planes {
   int N, C, H, W, O, OH, OW, pad_h, pad_w;
-  int segments, pitch, rows;  // runs in a row; floats in a stored row; stored rows of a plane
-  bool flat;                  // stored planes equal those in memory
-  Divider plane, row;         // rows * pitch and pitch
+  int segments, pitch, rows;          // runs in a row; floats in a stored row; stored rows of a plane
+  bool flat;                          // stored planes equal those in memory
+  Divisor<std::uint32_t> plane, row;  // rows * pitch and pitch
 };
 
 Planes planes(const Conv2d& shape);

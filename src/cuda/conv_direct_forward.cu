@@ -8,7 +8,7 @@ namespace {
 template <int K, int Channels>
 __global__ void __launch_bounds__(most_threads)
     forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
-                   const __grid_constant__ Planes p, const __grid_constant__ Cut cut, Divider weight_run,
+                   const __grid_constant__ Planes p, const __grid_constant__ Cut cut, Divisor<std::uint32_t> weight_run,
                    Activation activation) {
   extern __shared__ float4 memory[];
   begin_kernel();
@@ -150,7 +150,7 @@ void direct_conv2d(const Context& context, float* y, const float* x, const float
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
     launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, y, x, weight, bias, p, cut,
-           Divider(cut.chunk * shape.KH * shape.KW), shape.activation);
+           Divisor<std::uint32_t>(cut.chunk * shape.KH * shape.KW), shape.activation);
   });
 }
 

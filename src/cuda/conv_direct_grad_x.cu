@@ -8,7 +8,8 @@ namespace {
 template <int K, int Channels, int Each>
 __global__ void __launch_bounds__(most_threads)
     grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight,
-                  const __grid_constant__ Planes p, const __grid_constant__ Cut cut, Divider weight_run) {
+                  const __grid_constant__ Planes p, const __grid_constant__ Cut cut,
+                  Divisor<std::uint32_t> weight_run) {
   extern __shared__ float4 memory[];
   begin_kernel();
   constexpr int wide = run + K - 1;
@@ -163,7 +164,7 @@ void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, c
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.C, cut.groups * per_thread)));
     launch(on, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, grad_x, g, weight, p, cut,
-           Divider(cut.groups * per_thread * shape.KH * shape.KW));
+           Divisor<std::uint32_t>(cut.groups * per_thread * shape.KH * shape.KW));
   });
 }
 

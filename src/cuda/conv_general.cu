@@ -15,7 +15,7 @@ struct Geometry {
   int C, H, W, O, KH, KW, OH, OW;  // C and O per group
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
   int positions, inputs;  // N OH OW and N H W
-  Divider area, width, window, window_width, stride_rows, stride_columns, in_area, in_width;
+  Divisor<std::uint32_t> area, width, window, window_width, stride_rows, stride_columns, in_area, in_width;
 };
 
 Geometry geometry(const Conv2d& s) {
@@ -42,14 +42,14 @@ Geometry geometry(const Conv2d& s) {
           i(s.groups),
           i(s.N * s.OH * s.OW),
           i(s.N * s.H * s.W),
-          Divider(s.OH * s.OW),
-          Divider(s.OW),
-          Divider(s.KH * s.KW),
-          Divider(s.KW),
-          Divider(s.stride_h),
-          Divider(s.stride_w),
-          Divider(s.H * s.W),
-          Divider(s.W)};
+          Divisor<std::uint32_t>(s.OH * s.OW),
+          Divisor<std::uint32_t>(s.OW),
+          Divisor<std::uint32_t>(s.KH * s.KW),
+          Divisor<std::uint32_t>(s.KW),
+          Divisor<std::uint32_t>(s.stride_h),
+          Divisor<std::uint32_t>(s.stride_w),
+          Divisor<std::uint32_t>(s.H * s.W),
+          Divisor<std::uint32_t>(s.W)};
 }
 
 // A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, neighbouring threads hold neighbouring

@@ -1,29 +1,12 @@
 #pragma once
 // The ways to convolve, and what they share. Gradients arrive here already taken through the activation.
 
-#include "cuda/support.cuh"
+#include "cuda/elementwise.cuh"
 #include "tern/kernels/conv.hpp"
 
 namespace tern::cuda {
 
 using kernels::Conv2d;
-
-/// Division by a number fixed at launch, without the division: exact for 0 <= n < 2^31.
-struct Divider {
-  std::uint32_t divisor = 1, multiplier = 0, shift = 0;
-  Divider() = default;
-  explicit Divider(std::int64_t value) : divisor(static_cast<std::uint32_t>(value)) {
-    while ((std::uint64_t{1} << shift) < divisor) ++shift;
-    multiplier =
-        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
-  }
-  __device__ __forceinline__ void split(int n, int& quotient, int& rest) const {
-    const auto value = static_cast<std::uint32_t>(n);
-    const std::uint32_t high = __umulhi(value, multiplier);
-    quotient = static_cast<int>((high + value) >> shift);
-    rest = n - quotient * static_cast<int>(divisor);
-  }
-};
 
 // The weight's gradient is summed in `slices` of the images (or positions): each gives one partial gradient of the
 // weight followed by one of the bias, and sum_slices adds them in order.

@@ -48,7 +48,7 @@ class Divisor {
                                        1);
     }
   }
-  __device__ Index quotient(Index number) const {
+  __device__ __forceinline__ Index quotient(Index number) const {
     if constexpr (sizeof(Index) == 4)
       return (__umulhi(number, multiplier_) + number) >> shift_;
     else
@@ -56,10 +56,16 @@ class Divisor {
   }
   __device__ Index value() const { return divisor_; }
   /// Replaces `number` by its quotient and returns the remainder.
-  __device__ Index split(Index& number) const {
+  __device__ __forceinline__ Index split(Index& number) const {
     const Index before = number;
     number = quotient(number);
     return before - number * divisor_;
+  }
+  /// Of a number that is not negative.
+  __device__ __forceinline__ void split(int number, int& quotient_of, int& remainder) const {
+    auto rest = static_cast<Index>(number);
+    remainder = static_cast<int>(split(rest));
+    quotient_of = static_cast<int>(rest);
   }
 
  private:
