@@ -75,6 +75,12 @@ TEST_CASE("products keep to the precision of the scope", "[precision]") {
       {"conv2d, few outputs",
        {{4, 48, 13, 13}, {24, 48, 5, 5}, {24}},
        [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 2}); }},
+      {"conv2d, many positions and few outputs",
+       {{8, 16, 56, 56}, {32, 16, 3, 3}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1}); }},
+      {"conv2d, many positions and outputs",
+       {{16, 16, 40, 40}, {128, 16, 1, 3}, {128}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::relu}); }},
       {"conv2d_cat",
        {{4, 32, 12, 12}, {64, 32, 1, 1}, {64}, {40, 32, 3, 3}, {40}},
        [](const auto& in) {
