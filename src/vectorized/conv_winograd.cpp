@@ -14,7 +14,7 @@ namespace {
 // Elements between the frequencies' arrays, so that equal places in them do not meet in the cache.
 constexpr std::int64_t apart = 16;
 // Tiles that are multiplied at a time, and channels whose weights are transformed at a time.
-constexpr std::int64_t most_tiles = 128, some_channels = 16;
+constexpr std::int64_t most_tiles = 128, some_channels = 8;
 // The widest panel.
 constexpr std::int64_t most_panel = 64;
 
@@ -31,8 +31,9 @@ void for_pieces(std::int64_t first, std::int64_t last, std::int64_t tile_rows, s
 }
 
 // Rough cycles, per frequency and vector: to cut out and transform an element of a tile, or a weight, which goes far
-// away; and of a product with a number. To fetch and store a sum, in products.
-constexpr double transform_cycles = 9, weight_cycles = 28, product_cycles = 0.58, sum_cycles = 10;
+// away, or stays in the cache; and of a product with a number. To fetch and store a sum, in products.
+constexpr double transform_cycles = 9, weight_cycles = 28, near_weight_cycles = 14, product_cycles = 0.58,
+                 sum_cycles = 10;
 
 }  // namespace
 
@@ -43,21 +44,20 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
     : problem_(problem), kernels_(winograd_kernels<T>(problem.KH)) {
   const auto& gemm = gemm_kernels<T>();
   const std::int64_t m = kernels_->outputs, frequencies = kernels_->frequencies(), width = gemm.panel_width;
-  const auto element = static_cast<std::int64_t>(sizeof(T));
   tile_rows_ = divide_up(problem.OH, m);
   tile_columns_ = divide_up(problem.OW, m);
   channels_ = round_up(problem.C, gemm.lanes);
   panels_ = divide_up(problem.O, width);
 
-  const std::int64_t fitting = cache_share(1.5) / (frequencies * channels_ * element);
-  const std::int64_t rows =
-      std::clamp<std::int64_t>(std::min(fitting, most_tiles) / tile_columns_, 1, tile_rows_ * problem.N);
-  const std::int64_t all_rows = problem.N * tile_rows_;
-  blocks_ = std::min(all_rows, round_up(divide_up(all_rows, rows), threads));
+  const std::int64_t rows = most_rows(problem), all_rows = problem.N * tile_rows_;
+  by_panels_ = all_rows <= rows && problem.groups * panels_ >= threads;
+  blocks_ = by_panels_ ? 1 : std::min(all_rows, round_up(divide_up(all_rows, rows), threads));
   const std::int64_t block_rows = divide_up(all_rows, blocks_), tiles = block_rows * tile_columns_;
   const std::int64_t piece_rows = std::min(block_rows, tile_rows_) * m;
 
-  weights_ = round_up(problem.groups * panels_ * frequencies * problem.C * width, 16);
+  weight_frequency_ = problem.C * width + apart;
+  panel_weights_ = frequencies * weight_frequency_;
+  weights_ = problem.groups * panels_ * panel_weights_;
   frequency_ = tiles * channels_ + apart;
   product_frequency_ = tiles * width + apart;
   products_ = product_frequency_ * frequencies;
@@ -66,14 +66,24 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
   tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);
 }
 
+/// The most rows of tiles of a block, so that they stay in the cache.
+template <class T>
+std::int64_t WinogradForward<T>::most_rows(const Correlation<T>& problem) {
+  const auto* kernels = winograd_kernels<T>(problem.KH);
+  const std::int64_t channels = round_up(problem.C, gemm_kernels<T>().lanes);
+  const std::int64_t fitting =
+      cache_share(1.5) / (kernels->frequencies() * channels * static_cast<std::int64_t>(sizeof(T)));
+  return std::max<std::int64_t>(1, std::min(fitting, most_tiles) / divide_up(problem.OW, kernels->outputs));
+}
+
 template <class T>
 void WinogradForward<T>::prepare(const Team& team, T* shared, T* scratch) const {
+  if (by_panels_) return;
   const std::int64_t C = problem_.C, items = problem_.groups * panels_ * C;
   for (std::int64_t item = team.begin(items); item < team.end(items);) {
     const std::int64_t first = item % C, count = std::min({C - first, team.end(items) - item, some_channels});
     const std::int64_t panel = item / C;
-    transform_weights(shared + panel * kernels_->frequencies() * C * gemm_kernels<T>().panel_width, scratch,
-                      panel / panels_, panel % panels_, first, first + count);
+    transform_weights(shared + panel * panel_weights_, scratch, panel / panels_, panel % panels_, first, first + count);
     item += count;
   }
 }
@@ -84,12 +94,11 @@ void WinogradForward<T>::transform_weights(T* weights, T* taps, std::int64_t gro
   const auto& gemm = gemm_kernels<T>();
   const std::int64_t width = gemm.panel_width, r = problem_.KH, C = problem_.C, O = problem_.O;
   const std::int64_t output = panel * width, outputs = std::min(width, O - output);
-  const std::int64_t frequency = C * width;
   if (!problem_.backward)
     gemm.pack_transposed(taps, problem_.weight + ((group * O + output) * C + first) * r * r, C * r * r,
                          (last - first) * r * r, outputs);
   for (std::int64_t c = first; c < last; ++c) {
-    const Squares<T> out{weights + c * width, kernels_->size() * frequency, frequency};
+    const Squares<T> out{weights + c * width, kernels_->size() * weight_frequency_, weight_frequency_};
     if (problem_.backward) {
       gemm.pack_transposed(taps, problem_.weight + ((group * C + c) * O + output) * r * r, r * r, r * r, outputs);
       kernels_->weight({.out = out, .in = {taps + (r * r - 1) * width, -r * width, -width}, .channels = width});
@@ -101,25 +110,36 @@ void WinogradForward<T>::transform_weights(T* weights, T* taps, std::int64_t gro
 
 template <class T>
 void WinogradForward<T>::run(const Team& team, const T* shared, T* scratch) const {
-  const std::int64_t all_rows = problem_.N * tile_rows_, items = problem_.groups * blocks_;
-  const std::int64_t group_weights = panels_ * kernels_->frequencies() * problem_.C * gemm_kernels<T>().panel_width;
+  const std::int64_t all_rows = problem_.N * tile_rows_, C = problem_.C;
+  if (by_panels_) {
+    T* const weights = scratch;
+    scratch += panel_weights_;
+    T* const taps = scratch + frequency_ * kernels_->frequencies() + products_;
+    for (std::int64_t item = team.begin(problem_.groups * panels_), begin = item;
+         item < team.end(problem_.groups * panels_); ++item) {
+      const std::int64_t group = item / panels_, panel = item % panels_;
+      if (item == begin || panel == 0) transform_images(group, 0, all_rows, scratch);
+      for (std::int64_t c = 0; c < C; c += some_channels)
+        transform_weights(weights, taps, group, panel, c, std::min(c + some_channels, C));
+      multiply_panel(group, panel, 0, all_rows, weights, false, scratch);
+    }
+    return;
+  }
+  const std::int64_t items = problem_.groups * blocks_;
   for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
     const std::int64_t group = item / blocks_, block = item % blocks_;
-    run_block(group, all_rows * block / blocks_, all_rows * (block + 1) / blocks_, shared + group * group_weights,
-              scratch);
+    const std::int64_t first = all_rows * block / blocks_, last = all_rows * (block + 1) / blocks_;
+    transform_images(group, first, last, scratch);
+    for (std::int64_t panel = 0; panel < panels_; ++panel)
+      multiply_panel(group, panel, first, last, shared + (group * panels_ + panel) * panel_weights_,
+                     panel + 1 < panels_, scratch);
   }
 }
 
 template <class T>
-void WinogradForward<T>::run_block(std::int64_t group, std::int64_t first, std::int64_t last, const T* weights,
-                                   T* scratch) const {
-  const auto& gemm = gemm_kernels<T>();
-  const std::int64_t m = kernels_->outputs, size = kernels_->size(), frequencies = kernels_->frequencies();
-  const std::int64_t C = problem_.C, O = problem_.O, width = gemm.panel_width;
-  T* const products = scratch + frequency_ * frequencies;
-  T* const window = products + products_;
-  T* const outputs = window + window_;
-
+void WinogradForward<T>::transform_images(std::int64_t group, std::int64_t first, std::int64_t last, T* scratch) const {
+  const std::int64_t m = kernels_->outputs, size = kernels_->size(), C = problem_.C;
+  T* const window = scratch + frequency_ * kernels_->frequencies() + products_;
   for_pieces(first, last, tile_rows_, tile_columns_,
              [&](std::int64_t n, std::int64_t row, std::int64_t rows, std::int64_t tile) {
                const std::int64_t at = n * problem_.H * problem_.W * problem_.x_pixel + group * C;
@@ -138,31 +158,38 @@ void WinogradForward<T>::run_block(std::int64_t group, std::int64_t first, std::
                                   .count = tile_columns_,
                                   .channels = channels_});
              });
+}
 
+/// The outputs of one panel in rows [first, last) of tiles. `more`: the next panel's weights lie behind these.
+template <class T>
+void WinogradForward<T>::multiply_panel(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last,
+                                        const T* weights, bool more, T* scratch) const {
+  const auto& gemm = gemm_kernels<T>();
+  const std::int64_t frequencies = kernels_->frequencies(), C = problem_.C, width = gemm.panel_width;
+  const std::int64_t output = panel * width, count = std::min(width, problem_.O - output);
+  T* const products = scratch + frequency_ * frequencies;
+  T* const outputs = products + products_ + window_;
   Block<T> block;
   block.m = (last - first) * tile_columns_;
+  block.n = round_up(count, gemm.lanes);
   block.k = C;
   block.a_row = channels_;
   block.a_column = 1;
   block.b_row = width;
   block.b_panel = C * width;
   block.c_row = width;
-  for (std::int64_t panel = 0; panel < panels_; ++panel) {
-    const std::int64_t output = panel * width, count = std::min(width, O - output);
-    block.n = round_up(count, gemm.lanes);
-    for (std::int64_t f = 0; f < frequencies; ++f) {
-      block.a = scratch + f * frequency_;
-      block.b = weights + (panel * frequencies + f) * C * width;
-      block.b_next = f + 1 < frequencies || panel + 1 < panels_ ? block.b + C * width : nullptr;
-      block.c = products + f * product_frequency_;
-      gemm.multiply(block);
-    }
-    T bias[most_panel] = {};
-    if (problem_.bias != nullptr) std::copy_n(problem_.bias + group * O + output, count, bias);
-    for (std::int64_t row = first; row < last; ++row)
-      store(row / tile_rows_, row % tile_rows_, group * O + output, count,
-            products + (row - first) * tile_columns_ * width, problem_.bias == nullptr ? nullptr : bias, outputs);
+  for (std::int64_t f = 0; f < frequencies; ++f) {
+    block.a = scratch + f * frequency_;
+    block.b = weights + f * weight_frequency_;
+    block.b_next = f + 1 < frequencies || more ? block.b + weight_frequency_ : nullptr;
+    block.c = products + f * product_frequency_;
+    gemm.multiply(block);
   }
+  T bias[most_panel] = {};
+  if (problem_.bias != nullptr) std::copy_n(problem_.bias + group * problem_.O + output, count, bias);
+  for (std::int64_t row = first; row < last; ++row)
+    store(row / tile_rows_, row % tile_rows_, group * problem_.O + output, count,
+          products + (row - first) * tile_columns_ * width, problem_.bias == nullptr ? nullptr : bias, outputs);
 }
 
 /// One row of tiles: whole tiles go to y, those that hang over an edge, or whose channels fill no vector, by a copy.
@@ -198,7 +225,9 @@ double WinogradForward<T>::cycles(const Correlation<T>& problem) {
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
-  const double vectors = tiles * (C + O) * transform_cycles + C * O * (weight_cycles + tiles * product_cycles);
+  const bool one_block = problem.N * divide_up(problem.OH, kernels->outputs) <= most_rows(problem);
+  const double vectors = tiles * (C + O) * transform_cycles +
+                         C * O * ((one_block ? near_weight_cycles : weight_cycles) + tiles * product_cycles);
   return static_cast<double>(problem.groups * kernels->frequencies()) * vectors /
          static_cast<double>(gemm_kernels<T>().lanes);
 }

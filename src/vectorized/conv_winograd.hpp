@@ -10,13 +10,18 @@
 
 namespace tern::vectorized {
 
-/// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel.
+/// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel. The team transforms the weights
+/// first; where the tiles of all images are one block, each thread does so for the panels that it computes, which then
+/// stay in its cache.
 template <class T>
 class WinogradForward {
  public:
   WinogradForward(const Correlation<T>& problem, int threads);
-  std::int64_t shared() const { return weights_; }  ///< elements of scratch for the team
-  std::int64_t scratch() const { return frequency_ * kernels_->frequencies() + products_ + window_ + tile_outputs_; }
+  std::int64_t shared() const { return by_panels_ ? 0 : weights_; }  ///< elements of scratch for the team
+  std::int64_t scratch() const {                                     ///< and for each of its threads
+    return (by_panels_ ? panel_weights_ : 0) + frequency_ * kernels_->frequencies() + products_ + window_ +
+           tile_outputs_;
+  }
 
   /// The team's weights. A barrier must follow.
   void prepare(const Team& team, T* shared, T* scratch) const;
@@ -26,7 +31,10 @@ class WinogradForward {
   static double cycles(const Correlation<T>& problem);
 
  private:
-  void run_block(std::int64_t group, std::int64_t first, std::int64_t last, const T* weights, T* scratch) const;
+  static std::int64_t most_rows(const Correlation<T>& problem);
+  void transform_images(std::int64_t group, std::int64_t first, std::int64_t last, T* scratch) const;
+  void multiply_panel(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, const T* weights,
+                      bool more, T* scratch) const;
   void store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
              const T* bias, T* outputs) const;
   void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
@@ -38,6 +46,8 @@ class WinogradForward {
   std::int64_t channels_;                  ///< C, rounded up to whole vectors
   std::int64_t panels_;                    ///< of outputs, of a group
   std::int64_t blocks_ = 1;                ///< of all tile rows of all images
+  bool by_panels_ = false;                 ///< threads share out panels, not blocks
+  std::int64_t weight_frequency_ = 0, panel_weights_ = 0;
   std::int64_t weights_ = 0, frequency_ = 0, product_frequency_ = 0, products_ = 0, window_ = 0, tile_outputs_ = 0;
 };
 

@@ -93,6 +93,33 @@ TEST_CASE("laws: a convolution gives the same results where the mode may choose 
   }
 }
 
+TEST_CASE("laws: a convolution of few positions and many channels gives the same bits for any number of threads",
+          "[laws]") {
+  struct Sizes {
+    std::int64_t N, C, side, O, kernel, groups;
+  };
+  // Threads share out positions, or channels where those are too few.
+  for (const auto& [N, C, side, O, kernel, groups] : {Sizes{1, 128, 13, 192, 3, 1}, Sizes{1, 192, 13, 256, 3, 2},
+                                                      Sizes{2, 48, 7, 128, 5, 1}, Sizes{3, 96, 6, 208, 3, 1}}) {
+    INFO(C << " to " << O << " channels, " << kernel << 'x' << kernel);
+    std::vector<std::vector<double>> first;
+    for (const int threads : {1, 2, 3, 8}) {
+      const Device device{"vectorized", {.threads = threads}};
+      Generator generator(3);
+      const Tensor x = randn({N, C, side, side}, generator).set_requires_grad();
+      const Tensor weight = randn({O, C / groups, kernel, kernel}, generator).set_requires_grad();
+      const Tensor bias = randn({O}, generator).set_requires_grad();
+      const Tensor y = op::conv2d(x, weight, bias, {.padding = kernel / 2, .groups = groups});
+      op::sum(op::mul(y, y)).backward();
+      const std::vector<std::vector<double>> results{y.values(), x.grad().values(), weight.grad().values(),
+                                                     bias.grad().values()};
+      if (first.empty()) first = results;
+      INFO(threads << " threads");
+      CHECK(results == first);
+    }
+  }
+}
+
 TEST_CASE("laws: a convolution is linear, shifts with its input and falls apart into groups", "[laws]") {
   in_every_mode([](Generator& generator) {
     const Tensor x = integers({2, 4, 9, 10}, generator), y = integers({2, 4, 9, 10}, generator);
