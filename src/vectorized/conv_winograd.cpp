@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t apart = 16;
 // Tiles that are multiplied at a time, and channels whose weights are transformed at a time.
 constexpr std::int64_t most_tiles = 128, some_channels = 8;
+// Elements of transformed images that stay in a second-level cache of 2 MiB.
+constexpr double usual_block = 1.5 * 1024 * 1024 / sizeof(float);
 // The widest panel.
 constexpr std::int64_t most_panel = 64;
 
@@ -225,7 +227,8 @@ double WinogradForward<T>::cycles(const Correlation<T>& problem) {
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
-  const bool one_block = problem.N * divide_up(problem.OH, kernels->outputs) <= most_rows(problem);
+  // As in the constructor, but by a cache of a usual size: the choice of the way must not depend on the machine.
+  const bool one_block = tiles <= most_tiles && static_cast<double>(kernels->frequencies()) * C * tiles <= usual_block;
   const double vectors = tiles * (C + O) * transform_cycles +
                          C * O * ((one_block ? near_weight_cycles : weight_cycles) + tiles * product_cycles);
   return static_cast<double>(problem.groups * kernels->frequencies()) * vectors /
