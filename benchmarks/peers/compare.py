@@ -8,6 +8,7 @@ usage: compare.py PATH/TO/modes --mode cuda --precision strict --out peers.md
 """
 
 import argparse
+import gc
 import json
 import platform
 import statistics
@@ -62,9 +63,6 @@ class Peer:
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, **kind)
 
     def function(self, compiled):
-        if compiled:
-            # Else the second batch size would make a compiled function of any batch size, which is slower.
-            torch._dynamo.reset()
         forward = torch.compile(self.module, dynamic=False) if compiled else self.module
         loss = torch.compile(self.module.loss, dynamic=False) if compiled else self.module.loss
 
@@ -210,6 +208,9 @@ def main():
                 )
                 print(lines[-1], flush=True)
                 del peer, run, found
+                # What stays compiled would hold memory, and make the next batch size a function of any, which is slower.
+                torch._dynamo.reset()
+                gc.collect()
                 if device == "cuda":
                     torch.cuda.empty_cache()
     lines += ["", f"Cells in which PyTorch is faster: {behind}."]

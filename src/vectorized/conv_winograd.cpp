@@ -117,8 +117,8 @@ void WinogradForward<T>::run(const Team& team, const T* shared, T* scratch) cons
     T* const weights = scratch;
     scratch += panel_weights_;
     T* const taps = scratch + frequency_ * kernels_->frequencies() + products_;
-    for (std::int64_t item = team.begin(problem_.groups * panels_), begin = item;
-         item < team.end(problem_.groups * panels_); ++item) {
+    const std::int64_t items = problem_.groups * panels_, begin = team.begin(items), end = team.end(items);
+    for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t group = item / panels_, panel = item % panels_;
       if (item == begin || panel == 0) transform_images(group, 0, all_rows, scratch);
       for (std::int64_t c = 0; c < C; c += some_channels)
