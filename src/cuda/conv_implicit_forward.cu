@@ -10,6 +10,7 @@
 #include "cuda/conv_stages.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused.cuh"
+#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -27,11 +28,9 @@ constexpr std::size_t shared_bytes = sizeof(float) * std::max(Tile::stages* stag
                                                               Tile::rows* shared_pitch<Tile>);
 
 struct Forward {
+  ConvSizes sizes;
   float* y;
   const float *x, *weight, *bias;
-  int positions, O, C, length, H, W, KW, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int x_pitch, y_pitch;  // elements from a position to the next
-  Divisor<std::uint32_t> OH, OW, channels, kernel_width;
   int tiles_n, split, per_split;  // blocks that share a sum, and the k of each
   bool relu;
   bool fours;  // y may be written four channels at a time
@@ -119,57 +118,58 @@ template <template <class> class Arithmetic, class Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(const __grid_constant__ Forward p) {
   constexpr int depth = Tile::depth, stages = Tile::stages, chunks = depth / 4, step = Tile::threads / chunks;
   constexpr int a_count = Tile::rows / step, b_count = Tile::columns / step;
-  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0);
+  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0 && shared_bytes<Tile> <= most_shared_bytes);
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
+  const ConvSizes& s = p.sizes;
 
   const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
   const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
   const int group = static_cast<int>(blockIdx.y);
-  const int begin = rank * p.per_split, end = min(p.length, begin + p.per_split);
+  const int begin = rank * p.per_split, end = min(s.length, begin + p.per_split);
 
   // This thread copies four k of every step-th position and channel.
   const int line = static_cast<int>(threadIdx.x) / chunks, chunk = static_cast<int>(threadIdx.x) % chunks * 4;
-  const float* const x = p.x + static_cast<std::int64_t>(group) * p.C;
-  const float* const weight = p.weight + static_cast<std::int64_t>(group * p.O + first_column) * p.length;
+  const float* const x = p.x + static_cast<std::int64_t>(group) * s.C;
+  const float* const weight = p.weight + static_cast<std::int64_t>(group * s.O + first_column) * s.length;
   int top[a_count], left[a_count], base[a_count];
 #pragma unroll
   for (int i = 0; i < a_count; ++i) {
     const int position = first_row + line + i * step;
-    const bool exists = position < p.positions;
+    const bool exists = position < s.positions;
     auto n = static_cast<std::uint32_t>(exists ? position : 0);
-    left[i] = static_cast<int>(p.OW.split(n)) * p.stride_w - p.pad_w;
-    const int h = static_cast<int>(p.OH.split(n)) * p.stride_h - p.pad_h;
-    base[i] = ((static_cast<int>(n) * p.H + h) * p.W + left[i]) * p.x_pitch;
-    top[i] = exists ? h : -(1 << 30);  // never inside
+    const int2 window = s.split(n);
+    left[i] = window.x;
+    base[i] = ((static_cast<int>(n) * s.H + window.y) * s.W + window.x) * s.x_pitch;
+    top[i] = exists ? window.y : -(1 << 30);  // never inside
   }
   int k = begin + chunk;
   auto tap = static_cast<std::uint32_t>(k);
-  int c = static_cast<int>(p.channels.split(tap));
-  int kw = static_cast<int>(p.kernel_width.split(tap)), kh = static_cast<int>(tap);
+  int c = static_cast<int>(s.channels.split(tap));
+  int kw = static_cast<int>(s.KW.split(tap)), kh = static_cast<int>(tap);
 
   // Stages are filled in order.
   const auto fill = [&](int stage) {
     float* const a_to = shared + stage * stage_floats<Tile> + line * pitch<Tile> + chunk;
     float* const b_to = a_to + Tile::rows * pitch<Tile>;
-    const int down = kh * p.dilation_h, across = kw * p.dilation_w, shift = (down * p.W + across) * p.x_pitch + c;
+    const int down = kh * s.dilation_h, across = kw * s.dilation_w, shift = (down * s.W + across) * s.x_pitch + c;
     const bool summed = k < end;
 #pragma unroll
     for (int i = 0; i < a_count; ++i) {
-      const bool inside = summed & (static_cast<unsigned>(top[i] + down) < static_cast<unsigned>(p.H)) &
-                          (static_cast<unsigned>(left[i] + across) < static_cast<unsigned>(p.W));
+      const bool inside = summed & (static_cast<unsigned>(top[i] + down) < static_cast<unsigned>(s.H)) &
+                          (static_cast<unsigned>(left[i] + across) < static_cast<unsigned>(s.W));
       copy_async(a_to + i * step * pitch<Tile>, x + (inside ? base[i] + shift : 0), inside);
     }
 #pragma unroll
     for (int i = 0; i < b_count; ++i) {
       const int o = line + i * step;
-      const bool inside = summed & (first_column + o < p.O);
-      copy_async(b_to + i * step * pitch<Tile>, weight + (inside ? o * p.length + k : 0), inside);
+      const bool inside = summed & (first_column + o < s.O);
+      copy_async(b_to + i * step * pitch<Tile>, weight + (inside ? o * s.length + k : 0), inside);
     }
     k += depth;
-    for (c += depth; c >= p.C; c -= p.C)
-      if (++kw == p.KW) {
+    for (c += depth; c >= s.C; c -= s.C)
+      if (++kw == static_cast<int>(s.KW.value())) {
         kw = 0;
         ++kh;
       }
@@ -195,14 +195,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
   }
 
   const auto finished = [&](float sum, int o) {
-    const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * p.O + o);
+    const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * s.O + o);
     return p.relu ? activate(biased, Activation::relu) : biased;
   };
-  float* const y = p.y + static_cast<std::int64_t>(group) * p.O;
+  float* const y = p.y + static_cast<std::int64_t>(group) * s.O;
   if (p.split == 1) {
     product.each([&](int row, int column, float sum) {
       const int position = first_row + row, o = first_column + column;
-      if (position < p.positions && o < p.O) y[position * p.y_pitch + o] = finished(sum, o);
+      if (position < s.positions && o < s.O) y[position * s.y_pitch + o] = finished(sum, o);
     });
     return;
   }
@@ -224,10 +224,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
       for (int i = 0; i < 4; ++i) sum.value[i] += part.value[i];
     }
     const int position = first_row + row, o = first_column + column;
-    if (position >= p.positions || o >= p.O) continue;  // O is a multiple of 4
+    if (position >= s.positions || o >= s.O) continue;  // O is a multiple of 4
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum.value[i] = finished(sum.value[i], o + i);
-    float* const to = y + position * p.y_pitch + o;
+    float* const to = y + position * s.y_pitch + o;
     if (p.fours)
       store(to, sum);
     else
@@ -272,15 +272,15 @@ double cycles(const ConvProblem& problem, int split, double rate) {
   const std::int64_t O = problem.O / problem.groups, length = problem.KH * problem.KW * (problem.C / problem.groups);
   const std::int64_t positions = problem.N * problem.OH * problem.OW;
   const std::int64_t blocks = ceil_div(positions, Tile::rows) * ceil_div(O, Tile::columns) * problem.groups * split;
-  const auto per_card = static_cast<double>(ceil_div(blocks, card().multiprocessors));
-  const double together = std::min<double>(per_card, Tile::resident);
+  const auto on_busiest = static_cast<double>(ceil_div(blocks, card().multiprocessors));
+  const double together = std::min<double>(on_busiest, Tile::resident);
   const auto stages = static_cast<double>(ceil_div(ceil_div(length, split), Tile::depth));
   const double full = std::min(1.0, together * Tile::warps / whole_rate_warps);
-  const double work = per_card * stages * Tile::rows * Tile::columns * Tile::depth / (rate * full);
-  return std::max(work, per_card / together * stages * stage_cycles) + in_and_out + (split > 1 ? exchange : 0);
+  const double work = on_busiest * stages * Tile::rows * Tile::columns * Tile::depth / (rate * full);
+  return std::max(work, on_busiest / together * stages * stage_cycles) + in_and_out + (split > 1 ? exchange : 0);
 }
 
-Plan plan_of(const ConvProblem& problem) {
+Plan choose_plan(const ConvProblem& problem) {
   // Multiply-adds a cycle that each tile reaches where it is full.
   constexpr double float_rates[] = {110, 105, 90, 75}, tf32_rates[] = {250, 220, 160, 130};
   const double* const rates = problem.tensor_cores ? tf32_rates : float_rates;
@@ -312,43 +312,24 @@ bool implicit_fits(const ConvProblem& problem) {
 
 void implicit_forward(const Context& context, float* y, const float* x, const float* weight, const float* bias,
                       const ConvProblem& problem) {
-  const std::int64_t C = problem.C / problem.groups, O = problem.O / problem.groups;
-  const std::int64_t length = problem.KH * problem.KW * C, positions = problem.N * problem.OH * problem.OW;
-  const Plan plan = plan_of(problem);
-  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
+  const ConvSizes sizes = sizes_of(problem);
+  const Plan plan = remembered<Plan>(problem, [&] { return choose_plan(problem); });
   with_tile(plan.shape, [&]<class Tile>(Tile) {
-    const std::int64_t tiles_n = ceil_div(O, Tile::columns);
-    const Forward p{.y = y,
-                    .x = x,
-                    .weight = weight,
-                    .bias = bias,
-                    .positions = whole(positions),
-                    .O = whole(O),
-                    .C = whole(C),
-                    .length = whole(length),
-                    .H = whole(problem.H),
-                    .W = whole(problem.W),
-                    .KW = whole(problem.KW),
-                    .stride_h = whole(problem.stride_h),
-                    .stride_w = whole(problem.stride_w),
-                    .pad_h = whole(problem.pad_h),
-                    .pad_w = whole(problem.pad_w),
-                    .dilation_h = whole(problem.dilation_h),
-                    .dilation_w = whole(problem.dilation_w),
-                    .x_pitch = whole(problem.x_pitch),
-                    .y_pitch = whole(problem.y_pitch),
-                    .OH = Divisor<std::uint32_t>(problem.OH),
-                    .OW = Divisor<std::uint32_t>(problem.OW),
-                    .channels = Divisor<std::uint32_t>(C),
-                    .kernel_width = Divisor<std::uint32_t>(problem.KW),
-                    .tiles_n = whole(tiles_n),
-                    .split = plan.split,
-                    .per_split = whole(ceil_div(ceil_div(length, plan.split), Tile::depth) * Tile::depth),
-                    .relu = problem.relu,
-                    .fours = aligned<4>(y) && problem.y_pitch % 4 == 0};
+    const std::int64_t tiles_n = ceil_div(sizes.O, Tile::columns);
+    const Forward p{
+        .sizes = sizes,
+        .y = y,
+        .x = x,
+        .weight = weight,
+        .bias = bias,
+        .tiles_n = static_cast<int>(tiles_n),
+        .split = plan.split,
+        .per_split = static_cast<int>(ceil_div(ceil_div(sizes.length, plan.split), Tile::depth)) * Tile::depth,
+        .relu = problem.relu,
+        .fours = aligned<4>(y) && problem.y_pitch % 4 == 0};
     const auto kernel = problem.tensor_cores ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
     allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
-    const std::int64_t blocks = ceil_div(positions, Tile::rows) * tiles_n * plan.split;
+    const std::int64_t blocks = ceil_div(sizes.positions, Tile::rows) * tiles_n * plan.split;
     Grid grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(problem.groups)), Tile::threads,
               shared_bytes<Tile>);
     grid.cluster = static_cast<unsigned>(plan.split);

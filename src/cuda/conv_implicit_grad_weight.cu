@@ -8,6 +8,7 @@
 #include "cuda/conv_stages.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
+#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -24,12 +25,10 @@ template <class Tile>
 constexpr std::size_t shared_bytes = sizeof(float) * Tile::stages* stage_floats<Tile>;
 
 struct WeightGradient {
+  ConvSizes sizes;
   const float *g, *x;
   float* out;  // a weight per slice
-  int positions, per_slice, O, C, columns, H, W, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int g_pitch, x_pitch;  // elements from a position to the next
-  Divisor<std::uint32_t> OH, OW, KW, channels;
-  int slices;
+  int per_slice, slices;
 };
 
 /// float32: each lane has fours of rows 16 apart and fours of columns 32 apart of its warp's part.
@@ -134,29 +133,30 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
+  const ConvSizes& s = p.sizes;
 
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int group = static_cast<int>(blockIdx.z) / p.slices, slice = static_cast<int>(blockIdx.z) % p.slices;
   const int first_row = static_cast<int>(blockIdx.y) * Tile::rows,
             first_column = static_cast<int>(blockIdx.x) * Tile::columns;
-  const int begin = slice * p.per_slice, end = min(p.positions, begin + p.per_slice);
+  const int begin = slice * p.per_slice, end = min(s.positions, begin + p.per_slice);
 
   // What this thread copies: of g, four channels of a position each time.
   constexpr int g_chunks = Tile::rows / 4, g_count = depth * g_chunks / Tile::threads;
   static_assert(depth * g_chunks % Tile::threads == 0);
-  const float* const g_from = p.g + static_cast<std::int64_t>(group) * p.O + first_row;
+  const float* const g_from = p.g + static_cast<std::int64_t>(group) * s.O + first_row;
   // Of x, four channels under one element of the kernel, of every x_step-th position; a warp has one position at a
   // time.
   constexpr int x_chunks = Tile::columns / 4, x_step = Tile::threads / x_chunks, x_count = depth / x_step;
-  static_assert(x_chunks % 32 == 0 && depth % x_step == 0);
+  static_assert(x_chunks % 32 == 0 && depth % x_step == 0 && shared_bytes<Tile> <= most_shared_bytes);
   const int x_column = static_cast<int>(threadIdx.x) % x_chunks * 4, x_row = static_cast<int>(threadIdx.x) / x_chunks;
   const int column = first_column + x_column;
-  const bool column_inside = column < p.columns;
+  const bool column_inside = column < s.length;
   auto tap = static_cast<std::uint32_t>(column_inside ? column : 0);
-  const auto c = static_cast<int>(p.channels.split(tap));
-  const int kw = static_cast<int>(p.KW.split(tap)), kh = static_cast<int>(tap);
-  const int shift_h = kh * p.dilation_h - p.pad_h, shift_w = kw * p.dilation_w - p.pad_w;
-  const float* const x_from = p.x + static_cast<std::int64_t>(group) * p.C + c;
+  const auto c = static_cast<int>(s.channels.split(tap));
+  const int kw = static_cast<int>(s.KW.split(tap)), kh = static_cast<int>(tap);
+  const int shift_h = kh * s.dilation_h, shift_w = kw * s.dilation_w;
+  const float* const x_from = p.x + static_cast<std::int64_t>(group) * s.C + c;
 
   const auto fill = [&](int stage, int position) {
     float* const g_to = shared + stage * stage_floats<Tile>;
@@ -165,22 +165,21 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     for (int i = 0; i < g_count; ++i) {
       const int chunk = static_cast<int>(threadIdx.x) + i * Tile::threads;
       const int row = chunk / g_chunks, at_row = chunk % g_chunks * 4, at = position + row;
-      const bool inside = (first_row + at_row < p.O) & (at < end);
-      copy_async(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * p.g_pitch + at_row : 0), inside);
+      const bool inside = (first_row + at_row < s.O) & (at < end);
+      copy_async(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * s.y_pitch + at_row : 0), inside);
     }
     // A few lanes find where the warp's positions lie, and tell the others.
     std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % x_count * x_step);
-    const int own_w = static_cast<int>(p.OW.split(n)) * p.stride_w;
-    const int own_h = static_cast<int>(p.OH.split(n)) * p.stride_h;
-    const int own_image = static_cast<int>(n) * p.H;
+    const int2 own = s.split(n);
+    const int own_image = static_cast<int>(n) * s.H;
 #pragma unroll
     for (int i = 0; i < x_count; ++i) {
-      const int h = __shfl_sync(~0u, own_h, i) + shift_h, w = __shfl_sync(~0u, own_w, i) + shift_w;
+      const int h = __shfl_sync(~0u, own.y, i) + shift_h, w = __shfl_sync(~0u, own.x, i) + shift_w;
       const int image = __shfl_sync(~0u, own_image, i);
       const bool inside = column_inside & (position + x_row + i * x_step < end) &
-                          (static_cast<unsigned>(h) < static_cast<unsigned>(p.H)) &
-                          (static_cast<unsigned>(w) < static_cast<unsigned>(p.W));
-      const int from = inside ? ((image + h) * p.W + w) * p.x_pitch : 0;
+                          (static_cast<unsigned>(h) < static_cast<unsigned>(s.H)) &
+                          (static_cast<unsigned>(w) < static_cast<unsigned>(s.W));
+      const int from = inside ? ((image + h) * s.W + w) * s.x_pitch : 0;
       copy_async(x_to + (x_row + i * x_step) * x_pitch<Tile> + x_column, x_from + from, inside);
     }
   };
@@ -201,10 +200,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     product.add(stage, stage + depth * g_pitch<Tile>);
   }
 
-  float* const out = p.out + (static_cast<std::int64_t>(slice) * gridDim.z / p.slices + group) * p.O * p.columns;
+  float* const out = p.out + (static_cast<std::int64_t>(slice) * gridDim.z / p.slices + group) * s.O * s.length;
   product.each([&](int in_rows, int in_columns, const auto& sums) {
     const int row = first_row + in_rows, to = first_column + in_columns;
-    if (row < p.O && to < p.columns) store(out + static_cast<std::int64_t>(row) * p.columns + to, sums);
+    if (row < s.O && to < s.length) store(out + static_cast<std::int64_t>(row) * s.length + to, sums);
   });
 }
 
@@ -281,48 +280,33 @@ std::int64_t slices_of(const ConvProblem& problem) {
 }  // namespace
 
 std::int64_t implicit_slices(const ConvProblem& problem) {
-  return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
-    return slices_of<Arithmetic, Tile>(problem);
+  return remembered<WeightGradient>(problem, [&] {
+    return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
+      return slices_of<Arithmetic, Tile>(problem);
+    });
   });
 }
 
 void implicit_grad_weight(const Context& context, float* weight, float* partials, const float* x, const float* g,
                           const ConvProblem& problem) {
-  const std::int64_t C = problem.C / problem.groups, O = problem.O / problem.groups;
-  const std::int64_t columns = problem.KH * problem.KW * C, positions = problem.N * problem.OH * problem.OW;
-  const std::int64_t slices = implicit_slices(problem), weights = problem.O * columns;
-  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
-  const WeightGradient p{.g = g,
+  const ConvSizes sizes = sizes_of(problem);
+  const std::int64_t slices = implicit_slices(problem);
+  const WeightGradient p{.sizes = sizes,
+                         .g = g,
                          .x = x,
                          .out = slices == 1 ? weight : partials,
-                         .positions = whole(positions),
-                         .per_slice = whole(ceil_div(ceil_div(positions, slices), 32) * 32),
-                         .O = whole(O),
-                         .C = whole(C),
-                         .columns = whole(columns),
-                         .H = whole(problem.H),
-                         .W = whole(problem.W),
-                         .stride_h = whole(problem.stride_h),
-                         .stride_w = whole(problem.stride_w),
-                         .pad_h = whole(problem.pad_h),
-                         .pad_w = whole(problem.pad_w),
-                         .dilation_h = whole(problem.dilation_h),
-                         .dilation_w = whole(problem.dilation_w),
-                         .g_pitch = whole(problem.y_pitch),
-                         .x_pitch = whole(problem.x_pitch),
-                         .OH = Divisor<std::uint32_t>(problem.OH),
-                         .OW = Divisor<std::uint32_t>(problem.OW),
-                         .KW = Divisor<std::uint32_t>(problem.KW),
-                         .channels = Divisor<std::uint32_t>(C),
-                         .slices = whole(slices)};
+                         .per_slice = static_cast<int>(ceil_div(ceil_div(sizes.positions, slices), 32) * 32),
+                         .slices = static_cast<int>(slices)};
   with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
     const auto kernel = grad_weight_kernel<Arithmetic, Tile>;
     allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
-    const dim3 blocks(static_cast<unsigned>(ceil_div(columns, Tile::columns)),
-                      static_cast<unsigned>(ceil_div(O, Tile::rows)), static_cast<unsigned>(slices * problem.groups));
+    const dim3 blocks(static_cast<unsigned>(ceil_div(sizes.length, Tile::columns)),
+                      static_cast<unsigned>(ceil_div(sizes.O, Tile::rows)),
+                      static_cast<unsigned>(slices * problem.groups));
     launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
   });
-  if (slices > 1) sum_slices<float>(context, weight, nullptr, partials, slices, weights, 0);
+  if (slices > 1)
+    sum_slices<float>(context, weight, nullptr, partials, slices, problem.O * std::int64_t{sizes.length}, 0);
 }
 
 }  // namespace tern::cuda

@@ -1,5 +1,3 @@
-#include <map>
-#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -96,30 +94,15 @@ template <class T>
 typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, T* image, T* filter, float* y,
                                                           const float* bias) {
   if (!finished.relu && shape.activation != Activation::none) return Pass::two;
-  const bool implicit = !finished.tensor_cores && can(Pass::implicit, finished, image, filter, y, bias);
-  const Pass untried = implicit ? Pass::implicit : Pass::two;
-  if (context.deterministic) return untried;
-  static std::mutex mutex;
-  static auto* decided = new std::map<std::pair<ConvProblem, bool>, Pass>;
-  const std::pair key{finished, bias != nullptr && aligned(bias)};
-  {
-    const std::scoped_lock lock(mutex);
-    const auto found = decided->find(key);
-    if (found != decided->end()) return found->second;
-  }
-  if (recording(context)) return untried;
-  Pass best = Pass::two;
-  float best_time = 0;
-  for (const Pass pass : {Pass::two, Pass::engine, Pass::product, Pass::implicit}) {
-    if (!can(pass, finished, image, filter, y, bias)) continue;
-    const float time = microseconds(
-        context, [&] { run_pass(pass, finished, image, filter, y, bias); }, 2, 5);
-    if (best_time > 0 && time >= best_time) continue;
-    best = pass;
-    best_time = time;
-  }
-  const std::scoped_lock lock(mutex);
-  return decided->try_emplace(key, best).first->second;
+  std::vector passes{Pass::two, Pass::engine, Pass::product, Pass::implicit};
+  if (!finished.tensor_cores && can(Pass::implicit, finished, image, filter, y, bias))
+    std::swap(passes.front(), passes.back());
+  return fastest(context, std::pair{finished, bias != nullptr && aligned(bias)}, passes,
+                 [&](Pass pass) -> std::optional<float> {
+                   if (!can(pass, finished, image, filter, y, bias)) return {};
+                   return microseconds(
+                       context, [&] { run_pass(pass, finished, image, filter, y, bias); }, 2, 5);
+                 });
 }
 
 template <class T>
@@ -169,69 +152,37 @@ bool library_conv2d_fits(const Conv2d& shape) {
 namespace {
 
 /// Calls body with the convolution in the precision of the context. bf16 lets factors be read with more bits, too:
-/// where a trial found TF32 faster, because nothing has to be converted, body gets that. `key` tells the work apart.
-template <class Key, class Body>
-void in_precision(Context& context, const Conv2d& shape, const Key& key, const Body& body) {
+/// where a trial found TF32 faster, because nothing has to be converted, body gets that. `given` says which of its
+/// arrays it was given.
+template <class... Given, class Body>
+void in_precision(Context& context, const Conv2d& shape, const std::tuple<Given...>& given, const Body& body) {
   if (context.precision != Precision::bf16) {
     LibraryConv<float> conv(context, shape);
     return body(conv);
   }
   LibraryConv<bf16> narrow(context, shape);
-  if (context.deterministic) return body(narrow);
   Context tf32 = context;
   tf32.precision = Precision::tf32;
   LibraryConv<float> wide(tf32, shape);
-  static std::mutex mutex;
-  static auto* decided = new std::map<Key, bool>;
-  std::optional<bool> wider;
-  {
-    const std::scoped_lock lock(mutex);
-    if (const auto found = decided->find(key); found != decided->end()) wider = found->second;
-  }
-  if (!wider && !recording(context)) {
-    const float narrow_time = microseconds(
-        context, [&] { body(narrow); }, 2, 5);
-    const float wide_time = microseconds(
-        context, [&] { body(wide); }, 2, 5);
-    const std::scoped_lock lock(mutex);
-    wider = decided->try_emplace(key, wide_time < narrow_time).first->second;
-  }
-  if (wider.value_or(false)) return body(wide);
-  body(narrow);
-}
-
-/// What tells convolutions apart, and which of their arrays are given.
-template <class... Array>
-auto key_of(const Conv2d& s, const Array*... array) {
-  return std::tuple{s.N,
-                    s.C,
-                    s.H,
-                    s.W,
-                    s.O,
-                    s.KH,
-                    s.KW,
-                    s.stride_h,
-                    s.stride_w,
-                    s.pad_h,
-                    s.pad_w,
-                    s.dilation_h,
-                    s.dilation_w,
-                    s.groups,
-                    s.y_channels,
-                    s.activation,
-                    array != nullptr...};
+  const auto run = [&](bool wider) { wider ? body(wide) : body(narrow); };
+  const auto key =
+      std::tuple_cat(std::tuple{narrow.problem(Half::forward), shape.C, narrow.rows().pitch, shape.activation}, given);
+  run(fastest(context, key, std::vector{false, true}, [&](bool wider) {
+    return std::optional(microseconds(
+        context, [&] { run(wider); }, 2, 5));
+  }));
 }
 
 }  // namespace
 
 void library_conv2d(Context& context, float* y, const float* x, const float* weight, const float* bias,
                     const Conv2d& shape) {
-  in_precision(context, shape, key_of(shape, bias), [&](auto& conv) { conv.forward(y, x, weight, bias); });
+  in_precision(context, shape, std::tuple{bias != nullptr}, [&](auto& conv) { conv.forward(y, x, weight, bias); });
 }
 
 void library_conv2d_backward(Context& context, float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y,
                              const float* x, const float* weight, const float* y, const Conv2d& shape) {
-  in_precision(context, shape, key_of(shape, grad_x, grad_weight, grad_bias),
+  in_precision(context, shape, std::tuple{grad_x != nullptr, grad_weight != nullptr, grad_bias != nullptr},
                [&](auto& conv) { conv.backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y); });
 }
 

@@ -1,7 +1,5 @@
 // The gradients of a convolution by cuDNN, cuBLASLt and our own implicit products.
 
-#include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -143,30 +141,12 @@ std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
 
 template <class T>
 Way choose_way(LibraryConv<T>& conv, Half half, float* gradient, const float* factor, T* g) {
-  static std::mutex mutex;
-  static auto* chosen = new std::map<ConvProblem, Way>;
-  const ConvProblem key = conv.problem(half);
-  const std::vector<Way> ways = ways_of(conv, half);
-  if (conv.context.deterministic) return ways.front();
-  {
-    const std::scoped_lock lock(mutex);
-    const auto found = chosen->find(key);
-    if (found != chosen->end()) return found->second;
-  }
-  if (recording(conv.context)) return ways.front();
-  Way best = ways.front();
-  float best_time = 0;
-  for (const Way& way : ways) {
+  return fastest(conv.context, conv.problem(half), ways_of(conv, half), [&](const Way& way) -> std::optional<float> {
     const Gradient<T> candidate(conv, way, gradient, factor, g);
-    if (!candidate.exists()) continue;
-    const float time = microseconds(
+    if (!candidate.exists()) return {};
+    return microseconds(
         conv.context, [&] { candidate.run(conv.context); }, 2, 5);
-    if (best_time > 0 && time >= best_time) continue;
-    best = way;
-    best_time = time;
-  }
-  const std::scoped_lock lock(mutex);
-  return chosen->try_emplace(key, best).first->second;
+  });
 }
 
 }  // namespace

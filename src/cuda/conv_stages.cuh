@@ -2,9 +2,48 @@
 // What our implicit matrix products are made of: tiles that pass through a ring of stages in shared memory, which
 // cp.async fills ahead, and the multiplication on tensor cores.
 
-#include "cuda/support.cuh"
+#include "cuda/conv_plans.cuh"
+#include "cuda/elementwise.cuh"
 
 namespace tern::cuda {
+
+/// A convolution as the kernels count it: channels of one group, everything in 32 bits.
+struct ConvSizes {
+  int positions, O, C, length, H, W;  // length: KH KW C, the elements of an output channel's weight
+  int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int x_pitch, y_pitch;  // elements from a position to the next
+  Divisor<std::uint32_t> OH, OW, KW, channels;
+
+  /// Replaces a position by its image; returns where its window begins.
+  __device__ __forceinline__ int2 split(std::uint32_t& position) const {
+    const int w = static_cast<int>(OW.split(position)) * stride_w - pad_w;
+    const int h = static_cast<int>(OH.split(position)) * stride_h - pad_h;
+    return {w, h};
+  }
+};
+
+inline ConvSizes sizes_of(const ConvProblem& problem) {
+  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
+  const std::int64_t C = problem.C / problem.groups;
+  return {.positions = whole(problem.N * problem.OH * problem.OW),
+          .O = whole(problem.O / problem.groups),
+          .C = whole(C),
+          .length = whole(problem.KH * problem.KW * C),
+          .H = whole(problem.H),
+          .W = whole(problem.W),
+          .stride_h = whole(problem.stride_h),
+          .stride_w = whole(problem.stride_w),
+          .pad_h = whole(problem.pad_h),
+          .pad_w = whole(problem.pad_w),
+          .dilation_h = whole(problem.dilation_h),
+          .dilation_w = whole(problem.dilation_w),
+          .x_pitch = whole(problem.x_pitch),
+          .y_pitch = whole(problem.y_pitch),
+          .OH = Divisor<std::uint32_t>(problem.OH),
+          .OW = Divisor<std::uint32_t>(problem.OW),
+          .KW = Divisor<std::uint32_t>(problem.KW),
+          .channels = Divisor<std::uint32_t>(C)};
+}
 
 /// A block's part of a product, its warps, the k of a stage, and how many blocks share a multiprocessor.
 template <int tile_rows, int tile_columns, int warps_by_row, int warps_by_column, int stage_depth, int stage_count,

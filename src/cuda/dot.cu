@@ -1,8 +1,8 @@
 #include <array>
 #include <limits>
-#include <map>
-#include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
@@ -135,22 +135,11 @@ using Call = std::array<std::int64_t, 10>;
 template <class Own, class Library>
 void run_better(const Context& context, const Call& call, bool rule_says_library, const Own& own,
                 const Library& library) {
-  bool use_library = rule_says_library;
-  if (!context.deterministic) {
-    static std::mutex mutex;
-    static auto* decided = new std::map<std::pair<Call, Precision>, bool>;
-    const std::pair key{call, context.precision};
-    std::unique_lock lock(mutex);
-    const auto found = decided->find(key);
-    if (found != decided->end()) {
-      use_library = found->second;
-    } else if (!recording(context)) {
-      lock.unlock();
-      use_library = microseconds(context, library) < microseconds(context, own);
-      lock.lock();
-      decided->emplace(key, use_library);
-    }
-  }
+  const bool use_library =
+      fastest(context, std::pair{call, context.precision}, std::vector{rule_says_library, !rule_says_library},
+              [&](bool by_library) {
+                return std::optional(by_library ? microseconds(context, library) : microseconds(context, own));
+              });
   if (use_library)
     library();
   else

@@ -1,7 +1,11 @@
 #pragma once
-// Timing of a candidate on the spot, for the choosers that may (never under `deterministic`, never while recording).
+// Timing of candidates on the spot, for the choosers that may (never under `deterministic`, never while recording).
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include "cuda/support.cuh"
 
@@ -28,6 +32,32 @@ float microseconds(const Context& context, const Work& work, int turns = 3, int 
   cudaEventDestroy(start);
   cudaEventDestroy(stop);
   return best;
+}
+
+/// The fastest of `candidates`, the first of them where nothing may be timed. The first call with this key that may
+/// calls time(candidate), none for one that cannot run; the process remembers what it found. The type of `time` keeps
+/// choosers apart.
+template <class Key, class Candidate, class Time>
+Candidate fastest(const Context& context, const Key& key, const std::vector<Candidate>& candidates, const Time& time) {
+  if (context.deterministic) return candidates.front();
+  static std::mutex mutex;
+  static auto* chosen = new std::map<Key, Candidate>;
+  {
+    const std::scoped_lock lock(mutex);
+    const auto found = chosen->find(key);
+    if (found != chosen->end()) return found->second;
+  }
+  Candidate best = candidates.front();
+  if (recording(context)) return best;
+  std::optional<float> best_time;
+  for (const Candidate& candidate : candidates) {
+    const std::optional<float> needed = time(candidate);
+    if (!needed || (best_time && *needed >= *best_time)) continue;
+    best = candidate;
+    best_time = needed;
+  }
+  const std::scoped_lock lock(mutex);
+  return chosen->try_emplace(key, best).first->second;
 }
 
 }  // namespace tern::cuda
