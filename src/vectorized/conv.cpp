@@ -49,12 +49,13 @@ void run_forward(Context& context, const Way& way, int threads) {
 }
 
 template <class T>
-void forward(Context& context, const Correlation<T>& problem, const Conv2d& shape, int threads) {
+void forward(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape, int threads) {
+  using Problem = Correlation<T>;
   const auto run = [&](bool winograd) {
     if (winograd)
-      run_forward<T>(context, WinogradForward<T>(problem, threads), threads);
+      run_forward<T>(context, WinogradForward<T>(Problem::forward_folded(y, x, weight, bias, shape), threads), threads);
     else
-      run_forward<T>(context, RowsForward<T>(problem, threads), threads);
+      run_forward<T>(context, RowsForward<T>(Problem::forward(y, x, weight, bias, shape), threads), threads);
   };
   run(takes_winograd<T>(context, Pass::forward, shape, threads, run));
 }
@@ -154,7 +155,7 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
     const TeamScratch<T> scratch(context, 0, forward.scratch(), threads);
     parallel(threads, [&](const Team& team) { forward.run(team, scratch.of(team)); });
   } else {
-    forward(context, Correlation<T>::forward(y, x, weight, bias, shape), shape, threads);
+    forward(context, y, x, weight, bias, shape, threads);
   }
   if (shape.activation == Activation::sigmoid)
     for_dense(shape, pixel_of(shape),

@@ -28,21 +28,23 @@ inline kernels::Layout layout_of(const Conv2d& shape) {
              : kernels::Layout::channels_first;
 }
 
-inline bool has_stride(const Conv2d& shape) { return shape.stride_h != 1 || shape.stride_w != 1; }
 /// The gradient of x is a convolution of the gradient of y.
 inline bool turns_around(const Conv2d& shape) {
   return !has_stride(shape) && shape.pad_h <= shape.dilation_h * (shape.KH - 1) &&
          shape.pad_w <= shape.dilation_w * (shape.KW - 1);
 }
 
+enum class Pass : std::uint8_t { forward, to_x, to_weight };
+
 template <class T>
-bool has_winograd(const Conv2d& shape) {
-  return shape.KH == shape.KW && !has_stride(shape) && shape.dilation_h == 1 && shape.dilation_w == 1 &&
-         shape.pad_h < shape.KH && shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
+bool has_winograd(Pass pass, const Conv2d& shape) {
+  if (has_stride(shape))
+    return pass != Pass::to_x && shape.stride_h == shape.stride_w && shape.groups == 1 &&
+           has_winograd<T>(pass, folded(shape));
+  return shape.KH == shape.KW && shape.dilation_h == 1 && shape.dilation_w == 1 && shape.pad_h < shape.KH &&
+         shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
          shape.O / shape.groups >= least_channels && winograd_kernels<T>(shape.KH) != nullptr;
 }
-
-enum class Pass : std::uint8_t { forward, to_x, to_weight };
 
 /// Whether Winograd's way is the faster one by the rules.
 template <class T>
@@ -52,13 +54,13 @@ bool winograd_is_faster(Pass pass, const Conv2d& shape) {
                           static_cast<double>(gemm_kernels<T>().lanes);
   switch (pass) {
     case Pass::forward:
-      return WinogradForward<T>::cycles(Correlation<T>::forward(nullptr, nullptr, nullptr, nullptr, shape)) <
+      return WinogradForward<T>::cycles(Correlation<T>::forward_folded(nullptr, nullptr, nullptr, nullptr, shape)) <
              forward_cycles * products;
     case Pass::to_x:
       return WinogradForward<T>::cycles(Correlation<T>::to_x(nullptr, nullptr, nullptr, 0, nullptr, shape)) <
              forward_cycles * products;
     case Pass::to_weight:
-      return WinogradToWeight<T>::cycles(shape) < weight_cycles * products;
+      return WinogradToWeight<T>::cycles(has_stride(shape) ? folded(shape) : shape) < weight_cycles * products;
   }
   return false;
 }
@@ -75,6 +77,7 @@ class Trials {
                   shape.W,
                   shape.O,
                   shape.KH,
+                  shape.stride_h,
                   shape.pad_h,
                   shape.pad_w,
                   threads,
@@ -97,7 +100,7 @@ class Trials {
   }
 
  private:
-  using Key = std::array<std::int64_t, 12>;
+  using Key = std::array<std::int64_t, 13>;
   std::mutex mutex_;
   std::map<Key, bool> found_;
 };
@@ -105,7 +108,7 @@ class Trials {
 /// Whether a pass takes Winograd's way; run(winograd) runs the pass alone.
 template <class T, class Run>
 bool takes_winograd(const Context& context, Pass pass, const Conv2d& shape, int threads, const Run& run) {
-  if (!has_winograd<T>(shape)) return false;
+  if (!has_winograd<T>(pass, shape)) return false;
   if (context.deterministic) return winograd_is_faster<T>(pass, shape);
   static Trials trials;
   return trials.winograd_is_faster(pass, shape, threads, sizeof(T), run);

@@ -5,14 +5,15 @@
 #include <cstdint>
 
 #include "vectorized/correlation.hpp"
+#include "vectorized/gemm.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/winograd.hpp"
 
 namespace tern::vectorized {
 
 /// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel. The team transforms the weights
-/// first; where the tiles of all images are one block, each thread does so for the panels that it computes, which then
-/// stay in its cache.
+/// first; where the tiles of all images are one block, each thread does so for the panels that it computes, some
+/// channels at a time, which then stay in its cache.
 template <class T>
 class WinogradForward {
  public:
@@ -32,9 +33,18 @@ class WinogradForward {
 
  private:
   static std::int64_t most_rows(const Correlation<T>& problem);
+  /// Channels whose weights are transformed at a time.
+  std::int64_t channels_at_once() const { return problem_.unfolded == nullptr ? 8 : problem_.C; }
+  /// Taps of an output before they are folded.
+  std::int64_t unfolded_taps() const {
+    const kernels::Conv2d* unfolded = problem_.unfolded;
+    return unfolded == nullptr ? 0 : unfolded->C * unfolded->KH * unfolded->KW;
+  }
+  void fold_weights(T* taps, std::int64_t panel, std::int64_t first, std::int64_t last) const;
   void transform_images(std::int64_t group, std::int64_t first, std::int64_t last, T* scratch) const;
-  void multiply_panel(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, const T* weights,
-                      bool more, T* scratch) const;
+  void multiply(std::int64_t panel, std::int64_t first, std::int64_t last, std::int64_t rows, const T* weights,
+                bool more, T* scratch) const;
+  void store_panel(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* scratch) const;
   void store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
              const T* bias, T* outputs) const;
   void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
@@ -47,13 +57,14 @@ class WinogradForward {
   std::int64_t panels_;                    ///< of outputs, of a group
   std::int64_t blocks_ = 1;                ///< of all tile rows of all images
   bool by_panels_ = false;                 ///< threads share out panels, not blocks
+  std::int64_t weight_channels_;           ///< of a panel that are transformed before they are multiplied
   std::int64_t weight_frequency_ = 0, panel_weights_ = 0;
   std::int64_t weights_ = 0, frequency_ = 0, product_frequency_ = 0, products_ = 0, window_ = 0, tile_outputs_ = 0;
 };
 
 /// The gradients of weight and bias: for every frequency the product of the inputs' tiles and the gradients' tiles,
 /// summed over all tiles in their order. Threads share out blocks of channels and outputs, so small that the tiles and
-/// the sums stay in the second-level cache.
+/// the sums stay in the second-level cache. A stride is folded.
 template <class T>
 class WinogradToWeight {
  public:
@@ -72,11 +83,17 @@ class WinogradToWeight {
   void run_part(const Part& part, T* scratch) const;
   void transform(const Part& part, std::int64_t first, std::int64_t last, T* scratch) const;
   void finish(const Part& part, const T* sums, T* taps) const;
+  void unfold(const Part& part, std::int64_t channel, const T* taps) const;
+  /// Channels of a window of x: those of a part, or all of a folded one.
+  std::int64_t window_channels() const {
+    return has_stride(unfolded_) ? round_up(C_, gemm_kernels<T>().lanes) : channels_;
+  }
 
   T *grad_weight_, *grad_bias_;
   const T *g_, *saved_, *x_;
   std::int64_t g_pixel_;
-  const kernels::Conv2d& shape_;
+  const kernels::Conv2d& unfolded_;
+  kernels::Conv2d shape_;  ///< of stride 1
   const WinogradKernels<T>* kernels_;
   std::int64_t C_, O_, tile_rows_, tile_columns_;
   std::int64_t channel_parts_ = 1, output_parts_ = 1;

@@ -1,8 +1,26 @@
 #pragma once
 
 #include "tern/kernels/conv.hpp"
+#include "vectorized/cache.hpp"
 
 namespace tern::vectorized {
+
+inline bool has_stride(const kernels::Conv2d& shape) { return shape.stride_h != 1 || shape.stride_w != 1; }
+
+/// A convolution of one group with stride s on both axes is one of stride 1 over squares of s x s pixels, whose
+/// channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins in the padding.
+inline kernels::Conv2d folded(const kernels::Conv2d& shape) {
+  const std::int64_t side = shape.stride_h;
+  kernels::Conv2d result = shape;
+  result.C = side * side * shape.C;
+  result.KH = divide_up(shape.KH, side);
+  result.KW = divide_up(shape.KW, side);
+  result.H = shape.OH + result.KH - 1;
+  result.W = shape.OW + result.KW - 1;
+  result.stride_h = result.stride_w = 1;
+  result.pad_h = result.pad_w = 0;
+  return result;
+}
 
 /// A convolution of images with channels last, with its arrays, as the forward pass and the gradient of x see it.
 /// Channel counts are those of one group; `pixel` counts elements from one position to the next.
@@ -19,6 +37,7 @@ struct Correlation {
                           ///< O, C, KH, KW]
   const T* bias = nullptr;
   bool relu = false;
+  const kernels::Conv2d* unfolded = nullptr;  ///< x and weight are those of this one, whose `folded` these sizes are
 
   static Correlation forward(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape) {
     return {.N = shape.N,
@@ -44,6 +63,14 @@ struct Correlation {
             .weight = weight,
             .bias = bias,
             .relu = shape.activation == kernels::Activation::relu};
+  }
+
+  /// The forward pass as one of stride 1.
+  static Correlation forward_folded(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape) {
+    if (!has_stride(shape)) return forward(y, x, weight, bias, shape);
+    Correlation result = forward(y, x, weight, bias, folded(shape));
+    result.unfolded = &shape;
+    return result;
   }
 
   /// The gradient of x where the stride is 1. g: the gradient of y, or of what goes into relu when `saved` (y) masks
