@@ -11,15 +11,19 @@
 
 namespace tern::vectorized {
 
-/// Waking a team costs up to tens of microseconds when another process holds a core, so shorter work stays serial, and
-/// every thread gets at least half of this.
-inline constexpr double parallel_threshold_ns = 20'000;
+/// Waking a team costs up to tens of microseconds when another process holds a core, and more for more threads, so
+/// shorter work stays serial.
+inline bool is_short(const Context& context, double nanoseconds) {
+  constexpr double least = 20'000, least_per_thread = 2'500;
+  return nanoseconds < std::max(least, least_per_thread * context.threads);
+}
 
 /// The threads worth using for `nanoseconds` of serial work: 1 when it is short, when the context allows no more, or
-/// when the caller is itself a worker of a parallel region.
+/// when the caller is itself a worker of a parallel region; else all. Never some of them: GCC's OpenMP ends threads
+/// that a smaller team leaves over and starts new ones for the next larger team, which takes longer than most
+/// operators.
 inline int useful_threads(const Context& context, double nanoseconds) {
-  if (context.threads <= 1 || nanoseconds < parallel_threshold_ns || omp_in_parallel() != 0) return 1;
-  return static_cast<int>(std::min(static_cast<double>(context.threads), nanoseconds / (parallel_threshold_ns / 2)));
+  return context.threads <= 1 || is_short(context, nanoseconds) || omp_in_parallel() != 0 ? 1 : context.threads;
 }
 
 /// One thread of a team.
@@ -72,7 +76,7 @@ template <class Body>
 void parallel_for(const Context& context, std::int64_t items, double nanoseconds_per_item, Body&& body) {
   if (items <= 0) return;
   const double work = static_cast<double>(items) * nanoseconds_per_item;
-  const int threads = static_cast<int>(std::min<std::int64_t>(useful_threads(context, work), items));
+  const int threads = items == 1 ? 1 : useful_threads(context, work);
   // Cuts at whole cache lines where that costs no balance.
   const std::int64_t multiple = items >= std::int64_t{1024} * threads ? 16 : 1;
   parallel(threads, [&](const Team& team) {

@@ -1,5 +1,7 @@
 #include "tern/device/device.hpp"
 
+#include <filesystem>
+#include <set>
 #include <thread>
 #include <type_traits>
 
@@ -159,6 +161,20 @@ TEST_CASE("device: a guard inside a parallel region holds for its thread", "[dev
   }
   CHECK(wrong == 0);
   CHECK(here() == "sequential");
+}
+
+TEST_CASE("device: the vectorized mode keeps its threads, whatever the sizes", "[device]") {
+  const std::filesystem::path tasks = "/proc/self/task";
+  if (!std::filesystem::exists(tasks)) return;  // only Linux tells
+  const Device device{"vectorized", {.threads = 4}};
+  const auto threads_after = [&](std::int64_t elements) {
+    op::relu(ones({elements}));
+    std::set<std::string> ids;
+    for (const auto& entry : std::filesystem::directory_iterator(tasks)) ids.insert(entry.path().filename());
+    return ids;
+  };
+  const std::set<std::string> before = threads_after(4'000'000);
+  for (const std::int64_t elements : {100'000, 150'000, 200'000, 4'000'000}) CHECK(threads_after(elements) == before);
 }
 
 TEST_CASE("device: set_mode is the default of every thread without a guard", "[device]") {
