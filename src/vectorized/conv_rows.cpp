@@ -20,17 +20,33 @@ RowsForward<T>::RowsForward(const Correlation<T>& problem, int threads)
   depth_ = plain_ ? K_ : std::clamp<std::int64_t>(most_depth / line, 1, problem.KH) * line;
   block_depth_ = divide_up(depth_, divide_up(depth_, most_depth));
   block_ = block_of<T>(depth_);
-  // Few positions: the threads share out the outputs.
-  const std::int64_t all = problem.N * positions_;
-  if (all >= 4 * tile * threads || panels_ < threads)
-    row_parts_ = std::min<std::int64_t>(threads, divide_up(all, tile));
-  else
-    column_parts_ = threads;
+  share_out(divide_up(problem.N * positions_, tile), threads);
   weights_ = round_up(problem.groups * panels_ * K_ * width, 16);
   patches_ = plain_ && problem.saved == nullptr ? 0 : round_up(block_ * patch_row(), 16);
   if (!plain_ && problem.saved != nullptr)
     image_ = round_up(problem.H * problem.W * round_up(problem.C, gemm_kernels<T>().lanes), 16);
   patches_ = std::max(patches_, some_channels * problem.KH * problem.KW * width);
+}
+
+/// Threads share out positions, of which there are so many tiles, and where these are few, outputs as well.
+template <class T>
+void RowsForward<T>::share_out(std::int64_t tiles, int threads) {
+  row_parts_ = std::min<std::int64_t>(threads, tiles);
+  if (tiles >= 4 * threads) return;
+  // In products of a tile and a panel: to cut patches out, and to fetch a panel.
+  const double gather = plain_ ? 0 : 0.15, fetch = 0.3;
+  double best = -1;
+  for (std::int64_t row_parts = std::min<std::int64_t>(threads, tiles); row_parts > 0; --row_parts) {
+    const std::int64_t column_parts = std::min(threads / row_parts, panels_);
+    const auto rounds = static_cast<double>(divide_up(problem_.groups * row_parts * column_parts, threads));
+    const auto rows = static_cast<double>(divide_up(tiles, row_parts));
+    const auto panels = static_cast<double>(divide_up(panels_, column_parts));
+    const double cost = rounds * (rows * (panels + gather) + fetch * panels);
+    if (best >= 0 && cost >= best) continue;
+    best = cost;
+    row_parts_ = row_parts;
+    column_parts_ = column_parts;
+  }
 }
 
 template <class T>

@@ -52,6 +52,7 @@ class RowsForward {
   void run(const Team& team, const T* shared, T* scratch) const;
 
  private:
+  void share_out(std::int64_t tiles, int threads);
   void pack(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* weights, T* taps) const;
   /// Positions [first, last) of a group's outputs. `masked` is the image in scratch, if there is one.
   void run_block(std::int64_t group, std::int64_t first, std::int64_t last, std::int64_t output, std::int64_t outputs,

@@ -28,9 +28,9 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
   channels_ = round_up(problem.C, gemm.lanes);
   panels_ = divide_up(problem.O, width);
 
-  const std::int64_t rows = most_rows(problem), all_rows = problem.N * tile_rows_;
-  by_panels_ = all_rows <= rows && problem.groups * panels_ >= threads;
-  blocks_ = by_panels_ ? 1 : std::min(all_rows, round_up(divide_up(all_rows, rows), threads));
+  const std::int64_t all_rows = problem.N * tile_rows_, least_blocks = divide_up(all_rows, most_rows(problem));
+  by_panels_ = least_blocks == 1 && 4 * problem.groups * panels_ >= 3 * threads;
+  if (!by_panels_) blocks_ = blocks_for(least_blocks, all_rows, threads);
   const std::int64_t block_rows = divide_up(all_rows, blocks_), tiles = block_rows * tile_columns_;
   const std::int64_t piece_rows = std::min(block_rows, tile_rows_) * m;
 
@@ -46,6 +46,26 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
   window_ = round_up((piece_rows + problem.KH - 1) * (tile_columns_ * m + problem.KH - 1) * channels_, 16);
   window_ = std::max(window_, (channels_at_once() * problem.KH * problem.KW + unfolded_taps()) * width);
   tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);
+}
+
+/// Blocks of which each thread gets as many, or, where there are fewer than threads, so many that their panels are
+/// shared out well.
+template <class T>
+std::int64_t WinogradForward<T>::blocks_for(std::int64_t least, std::int64_t all_rows, int threads) const {
+  if (problem_.groups * least >= threads) return std::min(all_rows, round_up(least, threads));
+  std::int64_t best = least;
+  double best_cost = -1;
+  for (std::int64_t blocks = least; blocks <= std::min<std::int64_t>(all_rows, round_up(least, threads)); ++blocks) {
+    const std::int64_t panels = divide_up(problem_.groups * blocks * panels_, threads);
+    // Each thread transforms the images of the blocks that its panels lie in.
+    const double transforms = transform_cycles / product_cycles / static_cast<double>(gemm_kernels<T>().panel_width);
+    const double cost = static_cast<double>(divide_up(all_rows, blocks)) *
+                        (static_cast<double>(panels) + transforms * static_cast<double>(divide_up(panels, panels_)));
+    if (best_cost >= 0 && cost >= best_cost) continue;
+    best = blocks;
+    best_cost = cost;
+  }
+  return best;
 }
 
 /// The most rows of tiles of a block, so that they stay in the cache.
@@ -135,16 +155,17 @@ void WinogradForward<T>::run(const Team& team, const T* shared, T* scratch) cons
     }
     return;
   }
-  const std::int64_t items = problem_.groups * blocks_;
-  for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-    const std::int64_t group = item / blocks_, block = item % blocks_;
+  // Whole blocks where there are enough of them, else their panels.
+  const std::int64_t items = problem_.groups * blocks_ * panels_;
+  const std::int64_t unit = problem_.groups * blocks_ >= team.size ? panels_ : 1;
+  const std::int64_t begin = team.begin(items, unit), end = team.end(items, unit);
+  for (std::int64_t item = begin; item < end; ++item) {
+    const std::int64_t panel = item % panels_, block = item / panels_ % blocks_, group = item / panels_ / blocks_;
     const std::int64_t first = all_rows * block / blocks_, last = all_rows * (block + 1) / blocks_;
-    transform_images(group, first, last, scratch);
-    for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      multiply(panel, 0, C, last - first, shared + (group * panels_ + panel) * panel_weights_, panel + 1 < panels_,
-               scratch);
-      store_panel(group, panel, first, last, scratch);
-    }
+    if (item == begin || panel == 0) transform_images(group, first, last, scratch);
+    multiply(panel, 0, C, last - first, shared + (group * panels_ + panel) * panel_weights_, panel + 1 < panels_,
+             scratch);
+    store_panel(group, panel, first, last, scratch);
   }
 }
 

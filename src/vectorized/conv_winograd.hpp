@@ -33,6 +33,7 @@ class WinogradForward {
 
  private:
   static std::int64_t most_rows(const Correlation<T>& problem);
+  std::int64_t blocks_for(std::int64_t least, std::int64_t all_rows, int threads) const;
   /// Channels whose weights are transformed at a time.
   std::int64_t channels_at_once() const { return problem_.unfolded == nullptr ? 8 : problem_.C; }
   /// Taps of an output before they are folded.

@@ -96,20 +96,21 @@ TEST_CASE("laws: a convolution gives the same results where the mode may choose 
 TEST_CASE("laws: a convolution of few positions and many channels gives the same bits for any number of threads",
           "[laws]") {
   struct Sizes {
-    std::int64_t N, C, side, O, kernel, groups;
+    std::int64_t N, C, side, O, kernel, groups, stride;
   };
-  // Threads share out positions, or channels where those are too few.
-  for (const auto& [N, C, side, O, kernel, groups] : {Sizes{1, 128, 13, 192, 3, 1}, Sizes{1, 192, 13, 256, 3, 2},
-                                                      Sizes{2, 48, 7, 128, 5, 1}, Sizes{3, 96, 6, 208, 3, 1}}) {
+  // Threads share out positions, or channels where those are too few, or both.
+  for (const auto& [N, C, side, O, kernel, groups, stride] :
+       {Sizes{1, 128, 13, 192, 3, 1, 1}, Sizes{1, 192, 13, 256, 3, 2, 1}, Sizes{2, 48, 7, 128, 5, 1, 1},
+        Sizes{3, 96, 6, 208, 3, 1, 1}, Sizes{1, 256, 7, 96, 1, 1, 1}, Sizes{2, 3, 61, 64, 7, 1, 2}}) {
     INFO(C << " to " << O << " channels, " << kernel << 'x' << kernel);
     std::vector<std::vector<double>> first;
-    for (const int threads : {1, 2, 3, 8}) {
+    for (const int threads : {1, 2, 3, 8, 21}) {
       const Device device{"vectorized", {.threads = threads}};
       Generator generator(3);
       const Tensor x = randn({N, C, side, side}, generator).set_requires_grad();
       const Tensor weight = randn({O, C / groups, kernel, kernel}, generator).set_requires_grad();
       const Tensor bias = randn({O}, generator).set_requires_grad();
-      const Tensor y = op::conv2d(x, weight, bias, {.padding = kernel / 2, .groups = groups});
+      const Tensor y = op::conv2d(x, weight, bias, {.stride = stride, .padding = kernel / 2, .groups = groups});
       op::sum(op::mul(y, y)).backward();
       const std::vector<std::vector<double>> results{y.values(), x.grad().values(), weight.grad().values(),
                                                      bias.grad().values()};
