@@ -28,7 +28,7 @@ void for_pieces(std::int64_t first, std::int64_t last, std::int64_t tile_rows, s
   }
 }
 
-/// Squares of pixels of image n as the pixels of a window.
+/// Squares of pixels of image n as the pixels of a window that begins with the first column of squares.
 template <class T>
 void fill_folded(const Window<T>& window, const T* x, std::int64_t n, const kernels::Conv2d& unfolded) {
   const std::int64_t side = unfolded.stride_h;
