@@ -5,7 +5,7 @@
 # usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,overfit,tern] [--data DIR] [--budget PART=SECONDS]...
 #
 # `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named, and takes
-# about half an hour; called again it goes on with the cell in which its time ran out. `overfit`, AlexNet and GoogLeNet
+# about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's time ran out. `overfit`, AlexNet and GoogLeNet
 # that learn a batch of 32 images by heart, and `tern` run only when they are named, too. TERN_STUDY_IMAGES=DIR names a
 # folder of photographs for these networks, else images are drawn.
 # Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
@@ -233,7 +233,7 @@ if wanted study; then
     limited "$folder/benchmarks/study/study" --modes "$1" --seconds-per-cell "$2" --precision strict,tf32,bf16 \
       ${TERN_STUDY_IMAGES:+--data "$TERN_STUDY_IMAGES"} --commit "$commit" --out "$results" >>"$log" 2>&1
   }
-  # Those of sequential, 20 of them, would take days.
+  # The cells of sequential would take days; each is cut after three seconds.
   study_of cuda 0 && study_of vectorized 0 && study_of sequential 3 || status=$?
   ((status != 137)) || status=124  # inside a long step
   "$folder/benchmarks/study/study" --report-only --out "$results" >>"$log" 2>&1 || status=$?

@@ -163,7 +163,7 @@ void broadcast(const Context& context, double nanoseconds, const kernels::Broadc
       else
         detail::walk_blocks(shape, begin, end, body, inputs);
     };
-    if (context.threads <= 1 || is_short(context, static_cast<double>(shape.count) * nanoseconds))
+    if (useful_threads(context, static_cast<double>(shape.count) * nanoseconds) == 1)
       walk(0, shape.count);
     else
       parallel_for(context, shape.count, nanoseconds, walk);

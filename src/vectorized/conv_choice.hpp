@@ -17,6 +17,8 @@ namespace tern::vectorized {
 
 // Fewer channels than a vector leave lanes of transformed tiles empty.
 inline constexpr std::int64_t least_channels = 12;
+// Folding pays for first layers: of many channels it would cut out more than it saves.
+inline constexpr std::int64_t most_folded_channels = 64;
 // Rough cycles per product of a vector and a number on the direct way: forward, and for the gradient of weight.
 inline constexpr double forward_cycles = 0.62, weight_cycles = 0.7;
 
@@ -40,7 +42,7 @@ template <class T>
 bool has_winograd(Pass pass, const Conv2d& shape) {
   if (has_stride(shape))
     return pass != Pass::to_x && shape.stride_h == shape.stride_w && shape.groups == 1 &&
-           has_winograd<T>(pass, folded(shape));
+           folded(shape).C <= most_folded_channels && has_winograd<T>(pass, folded(shape));
   return shape.KH == shape.KW && shape.dilation_h == 1 && shape.dilation_w == 1 && shape.pad_h < shape.KH &&
          shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
          shape.O / shape.groups >= least_channels && winograd_kernels<T>(shape.KH) != nullptr;
@@ -77,6 +79,7 @@ class Trials {
                   shape.W,
                   shape.O,
                   shape.KH,
+                  shape.KW,
                   shape.stride_h,
                   shape.pad_h,
                   shape.pad_w,
@@ -100,7 +103,7 @@ class Trials {
   }
 
  private:
-  using Key = std::array<std::int64_t, 13>;
+  using Key = std::array<std::int64_t, 14>;
   std::mutex mutex_;
   std::map<Key, bool> found_;
 };

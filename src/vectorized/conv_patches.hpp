@@ -102,8 +102,9 @@ class PatchForward {
     const std::int64_t images = shape.N * shape.groups;
     if (images < 8 * threads) {
       const std::int64_t panels = divide_up(sizes_.positions, width);
-      column_parts_ = panels >= threads ? threads : 1;
-      row_parts_ = panels >= threads ? 1 : std::min<std::int64_t>(threads, sizes_.O);
+      column_parts_ = std::min<std::int64_t>(threads, panels);
+      row_parts_ = std::clamp<std::int64_t>(threads / std::max<std::int64_t>(1, images * column_parts_), 1,
+                                            std::max<std::int64_t>(1, sizes_.O));
     }
     packed_ = round_up(depth_ * columns_, 16) + slack;
   }

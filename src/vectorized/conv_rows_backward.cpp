@@ -43,7 +43,7 @@ RowsToWeight<T>::RowsToWeight(T* grad_weight, T* grad_bias, const T* g, const T*
   double best = -1;
   for (std::int64_t column_parts = 1; column_parts <= threads; ++column_parts) {
     const std::int64_t output_parts = std::min(divide_up(threads, column_parts), divide_up(O_, lanes));
-    const auto columns = static_cast<double>(edge(K_, tile, column_parts, 1));
+    const auto columns = static_cast<double>(divide_up(divide_up(K_, tile), column_parts) * tile);
     const auto vectors = static_cast<double>(divide_up(divide_up(O_, lanes), output_parts));
     const auto rounds = static_cast<double>(divide_up(shape.groups * column_parts * output_parts, threads));
     const double cost = rounds * (columns * vectors * 0.6 + (plain_ ? 0 : 0.2 * columns) + 4 * vectors);

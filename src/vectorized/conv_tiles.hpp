@@ -43,8 +43,9 @@ void fill_folded(const Window<T>& window, const T* x, std::int64_t n, const kern
                           .stride_w = side,
                           .pad_h = unfolded.pad_h,
                           .pad_w = unfolded.pad_w};
-  const std::int64_t positions = window.rows * window.width;
-  if (window.stride > side * side * unfolded.C) std::fill_n(window.data, positions * window.stride, T{0});
+  const std::int64_t positions = window.rows * window.width, channels = side * side * unfolded.C;
+  for (std::int64_t p = 0; channels < window.stride && p < positions; ++p)
+    std::fill(window.data + p * window.stride + channels, window.data + (p + 1) * window.stride, T{0});
   row_kernels<T>().gather(window.data, window.stride, squares, 0, side, window.first_row * window.width, positions);
 }
 

@@ -14,7 +14,7 @@ constexpr double usual_block = 1.5 * 1024 * 1024 / sizeof(float);
 // The widest panel.
 constexpr std::int64_t most_panel = 64;
 // Rough cycles, per frequency and vector, to transform a weight, which goes far away, or stays in the cache.
-constexpr double weight_cycles = 28, near_weight_cycles = 14;
+constexpr double far_weight_cycles = 28, near_weight_cycles = 14;
 
 }  // namespace
 
@@ -29,13 +29,14 @@ WinogradForward<T>::WinogradForward(const Correlation<T>& problem, int threads)
   panels_ = divide_up(problem.O, width);
 
   const std::int64_t all_rows = problem.N * tile_rows_, least_blocks = divide_up(all_rows, most_rows(problem));
-  by_panels_ = least_blocks == 1 && 4 * problem.groups * panels_ >= 3 * threads;
-  if (!by_panels_) blocks_ = blocks_for(least_blocks, all_rows, threads);
+  const std::int64_t all_panels = problem.groups * panels_;
+  own_weights_ = least_blocks == 1 && 4 * all_panels >= 3 * threads * divide_up(all_panels, threads);
+  if (!own_weights_) blocks_ = blocks_for(least_blocks, all_rows, threads);
   const std::int64_t block_rows = divide_up(all_rows, blocks_), tiles = block_rows * tile_columns_;
   const std::int64_t piece_rows = std::min(block_rows, tile_rows_) * m;
 
   const std::int64_t fitting = cache_share(0.5) / (frequencies * width * static_cast<std::int64_t>(sizeof(T)));
-  weight_channels_ = by_panels_ ? std::min(problem.C, round_up(fitting, channels_at_once())) : problem.C;
+  weight_channels_ = own_weights_ ? std::min(problem.C, round_up(fitting, channels_at_once())) : problem.C;
 
   weight_frequency_ = weight_channels_ * width + apart;
   panel_weights_ = frequencies * weight_frequency_;
@@ -80,7 +81,7 @@ std::int64_t WinogradForward<T>::most_rows(const Correlation<T>& problem) {
 
 template <class T>
 void WinogradForward<T>::prepare(const Team& team, T* shared, T* scratch) const {
-  if (by_panels_) return;
+  if (own_weights_) return;
   const std::int64_t C = problem_.C, items = problem_.groups * panels_ * C;
   for (std::int64_t item = team.begin(items); item < team.end(items);) {
     const std::int64_t first = item % C, count = std::min({C - first, team.end(items) - item, channels_at_once()});
@@ -136,7 +137,7 @@ void WinogradForward<T>::fold_weights(T* taps, std::int64_t panel, std::int64_t 
 template <class T>
 void WinogradForward<T>::run(const Team& team, const T* shared, T* scratch) const {
   const std::int64_t all_rows = problem_.N * tile_rows_, C = problem_.C, width = gemm_kernels<T>().panel_width;
-  if (by_panels_) {
+  if (own_weights_) {
     T* const weights = scratch;
     scratch += panel_weights_;
     T* const taps = scratch + frequency_ * kernels_->frequencies() + products_;
@@ -155,9 +156,9 @@ void WinogradForward<T>::run(const Team& team, const T* shared, T* scratch) cons
     }
     return;
   }
-  // Whole blocks where there are enough of them, else their panels.
+  // Whole blocks where every thread gets as many, else their panels.
   const std::int64_t items = problem_.groups * blocks_ * panels_;
-  const std::int64_t unit = problem_.groups * blocks_ >= team.size ? panels_ : 1;
+  const std::int64_t unit = problem_.groups * blocks_ % team.size == 0 ? panels_ : 1;
   const std::int64_t begin = team.begin(items, unit), end = team.end(items, unit);
   for (std::int64_t item = begin; item < end; ++item) {
     const std::int64_t panel = item % panels_, block = item / panels_ % blocks_, group = item / panels_ / blocks_;
@@ -275,7 +276,7 @@ double WinogradForward<T>::cycles(const Correlation<T>& problem) {
   // As in the constructor, but by a cache of a usual size: the choice of the way must not depend on the machine.
   const bool one_block = tiles <= most_tiles && static_cast<double>(kernels->frequencies()) * C * tiles <= usual_block;
   const double vectors = tiles * (C + O) * transform_cycles +
-                         C * O * ((one_block ? near_weight_cycles : weight_cycles) + tiles * product_cycles);
+                         C * O * ((one_block ? near_weight_cycles : far_weight_cycles) + tiles * product_cycles);
   return static_cast<double>(problem.groups * kernels->frequencies()) * vectors /
          static_cast<double>(gemm_kernels<T>().lanes);
 }

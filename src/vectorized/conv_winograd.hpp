@@ -1,6 +1,6 @@
 #pragma once
-// Convolutions of stride 1 of channels-last images and their gradients by Winograd's method, over blocks of tiles (see
-// winograd.hpp).
+// Convolutions of channels-last images and their gradients by Winograd's method, over blocks of tiles (see
+// winograd.hpp). A stride is folded: see correlation.hpp.
 
 #include <cstdint>
 
@@ -12,15 +12,15 @@
 namespace tern::vectorized {
 
 /// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel. The team transforms the weights
-/// first; where the tiles of all images are one block, each thread does so for the panels that it computes, some
-/// channels at a time, which then stay in its cache.
+/// first; where the tiles of all images are one block, and there are panels for most threads, each does so for its own,
+/// some channels at a time, which then stay in its cache.
 template <class T>
 class WinogradForward {
  public:
   WinogradForward(const Correlation<T>& problem, int threads);
-  std::int64_t shared() const { return by_panels_ ? 0 : weights_; }  ///< elements of scratch for the team
-  std::int64_t scratch() const {                                     ///< and for each of its threads
-    return (by_panels_ ? panel_weights_ : 0) + frequency_ * kernels_->frequencies() + products_ + window_ +
+  std::int64_t shared() const { return own_weights_ ? 0 : weights_; }  ///< elements of scratch for the team
+  std::int64_t scratch() const {                                       ///< and for each of its threads
+    return (own_weights_ ? panel_weights_ : 0) + frequency_ * kernels_->frequencies() + products_ + window_ +
            tile_outputs_;
   }
 
@@ -34,7 +34,7 @@ class WinogradForward {
  private:
   static std::int64_t most_rows(const Correlation<T>& problem);
   std::int64_t blocks_for(std::int64_t least, std::int64_t all_rows, int threads) const;
-  /// Channels whose weights are transformed at a time.
+  /// Channels whose weights are transformed at a time. Folded ones, which are few, all: their taps are packed together.
   std::int64_t channels_at_once() const { return problem_.unfolded == nullptr ? 8 : problem_.C; }
   /// Taps of an output before they are folded.
   std::int64_t unfolded_taps() const {
@@ -57,7 +57,7 @@ class WinogradForward {
   std::int64_t channels_;                  ///< C, rounded up to whole vectors
   std::int64_t panels_;                    ///< of outputs, of a group
   std::int64_t blocks_ = 1;                ///< of all tile rows of all images
-  bool by_panels_ = false;                 ///< threads share out panels, not blocks
+  bool own_weights_ = false;               ///< each thread transforms those of its panels
   std::int64_t weight_channels_;           ///< of a panel that are transformed before they are multiplied
   std::int64_t weight_frequency_ = 0, panel_weights_ = 0;
   std::int64_t weights_ = 0, frequency_ = 0, product_frequency_ = 0, products_ = 0, window_ = 0, tile_outputs_ = 0;
@@ -86,14 +86,13 @@ class WinogradToWeight {
   void finish(const Part& part, const T* sums, T* taps) const;
   void unfold(const Part& part, std::int64_t channel, const T* taps) const;
   /// Channels of a window of x: those of a part, or all of a folded one.
-  std::int64_t window_channels() const {
-    return has_stride(unfolded_) ? round_up(C_, gemm_kernels<T>().lanes) : channels_;
-  }
+  std::int64_t window_channels() const { return folds_ ? round_up(C_, gemm_kernels<T>().lanes) : channels_; }
 
   T *grad_weight_, *grad_bias_;
   const T *g_, *saved_, *x_;
   std::int64_t g_pixel_;
   const kernels::Conv2d& unfolded_;
+  bool folds_;
   kernels::Conv2d shape_;  ///< of stride 1
   const WinogradKernels<T>* kernels_;
   std::int64_t C_, O_, tile_rows_, tile_columns_;

@@ -27,7 +27,8 @@ WinogradToWeight<T>::WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, 
       x_(x),
       g_pixel_(g_pixel),
       unfolded_(shape),
-      shape_(has_stride(shape) ? folded(shape) : shape),
+      folds_(has_stride(shape)),
+      shape_(folds_ ? folded(shape) : shape),
       kernels_(winograd_kernels<T>(shape_.KH)),
       C_(shape_.C / shape.groups),
       O_(shape.O / shape.groups),
@@ -128,7 +129,7 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
                            rows * m + shape_.KH - 1,
                            tile_columns_ * m + shape_.KW - 1,
                            window_channels()};
-        if (has_stride(unfolded_)) {
+        if (folds_) {
           fill_folded(in, x_, n, unfolded_);
         } else {
           const std::int64_t from = n * shape_.H * shape_.W * shape_.C + part.group * C_ + part.channel;
@@ -137,7 +138,7 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
         for (std::int64_t i = 0; i < rows; ++i)
           kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * input_frequency_,
                                    input_frequency_, channels_},
-                           .in = in.squares(i * m, m, has_stride(unfolded_) ? part.channel : 0),
+                           .in = in.squares(i * m, m, folds_ ? part.channel : 0),
                            .count = tile_columns_,
                            .channels = channels_});
 
@@ -168,7 +169,7 @@ void WinogradToWeight<T>::finish(const Part& part, const T* sums, T* taps) const
     kernels_->weight_gradient({.out = {taps, r * outputs_, outputs_},
                                .in = {sums + c * outputs_, kernels_->size() * sum_frequency_, sum_frequency_},
                                .channels = round_up(part.outputs, gemm_kernels<T>().lanes)});
-    if (has_stride(unfolded_)) {
+    if (folds_) {
       unfold(part, part.channel + c, taps);
       continue;
     }
@@ -197,8 +198,8 @@ double WinogradToWeight<T>::cycles(const kernels::Conv2d& shape) {
       static_cast<double>(shape.N * divide_up(shape.OH, kernels->outputs) * divide_up(shape.OW, kernels->outputs));
   // Blocks of tiles of a usual size; channels are transformed for every block of outputs, and, unless they are few, the
   // other way round.
-  const double blocks = std::ceil(tiles / 48), repeats = 2;
-  const double vectors = tiles * (C * repeats + O * (C <= 16 ? 1 : repeats)) * transform_cycles +
+  const double blocks = std::ceil(tiles / 48), repeats = 2, few_channels = 16;
+  const double vectors = tiles * (C * repeats + O * (C <= few_channels ? 1 : repeats)) * transform_cycles +
                          C * O * (transform_cycles + (tiles + sum_cycles * blocks) * product_cycles);
   return static_cast<double>(shape.groups * kernels->frequencies()) * vectors /
          static_cast<double>(gemm_kernels<T>().lanes);

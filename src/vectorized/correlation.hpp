@@ -8,7 +8,7 @@ namespace tern::vectorized {
 inline bool has_stride(const kernels::Conv2d& shape) { return shape.stride_h != 1 || shape.stride_w != 1; }
 
 /// A convolution of one group with stride s on both axes is one of stride 1 over squares of s x s pixels, whose
-/// channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins in the padding.
+/// channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before the image.
 inline kernels::Conv2d folded(const kernels::Conv2d& shape) {
   const std::int64_t side = shape.stride_h;
   kernels::Conv2d result = shape;
@@ -37,7 +37,8 @@ struct Correlation {
                           ///< O, C, KH, KW]
   const T* bias = nullptr;
   bool relu = false;
-  const kernels::Conv2d* unfolded = nullptr;  ///< x and weight are those of this one, whose `folded` these sizes are
+  const kernels::Conv2d* unfolded =
+      nullptr;  ///< x and weight are those of this one, whose `folded` C, H, W, KH and KW are
 
   static Correlation forward(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape) {
     return {.N = shape.N,

@@ -11,19 +11,14 @@
 
 namespace tern::vectorized {
 
-/// Waking a team costs up to tens of microseconds when another process holds a core, and more for more threads, so
-/// shorter work stays serial.
-inline bool is_short(const Context& context, double nanoseconds) {
-  constexpr double least = 20'000, least_per_thread = 2'500;
-  return nanoseconds < std::max(least, least_per_thread * context.threads);
-}
-
 /// The threads worth using for `nanoseconds` of serial work: 1 when it is short, when the context allows no more, or
-/// when the caller is itself a worker of a parallel region; else all. Never some of them: GCC's OpenMP ends threads
-/// that a smaller team leaves over and starts new ones for the next larger team, which takes longer than most
-/// operators.
+/// when the caller is itself a worker of a parallel region; else all. Waking a team costs up to tens of microseconds
+/// when another process holds a core, and more for more threads. Never some of them: GCC's OpenMP ends threads that a
+/// smaller team leaves over and starts new ones for the next larger team, which takes longer than most operators.
 inline int useful_threads(const Context& context, double nanoseconds) {
-  return context.threads <= 1 || is_short(context, nanoseconds) || omp_in_parallel() != 0 ? 1 : context.threads;
+  constexpr double least = 20'000, least_per_thread = 2'500;
+  if (context.threads <= 1 || nanoseconds < std::max(least, least_per_thread * context.threads)) return 1;
+  return omp_in_parallel() != 0 ? 1 : context.threads;
 }
 
 /// One thread of a team.

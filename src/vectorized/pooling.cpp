@@ -1,4 +1,4 @@
-// Pooling: the slots for planes, channels first, and their gradients.
+// Pooling: the slots, and the gradients of planes, channels first.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE

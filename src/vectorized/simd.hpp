@@ -66,7 +66,7 @@ HWY_NOINLINE void map(const Op& op, T* out, std::int64_t n, const In*... in) {
 template <class Op, class T, class... In>
 HWY_INLINE void map_parallel(const Context& context, double nanoseconds, const Op& op, T* out, std::int64_t n,
                              const In*... in) {
-  if (context.threads <= 1 || is_short(context, static_cast<double>(n) * nanoseconds)) {
+  if (useful_threads(context, static_cast<double>(n) * nanoseconds) == 1) {
     map(op, out, n, in...);
   } else {
     parallel_for(context, n, nanoseconds, [=](std::int64_t begin, std::int64_t end) HWY_ATTR {

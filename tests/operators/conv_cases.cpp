@@ -194,6 +194,8 @@ std::vector<Operator> conv_cases() {
        {.stride = 4, .activation = Activation::relu}},
       {"tiles of squares, GoogLeNet's first", {2, 3, 45, 59}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
       {"tiles of squares, odd sizes", {2, 5, 77, 67}, {40, 5, 8, 8}, {.stride = 3, .padding = {2, 4}}, false},
+      {"tiles of squares, height unlike width", {1, 4, 75, 62}, {48, 4, 7, 8}, {.stride = 2, .padding = {9, 3}}},
+      {"tiles of squares, 9x9 kernels", {1, 8, 47, 50}, {64, 8, 9, 9}, {.stride = 2, .activation = Activation::relu}},
       {"tiles of squares, 5x5 kernels", {2, 8, 49, 54}, {64, 8, 5, 5}, {.stride = 2, .padding = 1}}};
   for (const Use& use : tiled) op.samples.push_back(sample(use, false, true));
   // Channels enough for lanes, in vectors that they do not fill.

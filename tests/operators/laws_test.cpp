@@ -69,27 +69,34 @@ TEST_CASE("laws: products", "[laws]") {
 TEST_CASE("laws: a convolution gives the same results where the mode may choose its way freely", "[laws]") {
   for (const std::string& name : testing::available_modes()) {
     INFO("mode " << name);
-    const auto results = [&](bool deterministic) {
+    const auto results = [&](bool deterministic, const Shape& input, const Shape& weight, std::int64_t stride) {
       const Device device{name, {.deterministic = deterministic}};
       Generator generator(5);
-      Tensor x = randn({2, 16, 22, 19}, generator), w = randn({24, 16, 3, 3}, generator), b = randn({24}, generator);
+      Tensor x = randn(input, generator), w = randn(weight, generator), b = randn({weight[0]}, generator);
       std::vector<Tensor> found;
       for (int i = 0; i < 2; ++i) {  // a first use may be a trial
         for (Tensor* leaf : {&x, &w, &b}) {
           leaf->zero_grad();
           leaf->set_requires_grad();
         }
-        const Tensor y = op::conv2d(x, w, b, {.padding = 1, .activation = Activation::relu});
+        const Activation activation = stride == 1 ? Activation::relu : Activation::none;
+        const Tensor y = op::conv2d(x, w, b, {.stride = stride, .padding = 1, .activation = activation});
         y.backward(y.detach() + 0.5);
         found.insert(found.end(), {y.detach(), x.grad(), w.grad(), b.grad()});
       }
       return found;
     };
-    const std::vector<Tensor> fixed = results(true), free = results(false);
-    for (std::size_t i = 0; i < fixed.size(); ++i) {
-      const double largest = op::max(op::abs(fixed[i])).item();
-      CHECK(distance(fixed[i], free[i]) < 2e-5 * largest);
-    }
+    const auto compare = [&](const Shape& input, const Shape& weight, std::int64_t stride) {
+      INFO("stride " << stride);
+      const std::vector<Tensor> fixed = results(true, input, weight, stride),
+                                free = results(false, input, weight, stride);
+      for (std::size_t i = 0; i < fixed.size(); ++i) {
+        const double largest = op::max(op::abs(fixed[i])).item();
+        CHECK(distance(fixed[i], free[i]) < 2e-5 * largest);
+      }
+    };
+    compare({2, 16, 22, 19}, {24, 16, 3, 3}, 1);
+    compare({2, 3, 61, 57}, {64, 3, 7, 7}, 2);
   }
 }
 
@@ -102,7 +109,8 @@ TEST_CASE("laws: a convolution of few positions and many channels gives the same
   for (const auto& [N, C, side, O, kernel, groups, stride] :
        {Sizes{1, 128, 13, 192, 3, 1, 1}, Sizes{1, 192, 13, 256, 3, 2, 1}, Sizes{2, 48, 7, 128, 5, 1, 1},
         Sizes{3, 96, 6, 208, 3, 1, 1}, Sizes{1, 256, 7, 96, 1, 1, 1}, Sizes{2, 3, 61, 64, 7, 1, 2}}) {
-    INFO(C << " to " << O << " channels, " << kernel << 'x' << kernel);
+    INFO(C << " to " << O << " channels, " << kernel << 'x' << kernel << ", stride " << stride << ", groups "
+           << groups);
     std::vector<std::vector<double>> first;
     for (const int threads : {1, 2, 3, 8, 21}) {
       const Device device{"vectorized", {.threads = threads}};
