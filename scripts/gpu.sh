@@ -5,9 +5,9 @@
 # usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,overfit,tern] [--data DIR] [--budget PART=SECONDS]...
 #
 # `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named, and takes
-# about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's time ran out. `overfit`, AlexNet and GoogLeNet
-# that learn a batch of 32 images by heart, and `tern` run only when they are named, too. TERN_STUDY_IMAGES=DIR names a
-# folder of photographs for these networks, else images are drawn.
+# about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's time ran
+# out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, and `tern` run only when they are
+# named, too. TERN_STUDY_IMAGES=DIR names a folder of photographs for these networks, else images are drawn.
 # Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
 # is installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

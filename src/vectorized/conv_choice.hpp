@@ -17,7 +17,7 @@ namespace tern::vectorized {
 
 // Fewer channels than a vector leave lanes of transformed tiles empty.
 inline constexpr std::int64_t least_channels = 12;
-// Folding pays for first layers: of many channels it would cut out more than it saves.
+// Folding is for first layers: each part of the gradient of weight cuts out all folded channels.
 inline constexpr std::int64_t most_folded_channels = 64;
 // Rough cycles per product of a vector and a number on the direct way: forward, and for the gradient of weight.
 inline constexpr double forward_cycles = 0.62, weight_cycles = 0.7;
@@ -39,10 +39,11 @@ inline bool turns_around(const Conv2d& shape) {
 enum class Pass : std::uint8_t { forward, to_x, to_weight };
 
 template <class T>
-bool has_winograd(Pass pass, const Conv2d& shape) {
-  if (has_stride(shape))
-    return pass != Pass::to_x && shape.stride_h == shape.stride_w && shape.groups == 1 &&
-           folded(shape).C <= most_folded_channels && has_winograd<T>(pass, folded(shape));
+bool has_winograd(Pass pass, const Conv2d& strided) {
+  const Conv2d shape = folded(strided);
+  if (has_stride(strided) && (pass == Pass::to_x || strided.stride_h != strided.stride_w || strided.groups != 1 ||
+                              shape.C > most_folded_channels))
+    return false;
   return shape.KH == shape.KW && shape.dilation_h == 1 && shape.dilation_w == 1 && shape.pad_h < shape.KH &&
          shape.pad_w < shape.KW && shape.C / shape.groups >= least_channels &&
          shape.O / shape.groups >= least_channels && winograd_kernels<T>(shape.KH) != nullptr;
@@ -62,7 +63,7 @@ bool winograd_is_faster(Pass pass, const Conv2d& shape) {
       return WinogradForward<T>::cycles(Correlation<T>::to_x(nullptr, nullptr, nullptr, 0, nullptr, shape)) <
              forward_cycles * products;
     case Pass::to_weight:
-      return WinogradToWeight<T>::cycles(has_stride(shape) ? folded(shape) : shape) < weight_cycles * products;
+      return WinogradToWeight<T>::cycles(folded(shape)) < weight_cycles * products;
   }
   return false;
 }

@@ -86,14 +86,15 @@ class WinogradToWeight {
   void finish(const Part& part, const T* sums, T* taps) const;
   void unfold(const Part& part, std::int64_t channel, const T* taps) const;
   /// Channels of a window of x: those of a part, or all of a folded one.
-  std::int64_t window_channels() const { return folds_ ? round_up(C_, gemm_kernels<T>().lanes) : channels_; }
+  std::int64_t window_channels() const {
+    return unfolded_ == nullptr ? channels_ : round_up(C_, gemm_kernels<T>().lanes);
+  }
 
   T *grad_weight_, *grad_bias_;
   const T *g_, *saved_, *x_;
   std::int64_t g_pixel_;
-  const kernels::Conv2d& unfolded_;
-  bool folds_;
-  kernels::Conv2d shape_;  ///< of stride 1
+  const kernels::Conv2d* unfolded_;  ///< as in Correlation
+  kernels::Conv2d shape_;            ///< of stride 1
   const WinogradKernels<T>* kernels_;
   std::int64_t C_, O_, tile_rows_, tile_columns_;
   std::int64_t channel_parts_ = 1, output_parts_ = 1;

@@ -26,9 +26,8 @@ WinogradToWeight<T>::WinogradToWeight(T* grad_weight, T* grad_bias, const T* g, 
       saved_(saved),
       x_(x),
       g_pixel_(g_pixel),
-      unfolded_(shape),
-      folds_(has_stride(shape)),
-      shape_(folds_ ? folded(shape) : shape),
+      unfolded_(has_stride(shape) ? &shape : nullptr),
+      shape_(folded(shape)),
       kernels_(winograd_kernels<T>(shape_.KH)),
       C_(shape_.C / shape.groups),
       O_(shape.O / shape.groups),
@@ -129,8 +128,8 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
                            rows * m + shape_.KH - 1,
                            tile_columns_ * m + shape_.KW - 1,
                            window_channels()};
-        if (folds_) {
-          fill_folded(in, x_, n, unfolded_);
+        if (unfolded_ != nullptr) {
+          fill_folded(in, x_, n, *unfolded_);
         } else {
           const std::int64_t from = n * shape_.H * shape_.W * shape_.C + part.group * C_ + part.channel;
           in.fill({x_ + from, nullptr, shape_.C, part.channels, shape_.H, shape_.W});
@@ -138,7 +137,7 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
         for (std::int64_t i = 0; i < rows; ++i)
           kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * input_frequency_,
                                    input_frequency_, channels_},
-                           .in = in.squares(i * m, m, folds_ ? part.channel : 0),
+                           .in = in.squares(i * m, m, unfolded_ == nullptr ? 0 : part.channel),
                            .count = tile_columns_,
                            .channels = channels_});
 
@@ -169,7 +168,7 @@ void WinogradToWeight<T>::finish(const Part& part, const T* sums, T* taps) const
     kernels_->weight_gradient({.out = {taps, r * outputs_, outputs_},
                                .in = {sums + c * outputs_, kernels_->size() * sum_frequency_, sum_frequency_},
                                .channels = round_up(part.outputs, gemm_kernels<T>().lanes)});
-    if (folds_) {
+    if (unfolded_ != nullptr) {
       unfold(part, part.channel + c, taps);
       continue;
     }
@@ -181,7 +180,7 @@ void WinogradToWeight<T>::finish(const Part& part, const T* sums, T* taps) const
 /// The taps [r, r, outputs] of a folded channel to their places.
 template <class T>
 void WinogradToWeight<T>::unfold(const Part& part, std::int64_t channel, const T* taps) const {
-  const std::int64_t C = unfolded_.C, KH = unfolded_.KH, KW = unfolded_.KW, side = unfolded_.stride_h;
+  const std::int64_t C = unfolded_->C, KH = unfolded_->KH, KW = unfolded_->KW, side = unfolded_->stride_h;
   const std::int64_t c = channel % C, w = channel / C % side, h = channel / C / side;
   for (std::int64_t i = h; i < kernels_->taps * side; i += side)
     for (std::int64_t j = w; j < kernels_->taps * side; j += side, taps += outputs_)

@@ -9,9 +9,11 @@ inline bool has_stride(const kernels::Conv2d& shape) { return shape.stride_h != 
 
 /// A convolution of one group with stride s on both axes is one of stride 1 over squares of s x s pixels, whose
 /// channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before the image.
+/// One of stride 1 stays as it is.
 inline kernels::Conv2d folded(const kernels::Conv2d& shape) {
-  const std::int64_t side = shape.stride_h;
   kernels::Conv2d result = shape;
+  if (!has_stride(shape)) return result;
+  const std::int64_t side = shape.stride_h;
   result.C = side * side * shape.C;
   result.KH = divide_up(shape.KH, side);
   result.KW = divide_up(shape.KW, side);
@@ -68,9 +70,8 @@ struct Correlation {
 
   /// The forward pass as one of stride 1.
   static Correlation forward_folded(T* y, const T* x, const T* weight, const T* bias, const kernels::Conv2d& shape) {
-    if (!has_stride(shape)) return forward(y, x, weight, bias, shape);
     Correlation result = forward(y, x, weight, bias, folded(shape));
-    result.unfolded = &shape;
+    if (has_stride(shape)) result.unfolded = &shape;
     return result;
   }
 
