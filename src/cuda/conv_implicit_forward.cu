@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     const int position = first_row + line + i * step;
     const bool exists = position < s.positions;
     auto n = static_cast<std::uint32_t>(exists ? position : 0);
-    const int2 window = s.split(n);
+    const int2 window = s.window_of(n);
     left[i] = window.x;
     base[i] = ((static_cast<int>(n) * s.H + window.y) * s.W + window.x) * s.x_pitch;
     top[i] = exists ? window.y : -(1 << 30);  // never inside
@@ -313,7 +313,8 @@ bool implicit_fits(const ConvProblem& problem) {
 void implicit_forward(const Context& context, float* y, const float* x, const float* weight, const float* bias,
                       const ConvProblem& problem) {
   const ConvSizes sizes = sizes_of(problem);
-  const Plan plan = remembered<Plan>(problem, [&] { return choose_plan(problem); });
+  struct Rule;
+  const Plan plan = remembered<Rule>(problem, [&] { return choose_plan(problem); });
   with_tile(plan.shape, [&]<class Tile>(Tile) {
     const std::int64_t tiles_n = ceil_div(sizes.O, Tile::columns);
     const Forward p{

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     }
     // A few lanes find where the warp's positions lie, and tell the others.
     std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % x_count * x_step);
-    const int2 own = s.split(n);
+    const int2 own = s.window_of(n);
     const int own_image = static_cast<int>(n) * s.H;
 #pragma unroll
     for (int i = 0; i < x_count; ++i) {
@@ -280,7 +280,8 @@ std::int64_t slices_of(const ConvProblem& problem) {
 }  // namespace
 
 std::int64_t implicit_slices(const ConvProblem& problem) {
-  return remembered<WeightGradient>(problem, [&] {
+  struct Rule;
+  return remembered<Rule>(problem, [&] {
     return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
       return slices_of<Arithmetic, Tile>(problem);
     });

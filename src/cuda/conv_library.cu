@@ -1,3 +1,4 @@
+#include <array>
 #include <optional>
 #include <tuple>
 
@@ -94,7 +95,7 @@ template <class T>
 typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, T* image, T* filter, float* y,
                                                           const float* bias) {
   if (!finished.relu && shape.activation != Activation::none) return Pass::two;
-  std::vector passes{Pass::two, Pass::engine, Pass::product, Pass::implicit};
+  std::array passes{Pass::two, Pass::engine, Pass::product, Pass::implicit};
   if (!finished.tensor_cores && can(Pass::implicit, finished, image, filter, y, bias))
     std::swap(passes.front(), passes.back());
   return fastest(context, std::pair{finished, bias != nullptr && aligned(bias)}, passes,
@@ -167,7 +168,7 @@ void in_precision(Context& context, const Conv2d& shape, const std::tuple<Given.
   const auto run = [&](bool wider) { wider ? body(wide) : body(narrow); };
   const auto key =
       std::tuple_cat(std::tuple{narrow.problem(Half::forward), shape.C, narrow.rows().pitch, shape.activation}, given);
-  run(fastest(context, key, std::vector{false, true}, [&](bool wider) {
+  run(fastest(context, key, std::array<bool, 2>{false, true}, [&](bool wider) {
     return std::optional(microseconds(
         context, [&] { run(wider); }, 2, 5));
   }));

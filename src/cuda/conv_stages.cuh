@@ -15,7 +15,7 @@ struct ConvSizes {
   Divisor<std::uint32_t> OH, OW, KW, channels;
 
   /// Replaces a position by its image; returns where its window begins.
-  __device__ __forceinline__ int2 split(std::uint32_t& position) const {
+  __device__ __forceinline__ int2 window_of(std::uint32_t& position) const {
     const int w = static_cast<int>(OW.split(position)) * stride_w - pad_w;
     const int h = static_cast<int>(OH.split(position)) * stride_h - pad_h;
     return {w, h};

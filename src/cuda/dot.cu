@@ -2,7 +2,6 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
@@ -136,7 +135,7 @@ template <class Own, class Library>
 void run_better(const Context& context, const Call& call, bool rule_says_library, const Own& own,
                 const Library& library) {
   const bool use_library =
-      fastest(context, std::pair{call, context.precision}, std::vector{rule_says_library, !rule_says_library},
+      fastest(context, std::pair{call, context.precision}, std::array{rule_says_library, !rule_says_library},
               [&](bool by_library) {
                 return std::optional(by_library ? microseconds(context, library) : microseconds(context, own));
               });

@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "cuda/support.cuh"
 
@@ -35,10 +34,12 @@ float microseconds(const Context& context, const Work& work, int turns = 3, int 
 }
 
 /// The fastest of `candidates`, the first of them where nothing may be timed. The first call with this key that may
-/// calls time(candidate), none for one that cannot run; the process remembers what it found. The type of `time` keeps
-/// choosers apart.
-template <class Key, class Candidate, class Time>
-Candidate fastest(const Context& context, const Key& key, const std::vector<Candidate>& candidates, const Time& time) {
+/// asks time(candidate) of each, which is empty for one that cannot run; the process remembers what it found. The type
+/// of `time` keeps choosers apart.
+template <class Key, class Candidates, class Time>
+auto fastest(const Context& context, const Key& key, const Candidates& candidates, const Time& time) ->
+    typename Candidates::value_type {
+  using Candidate = typename Candidates::value_type;
   if (context.deterministic) return candidates.front();
   static std::mutex mutex;
   static auto* chosen = new std::map<Key, Candidate>;
