@@ -122,6 +122,27 @@ std::string method(const Study& study) {
   return text;
 }
 
+// "7a8f238 in 60 cells, c4a97dc in 7"; alone where all cells are of one commit; empty where none is known.
+std::string commits(const Study& study) {
+  std::vector<std::pair<std::string, int>> counts;
+  for (const Cell& cell : study.cells) {
+    const auto known =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == cell.commit; });
+    if (known == counts.end())
+      counts.emplace_back(cell.commit, 1);
+    else
+      ++known->second;
+  }
+  if (counts.size() == 1) return counts.front().first;
+  std::string text;
+  for (const auto& [commit, count] : counts)
+    text += message(text.empty() ? "" : ", ", commit.empty() ? "unknown" : commit, " in ", count,
+                    !text.empty() ? ""
+                    : count == 1  ? " cell"
+                                  : " cells");
+  return text;
+}
+
 std::string machine_table(const Study& study) {
   std::string html = message("<table class=\"facts\"><tbody><tr><th scope=\"row\">processor</th><td>",
                              escape(study.machine.processor), "</td></tr>\n");
@@ -134,8 +155,8 @@ std::string machine_table(const Study& study) {
                     number(ceiling.flops_per_second * 1e-9), " GFLOP/s of a large product, ",
                     number(ceiling.bytes_per_second * 1e-9), " GB/s of a large copy</td></tr>\n");
   html += message("<tr><th scope=\"row\">images</th><td>", escape(study.data), "</td></tr>\n");
-  if (!study.commit.empty())
-    html += message("<tr><th scope=\"row\">commit</th><td>", escape(study.commit), "</td></tr>\n");
+  if (const std::string known = commits(study); !known.empty())
+    html += message("<tr><th scope=\"row\">commit</th><td>", escape(known), "</td></tr>\n");
   html += message("<tr><th scope=\"row\">command</th><td><code>", escape(study.command), "</code></td></tr>\n");
   return html + message("<tr><th scope=\"row\">begun</th><td>", escape(study.date), "</td></tr></tbody></table>\n");
 }

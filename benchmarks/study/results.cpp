@@ -26,8 +26,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Setting, epochs, images, data, classes, learn
                                    width_divisor, threads, memory_limit_gb)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CellKey, net, mode, precision, batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spread, median, low, high)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cell, key, status, note, loss, step, move, warm_up, per_epoch, time, move_time,
-                                   predicted_seconds, peak_bytes, seconds, transfers, profile)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cell, key, commit, status, note, loss, step, move, warm_up, per_epoch, time,
+                                   move_time, predicted_seconds, peak_bytes, seconds, transfers, profile)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetFacts, name, parameters, image_size, forward_flops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Machine, name, processor, modes, roofline)
 
@@ -56,16 +56,22 @@ std::optional<T> read_json(const std::string& file) {
 struct Header {
   Setting setting;
   Machine machine;
-  std::string command, commit, date, data;
+  std::string command, date, data;
   std::map<std::string, NetFacts> nets;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Header, setting, machine, command, commit, date, data, nets)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Header, setting, machine, command, date, data, nets)
 
 // A loss that is no number is written as JSON's null and read as NaN.
 void restore(Cell& cell, const json& values) {
   cell.loss.clear();
   for (const json& value : values)
     cell.loss.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+}
+
+// A text as one value of a table.
+std::string quoted(std::string text) {
+  std::replace(text.begin(), text.end(), '"', '\'');
+  return '"' + text + '"';
 }
 
 }  // namespace
@@ -129,15 +135,14 @@ std::vector<Cell> read_cells(const std::string& out) {
 }
 
 void write_study(const std::string& out, const Study& study) {
-  const Header header{study.setting, study.machine, study.command, study.commit, study.date, study.data, study.nets};
+  const Header header{study.setting, study.machine, study.command, study.date, study.data, study.nets};
   write_text(out + "/study.json", json(header).dump(1) + "\n");
 }
 
 std::optional<Study> read_study(const std::string& out) {
   const std::optional<Header> header = read_json<Header>(out + "/study.json");
   if (!header) return std::nullopt;
-  return Study{header->setting, header->machine, header->command, header->commit,
-               header->date,    header->data,    header->nets,    {}};
+  return Study{header->setting, header->machine, header->command, header->date, header->data, header->nets, {}};
 }
 
 void write_tables(const std::string& out, const Study& study) {
@@ -145,7 +150,7 @@ void write_tables(const std::string& out, const Study& study) {
   loss << "network,mode,batch,step,loss,precision,epoch\n";
   times << "network,mode,batch,step,time,precision,epoch,move_time,warm_up\n";
   cells << "network,mode,precision,batch,status,steps,median_s,p10_s,p90_s,move_s,images_per_second,peak_bytes,"
-           "bytes_moved_per_step,note\n";
+           "bytes_moved_per_step,commit,note\n";
   for (const Cell& cell : study.cells) {
     const CellKey& key = cell.key;
     const std::string place = message(key.net, ',', key.mode, ',', key.batch, ',');
@@ -157,13 +162,11 @@ void write_tables(const std::string& out, const Study& study) {
     }
     std::int64_t moved = 0;
     for (const Transfer& transfer : cell.transfers) moved += transfer.bytes;
-    std::string note = cell.note;
-    std::replace(note.begin(), note.end(), '"', '\'');
     cells << key.net << ',' << key.mode << ',' << key.precision << ',' << key.batch << ',' << name_of(cell.status)
           << ',' << cell.loss.size() << ',' << cell.time.median << ',' << cell.time.low << ',' << cell.time.high << ','
           << cell.move_time.median << ','
           << (cell.time.median > 0 ? static_cast<double>(key.batch) / cell.time.median : 0) << ',' << cell.peak_bytes
-          << ',' << moved << ",\"" << note << "\"\n";
+          << ',' << moved << ',' << quoted(cell.commit) << ',' << quoted(cell.note) << '\n';
   }
   const std::string end = "_" + study.machine.name + "_tern.csv";
   write_text(out + "/loss" + end, loss.str());

@@ -73,7 +73,6 @@ Study open_study(const Options& options) {
   study.setting = options.setting;
   study.machine = machine;
   study.command = options.command;
-  study.commit = options.commit;
   study.date = present_date();
   study.data = describe_images(options.setting);
   return study;
@@ -129,6 +128,7 @@ bool run(const Options& options, Study& study) {
         return false;
       }
     }
+    cell.commit = options.commit;
     write_cell(options.out, cell);
     end_attempt(options.out, key);
     say(cell);

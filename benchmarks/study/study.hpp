@@ -45,6 +45,7 @@ struct Spread {
 
 struct Cell {
   CellKey key;
+  std::string commit;  ///< of the sources, as --commit said when the cell ran
   Status status = Status::failed;
   std::string note;            ///< why a cell is not complete
   std::vector<double> loss;    ///< of every step
@@ -78,9 +79,9 @@ struct Machine {
 struct Study {
   Setting setting;
   Machine machine;
-  std::string command, commit, date, data;  ///< data: what the images are, in words
-  std::map<std::string, NetFacts> nets;     ///< by the name on the command line
-  std::vector<Cell> cells;                  ///< in the order of nets, modes, precisions and batches
+  std::string command, date, data;       ///< data: what the images are, in words
+  std::map<std::string, NetFacts> nets;  ///< by the name on the command line
+  std::vector<Cell> cells;               ///< in the order of nets, modes, precisions and batches
 };
 
 Precision precision_of(const std::string& name);

@@ -192,6 +192,22 @@ TEST_CASE("study: killed, it goes on where it was", "[study]") {
   CHECK_THAT(text_of(folder / "log"), ContainsSubstring("epochs 400 then, 3 now") && ContainsSubstring("--out"));
 }
 
+TEST_CASE("study: gone on with at another commit, every cell names its own", "[study]") {
+  const tern::testing::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const auto arguments = with(tiny, {"--out", out, "--modes", "vectorized"});
+  REQUIRE(run(with(arguments, {"--batches", "1,4", "--commit", "first"}), folder / "log") == 0);
+  CHECK_THAT(text_of(out + "/report.html"), ContainsSubstring("<td>first</td>"));
+  REQUIRE(run(with(arguments, {"--batches", "1,2,4", "--commit", "second"}), folder / "log") == 0);
+  CHECK(cell_of(out, "alexnet_vectorized_strict_4").at("commit") == "first");
+  CHECK(cell_of(out, "alexnet_vectorized_strict_2").at("commit") == "second");
+  CHECK_THAT(text_of(out + "/report.html"), ContainsSubstring("first in 2 cells, second in 1"));
+  const auto cells = lines_of(out + "/cells_trial_tern.csv");
+  REQUIRE(cells.size() == 1 + 3);
+  CHECK_THAT(cells[0], ContainsSubstring(",commit,note"));
+  CHECK_THAT(cells[2], ContainsSubstring("alexnet,vectorized,strict,2,") && ContainsSubstring(",\"second\","));
+}
+
 TEST_CASE("study: asked to stop, it ends after a step and leaves no half cell", "[study]") {
   const tern::testing::TemporaryFolder folder;
   const std::string out = folder / "out";
