@@ -209,7 +209,7 @@ std::string loss_figures(const Study& study, const std::string& net) {
     double best_loss = HUGE_VAL, first = 0, reached = 0;
     for (const Cell* cell : row.cells) {
       const auto losses = epoch_losses(*cell);
-      if (losses.empty()) continue;
+      if (losses.size() < std::min<std::size_t>(2, study.setting.epochs)) continue;  // cut in its first epoch
       reached = std::max(reached, losses.back().first);
       const auto place =
           std::find(batches.begin(), batches.end(), static_cast<double>(cell->key.batch)) - batches.begin();
@@ -228,7 +228,7 @@ std::string loss_figures(const Study& study, const std::string& net) {
       }
       chart.series.push_back(std::move(series));
     }
-    if (best == nullptr || reached < 1) continue;  // a row that was cut in its first epoch shows nothing
+    if (best == nullptr) continue;
     titles.push_back(message(net_name(study, net), " in ", row.title, ": the loss goes from ", number(first),
                              " in the first epoch to ", number(best_loss, 2), " (batch ", best->key.batch, ')'));
     chart.name = titles.back();

@@ -56,6 +56,8 @@ class Plan {
   std::int64_t size() const { return product_.shape.batch * product_.shape.m * product_.shape.n; }
   /// The stride of c^T; not a power of two, whose rows would meet in the cache.
   std::int64_t turned_row() const { return block_columns_ + 16; }
+  /// Whether a part of m rows uses b where it lies: it reads it once.
+  bool in_place(std::int64_t m) const;
   double cost(Way way, std::int64_t m, std::int64_t n) const;
   void run_plain(const Part& part, T* packed) const;
   void run_turned(const Part& part, T* packed, T* turned) const;
