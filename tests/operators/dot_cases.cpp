@@ -133,6 +133,7 @@ Operator matmul() {
   op.samples.push_back(matmul_sample({{2, 5, 7}, {2, 4, 5}, true, true}, false, false));
   op.samples.push_back(matmul_sample({{193, 211}, {211, 199}}, false, true));
   op.samples.push_back(matmul_sample({{128, 784}, {196, 784}, false, true}, true, true));
+  op.samples.push_back(matmul_sample({{7, 1040}, {1040, 1003}}, true, true));  // few rows, a matrix beyond the cache
   op.samples.push_back(matmul_sample({{37, 19, 23}, {37, 23, 31}}, false, true));
   op.samples.push_back(
       {.name = "NaN and infinity",
