@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
-# MNIST, compute-sanitizer, the benchmarks and PyTorch beside them, and leaves tables and logs in the folder OUT.
+# MNIST, compute-sanitizer, the benchmarks and PyTorch and JAX beside them, and leaves tables and logs in the folder OUT.
 #
 # usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,overfit,tern] [--data DIR] [--budget PART=SECONDS]...
 #
@@ -211,12 +211,13 @@ if wanted peers; then
   if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     finish peers 0 "not run: python3 has no PyTorch that sees the GPU"
   else
-    status=0
+    status=0 peers=()
+    python3 -c 'import jax' 2>/dev/null && peers=(--jax)
     : >"$out/peers.md"
     for precision in strict tf32; do
       [[ $precision == strict ]] && share=$(($(left) * 6 / 10)) || share=$(($(left) * 9 / 10))
       limited python3 "$root/benchmarks/peers/compare.py" "$folder/benchmarks/modes" --mode cuda --precision $precision \
-        --budget "$share" --label "Commit $commit." >>"$out/peers.md" 2>"$folder/peers.log" || { status=$?; cat "$folder/peers.log" >>"$out/peers.md"; }
+        "${peers[@]}" --budget "$share" --label "Commit $commit." >>"$out/peers.md" 2>"$folder/peers.log" || { status=$?; cat "$folder/peers.log" >>"$out/peers.md"; }
       echo >>"$out/peers.md"
     done
     finish peers $status "$(grep -h '^Cells in which' "$out/peers.md" | paste -sd ' ')"

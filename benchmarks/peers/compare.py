@@ -1,8 +1,9 @@
-"""Tern beside PyTorch, cell by cell, interleaved in one run on one machine.
+"""Tern beside PyTorch and JAX, cell by cell, interleaved in one run on one machine.
 
 For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one CUDA
-graph) are timed once, the fastest is then timed in turn with Tern's, pair by pair, and the ratio PyTorch / Tern of every
-pair is kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster.
+graph) and, with --jax, those of JAX (one jitted call a step, and a loop of steps inside one program) are timed once; the
+fastest of all is then timed in turn with Tern's, pair by pair, and the ratio peer / Tern of every pair is kept: its median,
+10th and 90th percentile are reported. Above 1 Tern is faster.
 
 usage: compare.py PATH/TO/modes --mode cuda --precision strict --out peers.md
 """
@@ -44,7 +45,7 @@ class Tern:
         return answer["us"], answer["transfers"], answer["peak"]
 
 
-class Peer:
+class TorchPeer:
     """One net in PyTorch, ready to run in several ways."""
 
     def __init__(self, net, batch, phase, device, precision, layout):
@@ -98,14 +99,19 @@ class Peer:
         return graph.replay
 
     def ways(self, compiles):
+        """(name, run, steps in a run) of each way."""
         for how, run in [("eager", self.function(False))] + [("compile", self.function(True))] * compiles:
-            yield how, run
+            yield how, run, 1
             if self.device == "cuda":
-                yield "graph" if how == "eager" else "compile+graph", self.graphed(run)
+                yield "graph" if how == "eager" else "compile+graph", self.graphed(run), 1
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
 
 
-def microseconds(run, device, seconds):
-    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+def microseconds(run, wait, steps, seconds):
+    """The median of one step, where a run is several."""
     run()
     wait()
     start = time.perf_counter()
@@ -119,7 +125,7 @@ def microseconds(run, device, seconds):
         for _ in range(inner):
             run()
         wait()
-        samples.append((time.perf_counter() - start) * 1e6 / inner)
+        samples.append((time.perf_counter() - start) * 1e6 / inner / steps)
     return statistics.median(samples)
 
 
@@ -145,6 +151,7 @@ def main():
     parser.add_argument("--budget", type=float, default=1e9, help="stop starting cells after so many seconds")
     parser.add_argument("--compile", action="store_true", help="time torch.compile too (seconds to minutes a cell)")
     parser.add_argument("--compile-batches", default="", help="with --compile: only at these batch sizes")
+    parser.add_argument("--jax", action="store_true", help="time JAX too (some seconds a cell to compile)")
     parser.add_argument("--layouts", default="NCHW", help="PyTorch's memory formats to try: NCHW,NHWC")
     parser.add_argument("--fastest", action="store_true", help="let Tern's cuda mode take algorithms that do not repeat, as PyTorch does")
     parser.add_argument("--label", default="", help="a line for the table, such as the commit")
@@ -156,13 +163,18 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
     where = torch.cuda.get_device_name() if device == "cuda" else f"{processor()}, {options.threads} threads"
+    peers = f"PyTorch {torch.__version__}"
+    if options.jax:
+        import jax_peer  # only then must JAX be there
+
+        peers += f" and JAX {jax_peer.jax.__version__}"
     lines = [
-        f"Tern `{options.mode}` beside PyTorch {torch.__version__} on {where}, precision {options.precision}. Median microseconds of one "
-        "run; the ratio PyTorch / Tern is taken pair by pair (above 1: Tern is faster).",
+        f"Tern `{options.mode}` beside {peers} on {where}, precision {options.precision}. Median microseconds of one "
+        "step; the ratio peer / Tern is taken pair by pair with the fastest peer (above 1: Tern is faster).",
         "",
         f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
         "",
-        "| net | phase | batch | PyTorch eager | PyTorch best | how | Tern | ratio | 10th to 90th percentile | transfers | peak MB, PyTorch eager : Tern |",
+        "| net | phase | batch | PyTorch eager | best peer | how | Tern | ratio | 10th to 90th percentile | transfers | peak MB, PyTorch eager : Tern |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
@@ -180,14 +192,19 @@ def main():
                 for layout in options.layouts.split(","):
                     if device == "cuda":
                         torch.cuda.reset_peak_memory_stats()
-                    peer = Peer(net, batch, phase, device, options.precision, layout)
-                    for how, run in peer.ways(compiles and layout == options.layouts.split(",")[-1]):
+                    peer = TorchPeer(net, batch, phase, device, options.precision, layout)
+                    for how, run, steps in peer.ways(compiles and layout == options.layouts.split(",")[-1]):
                         for _ in range(3):
                             run()
-                        found[f"{how} {layout}"] = (microseconds(run, device, options.seconds), run)
+                        found[f"{how} {layout}"] = (microseconds(run, peer.wait, steps, options.seconds), run, peer.wait, steps)
                         if how == "eager" and device == "cuda" and not their_peak:
                             their_peak = torch.cuda.max_memory_allocated()
-                how, (_, run) = min(found.items(), key=lambda item: item[1][0])
+                if options.jax:
+                    peer = jax_peer.JaxPeer(net, batch, phase, options.precision)
+                    for how, run, steps in peer.ways():
+                        run()
+                        found[how] = (microseconds(run, peer.wait, steps, options.seconds), run, peer.wait, steps)
+                how, (_, run, wait, steps) = min(found.items(), key=lambda item: item[1][0])
                 ours, theirs, ratios, moved, peak = [], [], [], 0, 0
                 tern.microseconds(net, phase, batch, options.precision, options.seconds)
                 for pair in range(options.pairs):
@@ -197,23 +214,23 @@ def main():
                             ours.append(value)
                             moved += transfers
                         else:
-                            theirs.append(microseconds(run, device, options.seconds))
+                            theirs.append(microseconds(run, wait, steps, options.seconds))
                     ratios.append(theirs[-1] / ours[-1])
                 ratio = statistics.median(ratios)
                 behind += ratio < 1
                 lines.append(
-                    f"| {net} | {phase} | {batch} | {min(time for how, (time, _) in found.items() if how.startswith('eager')):.1f} | {statistics.median(theirs):.1f} | {how} "
+                    f"| {net} | {phase} | {batch} | {min(way[0] for name, way in found.items() if name.startswith('eager')):.1f} | {statistics.median(theirs):.1f} | {how} "
                     f"| {statistics.median(ours):.1f} | {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} "
                     f"| {their_peak / 1e6:.0f} : {peak / 1e6:.0f} |"
                 )
                 print(lines[-1], flush=True)
-                del peer, run, found
+                del peer, run, wait, found
                 # What stays compiled would hold memory, and make the next batch size a function of any, which is slower.
                 torch._dynamo.reset()
                 gc.collect()
                 if device == "cuda":
                     torch.cuda.empty_cache()
-    lines += ["", f"Cells in which PyTorch is faster: {behind}."]
+    lines += ["", f"Cells in which a peer is faster: {behind}."]
     print(lines[-1], flush=True)
     if options.out:
         with open(options.out, "w") as file:
