@@ -15,6 +15,7 @@
 #include "tern/device/branches.hpp"
 #include "tern/device/profile.hpp"
 #include "tern/device/step.hpp"
+#include "tern/device/ways.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"

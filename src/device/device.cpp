@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "device/profiler.hpp"
+#include "device/way_book.hpp"
 #include "tern/core/error.hpp"
 
 namespace tern {
@@ -26,12 +27,14 @@ const Mode& default_mode() {
 
 Scope make_scope(const Mode& mode, const DeviceOptions& options, int threads_outside) {
   expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
+  check_environment_ways(mode);
   return {&mode,
           {.memory = mode.memory,
            .stream = mode.memory->stream(),
            .threads = options.threads != 0 ? options.threads : threads_outside,
            .precision = options.precision,
-           .deterministic = options.deterministic},
+           .deterministic = options.deterministic,
+           .ways = &ways()},
           options.transfers};
 }
 

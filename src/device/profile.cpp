@@ -50,28 +50,36 @@ std::string size(std::int64_t bytes) {
 
 std::string ProfileTable::text() const {
   std::int64_t calls = 0;
-  bool several_modes = false, compared = false;
+  bool several_modes = false, compared = false, chosen = false;
   for (const ProfileRow& row : rows) {
     calls += row.calls;
     several_modes |= row.mode != rows[0].mode;
     compared |= row.roofline > 0;
+    chosen |= !row.way.empty();
   }
-  std::vector<std::vector<std::string>> lines{
-      {"operator", "calls", "ms", "share", "GFLOP", "GFLOP/s", "MB", "GB/s", "of roofline"}};
-  for (const ProfileRow& row : rows)
+  std::vector<std::vector<std::string>> lines{{"operator", "calls", "ms", "share", "GFLOP", "GFLOP/s", "MB", "GB/s"}};
+  if (compared) lines[0].emplace_back("of roofline");
+  if (chosen) lines[0].emplace_back("way");
+  for (const ProfileRow& row : rows) {
     lines.push_back({row.name + (row.backward ? " backward" : "") + (several_modes ? " (" + row.mode + ")" : ""),
                      std::to_string(row.calls), number(row.seconds * 1e3), percent(row.share), number(row.flops * 1e-9),
                      number(row.flops_per_second() * 1e-9), number(row.bytes * 1e-6),
-                     number(row.bytes_per_second() * 1e-9), row.roofline > 0 ? percent(row.roofline) : "-"});
-  const std::size_t columns = lines[0].size() - (compared ? 0 : 1);
+                     number(row.bytes_per_second() * 1e-9)});
+    if (compared) lines.back().push_back(row.roofline > 0 ? percent(row.roofline) : "-");
+    if (chosen) lines.back().push_back(row.way.empty() ? "-" : row.way);
+  }
+  const std::size_t columns = lines[0].size();
   std::vector<std::size_t> width(columns);
   for (const auto& line : lines)
     for (std::size_t i = 0; i < columns; ++i) width[i] = std::max(width[i], line[i].size());
   std::ostringstream text;
   for (const auto& line : lines) {
     for (std::size_t i = 0; i < columns; ++i)
-      text << (i == 0 ? "" : "  ") << (i == 0 ? std::left : std::right) << std::setw(static_cast<int>(width[i]))
-           << line[i];
+      if (chosen && i + 1 == columns)  // words, the last column
+        text << "  " << line[i];
+      else
+        text << (i == 0 ? "" : "  ") << (i == 0 ? std::left : std::right) << std::setw(static_cast<int>(width[i]))
+             << line[i];
     text << '\n';
   }
   text << calls << " calls, " << number(seconds * 1e3) << " ms; " << number(wall_seconds * 1e3) << " ms of wall time";

@@ -5,6 +5,7 @@
 
 #include "device/ledger.hpp"
 #include "device/recording.hpp"
+#include "device/way_book.hpp"
 
 namespace tern {
 
@@ -18,6 +19,7 @@ ProfileRecorder::ProfileRecorder(const ProfileOptions& options)
     : options_(options), outer_(innermost), transfers_before_(all_transfers()) {
   innermost = this;
   live.fetch_add(1, std::memory_order_relaxed);
+  watch_ways(+1);
 }
 
 ProfileRecorder::~ProfileRecorder() {
@@ -37,6 +39,7 @@ void ProfileRecorder::stop() {
   while (*place != nullptr && *place != this) place = &(*place)->outer_;
   if (*place == this) *place = outer_;
   live.fetch_sub(1, std::memory_order_relaxed);
+  watch_ways(-1);
 }
 
 double ProfileRecorder::now() const {
@@ -124,6 +127,13 @@ void ProfileRecorder::count_flops(double flops) {
   if (Piece* piece = open_piece()) piece->flops += flops;
 }
 
+void ProfileRecorder::count_way(const char* decision, const char* way) noexcept {
+  try {
+    if (Piece* piece = open_piece()) piece->ways.emplace_back(decision, way);
+  } catch (const std::bad_alloc&) {  // the kernel that says it goes on; its row knows less
+  }
+}
+
 void ProfileRecorder::count_bytes(const Tensor& tensor, std::size_t element, double times) {
   Piece* const piece = open_piece();
   if (piece == nullptr) return;
@@ -165,6 +175,24 @@ std::vector<double> ProfileRecorder::own_seconds() const {
   return seconds;
 }
 
+namespace {
+
+/// "tiles", or "grad_x tiles" where the decision is a part of the operator.
+std::string way_of(std::string_view operator_name, std::string_view decision, std::string_view way) {
+  if (decision == operator_name) return std::string(way);
+  if (decision.starts_with(operator_name) && decision.substr(operator_name.size()).starts_with('_'))
+    decision.remove_prefix(operator_name.size() + 1);
+  return message(decision, ' ', way);
+}
+
+/// Adds to a list that has each word once.
+void add_word(std::string& list, const std::string& word) {
+  if (message(", ", list, ',').find(message(", ", word, ',')) != std::string::npos) return;
+  list += (list.empty() ? "" : ", ") + word;
+}
+
+}  // namespace
+
 ProfileTable ProfileRecorder::table(const Roofline& roofline) {
   resolve();
   ProfileTable table;
@@ -192,6 +220,7 @@ ProfileTable ProfileRecorder::table(const Roofline& roofline) {
     row->seconds += own[i];
     row->flops += piece.flops;
     row->bytes += piece.bytes;
+    for (const auto& [decision, way] : piece.ways) add_word(row->way, way_of(piece.name, decision, way));
     table.seconds += own[i];
     const double compute = roofline.flops_per_second > 0 ? piece.flops / roofline.flops_per_second : 0;
     const double move = roofline.bytes_per_second > 0 ? piece.bytes / roofline.bytes_per_second : 0;

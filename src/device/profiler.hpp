@@ -32,6 +32,7 @@ class ProfileRecorder {
   void close() noexcept;
   /// Adds to the innermost open piece of the calling thread.
   static void count_flops(double flops);
+  static void count_way(const char* decision, const char* way) noexcept;
   /// The distinct elements of a tensor, read or written `times` times.
   static void count_bytes(const Tensor& tensor, std::size_t element, double times);
 
@@ -54,6 +55,7 @@ class ProfileRecorder {
     double begin, end = -1;                   // on the host, seconds after the start
     double device_begin = 0, device_end = 0;  // seconds after the mark of its origin
     double flops = 0, bytes = 0;
+    std::vector<std::pair<const char*, const char*>> ways = {};  // decisions and what they took
   };
   // What is open: a piece (-1: nothing is measured), and the mode whose profiler sees a range.
   struct Open {

@@ -18,7 +18,15 @@ double nanoseconds(const Conv2d& shape) {
          static_cast<double>(sizeof(T)) / 120;
 }
 
-Layout layout(const Context&, const Conv2d& shape) { return layout_of(shape); }
+/// The layout that the forced ways work in, else the rule's.
+Layout layout(const Context& context, const Conv2d& shape) {
+  for (const Pass pass : {Pass::forward, Pass::to_x, Pass::to_weight}) {
+    const std::string_view forced = forced_way(context, decision_of(pass));
+    if (forced == "patches") return Layout::channels_first;
+    if (forced == "rows" || (forced == "tiles" && has_winograd<float>(pass, shape))) return Layout::channels_last;
+  }
+  return layout_of(shape);
+}
 
 // ---- channels last -------------------------------------------------------------------------------------------------
 
@@ -57,7 +65,7 @@ void forward(Context& context, T* y, const T* x, const T* weight, const T* bias,
     else
       run_forward<T>(context, RowsForward<T>(Problem::forward(y, x, weight, bias, shape), threads), threads);
   };
-  run(takes_winograd<T>(context, Pass::forward, shape, threads, run));
+  run(takes_winograd<T>(context, {Pass::forward, shape, threads, sizeof(T), bias != nullptr, false}, run));
 }
 
 /// The gradients of a channels-last convolution. g may be masked by `saved`.
@@ -122,11 +130,14 @@ struct Backward {
   void run(Context& context) const {
     Backward only_x = *this, only_weight = *this;
     only_x.grad_weight = only_x.grad_bias = only_weight.grad_x = nullptr;
-    const bool winograd_x =
-        grad_x != nullptr && takes_winograd<T>(context, Pass::to_x, shape, threads,
-                                               [&](bool winograd) { only_x.run(context, winograd, false); });
+    const auto trial = [&](Pass pass) {
+      return Trial{pass, shape, threads, sizeof(T), pass == Pass::to_weight && grad_bias != nullptr, saved != nullptr};
+    };
+    const bool winograd_x = grad_x != nullptr && takes_winograd<T>(context, trial(Pass::to_x), [&](bool winograd) {
+                              only_x.run(context, winograd, false);
+                            });
     const bool winograd_weight =
-        grad_weight != nullptr && takes_winograd<T>(context, Pass::to_weight, shape, threads,
+        grad_weight != nullptr && takes_winograd<T>(context, trial(Pass::to_weight),
                                                     [&](bool winograd) { only_weight.run(context, false, winograd); });
     run(context, winograd_x, winograd_weight);
   }
@@ -151,6 +162,7 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
   const int threads = useful_threads(context, nanoseconds<T>(shape));
   if (shape.layout == Layout::channels_first) {
+    took_way(context, decision_of(Pass::forward), "patches");
     const PatchForward<T> forward(y, x, weight, bias, shape, threads);
     const TeamScratch<T> scratch(context, 0, forward.scratch(), threads);
     parallel(threads, [&](const Team& team) { forward.run(team, scratch.of(team)); });
@@ -168,6 +180,8 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
 template <class T>
 void patches_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* g, const T* x,
                       const T* weight, const Conv2d& shape, int threads) {
+  if (grad_x != nullptr) took_way(context, decision_of(Pass::to_x), "patches");
+  if (grad_weight != nullptr) took_way(context, decision_of(Pass::to_weight), "patches");
   const PatchToX<T> to_x(grad_x, g, weight, shape, threads);
   const PatchToWeight<T> to_weight(grad_weight, g, x, shape, threads);
   const std::int64_t each =

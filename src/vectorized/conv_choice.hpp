@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "tern/device/ways.hpp"
 #include "vectorized/conv_patches.hpp"
 #include "vectorized/conv_rows.hpp"
 #include "vectorized/conv_winograd.hpp"
@@ -68,26 +69,23 @@ bool winograd_is_faster(Pass pass, const Conv2d& shape) {
   return false;
 }
 
-/// What trials found, for the process.
+/// What trials found, for the process: everything that a choice between the ways was decided from.
+struct Trial {
+  Pass pass;
+  Conv2d shape;
+  int threads;
+  std::size_t element;  ///< bytes
+  bool bias, saved;     ///< whether these arrays are given
+
+  std::array<std::int64_t, 24> key() const;
+};
+
 class Trials {
  public:
   /// Whether run(true), Winograd's way, took less time than run(false); both write the same outputs.
   template <class Run>
-  bool winograd_is_faster(Pass pass, const Conv2d& shape, int threads, std::size_t element, const Run& run) {
-    const Key key{shape.N,
-                  shape.C,
-                  shape.H,
-                  shape.W,
-                  shape.O,
-                  shape.KH,
-                  shape.KW,
-                  shape.stride_h,
-                  shape.pad_h,
-                  shape.pad_w,
-                  threads,
-                  shape.groups,
-                  static_cast<std::int64_t>(pass),
-                  static_cast<std::int64_t>(element)};
+  bool winograd_is_faster(const Trial& trial, const Run& run) {
+    const auto key = trial.key();
     {
       const std::lock_guard lock(mutex_);
       if (const auto known = found_.find(key); known != found_.end()) return known->second;
@@ -100,22 +98,69 @@ class Trials {
     };
     const bool faster = seconds(true) < seconds(false);
     const std::lock_guard lock(mutex_);
+    if (found_.size() >= most) found_.clear();
     return found_.emplace(key, faster).first->second;
   }
 
  private:
-  using Key = std::array<std::int64_t, 14>;
+  static constexpr std::size_t most = 4096;  // shapes of a program that never repeats must not fill the memory
   std::mutex mutex_;
-  std::map<Key, bool> found_;
+  std::map<std::array<std::int64_t, 24>, bool> found_;
 };
 
-/// Whether a pass takes Winograd's way; run(winograd) runs the pass alone.
+inline std::array<std::int64_t, 24> Trial::key() const {
+  return {static_cast<std::int64_t>(pass),
+          shape.N,
+          shape.C,
+          shape.H,
+          shape.W,
+          shape.O,
+          shape.KH,
+          shape.KW,
+          shape.OH,
+          shape.OW,
+          shape.stride_h,
+          shape.stride_w,
+          shape.pad_h,
+          shape.pad_w,
+          shape.dilation_h,
+          shape.dilation_w,
+          shape.groups,
+          static_cast<std::int64_t>(shape.layout),
+          shape.y_channels,
+          static_cast<std::int64_t>(shape.activation),
+          threads,
+          static_cast<std::int64_t>(element),
+          bias,
+          saved};
+}
+
+inline const char* decision_of(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return "conv2d";
+    case Pass::to_x:
+      return "conv2d_grad_x";
+    case Pass::to_weight:
+      return "conv2d_grad_weight";
+  }
+  return "";
+}
+
+/// Whether a pass of a channels-last convolution takes Winograd's way; run(winograd) runs the pass alone.
 template <class T, class Run>
-bool takes_winograd(const Context& context, Pass pass, const Conv2d& shape, int threads, const Run& run) {
-  if (!has_winograd<T>(pass, shape)) return false;
-  if (context.deterministic) return winograd_is_faster<T>(pass, shape);
-  static Trials trials;
-  return trials.winograd_is_faster(pass, shape, threads, sizeof(T), run);
+bool takes_winograd(const Context& context, const Trial& trial, const Run& run) {
+  const auto choose = [&] {
+    if (!has_winograd<T>(trial.pass, trial.shape)) return false;
+    const std::string_view forced = forced_way(context, decision_of(trial.pass));
+    if (forced == "tiles" || forced == "rows") return forced == "tiles";
+    if (context.deterministic) return winograd_is_faster<T>(trial.pass, trial.shape);
+    static Trials trials;
+    return trials.winograd_is_faster(trial, run);
+  };
+  const bool winograd = choose();
+  took_way(context, decision_of(trial.pass), winograd ? "tiles" : "rows");
+  return winograd;
 }
 
 }  // namespace tern::vectorized

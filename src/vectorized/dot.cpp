@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tern/device/ways.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
 #include "vectorized/sums.hpp"
@@ -14,10 +15,12 @@ using kernels::Activation;
 std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
 
 template <class T>
-void multiply(Context& context, const Product<T>& product) {
+void multiply(Context& context, const char* decision, const Product<T>& product) {
   if (product.shape.batch == 0 || product.shape.m == 0 || product.shape.n == 0) return;
-  const int threads = useful_threads(context, Plan<T>(product, 1).nanoseconds());
-  const Plan<T> plan(product, threads);
+  const std::string_view forced = forced_way(context, decision);
+  const int threads = useful_threads(context, Plan<T>(product, 1, forced).nanoseconds());
+  const Plan<T> plan(product, threads, forced);
+  took_way(context, decision, plan.way());
   const std::int64_t each = aligned(plan.scratch());
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.partials()) * sizeof(T));
   T* const partials = scratch.as<T>() + each * threads;
@@ -30,17 +33,18 @@ void multiply(Context& context, const Product<T>& product) {
 
 template <class T>
 void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
-  multiply(context, Product<T>{.c = out, .a = a, .b = b, .shape = shape});
+  multiply(context, "matmul", Product<T>{.c = out, .a = a, .b = b, .shape = shape});
 }
 
 template <class T>
 void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
-  multiply(context, Product<T>{.c = y,
-                               .a = x,
-                               .b = weight,
-                               .shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
-                               .column_bias = bias,
-                               .relu = shape.activation == Activation::relu});
+  multiply(context, "linear",
+           Product<T>{.c = y,
+                      .a = x,
+                      .b = weight,
+                      .shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
+                      .column_bias = bias,
+                      .relu = shape.activation == Activation::relu});
   if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
   if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
 }
@@ -61,10 +65,14 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Product<T> to_weight{
       .c = grad_weight, .a = g, .b = x, .shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
   double nanoseconds = 0;
-  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, 1).nanoseconds();
-  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, 1).nanoseconds();
+  const std::string_view forced_x = forced_way(context, "linear_grad_x");
+  const std::string_view forced_weight = forced_way(context, "linear_grad_weight");
+  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, 1, forced_x).nanoseconds();
+  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, 1, forced_weight).nanoseconds();
   const int threads = useful_threads(context, nanoseconds);
-  const Plan<T> plan_x(to_x, threads), plan_weight(to_weight, threads);
+  const Plan<T> plan_x(to_x, threads, forced_x), plan_weight(to_weight, threads, forced_weight);
+  if (grad_x != nullptr) took_way(context, "linear_grad_x", plan_x.way());
+  if (grad_weight != nullptr) took_way(context, "linear_grad_weight", plan_weight.way());
   const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));
   const std::int64_t partials_x = aligned(plan_x.partials());
   const Scratch scratch(context,

@@ -13,6 +13,16 @@ std::string description() {
   return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target();
 }
 
+constexpr Decision decisions[]{
+    {"conv2d", {"patches", "rows", "tiles"}},
+    {"conv2d_grad_x", {"patches", "rows", "tiles"}},
+    {"conv2d_grad_weight", {"patches", "rows", "tiles"}},
+    {"matmul", {"panels", "turned", "dots"}},
+    {"linear", {"panels", "turned", "dots"}},
+    {"linear_grad_x", {"panels", "turned"}},
+    {"linear_grad_weight", {"panels", "turned"}},
+};
+
 }  // namespace
 
 const Mode& mode() {
@@ -21,7 +31,8 @@ const Mode& mode() {
                          .memory = &host_memory(),
                          .operators = operators<float>(),
                          .operators_double = operators<double>(),
-                         .movement = movement()};
+                         .movement = movement(),
+                         .decisions = decisions};
   return mode;
 }
 

@@ -22,6 +22,24 @@ constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices =
 }  // namespace
 
 template <class T>
+const char* Plan<T>::name_of(Way way) {
+  switch (way) {
+    case Way::panels:
+      return "panels";
+    case Way::turned:
+      return "turned";
+    case Way::dots:
+      return "dots";
+  }
+  return "";
+}
+
+template <class T>
+const char* Plan<T>::way() const {
+  return name_of(way_);
+}
+
+template <class T>
 bool Plan<T>::in_place(std::int64_t m) const {
   return !product_.shape.transpose_b && m <= gemm_kernels<T>().tile_rows;
 }
@@ -34,7 +52,7 @@ double Plan<T>::cost(Way way, std::int64_t m, std::int64_t n) const {
   const auto vectors = [&](std::int64_t items) { return static_cast<double>(divide_up(items, kernels.lanes)); };
   // Cycles: half a cycle per fused multiply-add of a vector, then what moving costs beside it.
   switch (way) {
-    case Way::plain:
+    case Way::panels:
       return 0.5 * k * vectors(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
     case Way::turned:  // columns of b that are not contiguous are slow to fetch
       return 0.5 * k * vectors(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
@@ -54,7 +72,7 @@ double Plan<T>::nanoseconds() const {
 }
 
 template <class T>
-Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
+Plan<T>::Plan(const Product<T>& product, int threads, std::string_view forced) : product_(product) {
   auto& shape = product_.shape;
   // One matrix b for many a that lie behind each other is one product.
   if (shape.batch > 1 && shape.stride_b == 0 && !shape.transpose_a && shape.stride_a == shape.m * shape.k) {
@@ -65,16 +83,18 @@ Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
   const auto& kernels = gemm_kernels<T>();
 
   const bool dots_fit = !shape.transpose_a && shape.transpose_b;
-  const double plain = cost(Way::plain, m, n), turned = cost(Way::turned, m, n);
-  if (dots_fit && cost(Way::dots, m, n) < std::min(plain, turned)) way_ = Way::dots;
+  const double panels = cost(Way::panels, m, n), turned = cost(Way::turned, m, n);
+  if (forced == "dots" && !dots_fit) forced = {};
+  if (dots_fit && (forced.empty() ? cost(Way::dots, m, n) < std::min(panels, turned) : forced == "dots"))
+    way_ = Way::dots;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
 
   double best = -1;
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
     const std::int64_t column_parts = threads / row_parts;
     if (row_parts > m || column_parts > n) continue;
-    for (const Way way : {Way::plain, Way::turned, Way::dots}) {
-      if ((way == Way::dots) != (way_ == Way::dots)) continue;
+    for (const Way way : {Way::panels, Way::turned, Way::dots}) {
+      if ((way == Way::dots) != (way_ == Way::dots) || (!forced.empty() && forced != name_of(way))) continue;
       const double cycles = cost(way, divide_up(m, row_parts), divide_up(n, column_parts));
       if (best >= 0 && cycles >= best) continue;
       best = cycles;
@@ -90,7 +110,7 @@ Plan<T>::Plan(const Product<T>& product, int threads) : product_(product) {
   const std::int64_t longest = divide_up(k, slices_);
   block_k_ = std::max<std::int64_t>(
       1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
-  if (way_ == Way::plain && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
+  if (way_ == Way::panels && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
     block_k_ = std::min(block_k_, streams);
   const std::int64_t width = kernels.panel_width;
   const std::int64_t packed_side = way_ == Way::turned ? m : n;
@@ -132,8 +152,8 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   work.bias = product_.column_bias == nullptr || slice > 0 ? nullptr : product_.column_bias + column;
 
   switch (way_) {
-    case Way::plain:
-      return run_plain(work, scratch);
+    case Way::panels:
+      return run_panels(work, scratch);
     case Way::turned:
       return run_turned(work, scratch, scratch + packed_);
     case Way::dots:
@@ -143,7 +163,7 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
 }
 
 template <class T>
-void Plan<T>::run_plain(const Part& part, T* packed) const {
+void Plan<T>::run_panels(const Part& part, T* packed) const {
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = product_.shape;
   const std::int64_t width = kernels.panel_width;

@@ -2,6 +2,7 @@
 // A whole matrix product over the kernels of gemm.hpp: blocking, packing and the cut into parts for threads.
 
 #include <cstdint>
+#include <string_view>
 
 #include "tern/kernels/dot.hpp"
 
@@ -23,7 +24,10 @@ struct Product {
 template <class T>
 class Plan {
  public:
-  Plan(const Product<T>& product, int threads);
+  /// The way called `forced` where it fits; empty: the cheapest one.
+  Plan(const Product<T>& product, int threads, std::string_view forced = {});
+  /// The name of the way that it takes.
+  const char* way() const;
 
   /// Independent parts; any thread may run any of them.
   std::int64_t parts() const { return product_.shape.batch * slices_ * row_parts_ * column_parts_; }
@@ -41,10 +45,11 @@ class Plan {
 
  private:
   enum class Way : std::uint8_t {
-    plain,   ///< panels of op(b)
+    panels,  ///< of op(b)
     turned,  ///< c^T = op(b)^T op(a)^T with panels of op(a)^T: where that packs less, or wastes fewer lanes
     dots     ///< vectors along k
   };
+  static const char* name_of(Way way);
   /// One part: rows and columns of c, and a range of k.
   struct Part {
     const T *a, *b;
@@ -59,11 +64,11 @@ class Plan {
   /// Whether a part of m rows uses b where it lies: it reads it once.
   bool in_place(std::int64_t m) const;
   double cost(Way way, std::int64_t m, std::int64_t n) const;
-  void run_plain(const Part& part, T* packed) const;
+  void run_panels(const Part& part, T* packed) const;
   void run_turned(const Part& part, T* packed, T* turned) const;
 
   Product<T> product_;
-  Way way_ = Way::plain;
+  Way way_ = Way::panels;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
   std::int64_t packed_ = 0, turned_ = 0;

@@ -7,6 +7,8 @@
 
 namespace tern {
 
+struct Ways;
+
 /// How float32 matrix products and convolutions may round. `strict` is IEEE float32 throughout; `tf32` lets a mode with
 /// such units read the factors with 10 mantissa bits, `bf16` with 7. Sums, everything stored and all other operators
 /// stay float32 (so the weights are float32 masters). Modes without such units compute `strict`.
@@ -18,7 +20,8 @@ struct Context {
   void* stream = nullptr;    ///< the order in which the kernel's work runs; null on the host
   int threads = 1;           ///< the most threads that a kernel may use
   Precision precision = Precision::strict;
-  bool deterministic = true;  ///< only algorithms that repeat bit for bit; false lets cuda choose faster ones
+  bool deterministic = true;   ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
+  const Ways* ways = nullptr;  ///< see device/ways.hpp; null: kernels choose freely and tell nobody
 };
 
 /// Temporary memory of one kernel call, released (in stream order) at the end of the block.

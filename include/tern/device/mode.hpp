@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "tern/device/ways.hpp"
 #include "tern/kernels/operators.hpp"
 
 namespace tern {
@@ -55,6 +57,7 @@ struct Mode {
   kernels::Movement movement;
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
+  std::span<const Decision> decisions = {};  ///< where its kernels know more than one way; lives with the mode
 
   /// The table of one compute dtype.
   template <class T>

@@ -7,7 +7,7 @@
 namespace tern {
 
 /// Grows whenever Mode, a kernel slot or a parameter struct changes.
-inline constexpr std::uint32_t plugin_abi_version = 4;
+inline constexpr std::uint32_t plugin_abi_version = 5;
 
 /// What the entry point returns; it lives until the process ends.
 struct Plugin {

@@ -1,0 +1,131 @@
+#include "tern/device/ways.hpp"
+
+#include "support/catch.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+const ProfileRow& row_of(const ProfileTable& table, const std::string& name, bool backward) {
+  for (const ProfileRow& row : table.rows)
+    if (row.name == name && row.backward == backward) return row;
+  FAIL("no row " << name);
+  return table.rows[0];
+}
+
+struct Convolution {
+  Tensor x, weight;
+  explicit Convolution(std::int64_t kernel = 3) {
+    Generator generator(1);
+    x = randn({2, 16, 12, 12}, generator).set_requires_grad();
+    weight = randn({16, 16, kernel, kernel}, generator).set_requires_grad();
+  }
+  Tensor operator()() const { return op::conv2d(x, weight, {}, {.padding = 1}); }
+};
+
+}  // namespace
+
+TEST_CASE("ways: a forced way runs, and a profile says so", "[device][ways]") {
+  const Device device{"vectorized"};
+  const Convolution convolution;
+  for (const char* way : {"patches", "rows", "tiles"}) {
+    INFO(way);
+    const ForcedWay forward{"conv2d", way}, to_x{"conv2d_grad_x", way}, to_weight{"conv2d_grad_weight", way};
+    const Profile profile;
+    op::sum(convolution()).backward();
+    for (const ForcedWay* forced : {&forward, &to_x, &to_weight}) {
+      CHECK(forced->taken() == 1);
+      CHECK(forced->missed() == 0);
+    }
+    CHECK(row_of(profile.table(), "conv2d", false).way == way);
+    CHECK(row_of(profile.table(), "conv2d", true).way == message("grad_x ", way, ", grad_weight ", way));
+    CHECK_THAT(profile.text(), ContainsSubstring("  way\n"));
+  }
+}
+
+TEST_CASE("ways: products", "[device][ways]") {
+  const Device device{"vectorized"};
+  Generator generator(1);
+  const Tensor a = randn({40, 30}, generator), b = randn({20, 30}, generator), c = randn({30, 20}, generator);
+  for (const char* way : {"panels", "turned", "dots"}) {
+    const ForcedWay product{"matmul", way}, layer{"linear", way};
+    op::matmul(a, b, {.transpose_b = true});
+    CHECK(product.taken() == 1);
+    op::linear(a, b);
+    CHECK(layer.taken() == 1);
+    op::matmul(a, c);  // dots need both factors side by side along k
+    CHECK((std::string(way) == "dots" ? product.missed() : product.taken() - 1) == 1);
+  }
+  for (const char* way : {"panels", "turned"}) {
+    const ForcedWay to_x{"linear_grad_x", way}, to_weight{"linear_grad_weight", way};
+    Tensor x = a.clone().set_requires_grad(), weight = b.clone().set_requires_grad();
+    op::sum(op::linear(x, weight)).backward();
+    CHECK(to_x.taken() == 1);
+    CHECK(to_weight.taken() == 1);
+  }
+}
+
+TEST_CASE("ways: one that does not fit leaves the choice free", "[device][ways]") {
+  const Device device{"vectorized"};
+  const ForcedWay tiles{"conv2d", "tiles"};
+  const Convolution one(1);
+  one();
+  CHECK(tiles.taken() == 0);
+  CHECK(tiles.missed() == 1);
+}
+
+TEST_CASE("ways: forced ones nest, belong to their mode and are restored", "[device][ways]") {
+  const Device device{"vectorized"};
+  const Convolution convolution;
+  CHECK(forced_ways().empty());
+  {
+    const ForcedWay outer{"conv2d", "tiles"};
+    {
+      const ForcedWay inner{"conv2d", "rows"}, other{"matmul", "turned"};
+      CHECK(forced_ways() == "conv2d:rows,matmul:turned");
+      convolution();
+      CHECK(inner.taken() == 1);
+      CHECK(outer.taken() + outer.missed() == 0);
+      const Device reference{"sequential"};
+      CHECK(forced_ways().empty());
+    }
+    convolution();
+    CHECK(outer.taken() == 1);
+    CHECK(forced_ways() == "conv2d:tiles");
+  }
+  CHECK(forced_ways().empty());
+}
+
+TEST_CASE("ways: an unknown name is an error that lists the names there are", "[device][ways]") {
+  {
+    const Device device{"vectorized"};
+    CHECK_THROWS_WITH((ForcedWay{"conv2d", "tile"}), ContainsSubstring("\"tile\"") &&
+                                                         ContainsSubstring("patches, rows, tiles") &&
+                                                         ContainsSubstring("vectorized"));
+    CHECK_THROWS_WITH((ForcedWay{"conv3d", "tiles"}),
+                      ContainsSubstring("\"conv3d\"") && ContainsSubstring("conv2d, conv2d_grad_x"));
+  }
+  const Device device{"sequential"};
+  CHECK_THROWS_AS((ForcedWay{"conv2d", "tiles"}), Error);
+}
+
+TEST_CASE("ways: TERN_WAY=vectorized.conv2d:rows,matmul:turned", "[.][environment-ways]") {
+  const Convolution convolution;
+  const Device device{"vectorized"};
+  CHECK(forced_ways() == "conv2d:rows,matmul:turned");
+  {
+    const Profile profile;
+    convolution();
+    CHECK(row_of(profile.table(), "conv2d", false).way == "rows");
+  }
+  const ForcedWay tiles{"conv2d", "tiles"};
+  convolution();
+  CHECK(tiles.taken() == 1);
+}
+
+TEST_CASE("ways: TERN_WAY that no mode understands", "[.][environment-no-ways]") {
+  CHECK_THROWS_WITH((Device{"vectorized"}), ContainsSubstring("TERN_WAY") && ContainsSubstring("patches, rows, tiles"));
+}
