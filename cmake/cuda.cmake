@@ -36,7 +36,7 @@ else()
       list(FILTER tern_cuda_sources EXCLUDE REGEX "conv_without_library")
     else()
       set(TERN_CUDNN_BUILT OFF)
-      list(FILTER tern_cuda_sources EXCLUDE REGEX "conv_(library|library_backward|plans|packed|implicit_[a-z_]+)\\.cu$")
+      list(FILTER tern_cuda_sources EXCLUDE REGEX "conv_plans\\.cu$")
     endif()
     add_library(tern_cuda MODULE ${tern_cuda_sources})
     # The plug-in needs only the headers of the table and the device; it does not link the library.

@@ -1,4 +1,5 @@
 #include <memory>
+#include <vector>
 
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
@@ -8,7 +9,12 @@ namespace tern::cuda {
 struct Recording {
   cudaGraphExec_t executable = nullptr;
   cudaStream_t launched_on = nullptr;
+  std::vector<std::shared_ptr<const void>> needed;  // by replays
 };
+
+void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& needed) {
+  if (Recording* const recording = stream.recording.load()) recording->needed.push_back(needed);
+}
 
 namespace {
 

@@ -1,6 +1,6 @@
+#include "cuda/choice.cuh"
 #include "cuda/conv_direct.cuh"
 #include "cuda/fused.cuh"
-#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -127,7 +127,7 @@ Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return find_cut(pass);
 }
 
-const Cut& chosen_cut(const Conv2d& shape) {
+Cut chosen_cut(const Conv2d& shape) {
   struct Rule;
   return remembered<Rule>(sizes_of(shape),
                           [&] { return forward_cut(shape, planes(shape), channels_per_thread(shape.O)); });
@@ -143,7 +143,7 @@ void direct_conv2d(const Context& context, float* y, const float* x, const float
                    const Conv2d& shape) {
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.O);
-  const Cut& cut = chosen_cut(shape);
+  const Cut cut = chosen_cut(shape);
   with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
     constexpr auto kernel = forward_kernel<window.value, channels.value>;
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);

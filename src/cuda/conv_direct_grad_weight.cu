@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/choice.cuh"
 #include "cuda/conv_direct.cuh"
-#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -173,7 +173,7 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return best;
 }
 
-const WeightCut& grad_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
+WeightCut grad_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
   struct Rule;
   return remembered<Rule>(sizes_of(s), [&] { return find_weight_cut(s, p, per_thread); });
 }
@@ -192,7 +192,7 @@ void direct_grad_weight(const Context& context, float* partials, const float* g,
                         const Conv2d& shape) {
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.O);
-  const WeightCut& way = grad_weight_cut(shape, p, per_thread);
+  const WeightCut way = grad_weight_cut(shape, p, per_thread);
   with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
     constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
     if (way.cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), way.cut.shared);

@@ -1,5 +1,5 @@
+#include "cuda/choice.cuh"
 #include "cuda/conv_direct.cuh"
-#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -135,7 +135,7 @@ Cut grad_x_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return find_cut(pass);
 }
 
-const Cut& chosen_cut(const Conv2d& shape) {
+Cut chosen_cut(const Conv2d& shape) {
   struct Rule;
   return remembered<Rule>(sizes_of(shape),
                           [&] { return grad_x_cut(shape, planes(shape), channels_per_thread(shape.C)); });
@@ -153,7 +153,7 @@ void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, c
   on.stream = stream;
   const Planes p = planes(shape);
   const int per_thread = channels_per_thread(shape.C);
-  const Cut& cut = chosen_cut(shape);
+  const Cut cut = chosen_cut(shape);
   with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
     // Only the larger window shares weights between two images: the smaller one has few.
     constexpr int most_each = window.value == 5 ? 2 : 1;

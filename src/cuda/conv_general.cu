@@ -16,6 +16,7 @@ struct Geometry {
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
   int positions, inputs;  // N OH OW and N H W
   Divisor<std::uint32_t> area, width, window, window_width, stride_rows, stride_columns, in_area, in_width;
+  int first_group = 0;  // of this launch
 };
 
 Geometry geometry(const Conv2d& s) {
@@ -167,7 +168,7 @@ template <class T>
 __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, const T* weight, const T* bias,
                                                           const __grid_constant__ Geometry g, Activation activation) {
   begin_kernel();
-  const int group = static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
+  const int group = g.first_group + static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
   const int position0 = static_cast<int>(blockIdx.x) * tile, length = g.C * g.KH * g.KW;
   WeightRows<T> a{weight + static_cast<std::int64_t>(group) * g.O * length, row0, g.O, length};
   Patches<T> b(g, x, group, position0);
@@ -252,7 +253,7 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     grad_x_kernel(T* grad_x, const T* gradient, const T* weight, const __grid_constant__ Geometry g) {
   begin_kernel();
-  const int group = static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
+  const int group = g.first_group + static_cast<int>(blockIdx.z), row0 = static_cast<int>(blockIdx.y) * tile;
   const int position0 = static_cast<int>(blockIdx.x) * tile, window = g.KH * g.KW;
   WeightColumns<T> a{g, weight + static_cast<std::int64_t>(group) * g.O * g.C * window, row0};
   Reached<T> b(g, gradient, group, position0);
@@ -334,7 +335,8 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     grad_weight_kernel(T* partials, const T* gradient, const T* x, int slices, const __grid_constant__ Geometry g) {
   begin_kernel();
-  const int group = static_cast<int>(blockIdx.z) / slices, slice = static_cast<int>(blockIdx.z) % slices;
+  const int group = g.first_group + static_cast<int>(blockIdx.z) / slices,
+            slice = static_cast<int>(blockIdx.z) % slices;
   const int row0 = static_cast<int>(blockIdx.y) * tile, column0 = static_cast<int>(blockIdx.x) * tile;
   const int length = g.C * g.KH * g.KW;
   const int share = ((g.positions + slices - 1) / slices + depth - 1) / depth * depth;
@@ -362,23 +364,37 @@ __global__ void __launch_bounds__(threads)
 
 unsigned tiles(std::int64_t extent) { return static_cast<unsigned>(ceil_div(extent, tile)); }
 
+constexpr std::int64_t most_layers = 65535;  // of a grid
+
+/// Calls launch_groups(geometry, layers) until all groups have been launched, each with `layers_each` of them.
+template <class LaunchGroups>
+void for_groups(Geometry g, std::int64_t layers_each, const LaunchGroups& launch_groups) {
+  const std::int64_t groups = g.groups, most = most_layers / layers_each;
+  for (std::int64_t first = 0; first < groups; first += most) {
+    g.first_group = static_cast<int>(first);
+    launch_groups(g, static_cast<unsigned>(std::min(most, groups - first) * layers_each));
+  }
+}
+
 }  // namespace
 
 template <class T>
 void general_conv2d(const Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  const Geometry g = geometry(shape);
-  launch(context, Grid(dim3(tiles(g.positions), tiles(g.O), static_cast<unsigned>(g.groups)), threads),
-         forward_kernel<T>, y, x, weight, bias, g, shape.activation);
+  for_groups(geometry(shape), 1, [&](const Geometry& g, unsigned layers) {
+    launch(context, Grid(dim3(tiles(g.positions), tiles(g.O), layers), threads), forward_kernel<T>, y, x, weight, bias,
+           g, shape.activation);
+  });
 }
 
 template <class T>
 void general_grad_x(const Context& context, cudaStream_t stream, T* grad_x, const T* g, const T* weight,
                     const Conv2d& shape) {
-  const Geometry sizes = geometry(shape);
   Context on = context;
   on.stream = stream;
-  launch(on, Grid(dim3(tiles(sizes.inputs), tiles(sizes.C), static_cast<unsigned>(sizes.groups)), threads),
-         grad_x_kernel<T>, grad_x, g, weight, sizes);
+  for_groups(geometry(shape), 1, [&](const Geometry& sizes, unsigned layers) {
+    launch(on, Grid(dim3(tiles(sizes.inputs), tiles(sizes.C), layers), threads), grad_x_kernel<T>, grad_x, g, weight,
+           sizes);
+  });
 }
 
 std::int64_t general_slices(const Conv2d& shape) {
@@ -386,18 +402,17 @@ std::int64_t general_slices(const Conv2d& shape) {
                               tiles(shape.C / shape.groups * shape.KH * shape.KW) * shape.groups;
   const std::int64_t wanted = ceil_div(3 * card().multiprocessors, blocks);
   const std::int64_t most = ceil_div(shape.N * shape.OH * shape.OW, 16 * depth);
-  return std::clamp<std::int64_t>(std::min(wanted, most), 1, 65535 / std::max<std::int64_t>(shape.groups, 1));
+  return std::clamp<std::int64_t>(std::min(wanted, most), 1, most_layers);
 }
 
 template <class T>
 void general_grad_weight(const Context& context, T* partials, const T* g, const T* x, std::int64_t slices,
                          const Conv2d& shape) {
-  const Geometry sizes = geometry(shape);
-  launch(context,
-         Grid(dim3(tiles(static_cast<std::int64_t>(sizes.C) * sizes.KH * sizes.KW), tiles(sizes.O),
-                   static_cast<unsigned>(sizes.groups * slices)),
-              threads),
-         grad_weight_kernel<T>, partials, g, x, static_cast<int>(slices), sizes);
+  for_groups(geometry(shape), slices, [&](const Geometry& sizes, unsigned layers) {
+    launch(context,
+           Grid(dim3(tiles(static_cast<std::int64_t>(sizes.C) * sizes.KH * sizes.KW), tiles(sizes.O), layers), threads),
+           grad_weight_kernel<T>, partials, g, x, static_cast<int>(slices), sizes);
+  });
 }
 
 #define TERN_INSTANTIATE(T)                                                                             \

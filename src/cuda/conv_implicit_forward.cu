@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
+#include "cuda/choice.cuh"
 #include "cuda/conv_implicit.cuh"
 #include "cuda/conv_stages.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused.cuh"
-#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -302,7 +302,7 @@ Plan choose_plan(const ConvProblem& problem) {
 bool implicit_fits(const ConvProblem& problem) {
   // Places in the arrays are counted in 32 bits.
   constexpr std::int64_t most = std::int64_t{1} << 31;
-  return card().major >= 8 && problem.half != Half::grad_x && !problem.bf16 && problem.C / problem.groups % 4 == 0 &&
+  return card().code >= 80 && problem.half != Half::grad_x && !problem.bf16 && problem.C / problem.groups % 4 == 0 &&
          problem.O / problem.groups % 4 == 0 && problem.x_pitch % 4 == 0 &&
          (problem.N * problem.H + problem.KH * problem.dilation_h) * problem.W * problem.x_pitch < most &&
          problem.N * problem.OH * problem.OW * problem.y_pitch < most &&

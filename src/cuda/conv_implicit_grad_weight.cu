@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "cuda/choice.cuh"
 #include "cuda/conv_implicit.cuh"
 #include "cuda/conv_stages.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
-#include "cuda/memo.cuh"
 
 namespace tern::cuda {
 namespace {

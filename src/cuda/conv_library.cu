@@ -1,6 +1,4 @@
-#include <array>
 #include <optional>
-#include <tuple>
 
 #include "cuda/conv_implicit.cuh"
 #include "cuda/conv_library.cuh"
@@ -72,57 +70,82 @@ ConvProblem LibraryConv<T>::problem(Half half) const {
           .deterministic = context.deterministic};
 }
 
+// With stride 1, grad_x is g convolved with the weight turned by 180 degrees and its channels exchanged.
 template <class T>
-void LibraryConv<T>::in_two_passes(T* image, T* filter, float* y, const float* bias) {
-  const Packed<T> out(context, is_float && !joined() ? y : nullptr, outputs());
-  run(problem(Half::forward), image, filter, out.data());
-  if (!is_float || joined() || bias != nullptr || shape.activation != Activation::none)
-    finish_rows(context, y, out.data(), bias, rows(), shape.activation);
+bool LibraryConv<T>::turns() const {
+  return same_image() && shape.stride_h == 1 && shape.stride_w == 1 &&
+         shape.pad_h <= shape.dilation_h * (shape.KH - 1) && shape.pad_w <= shape.dilation_w * (shape.KW - 1);
 }
 
 template <class T>
-bool LibraryConv<T>::can(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias) {
+ConvProblem LibraryConv<T>::turned() const {
+  ConvProblem turned = problem(Half::forward);
+  std::swap(turned.C, turned.O);
+  std::swap(turned.H, turned.OH);
+  std::swap(turned.W, turned.OW);
+  std::swap(turned.x_pitch, turned.y_pitch);
+  turned.pad_h = turned.dilation_h * (turned.KH - 1) - turned.pad_h;
+  turned.pad_w = turned.dilation_w * (turned.KW - 1) - turned.pad_w;
+  return turned;
+}
+
+template <class T>
+void LibraryConv<T>::in_two_passes(const Arrays& on) {
+  const Packed<T> out(context, is_float && !joined() ? on.y : nullptr, outputs());
+  bool done = false;
+  if constexpr (is_float)
+    if (!library_built()) {
+      implicit_forward(context, out.data(), on.image, on.filter, nullptr, problem(Half::forward));
+      done = true;
+    }
+  if (!done) run(problem(Half::forward), on.image, on.filter, out.data());
+  if (!is_float || joined() || on.bias != nullptr || shape.activation != Activation::none)
+    finish_rows(context, on.y, out.data(), on.bias, rows(), shape.activation);
+}
+
+template <class T>
+bool LibraryConv<T>::can(Pass pass, const ConvProblem& finished, const Arrays& on) {
   if (pass == Pass::two) return true;
   if (pass == Pass::implicit) return is_float && implicit_fits(finished);
-  if (bias == nullptr || !aligned(bias)) return false;
-  if (pass == Pass::engine) return conv_plan(context, finished, image, filter, y, bias).engine != nullptr;
-  return is_product() && product_plan(image, filter, y, bias).exists;
+  if (on.bias == nullptr || !aligned(on.bias)) return false;
+  if (pass == Pass::engine) return conv_plan(context, finished, on.image, on.filter, on.y, on.bias).engine != nullptr;
+  return is_product() && product_plan(on).exists();
 }
 
 // No pass is the fastest for all sizes. Without a trial: in strict float32 the library's engines want channels first,
 // and rearrange what they read and write.
 template <class T>
-typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, T* image, T* filter, float* y,
-                                                          const float* bias) {
+typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& finished, const ConvKey& key,
+                                                          const Arrays& on) {
+  // Of the activations the others know relu alone.
   if (!finished.relu && shape.activation != Activation::none) return Pass::two;
   std::array passes{Pass::two, Pass::engine, Pass::product, Pass::implicit};
-  if (!finished.tensor_cores && can(Pass::implicit, finished, image, filter, y, bias))
+  if ((!finished.tensor_cores || !library_built()) && can(Pass::implicit, finished, on))
     std::swap(passes.front(), passes.back());
-  return fastest(context, std::pair{finished, bias != nullptr && aligned(bias)}, passes,
-                 [&](Pass pass) -> std::optional<float> {
-                   if (!can(pass, finished, image, filter, y, bias)) return {};
-                   return microseconds(
-                       context, [&] { run_pass(pass, finished, image, filter, y, bias); }, 2, 5);
-                 });
+  struct ForwardPass;
+  return passes[fastest<ForwardPass>(context, key, passes.size(), [&](std::size_t i) -> std::optional<float> {
+    if (!can(passes[i], finished, on)) return {};
+    return microseconds(
+        context, [&] { run_pass(passes[i], finished, on); }, 2, 5);
+  })];
 }
 
 template <class T>
-const LibraryPlan& LibraryConv<T>::product_plan(const T* image, const T* filter, float* y, const float* bias) {
-  return library_plan(context, y, image, filter, product_shape(),
-                      Finish{bias, shape.activation == Activation::relu, rows().pitch});
+LibraryPlan LibraryConv<T>::product_plan(const Arrays& on) {
+  return library_plan(context, on.y, on.image, on.filter, product_shape(),
+                      Finish{on.bias, shape.activation == Activation::relu, rows().pitch});
 }
 
 template <class T>
-void LibraryConv<T>::run_pass(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y,
-                              const float* bias) {
-  if (pass == Pass::two) return in_two_passes(image, filter, y, bias);
-  if (pass == Pass::engine) return run(finished, image, filter, y, bias);
+void LibraryConv<T>::run_pass(Pass pass, const ConvProblem& finished, const Arrays& on) {
+  if (pass == Pass::two) return in_two_passes(on);
+  if (pass == Pass::engine) return run(finished, on.image, on.filter, on.y, on.bias);
   if constexpr (is_float)
-    if (pass == Pass::implicit) return implicit_forward(context, y, image, filter, bias, finished);
-  const LibraryPlan& plan = product_plan(image, filter, y, bias);
-  const Scratch workspace(context, plan.workspace);
-  library_product<float, T>(plan, stream_of(context), workspace.as<void>(), y, image, filter,
-                            Finish{bias, finished.relu, rows().pitch});
+    if (pass == Pass::implicit) return implicit_forward(context, on.y, on.image, on.filter, on.bias, finished);
+  const LibraryPlan plan = product_plan(on);
+  const Scratch workspace(context, plan.workspace());
+  library_product<float, T>(plan, stream_of(context), workspace.as<void>(), on.y, on.image, on.filter,
+                            Finish{on.bias, finished.relu, rows().pitch});
 }
 
 template <class T>
@@ -136,8 +159,23 @@ void LibraryConv<T>::forward(float* y, const float* x, const float* weight, cons
   finished.float_out = finished.finished = true;
   finished.y_pitch = rows().pitch;
   finished.relu = shape.activation == Activation::relu;
-  run_pass(choose_pass(finished, image.data(), filter.data(), y, bias), finished, image.data(), filter.data(), y, bias);
+  const Arrays on{image.data(), filter.data(), y, bias};
+  run_pass(choose_pass(finished, key_of(context, shape, Half::forward, y, x, weight, bias), on), finished, on);
 }
+
+namespace {
+
+// Whether our implicit products run all three passes: without cuDNN there is nothing else that is channels last.
+bool ours_alone_fit(const Conv2d& shape) {
+  Context strict;
+  const LibraryConv<float> conv(strict, shape);
+  ConvProblem finished = conv.problem(Half::forward);
+  finished.y_pitch = conv.rows().pitch;
+  return conv.turns() && implicit_fits(finished) && implicit_fits(conv.turned()) &&
+         implicit_fits(conv.problem(Half::grad_weight));
+}
+
+}  // namespace
 
 bool library_conv2d_fits(const Conv2d& shape) {
   const std::int64_t images = shape.N * shape.OH * shape.OW;
@@ -145,18 +183,20 @@ bool library_conv2d_fits(const Conv2d& shape) {
   if (images == 0 || images >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most) return false;
   if (shape.y_channels % 4 != 0) return false;
   if (shape.C == 0 || shape.O % lane_channels != 0) return false;
-  if (shape.groups == 1) return shape.C <= 4 || shape.C % lane_channels == 0;
-  return shape.groups <= most_groups && shape.C / shape.groups % lane_channels == 0 &&
-         shape.O / shape.groups % lane_channels == 0;
+  const bool whole_lanes = shape.groups == 1
+                               ? shape.C <= 4 || shape.C % lane_channels == 0
+                               : shape.groups <= most_groups && shape.C / shape.groups % lane_channels == 0 &&
+                                     shape.O / shape.groups % lane_channels == 0;
+  return whole_lanes && (library_built() || ours_alone_fit(shape));
 }
 
 namespace {
 
 /// Calls body with the convolution in the precision of the context. bf16 lets factors be read with more bits, too:
-/// where a trial found TF32 faster, because nothing has to be converted, body gets that. `given` says which of its
-/// arrays it was given.
-template <class... Given, class Body>
-void in_precision(Context& context, const Conv2d& shape, const std::tuple<Given...>& given, const Body& body) {
+/// where a trial found TF32 faster, because nothing has to be converted, body gets that; our own products know no
+/// other.
+template <class Body>
+void in_precision(Context& context, const ConvKey& key, const Conv2d& shape, const Body& body) {
   if (context.precision != Precision::bf16) {
     LibraryConv<float> conv(context, shape);
     return body(conv);
@@ -165,26 +205,27 @@ void in_precision(Context& context, const Conv2d& shape, const std::tuple<Given.
   Context tf32 = context;
   tf32.precision = Precision::tf32;
   LibraryConv<float> wide(tf32, shape);
+  if (!library_built()) return body(wide);
   const auto run = [&](bool wider) { wider ? body(wide) : body(narrow); };
-  const auto key =
-      std::tuple_cat(std::tuple{narrow.problem(Half::forward), shape.C, narrow.rows().pitch, shape.activation}, given);
-  run(fastest(context, key, std::array<bool, 2>{false, true}, [&](bool wider) {
-    return std::optional(microseconds(
-        context, [&] { run(wider); }, 2, 5));
-  }));
+  struct Factors;
+  run(fastest<Factors>(context, key, 2, [&](std::size_t wider) {
+        return std::optional(microseconds(
+            context, [&] { run(wider == 1); }, 2, 5));
+      }) == 1);
 }
 
 }  // namespace
 
 void library_conv2d(Context& context, float* y, const float* x, const float* weight, const float* bias,
                     const Conv2d& shape) {
-  in_precision(context, shape, std::tuple{bias != nullptr}, [&](auto& conv) { conv.forward(y, x, weight, bias); });
+  in_precision(context, key_of(context, shape, Half::forward, y, x, weight, bias), shape,
+               [&](auto& conv) { conv.forward(y, x, weight, bias); });
 }
 
 void library_conv2d_backward(Context& context, float* grad_x, float* grad_weight, float* grad_bias, const float* grad_y,
                              const float* x, const float* weight, const float* y, const Conv2d& shape) {
-  in_precision(context, shape, std::tuple{grad_x != nullptr, grad_weight != nullptr, grad_bias != nullptr},
-               [&](auto& conv) { conv.backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y); });
+  in_precision(context, key_of(context, shape, Half::grad_x, grad_x, grad_weight, grad_bias, grad_y, x, weight, y),
+               shape, [&](auto& conv) { conv.backward(grad_x, grad_weight, grad_bias, grad_y, x, weight, y); });
 }
 
 template class LibraryConv<float>;

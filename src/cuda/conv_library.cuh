@@ -1,12 +1,39 @@
 #pragma once
-// Convolutions by cuDNN: channels last, with the weights, and where it pays the images, packed for its engines.
+// Convolutions channels last, by cuDNN, our implicit products and matrix products, with the weights, and where it pays
+// the images, packed for them.
 
+#include <array>
+#include <compare>
+
+#include "cuda/choice.cuh"
 #include "cuda/conv_packed.cuh"
 #include "cuda/conv_plans.cuh"
 #include "cuda/fused_rows.cuh"
 #include "cuda/library.cuh"
 
 namespace tern::cuda {
+
+/// Everything that a choice about one of these convolutions may read: all sizes, and the arrays that it was given.
+struct ConvKey {
+  Half half;
+  std::array<std::int64_t, 18> sizes;
+  Precision precision;
+  std::array<std::uint32_t, 7> arrays;  ///< alignment_of each
+  auto operator<=>(const ConvKey&) const = default;
+};
+
+template <class... Arrays>
+ConvKey key_of(const Context& context, const Conv2d& shape, Half half, const Arrays*... arrays) {
+  // A new member of Conv2d does not compile before it is here.
+  const auto& [N, C, H, W, O, KH, KW, OH, OW, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups,
+               activation, y_channels, layout] = shape;
+  static_cast<void>(layout);  // channels last
+  return {half,
+          {N, C, H, W, O, KH, KW, OH, OW, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups,
+           static_cast<std::int64_t>(activation), y_channels},
+          context.precision,
+          {alignment_of(arrays)...}};
+}
 
 inline bool aligned(const float* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
@@ -76,8 +103,11 @@ class LibraryConv {
   }
 
   ConvProblem problem(Half half) const;
+  /// Whether grad_x is a forward convolution of g with the turned weight, and which.
+  bool turns() const;
+  ConvProblem turned() const;
   void run(const ConvProblem& asked, void* x, void* weight, void* y, const float* bias = nullptr) {
-    const ConvPlan& plan = conv_plan(context, asked, x, weight, y, bias);
+    const ConvPlan plan = conv_plan(context, asked, x, weight, y, bias);
     const Scratch workspace(context, plan.workspace);
     run_conv(plan, asked, stream_of(context), workspace.as<void>(), x, weight, y, bias);
   }
@@ -90,13 +120,19 @@ class LibraryConv {
   /// What computes a forward pass: an engine of cuDNN and a pass over its outputs for bias and activation, or, all at
   /// once, such an engine, a matrix product, or our implicit product.
   enum class Pass : std::uint8_t { two, engine, product, implicit };
-  bool can(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
-  Pass choose_pass(const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
-  void run_pass(Pass pass, const ConvProblem& finished, T* image, T* filter, float* y, const float* bias);
-  void in_two_passes(T* image, T* filter, float* y, const float* bias);
+  /// What a pass works on: the caller's arrays, or packed ones.
+  struct Arrays {
+    T *image, *filter;
+    float* y;
+    const float* bias;
+  };
+  bool can(Pass pass, const ConvProblem& finished, const Arrays& on);
+  Pass choose_pass(const ConvProblem& finished, const ConvKey& key, const Arrays& on);
+  void run_pass(Pass pass, const ConvProblem& finished, const Arrays& on);
+  void in_two_passes(const Arrays& on);
 
   kernels::Matmul product_shape() const { return {.m = rows().count, .n = shape.O, .k = shape.C, .transpose_b = true}; }
-  const LibraryPlan& product_plan(const T* image, const T* filter, float* y, const float* bias);
+  LibraryPlan product_plan(const Arrays& on);
 };
 
 }  // namespace tern::cuda

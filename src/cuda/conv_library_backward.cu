@@ -17,30 +17,31 @@ enum class Engine : std::uint8_t { convolution, implicit, product };
 
 /// How a gradient is computed.
 struct Way {
-  ConvProblem problem;
+  Engine engine = Engine::convolution;
   bool turned = false;  ///< grad_x as a forward convolution of g with the turned weight: its engines are faster
   bool direct = false;  ///< written in its place, not packed first
-  Engine engine = Engine::convolution;
 };
 
 /// One gradient. `factor` is what meets g: the weight for grad_x, x for grad_weight.
 template <class T>
 class Gradient {
  public:
-  Gradient(LibraryConv<T>& conv, const Way& way, float* gradient, const float* factor, T* g)
+  Gradient(LibraryConv<T>& conv, Half half, const Way& way, float* gradient, const float* factor, T* g)
       : conv_(conv),
+        half_(half),
         way_(way),
+        problem_(problem_of(conv, half, way)),
         gradient_(gradient),
         factor_(factor),
         g_(g),
         takes_factor_(!way.turned && (to_x() ? conv.takes_weight(factor) : conv.takes_image(factor))),
         packed_factor_(conv.context, takes_factor_ ? factor : nullptr, to_x() ? conv.weights() : conv.images()),
         packed_(conv.context, way.direct ? gradient : nullptr, to_x() ? conv.images() : conv.weights()),
-        plan_(way.engine == Engine::convolution ? &conv_plan(conv.context, way.problem, x(), weight(), y()) : nullptr),
-        product_(way.engine == Engine::product ? &product_plan() : nullptr),
+        plan_(way.engine == Engine::convolution ? conv_plan(conv.context, problem_, x(), weight(), y()) : ConvPlan{}),
+        product_(way.engine == Engine::product ? product_plan() : LibraryPlan{}),
         workspace_(conv.context, workspace_bytes()) {}
 
-  bool exists() const { return plan_ == nullptr || plan_->engine != nullptr; }
+  bool exists() const { return way_.engine != Engine::convolution || plan_.engine != nullptr; }
 
   /// All its work on the stream of `where`.
   void run(const Context& where) const {
@@ -61,92 +62,85 @@ class Gradient {
   }
 
  private:
-  bool to_x() const { return way_.turned || way_.problem.half == Half::grad_x; }
+  bool to_x() const { return half_ == Half::grad_x; }
   T* x() const { return way_.turned ? g_ : to_x() ? packed_.data() : packed_factor_.data(); }
   T* weight() const { return to_x() ? packed_factor_.data() : packed_.data(); }
   T* y() const { return way_.turned ? packed_.data() : g_; }
   kernels::Matmul product_shape() const { return {.m = conv_.rows().count, .n = conv_.shape.C, .k = conv_.shape.O}; }
-  const LibraryPlan& product_plan() const {
+  LibraryPlan product_plan() const {
     return library_plan<float, T>(conv_.context, gradient_, g_, weight(), product_shape());
   }
   std::size_t workspace_bytes() const {
-    if (way_.engine == Engine::convolution) return plan_->workspace;
-    if (way_.engine == Engine::product) return product_->workspace;
+    if (way_.engine == Engine::convolution) return plan_.workspace;
+    if (way_.engine == Engine::product) return product_.workspace();
     if (way_.turned) return 0;
-    return static_cast<std::size_t>(implicit_slices(way_.problem) * conv_.weights()) * sizeof(float);
+    return static_cast<std::size_t>(implicit_slices(problem_) * conv_.weights()) * sizeof(float);
   }
   void run_engine(const Context& where) const {
     if (way_.engine == Engine::convolution)
-      return run_conv(*plan_, way_.problem, stream_of(where), workspace_.template as<void>(), x(), weight(), y());
+      return run_conv(plan_, problem_, stream_of(where), workspace_.template as<void>(), x(), weight(), y());
     if (way_.engine == Engine::product)
-      return library_product<float, T>(*product_, stream_of(where), workspace_.template as<void>(), gradient_, g_,
+      return library_product<float, T>(product_, stream_of(where), workspace_.template as<void>(), gradient_, g_,
                                        weight());
     if constexpr (std::is_same_v<T, float>) {
       if (way_.turned)
-        implicit_forward(where, y(), x(), weight(), nullptr, way_.problem);
+        implicit_forward(where, y(), x(), weight(), nullptr, problem_);
       else
-        implicit_grad_weight(where, weight(), workspace_.template as<float>(), x(), y(), way_.problem);
+        implicit_grad_weight(where, weight(), workspace_.template as<float>(), x(), y(), problem_);
     }
   }
 
+  static ConvProblem problem_of(const LibraryConv<T>& conv, Half half, const Way& way) {
+    ConvProblem problem = way.turned ? conv.turned() : conv.problem(half);
+    // Our own products write float anyway.
+    problem.float_out = way.direct && !conv.is_float && way.engine == Engine::convolution;
+    return problem;
+  }
+
   LibraryConv<T>& conv_;
+  Half half_;
   Way way_;
+  ConvProblem problem_;
   float* gradient_;
   const float* factor_;
   T* g_;
   bool takes_factor_;
   Packed<T> packed_factor_, packed_;
-  const ConvPlan* plan_;
-  const LibraryPlan* product_;
+  ConvPlan plan_;
+  LibraryPlan product_;
   Scratch workspace_;
 };
 
-// With stride 1, grad_x is g convolved with the weight turned by 180 degrees and its channels exchanged.
-bool turns(const Conv2d& shape) {
-  return shape.stride_h == 1 && shape.stride_w == 1 && shape.pad_h <= shape.dilation_h * (shape.KH - 1) &&
-         shape.pad_w <= shape.dilation_w * (shape.KW - 1);
-}
-
-ConvProblem turned(ConvProblem problem) {
-  problem.half = Half::forward;
-  std::swap(problem.C, problem.O);
-  std::swap(problem.H, problem.OH);
-  std::swap(problem.W, problem.OW);
-  std::swap(problem.x_pitch, problem.y_pitch);
-  problem.pad_h = problem.dilation_h * (problem.KH - 1) - problem.pad_h;
-  problem.pad_w = problem.dilation_w * (problem.KW - 1) - problem.pad_w;
-  return problem;
-}
-
-// The ways that there are, the one that is used without a trial first.
+// The ways that there are, the one that is used without a trial first. A function of what is in the key.
 template <class T>
-std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half) {
-  const bool same = half == Half::grad_x ? conv.same_image() : conv.same_weight();
+std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half, const float* gradient) {
+  const bool same = (half == Half::grad_x ? conv.same_image() : conv.same_weight()) && aligned(gradient);
   std::vector<Way> ways;
   for (const bool turn : {true, false}) {
-    if (turn && !(half == Half::grad_x && conv.same_image() && turns(conv.shape))) continue;
-    const ConvProblem problem = turn ? turned(conv.problem(half)) : conv.problem(half);
-    ways.push_back({problem, turn, same && conv.is_float});
+    if (turn && !(half == Half::grad_x && conv.turns())) continue;
+    if (library_built()) ways.push_back({Engine::convolution, turn, same && conv.is_float});
+    const ConvProblem problem = turn ? conv.turned() : conv.problem(half);
     // The library's newest engines read TF32 factors faster where both lie along the sum.
     if (implicit_fits(problem))
-      ways.insert(turn && problem.tensor_cores ? ways.end() : ways.begin(), {problem, turn, same, Engine::implicit});
-    if (conv.is_float || !same) continue;
-    ConvProblem direct = problem;
-    direct.float_out = true;
-    ways.push_back({direct, turn, true});
+      ways.insert(turn && problem.tensor_cores ? ways.end() : ways.begin(), {Engine::implicit, turn, same});
+    if (library_built() && !conv.is_float && same) ways.push_back({Engine::convolution, turn, true});
   }
-  if (half == Half::grad_x && conv.is_product()) ways.push_back({conv.problem(half), false, true, Engine::product});
+  if (half == Half::grad_x && conv.is_product()) ways.push_back({Engine::product, false, true});
   return ways;
 }
 
 template <class T>
 Way choose_way(LibraryConv<T>& conv, Half half, float* gradient, const float* factor, T* g) {
-  return fastest(conv.context, conv.problem(half), ways_of(conv, half), [&](const Way& way) -> std::optional<float> {
-    const Gradient<T> candidate(conv, way, gradient, factor, g);
-    if (!candidate.exists()) return {};
-    return microseconds(
-        conv.context, [&] { candidate.run(conv.context); }, 2, 5);
-  });
+  const std::vector<Way> ways = ways_of(conv, half, gradient);
+  struct GradientWay;
+  return ways[fastest<GradientWay>(conv.context,
+                                   key_of(conv.context, conv.shape, half, gradient, factor, static_cast<const T*>(g)),
+                                   ways.size(), [&](std::size_t i) -> std::optional<float> {
+                                     const Gradient<T> candidate(conv, half, ways[i], gradient, factor, g);
+                                     if (!candidate.exists()) return {};
+                                     return microseconds(
+                                         conv.context, [&] { candidate.run(conv.context); }, 2, 5);
+                                   })];
 }
 
 }  // namespace
@@ -169,9 +163,11 @@ void LibraryConv<T>::backward(float* grad_x, float* grad_weight, float* grad_bia
 
   std::optional<Gradient<T>> to_x, to_weight;
   if (grad_x != nullptr)
-    to_x.emplace(*this, choose_way(*this, Half::grad_x, grad_x, weight, g.data()), grad_x, weight, g.data());
+    to_x.emplace(*this, Half::grad_x, choose_way(*this, Half::grad_x, grad_x, weight, g.data()), grad_x, weight,
+                 g.data());
   if (grad_weight != nullptr)
-    to_weight.emplace(*this, choose_way(*this, Half::grad_weight, grad_weight, x, g.data()), grad_weight, x, g.data());
+    to_weight.emplace(*this, Half::grad_weight, choose_way(*this, Half::grad_weight, grad_weight, x, g.data()),
+                      grad_weight, x, g.data());
   if (to_x && to_weight && may_fork(context)) {
     // Independent of each other: in a replayed step they run side by side.
     Context beside = context;

@@ -1,12 +1,12 @@
 #include <cudnn.h>
 
 #include <array>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "cuda/choice.cuh"
 #include "cuda/conv_plans.cuh"
+#include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
 
 // The handle of an operation graph is marked deprecated by the newest cuDNN and required by the older ones.
@@ -23,16 +23,6 @@ void check_library(cudnnStatus_t status, const char* doing,
                    const std::source_location& where = std::source_location::current()) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
     throw Error(message("cuda: ", doing, " failed: ", cudnnGetErrorString(status), " (line ", where.line(), ")"));
-}
-
-// One per thread, kept until the process ends.
-cudnnHandle_t library() {
-  thread_local const cudnnHandle_t handle = [] {
-    cudnnHandle_t made = nullptr;
-    check_library(cudnnCreate(&made), "starting cuDNN");
-    return made;
-  }();
-  return handle;
 }
 
 /// A descriptor of cuDNN's graph interface.
@@ -148,7 +138,7 @@ std::int64_t element_of(const ConvProblem& problem, Half computed) {
   return problem.bf16 && !(problem.float_out && problem.half == computed) ? 2 : 4;
 }
 
-Graph graph_of(const ConvProblem& p) {
+Graph graph_of(cudnnHandle_t library, const ConvProblem& p) {
   const auto type = [&](Half computed) {
     return element_of(p, computed) == 4 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
   };
@@ -195,7 +185,7 @@ Graph graph_of(const ConvProblem& p) {
   std::vector<cudnnBackendDescriptor_t> handles;
   for (const Descriptor& operation : operations) handles.push_back(operation.get());
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()),
             handles.data());
   graph.finalize();
@@ -258,20 +248,46 @@ ConvProblem one_group(ConvProblem problem) {
 
 /// A plan of cuDNN with everything that it refers to.
 struct Engine {
+  cudnnHandle_t library;
   std::shared_ptr<const Graph> graph;
   Descriptor configuration, plan;
 };
 
-// The plans that can run, at most `most`.
-std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
-  std::vector<ConvPlan> made;
-  const auto graph = std::make_shared<const Graph>(graph_of(one_group(problem)));
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (Descriptor& configuration : configurations(graph->graph, mode)) {
-      if (static_cast<int>(made.size()) >= most) return made;
-      if (!allowed(configuration, problem)) continue;
+/// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN promises neither that a
+/// plan runs from two threads at once, nor with another handle.
+struct ThreadLibrary {
+  cudnnHandle_t handle = nullptr;
+  Memo<std::pair<ConvProblem, int>, ConvPlan> plans;
+};
+
+ThreadLibrary& library_of(Stream& stream) {
+  if (stream.library == nullptr) {
+    const auto made = std::make_shared<ThreadLibrary>();
+    check_library(cudnnCreate(&made->handle), "starting cuDNN");
+    stream.library = made;
+  }
+  return *static_cast<ThreadLibrary*>(stream.library.get());
+}
+
+/// Which of cuDNN's proposals: their number in the list of the first way of asking, or, from `fallback` on, of the
+/// second.
+constexpr int first_that_runs = -1, fallback = 1 << 16;
+
+// Calls use(number, plan) with the plans that can run, in cuDNN's order, until it returns false. `only` limits this to
+// one of them.
+template <class Use>
+void each_plan(cudnnHandle_t library, const ConvProblem& problem, int only, const Use& use) {
+  const auto graph = std::make_shared<const Graph>(graph_of(library, one_group(problem)));
+  bool some = false;
+  for (const bool second : {false, true}) {
+    if (some || (only >= 0 && second != (only >= fallback))) continue;
+    int number = second ? fallback : 0;
+    for (Descriptor& configuration :
+         configurations(graph->graph, second ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A)) {
+      const int mine = number++;
+      if ((only >= 0 && mine != only) || !allowed(configuration, problem)) continue;
       Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library())
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library)
           .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (!plan.try_finalize()) continue;
       std::int64_t bytes = 0, count = 0;
@@ -279,12 +295,13 @@ std::vector<ConvPlan> candidates(const ConvProblem& problem, int most) {
                                              &count, &bytes),
                     "asking cuDNN for a workspace");
       if (static_cast<std::size_t>(bytes) > most_workspace) continue;
-      made.push_back({std::make_shared<Engine>(Engine{graph, std::move(configuration), std::move(plan)}),
-                      static_cast<std::size_t>(bytes)});
+      some = true;
+      if (!use(mine,
+               ConvPlan{std::make_shared<Engine>(Engine{library, graph, std::move(configuration), std::move(plan)}),
+                        static_cast<std::size_t>(bytes)}))
+        return;
     }
-    if (!made.empty()) break;
   }
-  return made;
 }
 
 bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
@@ -293,7 +310,8 @@ bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stre
                      y_step = problem.O / groups * element_of(problem, Half::forward),
                      weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW *
                                    element_of(problem, Half::grad_weight);
-  if (cudnnSetStream(library(), stream) != CUDNN_STATUS_SUCCESS) return false;
+  const auto& engine = *static_cast<const Engine*>(plan.engine.get());
+  if (cudnnSetStream(engine.library, stream) != CUDNN_STATUS_SUCCESS) return false;
   for (std::int64_t group = 0; group < groups; ++group) {
     void* const pointers[] = {static_cast<std::byte*>(x) + group * x_step,
                               static_cast<std::byte*>(weight) + group * weight_step,
@@ -305,50 +323,63 @@ bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stre
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    if (cudnnBackendExecute(library(), static_cast<const Engine*>(plan.engine.get())->plan.get(), pack.get()) !=
-        CUDNN_STATUS_SUCCESS)
-      return false;
+    if (cudnnBackendExecute(engine.library, engine.plan.get(), pack.get()) != CUDNN_STATUS_SUCCESS) return false;
   }
   return true;
 }
 
-ConvPlan choose(Context& context, const ConvProblem& problem, void* x, void* weight, void* y, const float* bias) {
-  const bool trial = !context.deterministic && !recording(context);
-  std::vector<ConvPlan> plans = candidates(problem, trial ? candidates_asked : 1);
-  if (plans.empty()) return {};
-  if (!trial) return plans.front();
-  ConvPlan best;
+// The number of the fastest proposal: a quick look at each, and a longer one at the promising.
+int trial(Context& context, cudnnHandle_t library, const ConvProblem& problem, void* x, void* weight, void* y,
+          const float* bias) {
+  int best = first_that_runs, seen = 0;
   float best_time = 0;
-  for (const ConvPlan& plan : plans) {
-    const Scratch workspace(context, plan.workspace);
-    bool works = true;
-    const auto run = [&] {
-      works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y, bias);
-    };
-    float time = microseconds(context, run, 1, 1);
-    if (works && (best.engine == nullptr || time < 1.5f * best_time)) time = microseconds(context, run, 2, 5);
-    if (works && (best.engine == nullptr || time < best_time)) {
-      std::swap(best_time, time);
-      best = plan;
+  each_plan(library, problem, first_that_runs, [&](int number, const ConvPlan& plan) {
+    try {
+      const Scratch workspace(context, plan.workspace);
+      bool works = true;
+      const auto run = [&] {
+        works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y, bias);
+      };
+      const bool first = best == first_that_runs;
+      float time = microseconds(context, run, 1, 1);
+      if (works && (first || time < 1.5f * best_time)) time = microseconds(context, run, 2, 5);
+      if (works && (first || time < best_time)) {
+        best = number;
+        best_time = time;
+      }
+    } catch (const OutOfMemory&) {
+      // Its workspace has no room now.
     }
-  }
+    return ++seen < candidates_asked;
+  });
   return best;
 }
 
 }  // namespace
 
-const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y,
-                          const float* bias) {
-  static std::mutex mutex;
-  static auto* plans = new std::map<ConvProblem, std::unique_ptr<ConvPlan>>;  // outlives the driver's shutdown
-  {
-    const std::scoped_lock lock(mutex);
-    const auto found = plans->find(problem);
-    if (found != plans->end()) return *found->second;
+bool library_built() { return true; }
+
+ConvPlan conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y, const float* bias) {
+  Stream& stream = stream_state(context.stream);
+  ThreadLibrary& library = library_of(stream);
+  const int number = tried<ConvPlan>(context, problem, first_that_runs,
+                                     [&] { return trial(context, library.handle, problem, x, weight, y, bias); });
+  const std::pair key{problem, number};
+  const ConvPlan* plan = library.plans.find(key);
+  if (plan == nullptr) {
+    ConvPlan made;
+    for (const int wanted : {number, first_that_runs})
+      if (made.engine == nullptr)
+        each_plan(library.handle, problem, wanted, [&](int, ConvPlan&& found) {
+          made = std::move(found);
+          return false;
+        });
+    // The plan that is forgotten may still be running.
+    if (library.plans.full()) finish(stream);
+    plan = &library.plans.keep(key, std::move(made));
   }
-  auto made = std::make_unique<ConvPlan>(choose(context, problem, x, weight, y, bias));
-  const std::scoped_lock lock(mutex);
-  return *plans->try_emplace(problem, std::move(made)).first->second;
+  keep_for_replays(stream, plan->engine);
+  return *plan;
 }
 
 void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,

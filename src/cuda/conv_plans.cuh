@@ -29,16 +29,19 @@ struct ConvProblem {
   auto operator<=>(const ConvProblem&) const = default;
 };
 
-/// How cuDNN computes one problem: chosen once per problem and process.
+/// How cuDNN computes one problem, with a handle of its own thread's.
 struct ConvPlan {
-  std::shared_ptr<void> engine;
+  std::shared_ptr<void> engine;  ///< null where cuDNN knows none, or is not there
   std::size_t workspace = 0;
 };
 
-/// The plan of a problem. Without `deterministic`, and outside a recording, the first call times cuDNN's candidates on
-/// the arrays it gets (the one that is computed is overwritten). Without an engine where cuDNN knows none.
-const ConvPlan& conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y,
-                          const float* bias = nullptr);
+/// Whether this build has cuDNN.
+bool library_built();
+
+/// The plan of a problem, for the calling thread. Without `deterministic`, and outside a recording, the first call
+/// times cuDNN's candidates on the arrays it gets (the one that is computed is overwritten).
+ConvPlan conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y,
+                   const float* bias = nullptr);
 
 /// Queues the convolution on `stream`; `workspace` has plan.workspace bytes. Weights are [O, KH, KW, C / groups].
 void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,

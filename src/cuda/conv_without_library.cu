@@ -1,12 +1,16 @@
-// Stands for conv_library.cu in a build without cuDNN: every convolution runs on our own kernels.
+// Stands for conv_plans.cu in a build without cuDNN: what is channels last runs on our own implicit products.
 
-#include "cuda/convolutions.cuh"
+#include "cuda/conv_plans.cuh"
 
 namespace tern::cuda {
 
-bool library_conv2d_fits(const Conv2d&) { return false; }
-void library_conv2d(Context&, float*, const float*, const float*, const float*, const Conv2d&) {}
-void library_conv2d_backward(Context&, float*, float*, float*, const float*, const float*, const float*, const float*,
-                             const Conv2d&) {}
+bool library_built() { return false; }
+
+ConvPlan conv_plan(Context&, const ConvProblem&, void*, void*, void*, const float*) { return {}; }
+
+void run_conv(const ConvPlan&, const ConvProblem& problem, cudaStream_t, void*, void*, void*, void*, const float*) {
+  throw Error(message("cuda: no kernel of ours runs a convolution of ", problem.C, " to ", problem.O,
+                      " channels, channels last, on ", problem.N, " images; split the batch, or build with cuDNN"));
+}
 
 }  // namespace tern::cuda

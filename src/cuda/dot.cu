@@ -1,8 +1,10 @@
 #include <array>
+#include <compare>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -107,8 +109,8 @@ void library_matmul(Context& context, T* out, const In* a, const In* b, const Ma
       return library_matmul(context, out, left.data(), right.data(), shape);
     }
   }
-  const LibraryPlan& plan = library_plan(context, out, a, b, shape);
-  const Scratch workspace(context, plan.workspace);
+  const LibraryPlan plan = library_plan(context, out, a, b, shape);
+  const Scratch workspace(context, plan.workspace());
   library_product(plan, stream_of(context), workspace.as<void>(), out, a, b);
 }
 
@@ -126,20 +128,40 @@ bool prefers_library(const Context& context, std::int64_t m, std::int64_t n, std
   return work > (context.precision != Precision::strict ? 4e7 : 2.2e8);
 }
 
-/// What tells one call from another: the slot, its sizes and its flags.
-using Call = std::array<std::int64_t, 10>;
+/// Everything that the choice between our kernel and the library may read: the slot, its sizes and flags, and the
+/// arrays that it was given.
+struct ProductKey {
+  enum class Slot : std::uint8_t { matmul, linear, linear_backward } slot;
+  std::array<std::int64_t, 8> sizes;
+  Precision precision;
+  std::array<std::uint32_t, 7> arrays;  // alignment_of each
+  auto operator<=>(const ProductKey&) const = default;
+};
+
+template <class... Arrays>
+ProductKey key_of(const Context& context, const Matmul& shape, const Arrays*... arrays) {
+  const auto& [batch, m, n, k, transpose_a, transpose_b, stride_a, stride_b] = shape;
+  return {ProductKey::Slot::matmul,
+          {batch, m, n, k, transpose_a, transpose_b, stride_a, stride_b},
+          context.precision,
+          {alignment_of(arrays)...}};
+}
+template <class... Arrays>
+ProductKey key_of(const Context& context, ProductKey::Slot slot, const Linear& shape, const Arrays*... arrays) {
+  const auto& [rows, in, out, activation] = shape;
+  return {slot, {rows, in, out, static_cast<std::int64_t>(activation)}, context.precision, {alignment_of(arrays)...}};
+}
 
 // Our kernel or the library. Under `deterministic` a rule on sizes decides, so that every process sums alike; else the
 // first call outside a recording times both (outputs are overwritten, so repeating is harmless).
 template <class Own, class Library>
-void run_better(const Context& context, const Call& call, bool rule_says_library, const Own& own,
+void run_better(const Context& context, const ProductKey& key, bool rule_says_library, const Own& own,
                 const Library& library) {
-  const bool use_library =
-      fastest(context, std::pair{call, context.precision}, std::array{rule_says_library, !rule_says_library},
-              [&](bool by_library) {
-                return std::optional(by_library ? microseconds(context, library) : microseconds(context, own));
-              });
-  if (use_library)
+  struct Better;
+  const std::size_t choice = fastest<Better>(context, key, 2, [&](std::size_t i) {
+    return std::optional((i == 0) == rule_says_library ? microseconds(context, library) : microseconds(context, own));
+  });
+  if ((choice == 0) == rule_says_library)
     library();
   else
     own();
@@ -173,8 +195,7 @@ void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shap
       product.k = static_cast<int>(k);
       const bool row_by_row = !transpose_a && transpose_b;
       return run_better(
-          context, Call{0, batch, m, n, k, transpose_a, transpose_b, stride_a, stride_b},
-          prefers_library(context, m, n, k, batch),
+          context, key_of(context, shape, out, a, b), prefers_library(context, m, n, k, batch),
           [&] {
             own_product(context, product, transpose_a, transpose_b, choose_product(m, n, k, batch, row_by_row), batch,
                         stride_a, stride_b);
@@ -213,7 +234,7 @@ void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, 
       product.k = static_cast<int>(in);
       product.activation = activation;
       return run_better(
-          context, Call{1, rows, in, out, static_cast<int>(activation), bias != nullptr},
+          context, key_of(context, ProductKey::Slot::linear, shape, y, x, weight, bias),
           prefers_library(context, rows, out, in, 1),
           [&] { own_product(context, product, false, true, choose_product(rows, out, in, 1, true)); },
           [&] { library_linear(context, y, x, weight, bias, shape); });
@@ -266,9 +287,9 @@ void library_gradients(Context& context, T* grad_x, T* grad_weight, const In* g,
     return;
   }
   // Independent of each other: in a replayed step they run side by side.
-  const LibraryPlan& weight_plan = library_plan(context, grad_weight, g, x, weight_shape);
-  const LibraryPlan& data_plan = library_plan(context, grad_x, g, weight, data_shape);
-  const Scratch weight_workspace(context, weight_plan.workspace), data_workspace(context, data_plan.workspace);
+  const LibraryPlan weight_plan = library_plan(context, grad_weight, g, x, weight_shape);
+  const LibraryPlan data_plan = library_plan(context, grad_x, g, weight, data_shape);
+  const Scratch weight_workspace(context, weight_plan.workspace()), data_workspace(context, data_plan.workspace());
   const cudaStream_t side = fork(context);
   library_product(weight_plan, side, weight_workspace.as<void>(), grad_weight, g, x);
   library_product(data_plan, stream_of(context), data_workspace.as<void>(), grad_x, g, weight);
@@ -312,8 +333,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     if (fits_own(rows, in, out, 1) && fits_own(out, in, rows, 1))
       return run_better(
           context,
-          Call{2, rows, in, out, static_cast<int>(activation), grad_x != nullptr, grad_weight != nullptr,
-               grad_bias != nullptr},
+          key_of(context, ProductKey::Slot::linear_backward, shape, grad_x, grad_weight, grad_bias, grad_y, x, weight,
+                 y),
           prefers_library(context, rows, in, out, 1),
           [&] { own_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); },
           [&] { library_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); });

@@ -3,6 +3,8 @@
 
 #include <cublasLt.h>
 
+#include <memory>
+
 #include "cuda/bfloat16.cuh"
 #include "cuda/support.cuh"
 #include "tern/kernels/dot.hpp"
@@ -16,23 +18,27 @@ struct Finish {
   std::int64_t pitch = 0;  ///< 0: the number of columns
 };
 
-/// How cuBLASLt computes one product: chosen once per shape, precision and determinism.
+/// A product as cuBLASLt sees it, and the algorithms that it proposes.
+struct LibraryProduct;
+
+/// How cuBLASLt computes one product.
 struct LibraryPlan {
-  cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
-  std::size_t workspace = 0;
-  bool exists = true;  ///< false: the library knows no way to finish such a product
+  std::shared_ptr<const LibraryProduct> product;
+  std::size_t algorithm = 0;
+
+  /// False: the library knows no way to finish such a product.
+  bool exists() const;
+  std::size_t workspace() const;
 };
 
 /// The plan for out = op(a) op(b); the factors are of the type of `out`, or bfloat16 for a float one. Without
 /// `deterministic`, and outside a recording, the first call times the library's candidates on the arrays it gets (`out`
 /// is overwritten).
 template <class T, class In>
-const LibraryPlan& library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape,
-                                Finish finish = {});
+LibraryPlan library_plan(Context& context, T* out, const In* a, const In* b, const kernels::Matmul& shape,
+                         Finish finish = {});
 
-/// Queues the product on `stream`; `workspace` has plan.workspace bytes.
+/// Queues the product on `stream`; `workspace` has plan.workspace() bytes.
 template <class T, class In>
 void library_product(const LibraryPlan& plan, cudaStream_t stream, void* workspace, T* out, const In* a, const In* b,
                      Finish finish = {});

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/memo.cuh"
+#include "cuda/choice.cuh"
 #include "cuda/products.cuh"
 
 namespace tern::cuda {

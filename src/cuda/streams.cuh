@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 
 #include "cuda/support.cuh"
@@ -33,7 +34,8 @@ struct Stream {
   std::atomic<int> branches = 0;  ///< of the recording, until join_branches()
   ProblemCell* problem = nullptr;
   StagingRing staging;
-  std::byte* bounce = nullptr;  ///< pinned, for small copies to the host
+  std::byte* bounce = nullptr;    ///< pinned, for small copies to the host
+  std::shared_ptr<void> library;  ///< what cuDNN needs of its own in each thread (conv_plans.cu)
   std::atomic<Recording*> recording{nullptr};
 };
 
@@ -59,6 +61,9 @@ void next_branch(void* stream);
 void join_branches(void* stream) noexcept;
 /// Where what is queued on one of our streams goes: there, or to the branch that is being recorded.
 cudaStream_t queue_of(void* stream);
+
+/// What the recording that goes on, if one does, needs for as long as it may be replayed. (capture.cu)
+void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& needed);
 
 // ---- blocks and recordings (memory.cu) ----
 

@@ -19,18 +19,24 @@ void fail(cudaError_t status, const char* doing, const std::source_location& whe
   throw Error(text);
 }
 
+namespace {
+// All kernels are compiled for the same architectures, so one stands for all.
+__global__ void probe_kernel() {}
+}  // namespace
+
 const Card& card() {
   static const Card card = [] {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0), "reading the card's properties");
     Card read;
     read.name = properties.name;
-    read.major = properties.major;
-    read.minor = properties.minor;
     read.multiprocessors = properties.multiProcessorCount;
     read.shared_per_block = properties.sharedMemPerBlockOptin;
     read.memory = properties.totalGlobalMem;
-    read.overlap = properties.major >= 9;
+    cudaFuncAttributes kernel{};
+    check(cudaFuncGetAttributes(&kernel, probe_kernel), "reading the version of the kernels");
+    read.code = std::min(kernel.ptxVersion, kernel.binaryVersion);
+    read.overlap = read.code >= 90;
     return read;
   }();
   return card;

@@ -29,11 +29,14 @@ inline void check(cudaError_t status, const char* doing,
 
 struct Card {
   std::string name;
-  int major = 0, minor = 0;
   int multiprocessors = 1;
   std::size_t shared_per_block = 48 * 1024;  ///< the most dynamic shared memory that a block may ask for
   std::size_t memory = 0;
-  bool overlap = false;  ///< has programmatic dependent launch and thread block clusters (9.0 and later)
+  int device = 0;  ///< its number
+  /// The compute capability, times ten, that the loaded kernels were compiled for: __CUDA_ARCH__ / 10. A newer card
+  /// runs the code of an older one, without what that code leaves out, so kernels are chosen and launched by this.
+  int code = 0;
+  bool overlap = false;  ///< the kernels have programmatic dependent launch and clusters: code for 9.0 and later
 };
 /// The first card, read once.
 const Card& card();
@@ -89,7 +92,7 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = 256) {
 struct Grid {
   dim3 blocks, threads;
   std::size_t shared;    ///< dynamic shared memory; above 48 KiB, call allow_shared for the kernel first
-  unsigned cluster = 1;  ///< blocks (along x) of a thread block cluster; only where card().overlap
+  unsigned cluster = 1;  ///< blocks (along x) of a thread block cluster; 1 unless card().overlap
   std::source_location where;
   Grid(dim3 grid_blocks, dim3 block_threads, std::size_t shared_bytes = 0,
        const std::source_location& place = std::source_location::current())

@@ -1,0 +1,186 @@
+// Shapes after one another under free choice: what a mode remembers of one call must not be used for another. Each call
+// runs twice, with a cold and a warm memory, and is compared with the sequential mode.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "support/catch.hpp"
+#include "support/summary.hpp"
+#include "tern/device/device.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace {
+
+using namespace tern;
+namespace op = tern::operators;
+
+/// One use of an operator: its inputs, which of them want a gradient, and the call.
+struct Use {
+  std::string name;
+  std::vector<Shape> inputs;
+  std::vector<bool> wanted;
+  std::function<Tensor(const std::vector<Tensor>&)> call;
+  bool shifted = false;  ///< the inputs begin one element behind an aligned address
+};
+
+Tensor drawn(const Shape& shape, Generator& generator, bool shifted) {
+  if (!shifted) return randn(shape, generator);
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  // The same numbers, in a view.
+  const Tensor values = randn(shape, generator), room = zeros({count + 1});
+  Tensor view = room.slice(0, 1, count + 1);
+  view.copy_(values.reshape({count}));
+  return view.reshape(shape);
+}
+
+/// The result and the wanted gradients.
+std::vector<std::vector<double>> run(const Use& use, const std::string& mode, const DeviceOptions& options) {
+  const Device device{mode, options};
+  Generator generator{7};
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < use.inputs.size(); ++i) {
+    Tensor input = drawn(use.inputs[i], generator, use.shifted);
+    inputs.push_back(use.wanted[i] ? input.set_requires_grad() : input);
+  }
+  const Tensor y = use.call(inputs);
+  op::sum(op::mul(y, randn(y.shape(), generator))).backward();
+  std::vector<std::vector<double>> results{y.detach().values()};
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (use.wanted[i]) results.push_back(inputs[i].grad().values());
+  return results;
+}
+
+/// The largest difference beside the largest number.
+double distance(const std::vector<double>& got, const std::vector<double>& expected) {
+  double apart = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(got[i] - expected[i]);
+    if (!(difference <= apart)) apart = difference;
+    size = std::max(size, std::abs(expected[i]));
+  }
+  return apart / size;
+}
+
+/// Uses with what the sequential mode makes of them.
+struct Known {
+  Use use;
+  std::optional<std::vector<std::vector<double>>> expected = {};
+};
+
+/// What is wrong with a use now, or nothing.
+std::string wrong(Known& known, const std::string& mode, const DeviceOptions& options, double tolerance) {
+  if (!known.expected) known.expected = run(known.use, "sequential", {});
+  std::string found;
+  for (const char* memory : {"cold", "warm"}) {
+    const auto results = run(known.use, mode, options);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const double apart = distance(results[i], (*known.expected)[i]);
+      if (!(apart <= tolerance)) found += message(" ", memory, " result ", i, " is off by ", apart, ";");
+    }
+  }
+  return found;
+}
+
+/// Every use after every other one.
+void all_pairs(std::vector<Known>& uses, const std::string& mode, const DeviceOptions& options, double tolerance) {
+  for (Known& first : uses)
+    for (Known& second : uses)
+      for (Known* known : {&first, &second}) {
+        const std::string found = wrong(*known, mode, options, tolerance);
+        INFO(known->use.name << (known == &second ? " after " + first.use.name : "") << ":" << found);
+        CHECK(found.empty());
+      }
+}
+
+Known conv(Shape x, Shape weight, const op::Conv2dOptions& options, bool bias = false,
+           std::vector<bool> wanted = {true, true, true}) {
+  std::string name = message("conv2d ", x, " * ", weight, " stride ", options.stride.h, bias ? " with bias" : "",
+                             options.activation == Activation::none ? "" : " and activation");
+  std::vector<Shape> inputs{std::move(x), std::move(weight)};
+  if (bias) inputs.push_back({inputs[1][0]});
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!wanted[i]) name += message(", input ", i, " without gradient");
+  return {{std::move(name), std::move(inputs), std::move(wanted), [options](const std::vector<Tensor>& in) {
+             return op::conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor{}, options);
+           }}};
+}
+
+/// Convolutions that look alike once their channels are filled up or their strides folded.
+std::vector<Known> alike() {
+  const op::Conv2dOptions same{.padding = 1};
+  std::vector<Known> uses;
+  uses.push_back(conv({4, 16, 12, 12}, {32, 16, 2, 2}, {}));
+  uses.push_back(conv({4, 3, 24, 24}, {32, 3, 4, 4}, {.stride = 2}));
+  uses.push_back(conv({4, 4, 24, 24}, {32, 4, 4, 4}, {.stride = 2}));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same));
+  uses.push_back(conv({4, 4, 12, 12}, {32, 4, 3, 3}, same));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same, true));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same, true, {false, true, false}));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::tanh}, true));
+  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 1, 1}, {.activation = Activation::relu}, true));
+  uses.push_back(conv({4, 16, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .groups = 2}));
+  uses.push_back(uses[3]);
+  uses.back().use.name += ", shifted";
+  uses.back().use.shifted = true;
+  return uses;
+}
+
+std::vector<Known> products() {
+  std::vector<Known> uses;
+  const auto add = [&](std::string name, std::vector<Shape> inputs, auto call) {
+    for (const bool shifted : {false, true})
+      uses.push_back(
+          {{name + (shifted ? ", shifted" : ""), inputs, std::vector<bool>(inputs.size(), true), call, shifted}});
+  };
+  add("matmul", {{96, 128}, {128, 64}}, [](const auto& in) { return op::matmul(in[0], in[1]); });
+  add("matmul, odd", {{97, 127}, {127, 63}}, [](const auto& in) { return op::matmul(in[0], in[1]); });
+  add("matmul, transposed", {{128, 96}, {64, 128}},
+      [](const auto& in) { return op::matmul(in[0], in[1], {.transpose_a = true, .transpose_b = true}); });
+  add("matmul, batch", {{3, 96, 128}, {3, 128, 64}}, [](const auto& in) { return op::matmul(in[0], in[1]); });
+  add("linear", {{96, 128}, {64, 128}, {64}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); });
+  add("linear, relu", {{96, 128}, {64, 128}, {64}},
+      [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); });
+  add("linear, no bias", {{96, 128}, {64, 128}}, [](const auto& in) { return op::linear(in[0], in[1]); });
+  return uses;
+}
+
+/// How far a result may be from the strict one.
+double tolerance(Precision precision) {
+  return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
+}
+
+void run_sequences(const std::string& mode, const std::vector<Precision>& precisions) {
+  const std::vector<std::string> modes = tern::testing::available_modes();
+  if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
+    WARN("skipped: mode " << mode << " is not available");
+    return;
+  }
+  std::vector<std::vector<Known>> families;
+  for (const std::int64_t kernel : {1, 3, 5}) {
+    std::vector<Known>& few_channels = families.emplace_back();
+    for (const std::int64_t channels : {4, 3, 1, 2})
+      few_channels.push_back(conv({4, channels, 24, 24}, {32, channels, kernel, kernel}, {.padding = kernel / 2}));
+  }
+  families.push_back(alike());
+  families.push_back(products());
+  for (const Precision precision : precisions)
+    for (const bool deterministic : {true, false}) {
+      INFO("precision " << static_cast<int>(precision) << ", deterministic " << deterministic);
+      for (std::vector<Known>& uses : families)
+        all_pairs(uses, mode, {.precision = precision, .deterministic = deterministic}, tolerance(precision));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("sequences: vectorized", "[sequences][mode][vectorized]") {
+  run_sequences("vectorized", {Precision::strict});
+}
+TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
+  run_sequences("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
+}
