@@ -110,20 +110,20 @@ Known conv(Shape x, Shape weight, const op::Conv2dOptions& options, bool bias = 
 }
 
 /// Convolutions that look alike once their channels are filled up or their strides folded.
-std::vector<Known> alike() {
+std::vector<Known> alike(std::int64_t N) {
   const op::Conv2dOptions same{.padding = 1};
   std::vector<Known> uses;
-  uses.push_back(conv({4, 16, 12, 12}, {32, 16, 2, 2}, {}));
-  uses.push_back(conv({4, 3, 24, 24}, {32, 3, 4, 4}, {.stride = 2}));
-  uses.push_back(conv({4, 4, 24, 24}, {32, 4, 4, 4}, {.stride = 2}));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same));
-  uses.push_back(conv({4, 4, 12, 12}, {32, 4, 3, 3}, same));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same, true));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, same, true, {false, true, false}));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::tanh}, true));
-  uses.push_back(conv({4, 8, 12, 12}, {32, 8, 1, 1}, {.activation = Activation::relu}, true));
-  uses.push_back(conv({4, 16, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .groups = 2}));
+  uses.push_back(conv({N, 16, 12, 12}, {32, 16, 2, 2}, {}));
+  uses.push_back(conv({N, 3, 24, 24}, {32, 3, 4, 4}, {.stride = 2}));
+  uses.push_back(conv({N, 4, 24, 24}, {32, 4, 4, 4}, {.stride = 2}));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 3, 3}, same));
+  uses.push_back(conv({N, 4, 12, 12}, {32, 4, 3, 3}, same));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 3, 3}, same, true));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 3, 3}, same, true, {false, true, false}));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .activation = Activation::tanh}, true));
+  uses.push_back(conv({N, 8, 12, 12}, {32, 8, 1, 1}, {.activation = Activation::relu}, true));
+  uses.push_back(conv({N, 16, 12, 12}, {32, 8, 3, 3}, {.padding = 1, .groups = 2}));
   uses.push_back(uses[3]);
   uses.back().use.name += ", shifted";
   uses.back().use.shifted = true;
@@ -154,7 +154,7 @@ double tolerance(Precision precision) {
   return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
 }
 
-void run_sequences(const std::string& mode, const std::vector<Precision>& precisions) {
+void run_sequences(const std::string& mode, std::int64_t N, const std::vector<DeviceOptions>& scopes) {
   const std::vector<std::string> modes = tern::testing::available_modes();
   if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
     WARN("skipped: mode " << mode << " is not available");
@@ -164,23 +164,25 @@ void run_sequences(const std::string& mode, const std::vector<Precision>& precis
   for (const std::int64_t kernel : {1, 3, 5}) {
     std::vector<Known>& few_channels = families.emplace_back();
     for (const std::int64_t channels : {4, 3, 1, 2})
-      few_channels.push_back(conv({4, channels, 24, 24}, {32, channels, kernel, kernel}, {.padding = kernel / 2}));
+      few_channels.push_back(conv({N, channels, 24, 24}, {32, channels, kernel, kernel}, {.padding = kernel / 2}));
   }
-  families.push_back(alike());
+  families.push_back(alike(N));
   families.push_back(products());
-  for (const Precision precision : precisions)
-    for (const bool deterministic : {true, false}) {
-      INFO("precision " << static_cast<int>(precision) << ", deterministic " << deterministic);
-      for (std::vector<Known>& uses : families)
-        all_pairs(uses, mode, {.precision = precision, .deterministic = deterministic}, tolerance(precision));
-    }
+  for (const DeviceOptions& scope : scopes) {
+    INFO("precision " << static_cast<int>(scope.precision) << ", deterministic " << scope.deterministic);
+    for (std::vector<Known>& uses : families) all_pairs(uses, mode, scope, tolerance(scope.precision));
+  }
 }
 
 }  // namespace
 
 TEST_CASE("sequences: vectorized", "[sequences][mode][vectorized]") {
-  run_sequences("vectorized", {Precision::strict});
+  run_sequences("vectorized", 1, {{.deterministic = false}});
 }
 TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
-  run_sequences("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
+  std::vector<DeviceOptions> scopes;
+  for (const Precision precision : {Precision::strict, Precision::tf32, Precision::bf16})
+    for (const bool deterministic : {true, false})
+      scopes.push_back({.precision = precision, .deterministic = deterministic});
+  run_sequences("cuda", 4, scopes);
 }
