@@ -9,7 +9,6 @@ need header catch2 catch2 "Catch2, for the tests"
 need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks and tests"
 need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the benchmarks"
 need command pkg-config pkg-config "the test of the installed tern.pc"
-want header httplib.h libcpp-httplib-dev
 install_missing
 
 options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON)

@@ -49,9 +49,9 @@ data::Dataset load_images(const Setting& setting, std::int64_t size, std::int64_
     source = std::make_shared<data::SyntheticImages>(data::SyntheticImagesOptions{
         .count = setting.images, .size = size, .classes = setting.classes, .seed = setting.seed});
   } else {
-    source = std::make_shared<data::ImageFolder>(
+    source = std::make_shared<data::Replacing>(std::make_shared<data::ImageFolder>(
         setting.data,
-        data::ImageFolderOptions{.size = size, .short_side = size + size / 7, .corrupt = data::OnCorrupt::replace});
+        data::ImageFolderOptions{.size = size, .short_side = size + size / 7, .corrupt = data::OnCorrupt::skip}));
   }
   expects(source->classes() <= classes_of_net, source->name(), ": ", source->classes(), " classes for a network of ",
           classes_of_net);

@@ -1,14 +1,11 @@
 #include "tern/data/csv.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <string_view>
-#include <system_error>
-#include <unordered_map>
 
+#include "data/csv_classes.hpp"
 #include "data/csv_records.hpp"
 #include "io/safetensors_header.hpp"
 #include "tern/io/file.hpp"
@@ -18,16 +15,6 @@ namespace tern::data {
 namespace {
 
 using Field = CsvRecords::Field;
-constexpr std::size_t most_classes = 65536;
-
-// A finite number, the whole of `text`; nothing otherwise.
-std::optional<double> number(std::string_view text) {
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
 
 // What was found, fit for a sentence: not endless, no control characters.
 std::string shown(std::string_view text) {
@@ -36,65 +23,18 @@ std::string shown(std::string_view text) {
   return result + (text.size() > 40 ? "...'" : "'");
 }
 
-struct Hash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-};
-
-// Numbers classes in the order in which they are met.
-class Classes {
- public:
-  explicit Classes(const std::vector<std::string>& known) : fixed_(!known.empty()) {
-    for (const std::string& name : known) add(name);
-  }
-  /// -1 for a class that is not among the known ones, or one too many.
-  std::int64_t find(std::string_view name) {
-    if (last_ >= 0 && names_[static_cast<std::size_t>(last_)] == name) return last_;
-    const auto found = numbers_.find(name);
-    if (found != numbers_.end()) return last_ = found->second;
-    return last_ = fixed_ || names_.size() == most_classes ? -1 : add(std::string(name));
-  }
-  bool fixed() const { return fixed_; }
-  const std::vector<std::string>& names() const { return names_; }
-
-  /// Sorts the names and returns the new number of each old one.
-  std::vector<std::int64_t> sort() {
-    std::vector<std::int64_t> order(names_.size()), renumbered(names_.size());
-    std::iota(order.begin(), order.end(), 0);
-    if (fixed_) return order;
-    const bool numbers = std::all_of(names_.begin(), names_.end(), [](const auto& name) { return number(name); });
-    std::sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
-      const std::string &a = names_[static_cast<std::size_t>(i)], &b = names_[static_cast<std::size_t>(j)];
-      if (!numbers) return a < b;
-      return std::pair(*number(a), std::string_view(a)) < std::pair(*number(b), std::string_view(b));
-    });
-    std::vector<std::string> sorted;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      sorted.push_back(names_[static_cast<std::size_t>(order[i])]);
-      renumbered[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-    }
-    names_ = std::move(sorted);
-    return renumbered;
-  }
-
- private:
-  std::int64_t add(std::string name) {
-    const auto next = static_cast<std::int64_t>(names_.size());
-    numbers_.emplace(name, next);
-    names_.push_back(std::move(name));
-    return next;
-  }
-  bool fixed_;
-  std::int64_t last_ = -1;
-  std::vector<std::string> names_;
-  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> numbers_;
-};
-
 // What each column is for.
 struct Columns {
-  std::vector<std::size_t> features;
+  std::vector<std::size_t> features, ignored;
   std::optional<std::size_t> target;
   std::size_t count = 0;  // of fields in a row
+};
+
+// The first row, where it may be a header of numbers.
+struct Suspect {
+  std::string label;    // what stands in the column of the classes
+  bool counts = false;  // its fields are 0, 1, 2, ... or 1, 2, 3, ...
+  std::string place;
 };
 
 class Reader {
@@ -106,8 +46,13 @@ class Reader {
  private:
   std::size_t find_column(const std::string& name, const char* purpose) const;
   void assign_columns();
+  void assign_by_name();
+  void assign_by_position();
+  void expect_target(std::size_t column) const;
   bool is_header() const;
   void take_names();
+  void note_suspect();
+  void check_suspect() const;
   void check_count() const;
   void read_row(float* features);
   std::int64_t read_class(const Field& field);
@@ -118,9 +63,10 @@ class Reader {
   const CsvSource& source_;
   const CsvOptions& options_;
   CsvRecords records_;
-  Classes classes_;
+  CsvClasses classes_;
   Columns columns_;
   std::vector<std::string> names_;  // of all columns; empty without a header
+  std::optional<Suspect> suspect_;
   std::vector<std::int64_t> labels_;
 };
 
@@ -145,11 +91,10 @@ std::size_t Reader::find_column(const std::string& name, const char* purpose) co
     return static_cast<std::size_t>(named - names_.begin());
   }
   const auto count = static_cast<std::int64_t>(columns_.count);
-  std::int64_t position = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), position);
-  const bool whole = error == std::errc() && end == name.data() + name.size();
-  if (whole && position >= 1 && position <= count) return static_cast<std::size_t>(position - 1);
-  if (whole && position <= -1 && position >= -count) return static_cast<std::size_t>(count + position);
+  const std::optional<std::int64_t> position = whole_number(name);
+  const bool whole = position.has_value();
+  if (whole && *position >= 1 && *position <= count) return static_cast<std::size_t>(*position - 1);
+  if (whole && *position <= -1 && *position >= -count) return static_cast<std::size_t>(count + *position);
   throw FileError(message(records_.place(0), "found ", count, " columns", names_.empty() ? " and no header" : "",
                           ", expected one ", whole ? "with the number " : "named ", whole ? name : shown(name),
                           " for the ", purpose, whole ? "; columns count from 1, or from -1 at the end" : ""));
@@ -157,8 +102,66 @@ std::size_t Reader::find_column(const std::string& name, const char* purpose) co
 
 void Reader::assign_columns() {
   columns_.count = fields().size();
+  if (names_.empty() || options_.columns.empty())
+    assign_by_position();
+  else
+    assign_by_name();
+}
+
+void Reader::expect_target(std::size_t column) const {
+  expects<FileError>(std::find(columns_.ignored.begin(), columns_.ignored.end(), column) == columns_.ignored.end(),
+                     records_.place(0), "found the target ", shown(options_.target),
+                     " among the columns to ignore, expected another one");
+}
+
+// The features are known by name: the others are the target and what is ignored, whatever their order.
+void Reader::assign_by_name() {
+  enum : char { unknown, feature, ignored, target };
+  std::vector<char> purpose(columns_.count, unknown);
+  std::string missing;
+  for (const std::string& name : options_.columns) {
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
+      missing += (missing.empty() ? "" : ", ") + shown(name);
+      continue;
+    }
+    columns_.features.push_back(find_column(name, "features"));
+    purpose[columns_.features.back()] = feature;
+  }
+  expects<FileError>(missing.empty(), records_.place(0), "found no column named ", missing,
+                     ", expected the features by the names that the model knows");
+  // A table to predict may lack what the training left out.
+  for (const std::string& name : options_.ignore)
+    for (std::size_t i = 0; i < columns_.count; ++i)
+      if (purpose[i] == unknown && (names_[i] == name || whole_number(name) == static_cast<std::int64_t>(i) + 1)) {
+        purpose[i] = ignored;
+        columns_.ignored.push_back(i);
+      }
+  const bool wanted = options_.labelled == CsvTarget::required;
+  if (options_.labelled != CsvTarget::absent) {
+    const bool named = std::find(names_.begin(), names_.end(), options_.target) != names_.end();
+    if (named || (!options_.target.empty() && (wanted || whole_number(options_.target)))) {
+      columns_.target = find_column(options_.target, "target");
+      expect_target(*columns_.target);
+      expects<FileError>(purpose[*columns_.target] == unknown, records_.place(0), "found the target ",
+                         shown(options_.target), " among the features, expected another column");
+    } else if (options_.target.empty()) {
+      const auto last = std::find(purpose.rbegin(), purpose.rend(), unknown);
+      if (last != purpose.rend()) columns_.target = static_cast<std::size_t>(purpose.rend() - last - 1);
+    }
+    expects<FileError>(columns_.target || !wanted, records_.place(0), "found no column beside the features, expected ",
+                       "the class");
+    if (columns_.target) purpose[*columns_.target] = target;
+  }
+  for (std::size_t i = 0; i < columns_.count; ++i)
+    expects<FileError>(purpose[i] != unknown, records_.place(fields()[i].offset), "found the column ", shown(names_[i]),
+                       ", expected only columns that the model knows; ignore it, or name it as the target");
+}
+
+void Reader::assign_by_position() {
   std::vector<bool> ignored(columns_.count);
   for (const std::string& name : options_.ignore) ignored[find_column(name, "columns to ignore")] = true;
+  for (std::size_t i = 0; i < columns_.count; ++i)
+    if (ignored[i]) columns_.ignored.push_back(i);
   const auto left = static_cast<std::int64_t>(std::count(ignored.begin(), ignored.end(), false));
   bool labelled = options_.labelled != CsvTarget::absent;
   if (options_.labelled == CsvTarget::optional) labelled = left != options_.features;
@@ -166,8 +169,7 @@ void Reader::assign_columns() {
     std::size_t target = columns_.count;
     if (!options_.target.empty()) {
       target = find_column(options_.target, "target");
-      expects<FileError>(!ignored[target], records_.place(0), "found the target ", shown(options_.target),
-                         " among the columns to ignore, expected another one");
+      expect_target(target);
     } else {
       while (target > 0 && ignored[target - 1]) --target;
       expects<FileError>(target > 0, records_.place(0), "found no column that is not ignored, expected at least two");
@@ -185,9 +187,14 @@ void Reader::assign_columns() {
                      " features", labelled ? " and the class" : "", ", expected ", options_.features);
 }
 
-// A first row without any number. A row with some is data: a mistyped number must not pass for a name.
+// A first row without any number, or with all the names that the model knows. Another row with some numbers is data: a
+// mistyped one must not pass for a name.
 bool Reader::is_header() const {
   if (options_.header) return *options_.header;
+  const auto is_there = [&](const std::string& name) {
+    return std::any_of(fields().begin(), fields().end(), [&](const Field& field) { return field.raw == name; });
+  };
+  if (!options_.columns.empty() && std::all_of(options_.columns.begin(), options_.columns.end(), is_there)) return true;
   return std::none_of(fields().begin(), fields().end(), [](const Field& field) { return number(field.raw); });
 }
 
@@ -197,6 +204,30 @@ void Reader::take_names() {
     if (name.empty()) name = message("column ", names_.size() + 1);
     names_.push_back(std::move(name));
   }
+}
+
+void Reader::note_suspect() {
+  if (options_.header || !columns_.target || classes_.fixed()) return;
+  Suspect suspect{.label = std::string(fields()[*columns_.target].raw), .counts = true, .place = records_.place(0)};
+  for (std::size_t i = 0; i < fields().size(); ++i) {
+    if (!number(fields()[i].raw)) return;
+    const auto whole = whole_number(fields()[i].raw), first = whole_number(fields()[0].raw);
+    suspect.counts &= whole && first && (*first == 0 || *first == 1) && *whole == *first + static_cast<std::int64_t>(i);
+  }
+  suspect_ = std::move(suspect);
+}
+
+// Numbers that count the columns up, or a number where every other class is a word: a header, unless its class comes
+// again.
+void Reader::check_suspect() const {
+  if (!suspect_ || labels_.size() < 2 || std::count(labels_.begin(), labels_.end(), labels_[0]) > 1) return;
+  const auto& names = classes_.names();
+  const bool words = std::none_of(names.begin(), names.end(),
+                                  [&](const std::string& name) { return name != suspect_->label && number(name); });
+  expects<FileError>(!suspect_->counts && !words, suspect_->place, "found a first row of numbers whose ",
+                     name_of(*columns_.target), ", ", shown(suspect_->label),
+                     ", never comes again: that may be a header; expected to be told whether it is one (--header yes ",
+                     "or no, CsvOptions::header)");
 }
 
 void Reader::check_count() const {
@@ -219,7 +250,7 @@ std::int64_t Reader::read_class(const Field& field) {
   }
   if (found >= 0) return found;
   if (!classes_.fixed())
-    throw FileError(message(records_.place(field.offset), "found more than ", most_classes, " different values in ",
+    throw FileError(message(records_.place(field.offset), "found more than ", CsvClasses::most, " different values in ",
                             name_of(*columns_.target), ", expected classes; name another column as the target"));
   std::string known;
   for (std::size_t i = 0; i < classes_.names().size() && i < 8; ++i) known += (i ? ", " : "") + classes_.names()[i];
@@ -250,6 +281,8 @@ Table Reader::read() {
   assign_columns();
   if (table.header)
     expects<FileError>(records_.next(), source_.name, ":2:1: found nothing after the header, expected rows of numbers");
+  else
+    note_suspect();
 
   // Each row takes its separators and at least one byte for every field that is read, so a hostile file cannot claim
   // more memory than its size warrants.
@@ -265,10 +298,12 @@ Table Reader::read() {
     read_row(row < rows ? values + row * width : beyond.data());
     expects<FileError>(row++ < rows, source_.name, ": the file changed while it was read");
   } while (records_.next());
+  check_suspect();
 
   const auto count = static_cast<std::int64_t>(row);
   table.features = row == rows ? features : features.slice(0, 0, count);
   for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
+  for (const std::size_t column : columns_.ignored) table.ignored.push_back(name_of(column));
   if (columns_.target) {
     table.target = name_of(*columns_.target);
     const std::vector<std::int64_t> renumbered = classes_.sort();

@@ -4,18 +4,12 @@
 #include <cmath>
 
 #include "data/conversion.hpp"
+#include "data/streams.hpp"
 #include "tern/core/create.hpp"
 #include "tern/device/device.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::data {
-
-namespace {
-
-// A stream of the seed that neither weights nor the loader's shuffling reach.
-constexpr std::uint64_t split_stream = std::uint64_t{3} << 61;
-
-}  // namespace
 
 Dataset Dataset::take(std::int64_t n) const {
   expects<ShapeError>(n >= 0, "take: expected a number of examples, found ", n);
@@ -38,7 +32,7 @@ SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes,
   expects<NumericError>(share >= 0 && share < 1, "split: expected a share in [0, 1), found ", share);
   const auto count = static_cast<std::int64_t>(labels.size());
   Generator generator(seed);
-  generator.set_position(split_stream);
+  generator.set_position(streams::split);
   const auto order = randperm(count, generator).to_vector<std::int64_t>();
   std::vector<std::int64_t> wanted(static_cast<std::size_t>(classes));
   for (const std::int64_t label : labels) ++wanted.at(static_cast<std::size_t>(label));

@@ -18,6 +18,22 @@ Subset::Subset(std::shared_ptr<const ExampleSource> source, std::vector<std::int
 
 std::string Subset::name() const { return message(size(), " examples of ", source_->name()); }
 
+Replacing::Replacing(std::shared_ptr<const ExampleSource> source) : source_(std::move(source)) {
+  expects<ShapeError>(source_ != nullptr, "Replacing: expected a source of examples, found null");
+}
+
+std::optional<std::int64_t> Replacing::read(std::int64_t index, const random::Words& draw, std::span<float> to) const {
+  if (const auto found = source_->read(index, draw, to)) return found;
+  const std::int64_t wanted = label(index);
+  for (std::int64_t i = 1; i < size(); ++i) {
+    const std::int64_t candidate = (index + i) % size();
+    if (label(candidate) != wanted) continue;
+    if (const auto found = source_->read(candidate, draw, to)) return found;
+  }
+  throw FileError(
+      message(name(), ": no example of class ", wanted, " can be read, expected one to stand in for example ", index));
+}
+
 Dataset collect(const ExampleSource& source) {
   const std::shared_ptr<const ExampleSource> unowned(std::shared_ptr<void>(), &source);
   const Device host("sequential");  // nothing of this goes to a device

@@ -138,26 +138,22 @@ struct ImageFolder::State {
     return root + "/" + classes[static_cast<std::size_t>(label(index))] + "/" + files[static_cast<std::size_t>(index)];
   }
 
-  bool known_corrupt(std::int64_t index) {
-    const std::lock_guard lock(marking);
-    return corrupt.contains(index);
-  }
-  void mark_corrupt(std::int64_t index) {
-    const std::lock_guard lock(marking);
-    corrupt.insert(index);
-  }
-
-  /// False when the image is corrupt, which is then on the list.
+  /// False when the image cannot be read, which then is on the list until it can: a cause may pass, such as too many
+  /// open files or a folder that comes over a network.
   bool read(std::int64_t index, const random::Words& draw, std::span<float> to) {
-    if (known_corrupt(index)) return false;
+    bool readable = true;
     try {
       prepare_image(file(index), options, options.crop, options.mirror, draw, to);
-      return true;
     } catch (const FileError&) {
       if (options.corrupt == OnCorrupt::error) throw;
-      mark_corrupt(index);
-      return false;
+      readable = false;
     }
+    const std::lock_guard lock(marking);
+    if (readable)
+      corrupt.erase(index);
+    else
+      corrupt.insert(index);
+    return readable;
   }
 };
 
@@ -187,14 +183,8 @@ const ImageFolderOptions& ImageFolder::options() const { return state_->options;
 
 std::optional<std::int64_t> ImageFolder::read(std::int64_t index, const random::Words& draw,
                                               std::span<float> to) const {
-  const std::int64_t tries = state_->options.corrupt == OnCorrupt::replace ? size() : 1;
-  for (std::int64_t i = 0; i < tries; ++i) {
-    const std::int64_t candidate = (index + i) % size();
-    if (state_->read(candidate, draw, to)) return label(candidate);
-  }
-  expects<FileError>(tries == 1, name(), ": none of the ", size(), " images can be read, the last one tried is ",
-                     file((index + size() - 1) % size()));
-  return std::nullopt;
+  if (!state_->read(index, draw, to)) return std::nullopt;
+  return label(index);
 }
 
 std::int64_t ImageFolder::corrupt() const {

@@ -8,15 +8,13 @@
 
 #include "data/conversion.hpp"
 #include "data/pipeline.hpp"
+#include "data/streams.hpp"
 #include "tern/core/create.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::data {
 
 namespace {
-
-// Streams of the seed that no Generator reaches by counting up, so that shuffling shares no numbers with weights.
-constexpr std::uint64_t shuffle_streams = std::uint64_t{1} << 62;
 
 /// A Dataset as a source of examples: its rows, as float32.
 class Rows final : public ExampleSource {
@@ -118,7 +116,7 @@ struct DataLoader::State {
   Tensor order(std::int64_t epoch) const {
     if (!options.shuffle) return arange(0, static_cast<double>(dataset.size()));
     Generator generator(options.seed);
-    generator.set_position(shuffle_streams + static_cast<std::uint64_t>(epoch));
+    generator.set_position(streams::shuffle + static_cast<std::uint64_t>(epoch));
     return randperm(dataset.size(), generator);
   }
 

@@ -5,16 +5,10 @@
 #include <system_error>
 #include <utility>
 
+#include "data/streams.hpp"
 #include "tern/device/mode.hpp"
 
 namespace tern::data {
-
-namespace {
-
-// Streams of the seed that neither a Generator reaches by counting up nor the shuffle uses.
-constexpr std::uint64_t example_streams = std::uint64_t{3} << 61;
-
-}  // namespace
 
 // ---- one batch -----------------------------------------------------------------------------------------------------
 
@@ -34,8 +28,8 @@ void Assembly::read(const ExampleSource& source, std::int64_t begin, std::int64_
   try {
     for (; row < end; ++row) {
       const std::int64_t index = rows_[static_cast<std::size_t>(row)];
-      const random::Words draw =
-          random::philox(seed, static_cast<std::uint64_t>(index), example_streams + static_cast<std::uint64_t>(epoch));
+      const random::Words draw = random::philox(seed, static_cast<std::uint64_t>(index),
+                                                streams::examples + static_cast<std::uint64_t>(epoch));
       const auto label =
           source.read(index, draw, std::span(images_ + row * row_count_, static_cast<std::size_t>(row_count_)));
       kept_[static_cast<std::size_t>(row)] = label.has_value();

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <vector>
 
+#include "data/streams.hpp"
+
 namespace tern::data {
 
 namespace {
 
 // Only sums and products of floats below, so that an image has the same bits on every machine.
-
-constexpr std::uint64_t class_streams = std::uint64_t{1} << 63, image_streams = 0,
-                        noise_streams = std::uint64_t{1} << 62;
 
 float between(float low, float high, std::uint32_t word) { return low + (high - low) * random::uniform(word); }
 
@@ -33,7 +32,7 @@ struct Pattern {
 Pattern pattern_of(std::uint64_t seed, std::int64_t label) {
   Pattern pattern{};
   for (std::size_t i = 0; i < 3; ++i) {
-    const random::Words drawn = random::philox(seed, i, class_streams + static_cast<std::uint64_t>(label));
+    const random::Words drawn = random::philox(seed, i, streams::image_classes + static_cast<std::uint64_t>(label));
     const auto& words = drawn.word;
     const float sign = (words[3] & 1) != 0 ? 1.f : -1.f;
     pattern.channels[i] = {between(-1.f, 1.f, words[0]), between(1.f, 12.f, words[1]),
@@ -47,7 +46,7 @@ std::vector<float> noise_of(std::uint64_t seed, std::uint64_t number, float devi
   std::vector<float> noise(static_cast<std::size_t>(2048 + size));
   const float unit = deviation / 73.9f;  // the deviation of an evenly spread byte
   for (std::size_t i = 0; i < noise.size(); i += 16) {
-    const random::Words words = random::philox(seed, i / 16, noise_streams + number);
+    const random::Words words = random::philox(seed, i / 16, streams::noise + number);
     for (std::size_t j = 0; j < 16 && i + j < noise.size(); ++j)
       noise[i + j] = unit * (static_cast<float>((words.word[j / 4] >> (8 * (j % 4))) & 255u) - 127.5f);
   }
@@ -70,7 +69,7 @@ std::string SyntheticImages::name() const { return message("synthetic images, se
 std::optional<std::int64_t> SyntheticImages::read(std::int64_t index, const random::Words&, std::span<float> to) const {
   const auto number = static_cast<std::uint64_t>(options_.first + index);
   const Pattern pattern = pattern_of(options_.seed, label(index));
-  const random::Words own = random::philox(options_.seed, number, image_streams);
+  const random::Words own = random::philox(options_.seed, number, streams::images);
   const float light = between(-0.3f, 0.3f, own.word[0]), contrast = between(0.8f, 1.4f, own.word[1]);
   // Parts of the width: a tenth of a period of the finest stripes, so that classes do not melt into each other.
   const float shift_x = between(-0.008f, 0.008f, own.word[2]), shift_y = between(-0.008f, 0.008f, own.word[3]);

@@ -63,7 +63,7 @@ std::vector<Found> checkpoints_in(const std::string& folder) {
 }
 
 // Temporary files that a killed process left.
-void remove_leftovers(const std::string& folder) {
+void remove_all_leftovers(const std::string& folder) {
   std::error_code error;
   std::vector<fs::path> leftovers;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -137,7 +137,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   metadata[checkpoint_sum_key] = checkpoint_sum(checkpoint.tensors, metadata);
 
   make_folders(folder);
-  remove_leftovers(folder);
+  remove_all_leftovers(folder);
   const std::string file = folder + "/" + file_name(checkpoint.step);
   save_safetensors(file, checkpoint.tensors, metadata);
   // The new file is safe before an old one goes. A file that cannot be deleted costs space, not the checkpoint.

@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "tern/core/error.hpp"
 
@@ -26,8 +26,9 @@ const char* advice(int error) {
       return "; check the permissions, or choose another folder";
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
       return "; free some space, or choose another folder";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f), or choose another file system";
     default:
       return "";
   }
@@ -39,6 +40,17 @@ std::string folder_of(const std::string& file) {
   const auto slash = file.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : file.substr(0, slash);
+}
+
+constexpr const char* temporary_mark = ".tmp.";
+
+std::string random_digits() {
+  std::uint64_t number = 0;
+  const bool drawn = ::getentropy(&number, sizeof number) == 0;
+  expects<FileError>(drawn, "no random number for a temporary name: ", std::generic_category().message(errno));
+  std::string digits;
+  for (int i = 0; i < 16; ++i, number >>= 4) digits += "0123456789abcdef"[number & 15];
+  return digits;
 }
 
 // A name is on the disk only when its folder is. File systems that cannot say so (EINVAL) have nothing to flush.
@@ -82,9 +94,10 @@ void InputFile::read(std::uint64_t position, std::span<std::byte> bytes) const {
 }
 
 AtomicFile::AtomicFile(const std::string& file) : name_(file) {
-  static std::atomic<unsigned> number{0};
-  temporary_ = message(file, ".tmp.", ::getpid(), ".", number++);
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  do {
+    temporary_ = file + temporary_mark + random_digits();
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
   expects<FileError>(descriptor_ >= 0, file, ": cannot be written: ", reason(errno));
 }
 
@@ -113,6 +126,17 @@ void AtomicFile::commit() {
   temporary_.clear();
   if (const int error = flush_folder(folder_of(name_)))
     throw FileError(message(name_, ": is written, but its folder could not be brought to the disk: ", reason(error)));
+}
+
+void remove_leftovers(const std::string& file) {
+  const std::filesystem::path path(file);
+  const std::string beginning = path.filename().string() + temporary_mark;
+  std::vector<std::filesystem::path> leftovers;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder_of(file), ignored), end; !ignored && entry != end;
+       entry.increment(ignored))
+    if (entry->path().filename().string().starts_with(beginning)) leftovers.push_back(entry->path());
+  for (const auto& leftover : leftovers) std::filesystem::remove(leftover, ignored);
 }
 
 void make_folders(const std::string& folder) {

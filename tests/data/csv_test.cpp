@@ -1,5 +1,6 @@
 #include "tern/data/csv.hpp"
 
+#include <cmath>
 #include <filesystem>
 
 #include "support/catch.hpp"
@@ -54,6 +55,61 @@ TEST_CASE("csv: a header is found, or given", "[data]") {
   CHECK_THAT(problem_of("1,2x,a\n3,4,b\n"), ContainsSubstring("t.csv:1:3: found '2x' in column 2, expected a number"));
 }
 
+TEST_CASE("csv: a first row of numbers may be a header and has to be called one or none", "[data]") {
+  // A class that is a number where the others are words, or columns that are counted up; the class comes once only.
+  for (const char* text :
+       {"1990,1991,7\n1,2,x\n3,4,y\n", "0,1,2\n.5,.5,0\n.5,.6,1\n.7,.1,0\n", "1,2,3\n5,6,1\n5,7,1\n"}) {
+    INFO(text);
+    CHECK_THAT(problem_of(text), ContainsSubstring("t.csv:1:1: found a first row of numbers whose column 3"));
+    CHECK(parsed(text, {.header = true}).features.size(0) + 1 == parsed(text, {.header = false}).features.size(0));
+  }
+  // A class that comes again, rows that are not counted up, and what has no class.
+  CHECK(parsed("0,1,2\n5,6,2\n").features.shape() == Shape{2, 2});
+  CHECK(parsed("0,2,1\n5,6,3\n").features.shape() == Shape{2, 2});
+  CHECK(parsed("0,1,2\n5,6,3\n", {.labelled = CsvTarget::absent}).features.shape() == Shape{2, 3});
+}
+
+TEST_CASE("csv: known columns are found by name under a header", "[data]") {
+  const auto known = [](CsvTarget labelled, const std::string& target = {}, const Names& ignore = {}) {
+    return CsvOptions{.labelled = labelled, .target = target, .ignore = ignore, .features = 2, .columns = {"b", "a"}};
+  };
+  const CsvOptions required = known(CsvTarget::required), optional = known(CsvTarget::optional, "c");
+  const Table table = parsed("a,c,b\n1,x,2\n3,y,4\n", required);
+  CHECK(table.columns == Names{"b", "a"});
+  CHECK(table.features.to_vector<float>() == std::vector<float>{2, 1, 4, 3});
+  CHECK(table.target == "c");
+  CHECK(parsed("a,b\n1,2\n", optional).features.to_vector<float>() == std::vector<float>{2, 1});
+  CHECK_FALSE(parsed("a,b\n1,2\n", optional).labels.defined());
+  CHECK(parsed("c,a,b\nx,1,2\n", optional).labels.defined());
+  CHECK(parsed("2,1,x\n", required).features.to_vector<float>() == std::vector<float>{2, 1});
+  // Names that are numbers.
+  CHECK(parsed("1,0,2\n5,6,x\n7,8,y\n", {.features = 2, .columns = {"0", "1"}}).features.to_vector<float>() ==
+        std::vector<float>{6, 5, 8, 7});
+  CHECK(parsed("id,a,b,c\n7,1,2,x\n", known(CsvTarget::required, "c", {"id"})).ignored == Names{"id"});
+  CHECK(parsed("a,b,c\n1,2,x\n", known(CsvTarget::required, "c", {"id"})).ignored.empty());
+  CHECK_THAT(problem_of("a,B,c\n1,2,x\n", required), ContainsSubstring("t.csv:1:1: found no column named 'b'"));
+  CHECK_THAT(problem_of("c\nx\n", required), ContainsSubstring("found no column named 'b', 'a'"));
+  CHECK_THAT(problem_of("a,b,a,c\n1,2,3,x\n", required), ContainsSubstring("more than one column named 'a'"));
+  CHECK_THAT(problem_of("a,b\n1,2\n", required), ContainsSubstring("found no column beside the features"));
+  CHECK_THAT(problem_of("a,b\n1,2\n", known(CsvTarget::required, "a")),
+             ContainsSubstring("found the target 'a' among the features"));
+  CHECK_THAT(problem_of("a,d,b,c\n1,0,2,x\n", known(CsvTarget::required, "c")),
+             ContainsSubstring("t.csv:1:3: found the column 'd', expected only columns that the model knows"));
+}
+
+TEST_CASE("csv: numbers too small for a double are 0, too large ones are refused", "[data]") {
+  for (const char* tiny : {"1e-400", "-1e-400", "0.0001e-320", "12345e-340", "1E-99999999999999999999", "+4.9e-330"}) {
+    INFO(tiny);
+    CHECK(parsed(std::string(tiny) + ",a\n1,b\n").features.to_vector<float>()[0] == 0);
+  }
+  CHECK(std::signbit(parsed("-1e-400,a\n1,b\n").features.to_vector<float>()[0]));
+  const std::string zeros(400, '0');
+  CHECK(parsed("0." + zeros + "1,a\n1,b\n").features.to_vector<float>()[0] == 0);
+  for (const std::string& huge :
+       {std::string("1e400"), "1" + zeros, "1" + zeros + "e-5", std::string("1e+99999999999999999999")})
+    CHECK_THAT(problem_of("1,a\n" + huge + ",b\n"), ContainsSubstring("expected a number"));
+}
+
 TEST_CASE("csv: separators, line ends, blanks, quotes and marks as people have them", "[data]") {
   const std::string plain = "1,2,a\n3,4,b\n";
   const std::vector<float> features{1, 2, 3, 4};
@@ -84,6 +140,13 @@ TEST_CASE("csv: any column may be the class, any may be left out", "[data]") {
   }
   // The last column that is left is the class.
   CHECK(parsed("1,a,note\n2,b,note\n", {.ignore = {"3"}}).classes == Names{"a", "b"});
+  // Each ignored column counts, also one that is named twice, and the features with them.
+  const Table three = parsed("9,1,8,2,7,a\n9,3,8,4,7,b\n", {.ignore = {"1", "3", "5", "-2"}, .features = 2});
+  CHECK(three.features.to_vector<float>() == std::vector<float>{1, 2, 3, 4});
+  CHECK(three.ignored == Names{"column 1", "column 3", "column 5"});
+  const CsvOptions maybe{.labelled = CsvTarget::optional, .ignore = {"1", "1"}, .features = 2};
+  CHECK(parsed("9,1,2,a\n", maybe).labels.defined());
+  CHECK_FALSE(parsed("9,1,2\n", maybe).labels.defined());
   // What is ignored may be empty.
   CHECK(parsed("1,,,,a\n2,,,,b\n", {.ignore = {"2", "3", "4"}}).features.shape() == Shape{2, 1});
 }
@@ -138,7 +201,10 @@ TEST_CASE("csv: a hostile file is refused without much memory", "[data]") {
   CHECK_THAT(problem_of("1,\"" + std::string(9 << 20, 'x')), ContainsSubstring("a row of more than 8 MiB"));
   std::string many;
   for (int i = 0; i < 70000; ++i) many += "1," + std::to_string(i) + "\n";
-  CHECK_THAT(problem_of(many), ContainsSubstring("found more than 65536 different values in column 2"));
+  CHECK_THAT(problem_of(many), ContainsSubstring("t.csv:65537:3: found more than 65536 different values in column 2"));
+  std::string most = many.substr(0, many.find("1,65536\n"));
+  CHECK(parsed(most).classes.size() == 65536);
+  CHECK(parsed(most + "1,65535\n").classes.size() == 65536);
   // A wide row before many empty ones must not reserve their product.
   const std::string wide = [] {
     std::string row;

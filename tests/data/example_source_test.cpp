@@ -93,6 +93,41 @@ TEST_CASE("source: random numbers belong to the example, the epoch and the seed"
   CHECK(std::set<std::pair<float, float>>(expected.begin(), expected.end()).size() == 20);
 }
 
+// Philox at one stream gives a Generator there the same words.
+TEST_CASE("source: its random numbers are nobody else's", "[data]") {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> words;
+  class Recorded final : public ExampleSource {
+   public:
+    explicit Recorded(std::set<std::pair<std::uint32_t, std::uint32_t>>& words) : words_(words) {}
+    std::int64_t size() const override { return 50; }
+    std::int64_t classes() const override { return 1; }
+    Shape shape() const override { return {1}; }
+    std::int64_t label(std::int64_t) const override { return 0; }
+    std::string name() const override { return "recorded"; }
+    std::optional<std::int64_t> read(std::int64_t, const random::Words& draw, std::span<float>) const override {
+      words_.emplace(draw.word[0], draw.word[1]);
+      return 0;
+    }
+
+   private:
+    std::set<std::pair<std::uint32_t, std::uint32_t>>& words_;
+  } recorded(words);
+  const std::shared_ptr<const ExampleSource> source(std::shared_ptr<void>(), &recorded);
+  const DataLoader loader(source, {.seed = 9, .prefetch = 0});
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch)
+    for (const Batch& batch : loader.epoch(epoch)) CHECK(batch.size == 50);
+  REQUIRE(words.size() == 1000);
+  // A Generator from 0, the orders of epochs, the split, drawn trials, drawn images.
+  for (std::uint64_t owner = 0; owner < 16; ++owner) {
+    if (owner == 7) continue;
+    for (std::uint64_t stream = 0; stream < 20; ++stream)
+      for (std::uint64_t i = 0; i < 50; ++i) {
+        const random::Words other = random::philox(9, i, (owner << 60) + stream);
+        REQUIRE_FALSE(words.contains({other.word[0], other.word[1]}));
+      }
+  }
+}
+
 TEST_CASE("source: examples left out make their batch smaller", "[data]") {
   const Counted source(12, {1, 3, 4, 5, 11});
   for (const int prefetch : {0, 2}) {

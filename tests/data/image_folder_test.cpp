@@ -232,27 +232,51 @@ TEST_CASE("image folder: a corrupt image is an error that names it, or left out,
   CHECK(skipping.corrupt_files() ==
         std::vector<std::string>{folder / "dog/0.PNG", folder / "dog/1.png", folder / "zebra/3.png"});
 
-  options.corrupt = OnCorrupt::replace;
-  const ImageFolder replacing(folder.path(), options);
-  const auto filled = examples_of(DataLoader(replacing, in_order), 0);
+  const auto listed = std::make_shared<const ImageFolder>(folder.path(), options);
+  const auto filled = examples_of(DataLoader(Replacing(listed), in_order), 0);
   REQUIRE(filled.size() == 12);
-  CHECK(replacing.corrupt() == 3);
+  CHECK(listed->corrupt() == 3);
   for (const std::size_t i : {5u, 6u}) {
     CHECK(filled[i][0] == Approx(70 / 255.));
     CHECK(filled[i].back() == 1);
   }
-  CHECK(filled[11] == filled[0]);
-  CHECK_THROWS_AS(replacing.prepare(folder / "dog/0.PNG"), FileError);
+  CHECK(filled[11] == filled[8]);  // the next zebra, from the beginning again
+  CHECK_THROWS_AS(listed->prepare(folder / "dog/0.PNG"), FileError);
+
+  // Nothing comes from outside a subset.
+  const auto held_out = std::make_shared<const Subset>(listed, std::vector<std::int64_t>{4, 5, 7, 10, 11});
+  const auto inside = examples_of(DataLoader(Replacing(held_out), in_order), 0);
+  REQUIRE(inside.size() == 5);
+  CHECK(inside[1] == inside[2]);
+  CHECK(inside[4] == inside[3]);
+  const auto without = std::make_shared<const Subset>(listed, std::vector<std::int64_t>{4, 5, 10});
+  CHECK_THROWS_AS(examples_of(DataLoader(Replacing(without), in_order), 0), FileError);
 }
 
 TEST_CASE("image folder: where nothing can be read, replacing says so", "[data][image][hostile]") {
   const TemporaryFolder folder;
   write_file(folder / "class/a.jpg", "nothing");
   write_file(folder / "class/b.jpg", "nothing");
-  const ImageFolder set(folder.path(), {.corrupt = OnCorrupt::replace});
-  CHECK_THAT(said<FileError>([&] { collect(set); }), ContainsSubstring("none of the 2 images can be read"));
+  const Replacing set(std::make_shared<ImageFolder>(folder.path(), ImageFolderOptions{.corrupt = OnCorrupt::skip}));
+  CHECK_THAT(said<FileError>([&] { collect(set); }), ContainsSubstring("no example of class 0 can be read"));
   const ImageFolder skipping(folder.path(), {.corrupt = OnCorrupt::skip});
   CHECK(collect(skipping).size() == 0);
+}
+
+TEST_CASE("image folder: an image that can be read again is read again", "[data][image]") {
+  const TemporaryFolder folder;
+  const std::string image = png_of(plain_picture(9, 9, {70, 70, 70}));
+  write_file(folder / "class/a.png", image);
+  write_file(folder / "class/b.png", image);
+  ImageFolderOptions options = plain(8, 8);
+  options.corrupt = OnCorrupt::skip;
+  const ImageFolder set(folder.path(), options);
+  std::filesystem::rename(folder / "class/a.png", folder / "elsewhere");
+  CHECK(collect(set).size() == 1);
+  CHECK(set.corrupt_files() == std::vector<std::string>{folder / "class/a.png"});
+  std::filesystem::rename(folder / "elsewhere", folder / "class/a.png");
+  CHECK(collect(set).size() == 2);
+  CHECK(set.corrupt() == 0);
 }
 
 TEST_CASE("image folder: folders that hold no set are refused by reason", "[data][image][hostile]") {

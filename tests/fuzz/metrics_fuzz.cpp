@@ -10,9 +10,11 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tern::tool;
   try {
-    parse_metrics({reinterpret_cast<const char*>(data), size}, "fuzz", [](const Json& event) {
+    const auto check = [](const Json& event) {
       if (parse_json(event.dump(), "again") != event) __builtin_trap();
-    });
+    };
+    std::size_t line = 1;
+    if (parse_metrics({reinterpret_cast<const char*>(data), size}, "fuzz", check, line) > size) __builtin_trap();
   } catch (const tern::FileError&) {
   }
   return 0;

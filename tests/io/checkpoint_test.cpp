@@ -7,8 +7,10 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <set>
 #include <thread>
 
+#include "../../src/io/checkpoint_sum.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "tern/core/create.hpp"
@@ -76,6 +78,35 @@ TEST_CASE("checkpoint: the newest ones are kept, other files are left alone", "[
                                                             "checkpoint-000000000004.safetensors",
                                                             "checkpoint-notes.txt", "checkpoint-x.safetensors"});
   CHECK_THROWS_AS(save_checkpoint(folder.path(), checkpoint_of(5), 0), FileError);
+}
+
+// Going back to an older step and on from there must not cost the way back.
+TEST_CASE("checkpoint: newer steps neither go nor count among those that are kept", "[io]") {
+  const TemporaryFolder folder;
+  for (const std::int64_t step : {10, 20, 30}) save_checkpoint(folder.path(), checkpoint_of(step), 9);
+  for (const std::int64_t step : {5, 6, 7}) save_checkpoint(folder.path(), checkpoint_of(step), 2);
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder.path())) steps.push_back(std::stoll(name.substr(11)));
+  CHECK(steps == std::vector<std::int64_t>{6, 7, 10, 20, 30});
+}
+
+TEST_CASE("checkpoint: names, dtypes, shapes and metadata are part of the sum", "[io]") {
+  using Tensors = std::map<std::string, Tensor>;
+  const Tensor values = arange(0, 6, 1, DType::float32);
+  const Tensors tensors{{"a", values.reshape({2, 3})}};
+  const std::map<std::string, std::string> notes{{"k", "v"}};
+  const std::string sum = checkpoint_sum(tensors, notes);
+  CHECK(checkpoint_sum(tensors, {{"k", "v"}, {checkpoint_sum_key, "itself"}}) == sum);
+  std::set<std::string> sums{sum};
+  for (const Tensors& other :
+       {Tensors{{"b", values.reshape({2, 3})}}, Tensors{{"a", values.reshape({3, 2})}}, Tensors{{"a", values}},
+        Tensors{{"a", zeros({2, 3})}}, Tensors{{"a", zeros({2, 3}, DType::int32)}},
+        Tensors{{"a", values.slice(0, 0, 3)}, {"b", values.slice(0, 3, 6)}}})
+    sums.insert(checkpoint_sum(other, notes));
+  sums.insert(checkpoint_sum(tensors, {}));
+  sums.insert(checkpoint_sum(tensors, {{"k", "w"}}));
+  sums.insert(checkpoint_sum(tensors, {{"kv", ""}}));
+  CHECK(sums.size() == 10);
 }
 
 TEST_CASE("checkpoint: resuming takes the newest that is whole", "[io]") {

@@ -36,6 +36,24 @@ TEST_CASE("download: the first address that delivers the right bytes wins", "[io
   CHECK(folder.entries() == 3);
 }
 
+TEST_CASE("download: no more is taken than the limit", "[io]") {
+  if (std::system("curl --version > /dev/null 2>&1") != 0) {
+    WARN("skipped: curl is not installed, and wget reads no file:// addresses");
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string content(3'000'000, 'x'), sum = sha256(as_bytes(content));
+  write_bytes(folder / "large", content);
+  const std::string address = "file://" + (folder / "large");
+  CHECK_THAT(said<FileError>([&] { download({address}, folder / "file", sum, content.size() - 1); }),
+             ContainsSubstring("more than the 2999999 bytes"));
+  CHECK_THAT(said<FileError>([&] { download({"file:///dev/zero"}, folder / "file", sum, 1000); }),
+             ContainsSubstring("/dev/zero"));
+  CHECK(folder.entries() == 1);
+  download({address}, folder / "file", sum, content.size());
+  CHECK(read_bytes(folder / "file") == content);
+}
+
 TEST_CASE("download: without curl and wget the error says what to install", "[io]") {
   const TemporaryFolder folder;
   const Variable path("PATH", folder.path());

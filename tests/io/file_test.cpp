@@ -60,6 +60,39 @@ TEST_CASE("files: two writers of one name do not mix", "[io]") {
   CHECK(folder.entries() == 1);
 }
 
+TEST_CASE("files: a temporary name cannot be guessed, nor taken beforehand", "[io]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  std::string names[2];
+  for (std::string& name : names) {
+    const AtomicFile output(file);
+    name = output.temporary_name().substr(file.size());
+    CHECK(name.starts_with(".tmp."));
+    CHECK(name.size() >= 5 + 16);  // 64 bits
+    CHECK(name.find(std::to_string(::getpid())) == std::string::npos);
+  }
+  CHECK(names[0] != names[1]);
+}
+
+TEST_CASE("files: leftovers of killed writers go, other files stay", "[io]") {
+  const TemporaryFolder folder;
+  for (const char* name : {"file", "file.tmp", "other.tmp.1", "file.tmp.0123456789abcdef", "file.tmp.99.0"})
+    write_bytes(folder / name, name);
+  remove_leftovers(folder / "file");
+  CHECK(folder.entries() == 3);
+  CHECK(read_bytes(folder / "file") == "file");
+  CHECK(read_bytes(folder / "other.tmp.1") == "other.tmp.1");
+  remove_leftovers(folder / "nowhere/file");
+}
+
+TEST_CASE("files: a limit on the size of files is named", "[io]") {
+  const TemporaryFolder folder;
+  const FileSizeLimit limit(1000);
+  CHECK_THAT(said<FileError>([&] { write_whole(folder / "file", std::string(5000, 'x')); }),
+             ContainsSubstring("File too large") && ContainsSubstring("ulimit -f"));
+  CHECK(folder.entries() == 0);
+}
+
 TEST_CASE("files: what cannot be written is an error that says why and what to do", "[io]") {
   const TemporaryFolder folder;
   CHECK_THAT(said<FileError>([&] { AtomicFile(folder / "none/file"); }),
@@ -90,9 +123,10 @@ TEST_CASE("files: a full disk leaves the older file and nothing else", "[io]") {
   const std::string large(1 << 17, 'x');
   {
     const FileSizeLimit limit(disk.mounted() ? RLIM_INFINITY : rlim_t{60000});
-    CHECK_THAT(said<FileError>([&] { write_whole(file, large); }), ContainsSubstring(file + ": writing failed") &&
-                                                                       ContainsSubstring("free some space") &&
-                                                                       ContainsSubstring("nothing was changed"));
+    CHECK_THAT(said<FileError>([&] { write_whole(file, large); }),
+               ContainsSubstring(file + ": writing failed") &&
+                   ContainsSubstring(disk.mounted() ? "free some space" : "ulimit -f") &&
+                   ContainsSubstring("nothing was changed"));
   }
   CHECK(read_bytes(file) == "old");
   CHECK(std::distance(std::filesystem::directory_iterator(folder / "disk"), {}) == 1);

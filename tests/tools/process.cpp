@@ -42,6 +42,7 @@ bool take(int& descriptor, std::string& text) {
 
 // In the child, between fork and exec.
 [[noreturn]] void become(const std::vector<std::string>& arguments, const ProcessOptions& options, int out, int err) {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT}) std::signal(signal, SIG_DFL);  // whatever started this test
   ::dup2(out, 1);
   ::dup2(err, 2);
   for (int descriptor = 3; descriptor < 256; ++descriptor) ::close(descriptor);

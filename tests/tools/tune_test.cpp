@@ -1,6 +1,7 @@
 // tern tune: searches, and the experiment of one after another against all at once.
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -12,6 +13,7 @@
 #include "samples.hpp"
 #include "support/catch.hpp"
 #include "tune_plan.hpp"
+#include "tune_runner.hpp"
 
 namespace tern::testing {
 
@@ -105,6 +107,21 @@ TEST_CASE("tune: what makes no sense is refused with its name", "[tools][tune]")
   CHECK_THAT(problem_of({}, {"dropout=0:0.5:log"}), ContainsSubstring("expected a logarithmic range above 0"));
   CHECK_THAT(problem_of({}, {"dropout=0"}), ContainsSubstring("expected NAME=LOW:HIGH"));
   CHECK_THAT(problem_of({"dropout=0"}, {"dropout=0:0.5"}), ContainsSubstring("more than once"));
+}
+
+TEST_CASE("tune: figures that are not numbers rank last and break no order", "[tools][tune]") {
+  std::vector<TrialStatus> trials;
+  const auto add = [&](TrialState state, double accuracy, double loss) {
+    trials.push_back({.state = state, .epoch = 1, .loss = loss, .accuracy = accuracy});
+  };
+  add(TrialState::done, NAN, 0.1);
+  add(TrialState::done, 0.5, NAN);
+  add(TrialState::failed, 0.9, 0.1);
+  add(TrialState::done, 0.5, 0.7);
+  add(TrialState::done, NAN, NAN);
+  add(TrialState::done, 0.8, 0.9);
+  add(TrialState::dropped, 0.9, 0.1);
+  CHECK(ranked(trials) == std::vector<std::size_t>{5, 3, 1, 0, 4, 6, 2});
 }
 
 TEST_CASE("tune: the best comes first, in the table, in the CSV and in the page", "[tools][tune]") {

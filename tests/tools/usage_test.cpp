@@ -241,8 +241,8 @@ TEST_CASE("usage: bash completes verbs, options and values", "[tools][usage]") {
 TEST_CASE("usage: info says what a bug report needs", "[tools][usage]") {
   const Outcome info = tern({"info"});
   CHECK(info.code == 0);
-  for (const char* word : {"tern ", "system", "processor", "threads", "sequential", "vectorized", "cuda", "zlib",
-                           "Highway", "libjpeg", "cpp-httplib"})
+  for (const char* word :
+       {"tern ", "system", "processor", "threads", "sequential", "vectorized", "cuda", "zlib", "Highway", "libjpeg"})
     CHECK_THAT(info.out, ContainsSubstring(word));
   CHECK_THAT(tern({"info", "--json"}).out, ContainsSubstring("\"modes\": ["));
 }

@@ -34,6 +34,11 @@ class Reader {
           message(file_, ": '", name, "' in the description of the model is of another kind than expected"));
     }
   }
+  /// What an older version did not write is T{}.
+  template <class T>
+  T take_or_default(const char* name) const {
+    return json_.contains(name) ? take<T>(name) : T{};
+  }
   std::string one_of(const char* name, const std::vector<std::string>& known) const {
     auto value = take<std::string>(name);
     expects<FileError>(std::find(known.begin(), known.end(), value) != known.end(), file_, ": '", name,
@@ -58,12 +63,14 @@ Json to_json(const Blueprint& b) {
             {"input", std::vector<std::int64_t>(b.input.begin(), b.input.end())},
             {"classes", b.classes},
             {"columns", b.columns},
+            {"header", b.header},
             {"target", b.target},
             {"ignore", b.ignore},
             {"mean", b.scaling.mean},
             {"deviation", b.scaling.deviation},
             {"source", b.source},
             {"examples", b.examples},
+            {"fingerprint", b.fingerprint},
             {"validation", b.validation},
             {"split", b.split},
             {"net", b.net},
@@ -90,6 +97,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   expects<FileError>(b.classes.size() >= 2, file, ": the description of the model has ", b.classes.size(),
                      " classes, expected two or more");
   b.columns = reader.take<std::vector<std::string>>("columns");
+  b.header = reader.take_or_default<bool>("header");
   b.target = reader.take<std::string>("target");
   b.ignore = reader.take<std::vector<std::string>>("ignore");
   b.scaling.mean = reader.take<std::vector<double>>("mean");
@@ -105,6 +113,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
         ": the description of the model has a deviation that is not above 0");
   b.source = reader.take<std::string>("source");
   b.examples = reader.take<std::int64_t>("examples");
+  b.fingerprint = reader.take_or_default<std::string>("fingerprint");
   b.validation = reader.take<double>("validation");
   expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
   b.split = reader.take<std::uint64_t>("split");

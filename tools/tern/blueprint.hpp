@@ -18,11 +18,13 @@ struct Blueprint {
   Shape input = {};                       // of one example: [columns] or [channels, height, width]
   std::vector<std::string> classes = {};  // their names
   std::vector<std::string> columns = {};  // names of a table's features
+  bool header = false;                    // whether these names came from a header, or only count the columns
   std::string target = {};                // a table's class column by name or number; empty: the last
   std::vector<std::string> ignore = {};   // a table's columns that are left out
   data::Scaling scaling = {};             // a pair per column, or per channel of images in [0, 1]
   std::string source = {};                // where the training examples came from
   std::int64_t examples = 0;              // how many there were, with those held out
+  std::string fingerprint = {};           // of these; empty where an older version wrote the model
   double validation = 0;                  // share that was held out
   std::uint64_t split = 0;                // number of the draw that held it out
 

@@ -44,8 +44,11 @@ std::vector<EpochResult> history_from(const Tensor& table) {
                       .learning_rate = values[i + 5],
                       .seconds = values[i + 6],
                       .best = values[i + 7] != 0};
-    if (!std::isnan(values[i + 3])) epoch.validation_loss = values[i + 3];
-    if (!std::isnan(values[i + 4])) epoch.validation_accuracy = values[i + 4];
+    // A loss may be NaN; the accuracy of a validation is always a number.
+    if (!std::isnan(values[i + 4])) {
+      epoch.validation_loss = values[i + 3];
+      epoch.validation_accuracy = values[i + 4];
+    }
     history.push_back(epoch);
   }
   return history;

@@ -1,21 +1,13 @@
 #include "dashboard.hpp"
 
-#include "errors.hpp"
-
-#if TERN_HTTP
-
-#include <httplib.h>
-
-#include <algorithm>
-#include <array>
 #include <charconv>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "errors.hpp"
+#include "http_server.hpp"
 #include "page.hpp"
 
 namespace tern::tool {
@@ -24,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto heartbeat = 1s, farewell = 2s;
+constexpr auto farewell = 2s;
 
 std::string random_token() {
   std::random_device device;
@@ -33,7 +25,7 @@ std::string random_token() {
   return token;
 }
 
-std::size_t number_in(const std::string& text) {
+std::size_t number_in(std::string_view text) {
   std::size_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -42,85 +34,47 @@ std::size_t number_in(const std::string& text) {
 }  // namespace
 
 struct Dashboard::State {
-  std::string name, address;
-  httplib::Server server;
-  std::thread thread;
+  std::string name, token = random_token(), address;
   std::mutex mutex;
-  std::condition_variable changed;
   std::vector<std::string> lines;
-  bool finished = false;
-  int readers = 0;
+  HttpServer server;
+  std::thread thread;
 
-  // Sends what is new since event `next`; false when there will be no more.
-  bool send(httplib::DataSink& sink, std::size_t& next) {
-    std::unique_lock lock(mutex);
-    changed.wait_for(lock, heartbeat, [&] { return finished || next < lines.size(); });
-    std::string text;
-    for (; next < lines.size(); ++next) text += "id: " + std::to_string(next + 1) + "\ndata: " + lines[next] + "\n";
-    const bool last = finished;
-    lock.unlock();
-    // A comment tells whether anyone still reads.
-    if (text.empty()) text = ": waiting\n\n";
-    if (!sink.write(text.data(), text.size())) return false;
-    if (last) sink.done();
-    return true;
+  State(std::string shown, int port)
+      : name(std::move(shown)), server(port, [this](const HttpServer::Request& request) { return answer(request); }) {
+    address = message("http://127.0.0.1:", server.port(), "/", token, "/");
+    thread = std::thread([this] { server.run(); });
   }
 
-  void serve(const std::string& token) {
-    server.set_default_headers(
-        {{"Cache-Control", "no-store"}, {"Referrer-Policy", "no-referrer"}, {"X-Content-Type-Options", "nosniff"}});
-    server.Get("/" + token + "/", [this](const httplib::Request&, httplib::Response& response) {
+  HttpServer::Response answer(const HttpServer::Request& request) {
+    if (request.path == "/" + token + "/") {
       PageRun run{name, {}};
       {
         const std::lock_guard lock(mutex);
         run.lines = lines;
       }
-      response.set_content(page({run}, "events"), "text/html; charset=utf-8");
-    });
-    server.Get("/" + token + "/events", [this](const httplib::Request& request, httplib::Response& response) {
-      // A browser that reconnects says what it has.
-      const std::string known = request.has_header("Last-Event-ID") ? request.get_header_value("Last-Event-ID")
-                                                                    : request.get_param_value("from");
-      {
-        const std::lock_guard lock(mutex);
-        ++readers;
-      }
-      response.set_chunked_content_provider(
-          "text/event-stream",
-          [this, next = number_in(known)](std::size_t, httplib::DataSink& sink) mutable { return send(sink, next); },
-          [this](bool) {
-            const std::lock_guard lock(mutex);
-            --readers;
-            changed.notify_all();
-          });
-    });
+      return {.type = "text/html; charset=utf-8", .body = page({run}, "events")};
+    }
+    if (request.path != "/" + token + "/events") return {.status = 404, .body = "nothing is here\n"};
+    // A browser that reconnects says what it has.
+    const auto known = request.headers.find("last-event-id");
+    const std::string_view from =
+        std::string_view(request.query).starts_with("from=") ? std::string_view(request.query).substr(5) : "";
+    return {.type = "text/event-stream",
+            .stream = [this](std::size_t& next, std::string& text) { append(next, text); },
+            .next = number_in(known != request.headers.end() ? std::string_view(known->second) : from)};
+  }
+
+  void append(std::size_t& next, std::string& text) {
+    const std::lock_guard lock(mutex);
+    for (; next < lines.size(); ++next) text += message("id: ", next + 1, "\ndata: ", lines[next], "\n");
   }
 };
 
-Dashboard::Dashboard(const std::string& name, int port) : state_(std::make_unique<State>()) {
-  const std::string token = random_token();
-  state_->name = name;
-  state_->serve(token);
-  // Each open page holds a thread.
-  state_->server.new_task_queue = [] { return new httplib::ThreadPool(16); };
-  if (port == 0) {
-    port = state_->server.bind_to_any_port("127.0.0.1");
-  } else if (!state_->server.bind_to_port("127.0.0.1", port)) {
-    port = -1;
-  }
-  expects<Error>(port > 0, "--dashboard: no port could be opened on 127.0.0.1; choose another --port");
-  state_->address = message("http://127.0.0.1:", port, "/", token, "/");
-  state_->thread = std::thread([this] { state_->server.listen_after_bind(); });
-}
+Dashboard::Dashboard(const std::string& name, int port) : state_(std::make_unique<State>(name, port)) {}
 
 Dashboard::~Dashboard() {
-  {
-    std::unique_lock lock(state_->mutex);
-    state_->finished = true;
-    state_->changed.notify_all();
-    state_->changed.wait_for(lock, farewell, [&] { return state_->readers == 0; });
-  }
-  state_->server.stop();
+  state_->server.finish(farewell);
   state_->thread.join();
 }
 
@@ -131,27 +85,7 @@ void Dashboard::push(const std::string& line) {
     const std::lock_guard lock(state_->mutex);
     state_->lines.push_back(line);
   }
-  state_->changed.notify_all();
+  state_->server.wake();
 }
 
 }  // namespace tern::tool
-
-#else
-
-namespace tern::tool {
-
-struct Dashboard::State {
-  std::string address;
-};
-
-Dashboard::Dashboard(const std::string&, int) {
-  throw UsageError(
-      "--dashboard: this program was built without cpp-httplib; install libcpp-httplib-dev, configure and build again");
-}
-Dashboard::~Dashboard() = default;
-const std::string& Dashboard::address() const { return state_->address; }
-void Dashboard::push(const std::string&) {}
-
-}  // namespace tern::tool
-
-#endif

@@ -6,11 +6,13 @@
 #include <filesystem>
 
 #include "errors.hpp"
+#include "fingerprint.hpp"
 #include "image_folders.hpp"
 #include "names.hpp"
 #include "tern/core/create.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/mnist.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -46,8 +48,7 @@ data::Mnist load_digits(const Settings& settings) {
   options.synthetic = settings.dataset == "synthetic-digits";
   options.synthetic_train = settings.limit > 0 ? settings.limit : 12000;
   options.synthetic_test = settings.limit > 0 ? settings.limit : 2000;
-  if (!settings.quiet)
-    options.say = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
+  if (!settings.quiet) options.say = say;
   if (!by_name(settings.dataset)) options.folder = settings.dataset;
   data::Mnist digits = data::load_mnist(options);
   if (settings.limit > 0) digits = {digits.train.take(settings.limit), digits.test.take(settings.limit)};
@@ -105,12 +106,14 @@ TrainingData load_table(const Settings& settings) {
   blueprint.input = {table.features.size(1)};
   blueprint.classes = table.classes;
   blueprint.columns = table.columns;
-  blueprint.target = settings.target.empty() && table.header ? table.target : settings.target;
-  blueprint.ignore = settings.ignore;
+  blueprint.header = table.header;
+  blueprint.target = table.header ? table.target : settings.target;
+  blueprint.ignore = table.header ? table.ignored : settings.ignore;
   blueprint.source = settings.dataset;
   blueprint.split = settings.split;
   const data::Dataset whole = limited(table.dataset(), settings);
   blueprint.examples = whole.size();
+  blueprint.fingerprint = Fingerprint().add(whole).text();
   blueprint.validation = settings.validation.value_or(0.2);
   data::Split parts = data::split(whole, blueprint.validation, settings.split);
   blueprint.scaling = data::scaling_of(parts.train.images);
@@ -133,6 +136,7 @@ TrainingData load_digits_to_train(const Settings& settings) {
   blueprint.classes = class_names(settings, digits.train.classes);
   blueprint.source = digits.train.source;
   blueprint.examples = digits.train.size();
+  blueprint.fingerprint = Fingerprint().add(digits.train).text();
   blueprint.split = settings.split;
   if (settings.validation.value_or(0) > 0) {
     blueprint.validation = *settings.validation;
@@ -146,7 +150,7 @@ TrainingData load_digits_to_train(const Settings& settings) {
 }
 
 data::Dataset held_out(const data::Dataset& whole, const Blueprint& blueprint) {
-  check_held_out(whole.size(), blueprint, whole.source);
+  check_held_out(whole.size(), Fingerprint().add(whole).text(), blueprint, whole.source);
   return data::split(whole, blueprint.validation, blueprint.split).validation;
 }
 
@@ -155,6 +159,7 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   data::CsvOptions options = csv_options(settings);
   options.classes = blueprint.classes;
   options.features = blueprint.features();
+  if (blueprint.header) options.columns = blueprint.columns;
   options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
   if (options.target.empty()) options.target = blueprint.target;
   if (options.ignore.empty()) options.ignore = blueprint.ignore;
@@ -181,11 +186,16 @@ Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprin
 
 }  // namespace
 
-void check_held_out(std::int64_t examples, const Blueprint& blueprint, const std::string& source) {
+void check_held_out(std::int64_t examples, const std::string& fingerprint, const Blueprint& blueprint,
+                    const std::string& source) {
   expects<UsageError>(blueprint.validation > 0,
                       "--held-out: the training of this model held nothing out of its data set");
   expects<FileError>(examples == blueprint.examples, source, ": found ", examples, " examples, expected the ",
                      blueprint.examples, " of the training, of which some were held out");
+  expects<FileError>(blueprint.fingerprint.empty() || fingerprint == blueprint.fingerprint, source, ": found ",
+                     examples,
+                     " examples that are not those of the training, or not in their order: which of them were held out "
+                     "cannot be told; test on all of a set without --held-out");
 }
 
 namespace {

@@ -26,7 +26,8 @@ enum class Part { all, held_out };
 /// With `labelled` false a table need not have the class column: labels are then undefined.
 Examples load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled);
 
-/// Throws unless the model's training held examples out of a set of that size.
-void check_held_out(std::int64_t examples, const Blueprint& blueprint, const std::string& source);
+/// Throws unless the model's training held examples out of this very set, which has that fingerprint.
+void check_held_out(std::int64_t examples, const std::string& fingerprint, const Blueprint& blueprint,
+                    const std::string& source);
 
 }  // namespace tern::tool

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <set>
 
 #include "names.hpp"
 #include "tern/autograd/tape.hpp"
@@ -11,13 +13,49 @@
 
 namespace tern::tool {
 
+namespace {
+
+/// Another source, and which of its examples it left out.
+class Watched final : public data::ExampleSource {
+ public:
+  explicit Watched(std::shared_ptr<const data::ExampleSource> source) : source_(std::move(source)) {}
+  std::int64_t size() const override { return source_->size(); }
+  std::int64_t classes() const override { return source_->classes(); }
+  Shape shape() const override { return source_->shape(); }
+  std::int64_t label(std::int64_t index) const override { return source_->label(index); }
+  std::string name() const override { return source_->name(); }
+  std::optional<std::int64_t> read(std::int64_t index, const random::Words& draw, std::span<float> to) const override {
+    const auto found = source_->read(index, draw, to);
+    if (found) return found;
+    const std::lock_guard lock(noting_);
+    left_out_.insert(index);
+    return found;
+  }
+  std::vector<std::int64_t> kept() const {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < size(); ++i)
+      if (!left_out_.contains(i)) rows.push_back(i);
+    return rows;
+  }
+
+ private:
+  std::shared_ptr<const data::ExampleSource> source_;
+  mutable std::mutex noting_;
+  mutable std::set<std::int64_t> left_out_;
+};
+
+}  // namespace
+
 Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples) {
   const NoGrad no_grad;
   net.eval();
   Prediction result{.classes = blueprint.class_count()};
   const auto width = static_cast<std::size_t>(result.classes);
   double cost = 0;
-  for_each_batch(examples, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
+  Examples watched = examples;
+  const auto watch = examples.source ? std::make_shared<const Watched>(examples.source) : nullptr;
+  if (watch) watched.source = watch;
+  for_each_batch(watched, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
     if (labels.defined()) {
       cost += cost_of(blueprint.cost, logits, labels).item() * static_cast<double>(labels.numel());
@@ -28,10 +66,13 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
     return true;
   });
   const std::size_t count = result.scores.size() / width;
+  if (watch) result.rows = watch->kept();
+  for (std::size_t row = 0; !watch && row < count; ++row) result.rows.push_back(static_cast<std::int64_t>(row));
   for (std::size_t row = 0; row < count; ++row) {
     const auto first = result.scores.begin() + static_cast<std::ptrdiff_t>(row * width);
     for (auto score = first; score != first + static_cast<std::ptrdiff_t>(width); ++score)
-      expects<NumericError>(!std::isnan(*score), "the model's output for example ", row + 1, " is not a number");
+      expects<NumericError>(!std::isnan(*score), "the model's output for example ", result.rows[row] + 1,
+                            " is not a number");
     result.predicted.push_back(std::max_element(first, first + static_cast<std::ptrdiff_t>(width)) - first);
   }
   result.loss = count == 0 ? 0 : cost / static_cast<double>(count);

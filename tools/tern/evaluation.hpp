@@ -16,6 +16,7 @@ struct Prediction {
   std::vector<float> scores = {};            // [n, classes]
   std::vector<std::int64_t> predicted = {};  // [n]
   std::vector<std::int64_t> actual = {};     // [n], or empty without labels
+  std::vector<std::int64_t> rows = {};       // [n], the examples: those that cannot be read are missing
   double loss = 0;                           // mean cost; only with labels
   float score_of(std::size_t row) const {
     return scores[row * static_cast<std::size_t>(classes) + static_cast<std::size_t>(predicted[row])];

@@ -9,6 +9,15 @@ std::int64_t Examples::size() const {
   return memory.images.defined() ? memory.images.size(0) : 0;
 }
 
+std::string Examples::unreadable() const {
+  constexpr std::size_t most_named = 3;
+  const std::vector<std::string> files = folder ? folder->corrupt_files() : std::vector<std::string>();
+  if (files.empty()) return {};
+  std::string text = message(files.size(), files.size() == 1 ? " image" : " images", " could not be read: ");
+  for (std::size_t i = 0; i < files.size() && i < most_named; ++i) text += (i > 0 ? ", " : "") + files[i];
+  return text + (files.size() > most_named ? ", ..." : "");
+}
+
 Tensor Examples::example(std::int64_t index, const Blueprint& blueprint) const {
   if (!source) return scaled(memory.images.slice(0, index, index + 1), blueprint).reshape(blueprint.input);
   Tensor result(blueprint.input);

@@ -8,17 +8,22 @@
 #include "blueprint.hpp"
 #include "tern/data/dataset.hpp"
 #include "tern/data/example_source.hpp"
+#include "tern/data/image_folder.hpp"
 
 namespace tern::tool {
 
 struct Examples {
   data::Dataset memory = {};                               // tables are scaled; images become float when batched
   std::shared_ptr<const data::ExampleSource> source = {};  // when set, `memory` holds nothing
+  std::shared_ptr<const data::ImageFolder> folder = {};    // that `source` reads; knows what it could not read
 
   std::int64_t size() const;
   /// Where they come from.
   std::string name() const { return source ? source->name() : memory.source; }
   bool synthetic() const { return !source && memory.synthetic; }
+  /// Images that could not be read, and the same in words, which are empty when all could.
+  std::int64_t unreadable_count() const { return folder ? folder->corrupt() : 0; }
+  std::string unreadable() const;
   /// One example as float32 of the blueprint's input, scaled.
   Tensor example(std::int64_t index, const Blueprint& blueprint) const;
 };

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "errors.hpp"
+#include "fingerprint.hpp"
 #include "nets.hpp"
 #include "tern/data/image_folder.hpp"
 #include "tern/operators/operators.hpp"
@@ -32,8 +33,7 @@ data::ImageFolderOptions options_for(std::int64_t size, bool training, const std
   options.short_side = size > 224 && size <= 256 ? 256 : (size * 8 + 6) / 7;
   options.crop = training ? data::Crop::random : data::Crop::center;
   options.mirror = training;
-  // Batches of one size are what a recorded step needs.
-  options.corrupt = corrupt == "skip" ? data::OnCorrupt::replace : data::OnCorrupt::error;
+  options.corrupt = corrupt == "skip" ? data::OnCorrupt::skip : data::OnCorrupt::error;
   return options;
 }
 
@@ -50,8 +50,32 @@ std::vector<std::int64_t> chosen(const data::ExampleSource& source, std::int64_t
   return rows;
 }
 
-std::shared_ptr<const data::ExampleSource> subset(const data::ImageFolder& folder, std::vector<std::int64_t> rows) {
-  return std::make_shared<data::Subset>(std::make_shared<data::ImageFolder>(folder), std::move(rows));
+Examples subset(const data::ImageFolder& folder, std::vector<std::int64_t> rows) {
+  Examples examples{.folder = std::make_shared<data::ImageFolder>(folder)};
+  examples.source = std::make_shared<data::Subset>(examples.folder, std::move(rows));
+  return examples;
+}
+
+// Batches of one size are what a recorded step needs. What stands in for an unreadable image comes from the training
+// part too.
+Examples to_train_on(const data::ImageFolder& folder, std::vector<std::int64_t> rows) {
+  Examples examples = subset(folder, std::move(rows));
+  if (folder.options().corrupt == data::OnCorrupt::skip)
+    examples.source = std::make_shared<data::Replacing>(examples.source);
+  return examples;
+}
+
+// A photograph is told by its name and size: reading all of them would take as long as an epoch.
+std::string fingerprint_of(const data::ImageFolder& folder, const std::vector<std::int64_t>& rows) {
+  Fingerprint sum;
+  for (const std::int64_t row : rows) {
+    const std::string file = folder.file(row);
+    std::error_code unknown;
+    sum.add(fs::path(file).filename().native()).add(static_cast<std::uint64_t>(folder.label(row)));
+    const auto bytes = fs::file_size(file, unknown);
+    sum.add(static_cast<std::uint64_t>(unknown ? 0 : bytes));
+  }
+  return sum.text();
 }
 
 std::vector<std::int64_t> picked(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& positions) {
@@ -77,6 +101,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
   blueprint.split = settings.split;
   const std::vector<std::int64_t> rows = chosen(train, settings.limit);
   blueprint.examples = static_cast<std::int64_t>(rows.size());
+  blueprint.fingerprint = fingerprint_of(train, rows);
 
   const std::string other = inner.empty() ? std::string() : test_part(settings.dataset);
   if (!other.empty() && settings.validation.value_or(0) == 0) {
@@ -84,17 +109,17 @@ TrainingData load_folder_to_train(const Settings& settings) {
     const data::ImageFolder test(other, options_for(size, false, settings.corrupt));
     expects<FileError>(test.class_names() == train.class_names(), other, ": found other class folders than in ", root,
                        ", expected the same");
-    result.train.source = subset(train, rows);
-    result.validation.source = subset(test, chosen(test, settings.limit));
+    result.train = to_train_on(train, rows);
+    result.validation = subset(test, chosen(test, settings.limit));
     return result;
   }
   blueprint.validation = settings.validation.value_or(0.2);
   std::vector<std::int64_t> labels;
   for (const std::int64_t row : rows) labels.push_back(train.label(row));
   const data::SplitRows parts = data::split_rows(labels, train.classes(), blueprint.validation, settings.split);
-  result.train.source = subset(train, picked(rows, parts.train));
+  result.train = to_train_on(train, picked(rows, parts.train));
   const data::ImageFolder held(root, options_for(size, false, settings.corrupt));
-  if (!parts.validation.empty()) result.validation.source = subset(held, picked(rows, parts.validation));
+  if (!parts.validation.empty()) result.validation = subset(held, picked(rows, parts.validation));
   return result;
 }
 
@@ -110,12 +135,12 @@ Examples load_folder_to_test(const Settings& settings, const Blueprint& blueprin
                      blueprint.classes[1], ", ...");
   std::vector<std::int64_t> rows = chosen(folder, settings.limit);
   if (!all) {
-    check_held_out(static_cast<std::int64_t>(rows.size()), blueprint, root);
+    check_held_out(static_cast<std::int64_t>(rows.size()), fingerprint_of(folder, rows), blueprint, root);
     std::vector<std::int64_t> labels;
     for (const std::int64_t row : rows) labels.push_back(folder.label(row));
     rows = picked(rows, data::split_rows(labels, folder.classes(), blueprint.validation, blueprint.split).validation);
   }
-  return {{}, subset(folder, rows)};
+  return subset(folder, rows);
 }
 
 Tensor load_image_files(const std::vector<std::string>& files, const Blueprint& blueprint) {

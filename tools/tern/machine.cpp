@@ -65,7 +65,6 @@ Json describe_machine() {
             {"zlib", zlibVersion()},
             {"libjpeg", TERN_VERSION_JPEG},
             {"libpng", TERN_VERSION_PNG},
-            {"cpp-httplib", TERN_VERSION_HTTPLIB},
             {"CLI11", CLI11_VERSION},
             {"nlohmann-json", message(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
                                       NLOHMANN_JSON_VERSION_PATCH)}}}};

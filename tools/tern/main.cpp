@@ -2,6 +2,7 @@
 // sentence.
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -10,6 +11,7 @@
 #include "errors.hpp"
 #include "help.hpp"
 #include "tern/core/version.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 namespace tern::tool {
@@ -62,23 +64,18 @@ int run(std::vector<std::string> arguments) {
 }
 
 }  // namespace
-
-void print(const std::string& text) {
-  expects<Error>(std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0,
-                 "standard output cannot be written");
-}
-
 }  // namespace tern::tool
 
 int main(int argc, char** argv) {
   using namespace tern::tool;
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then an error of the write, which has a name
   try {
     return run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const std::bad_alloc&) {
     std::fputs("tern: memory ran out; a smaller --batch-size or --limit takes less\n", stderr);
     return failed;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tern: %s\n", error.what());
+    say(std::string("tern: ") + error.what());
     return exit_code(error);
   }
 }

@@ -268,8 +268,9 @@ Json read_json_file(const std::string& file, std::size_t most_bytes) {
   return parse_json(text, file);
 }
 
-void apply_config(const Options& options, const Json& config, const std::string& file, const Given& given) {
+Given apply_config(const Options& options, const Json& config, const std::string& file, const Given& given) {
   expects<FileError>(config.is_object(), file, ": expected an object of options, such as {\"epochs\": 10}");
+  Given set;
   for (const auto& [name, value] : config.items()) {
     std::string text;
     if (value.is_string()) {
@@ -283,7 +284,26 @@ void apply_config(const Options& options, const Json& config, const std::string&
       throw UsageError(message(file, ": --", name, ": expected a text, a number, true, false or a list"));
     }
     const Option* option = find_option(options, name);
-    if (option == nullptr || !given.contains(option->name)) set_option(options, name, text, file + ": ");
+    if (option != nullptr && given.contains(option->name)) continue;
+    set_option(options, name, text, file + ": ");
+    set.insert(option->name);
+  }
+  return set;
+}
+
+void expect_same(const Options& options, const Given& given, const std::function<bool(const std::string& name)>& fixed,
+                 const Json& saved, const std::string& folder) {
+  const auto shown = [](const Json& value) {
+    if (value.is_null()) return std::string("not given");
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  const Json present = to_config(options);
+  for (const std::string& name : given) {
+    if (!fixed(name)) continue;
+    const Json now = present.value(name, Json()), before = saved.value(name, Json());
+    expects<UsageError>(now == before, "--", name, " is ", shown(now), " here and ", shown(before),
+                        " in the training that --resume takes up in ", folder,
+                        "; leave it out, or begin anew in another --run");
   }
 }
 

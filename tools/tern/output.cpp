@@ -1,10 +1,14 @@
 #include "output.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "run_folder.hpp"
 #include "tern/io/file.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 namespace tern::tool {
@@ -29,10 +33,18 @@ void keep_inputs(const std::string& file, const std::vector<std::string>& inputs
     }
 }
 
+void print(const std::string& text) {
+  const std::string& shown = isatty(STDOUT_FILENO) != 0 ? visible(text) : text;
+  expects<Error>(std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0,
+                 "standard output cannot be written");
+}
+
 void write_output(const Output& output, const std::string& text) {
-  if (output.file.empty()) return print(text);
+  // A table is for people, wherever it goes; the other forms keep every byte.
+  const std::string& written = output.format == "table" ? visible(text) : text;
+  if (output.file.empty()) return print(written);
   io::AtomicFile file(output.file);
-  file.write(std::as_bytes(std::span(text)));
+  file.write(std::as_bytes(std::span(written)));
   file.commit();
 }
 

@@ -63,7 +63,7 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
     Json example{{"actual", blueprint.classes[static_cast<std::size_t>(labels[i])]},
                  {"predicted", blueprint.classes[static_cast<std::size_t>(prediction.predicted[i])]},
                  {"score", prediction.score_of(i)}};
-    const Tensor values = data.validation.example(static_cast<std::int64_t>(i), blueprint);
+    const Tensor values = data.validation.example(prediction.rows[i], blueprint);
     if (blueprint.table) {
       Json features = Json::object();
       const auto columns = values.to_vector<float>();

@@ -54,6 +54,8 @@ class Predict : public Command {
     else
       set.memory.images = load_image_files(images_, model.blueprint);
     const Prediction prediction = tool::predict(*model.net, model.blueprint, set);
+    const std::string unreadable = set.unreadable();
+    if (!unreadable.empty()) say(unreadable + "; left out");
     const std::vector<std::string>& classes = model.blueprint.classes;
     write_output(output_, output_.format == "json"  ? json(prediction, classes)
                           : output_.format == "csv" ? csv(prediction, classes)
@@ -63,7 +65,9 @@ class Predict : public Command {
 
  private:
   /// The number of an example, or its file.
-  std::string label(std::size_t row) const { return images_.empty() ? std::to_string(row + 1) : images_[row]; }
+  std::string label(const Prediction& prediction, std::size_t row) const {
+    return images_.empty() ? std::to_string(prediction.rows[row] + 1) : images_[row];
+  }
   const std::string& name(const Prediction& prediction, std::size_t row,
                           const std::vector<std::string>& classes) const {
     return classes[static_cast<std::size_t>(prediction.predicted[row])];
@@ -82,7 +86,8 @@ class Predict : public Command {
       for (const std::string& name : classes) text += "  " + left_padded(shortened(name, 12), 12);
     text += "\n";
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      text += left_padded(label(i), first) + "  " + padded(shortened(name(prediction, i, classes), width), width) +
+      text += left_padded(label(prediction, i), first) + "  " +
+              padded(shortened(name(prediction, i, classes), width), width) +
               left_padded(fixed(static_cast<double>(prediction.score_of(i)), 4), 8);
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c)
         text += "  " + left_padded(fixed(score(prediction, i, c), 4), 12);
@@ -96,7 +101,7 @@ class Predict : public Command {
     for (std::size_t c = 0; scores_ && c < classes.size(); ++c) text += "," + csv_field("score of " + classes[c]);
     text += "\n";
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      text += csv_field(label(i)) + "," + csv_field(name(prediction, i, classes)) + "," +
+      text += csv_field(label(prediction, i)) + "," + csv_field(name(prediction, i, classes)) + "," +
               fixed(static_cast<double>(prediction.score_of(i)), 6);
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) text += "," + fixed(score(prediction, i, c), 6);
       text += "\n";
@@ -107,7 +112,7 @@ class Predict : public Command {
   std::string json(const Prediction& prediction, const std::vector<std::string>& classes) const {
     Json rows = Json::array();
     for (std::size_t i = 0; i < prediction.predicted.size(); ++i) {
-      Json row{{"example", images_.empty() ? Json(i + 1) : Json(images_[i])},
+      Json row{{"example", images_.empty() ? Json(prediction.rows[i] + 1) : Json(images_[i])},
                {"class", name(prediction, i, classes)},
                {"score", prediction.score_of(i)}};
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) row["scores"][classes[c]] = score(prediction, i, c);

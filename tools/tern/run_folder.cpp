@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -82,7 +83,8 @@ void RunFolder::write(const Json& event) {
     const ssize_t count = ::write(descriptor_, line.data() + done, line.size() - done);
     if (count < 0 && errno == EINTR) continue;
     expects<FileError>(count > 0, metrics_in(path_), ": cannot be written: ", std::generic_category().message(errno),
-                       "; free some space, or choose another --run");
+                       errno == EFBIG ? "; raise the limit on the size of files (ulimit -f)"
+                                      : "; free some space, or choose another --run");
     done += static_cast<std::size_t>(count);
   }
   bytes_ += line.size();
@@ -90,23 +92,36 @@ void RunFolder::write(const Json& event) {
 }
 
 void read_metrics(const std::string& folder, const std::function<void(Json event)>& take) {
+  constexpr std::uint64_t part = std::uint64_t{1} << 20, longest_line = std::uint64_t{64} << 20,
+                          most = std::uint64_t{1} << 30;
   const std::string file = RunFolder::metrics_in(folder);
   const io::InputFile input(file);
-  std::string text(static_cast<std::size_t>(input.size()), '\0');
-  input.read(0, std::as_writable_bytes(std::span(text)));
-  parse_metrics(text, file, take);
+  expects<FileError>(input.size() <= most, file, ": found ", input.size(),
+                     " bytes, expected the metrics of a training, ", most, " at most");
+  std::string text;
+  std::size_t line = 1;
+  for (std::uint64_t read = 0; read < input.size();) {
+    const std::uint64_t count = std::min(part, input.size() - read);
+    text.resize(text.size() + count);
+    input.read(read, std::as_writable_bytes(std::span(text).last(count)));
+    read += count;
+    text.erase(0, parse_metrics(text, file, take, line));
+    expects<FileError>(text.size() <= longest_line, file, ":", line, ": found a line of more than ", longest_line >> 20,
+                       " MiB, expected the metrics of a training");
+  }
 }
 
-void parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take) {
-  for (std::size_t line = 1; !text.empty(); ++line) {
-    const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;
+std::size_t parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take,
+                          std::size_t& line) {
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', begin), ++line) {
     const std::string place = message(file, ":", line);
-    Json event = parse_json(text.substr(0, end), place);
+    Json event = parse_json(text.substr(begin, end - begin), place);
     expects<FileError>(event.is_object(), place, ": expected an object");
     take(std::move(event));
-    text.remove_prefix(end + 1);
+    begin = end + 1;
   }
+  return begin;
 }
 
 }  // namespace tern::tool

@@ -48,10 +48,12 @@ class RunFolder {
   std::vector<Listener> listeners_;
 };
 
-/// Hands over the events of a run, one by one: together they may take many times the memory of the file. An unfinished
-/// last line is left out. Throws FileError "file:line: ...".
+/// Hands over the events of a run, one by one, reading as it goes: together they may take many times the memory of the
+/// file. An unfinished last line is left out. Throws FileError "file:line: ..."; also for a line of more than 64 MiB
+/// and a file of more than 1 GiB, which no training writes.
 void read_metrics(const std::string& folder, const std::function<void(Json event)>& take);
-/// The same from the text of a file.
-void parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take);
+/// The same from the text of a file, beginning with line `line`. Returns how many bytes the whole lines took.
+std::size_t parse_metrics(std::string_view text, const std::string& file, const std::function<void(Json event)>& take,
+                          std::size_t& line);
 
 }  // namespace tern::tool

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "errors.hpp"
 #include "evaluation.hpp"
@@ -17,6 +17,7 @@
 #include "tern/core/version.hpp"
 #include "tern/device/device.hpp"
 #include "tern/io/file.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -35,11 +36,6 @@ bool is_fixed(const std::string& name) {
                                               "cost",         "optimizer", "learning-rate", "momentum",   "nesterov",
                                               "weight-decay", "schedule",  "batch-size",    "seed",       "early-stop"};
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::string shown(const Json& value) {
-  if (value.is_null()) return "not given";
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::string time_of_day() {
@@ -74,9 +70,14 @@ RunSession::RunSession(Settings& settings, const Options& options, const Given& 
       path_(RunFolder::path_of(settings)),
       began_(seconds_now()),
       last_save_(began_) {
-  if (!settings.resume) return;
+  std::error_code missing;
+  if (!settings.resume || !std::filesystem::is_directory(path_, missing)) return;
+  lock_.emplace(path_);
   resumed_ = io::resume_checkpoint(RunFolder::checkpoints_in(path_));
-  if (resumed_) take_settings(*resumed_, given);
+  if (resumed_)
+    take_settings(*resumed_, given);
+  else
+    begin_again(given);
 }
 
 void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
@@ -84,16 +85,30 @@ void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
   expects<FileError>(found != resumed.checkpoint.metadata.end(), resumed.file, ": not a checkpoint of tern train");
   const Json saved = parse_json(found->second, resumed.file);
   expects<FileError>(saved.is_object(), resumed.file, ": the settings are no JSON object");
-  const Json present = to_config(options_);
-  for (const std::string& name : given) {
-    if (!is_fixed(name)) continue;
-    const Json before = saved.value(name, Json());
-    expects<UsageError>(before == present.value(name, Json()), "--", name, " is ", shown(present.value(name, Json())),
-                        " here and ", shown(before), " in the training that --resume takes up in ", path_,
-                        "; leave it out, or begin anew in another --run");
-  }
+  expect_same(options_, given, is_fixed, saved, path_);
+  apply_saved(saved, resumed.file, given);
+}
+
+// A training that was killed before its first checkpoint left what it was asked for.
+void RunSession::begin_again(const Given& given) {
+  std::error_code missing;
+  const std::string config = RunFolder::config_in(path_), metrics = RunFolder::metrics_in(path_);
+  if (!std::filesystem::exists(config, missing)) return;
+  Json saved = read_json_file(config);
+  expects<FileError>(saved.is_object(), config, ": the settings are no JSON object");
+  // Where the model goes stands only with the metrics: see write_config.
+  if (std::filesystem::exists(metrics, missing))
+    read_metrics(path_, [&](const Json& event) {
+      if (event.value("event", Json()) != "start" || !event.contains("settings")) return;
+      const Json& settings = event["settings"];
+      if (settings.is_object() && settings.contains("model")) saved["model"] = settings["model"];
+    });
+  apply_saved(saved, config, given);
+}
+
+void RunSession::apply_saved(const Json& saved, const std::string& file, const Given& given) {
   try {
-    apply_config(options_, saved, resumed.file, given);
+    apply_config(options_, saved, file, given);
   } catch (const UsageError& error) {
     throw FileError(error.what());  // nobody typed these
   }
@@ -103,23 +118,27 @@ void RunSession::start(Training& training, const TrainingData& data) {
   training_ = &training;
   data_ = &data;
   folder_ = std::make_unique<RunFolder>(path_);
+  if (!lock_) lock_.emplace(path_);
+  for (const std::string& file : {RunFolder::config_in(path_), RunFolder::model_in(path_)}) io::remove_leftovers(file);
   if (!resumed_) {
     if (folder_->begin() && !settings_.quiet)
-      std::fprintf(stderr, "The training that was in %s is now in %s/previous.\n", path_.c_str(), path_.c_str());
+      say(message("The training that was in ", path_, " is now in ", path_, "/previous."));
     open_listeners();
     write_config();
     write_start();
     return;
   }
-  for (const std::string& sentence : resumed_->skipped)
-    std::fprintf(stderr, "tern: skipped a damaged checkpoint: %s\n", sentence.c_str());
+  for (const std::string& sentence : resumed_->skipped) say("tern: skipped a damaged checkpoint: " + sentence);
   const io::Checkpoint& checkpoint = resumed_->checkpoint;
   const Blueprint before = blueprint_in(checkpoint.metadata, "model", resumed_->file);
   const Blueprint& now = training.blueprint();
-  expects<FileError>(before.examples == now.examples && before.classes == now.classes && before.input == now.input &&
+  const bool same = before.fingerprint.empty() || before.fingerprint == now.fingerprint;
+  expects<FileError>(same && before.examples == now.examples && before.classes == now.classes &&
+                         before.columns == now.columns && before.input == now.input &&
                          before.scaling.mean == now.scaling.mean && before.scaling.deviation == now.scaling.deviation,
                      now.source,
-                     ": the data set is not the one that this training began with; begin anew in another --run");
+                     ": the data set is not the one that this training began with, or not in its order; begin anew in "
+                     "another --run");
   training.restore(checkpoint, resumed_->file);
   folder_->resume(bytes_of_metrics(checkpoint, resumed_->file));
   open_listeners();
@@ -129,8 +148,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
                   {"step", training.position().step},
                   {"epoch", training.position().epoch}});
   if (!settings_.quiet)
-    std::fprintf(stderr, "Going on after step %ld, epoch %ld, from %s\n", static_cast<long>(checkpoint.step),
-                 static_cast<long>(checkpoint.epoch), resumed_->file.c_str());
+    say(message("Going on after step ", checkpoint.step, ", epoch ", checkpoint.epoch, ", from ", resumed_->file));
 }
 
 void RunSession::open_listeners() {
@@ -142,7 +160,7 @@ void RunSession::open_listeners() {
   dashboard_ = std::make_unique<Dashboard>(path_, settings_.port);
   if (resumed_) read_metrics(path_, [&](const Json& event) { dashboard_->push(event.dump() + "\n"); });
   folder_->listen([this](const Json&, const std::string& line) { dashboard_->push(line); });
-  std::fprintf(stderr, "Dashboard: %s\n", dashboard_->address().c_str());
+  say("Dashboard: " + dashboard_->address());
 }
 
 Json RunSession::settings_json() const {
@@ -191,8 +209,8 @@ void RunSession::stepped(const Position& position, const Tensor& loss) {
   const std::int64_t every = std::max<std::int64_t>(1, position.batches / points_per_epoch);
   if (position.batch % every == 0) {
     const double value = loss.item();
-    expects<NumericError>(std::isfinite(value), "the loss is ", value, " in step ", position.step,
-                          "; try a smaller --learning-rate than ", *settings_.learning_rate);
+    expects<NumericError>(std::isfinite(value), "the loss is ", std::isnan(value) ? "NaN" : "infinite", " in step ",
+                          position.step, "; try a smaller --learning-rate than ", *settings_.learning_rate);
     folder_->write({{"event", "step"}, {"step", position.step}, {"loss", value}});
   }
   if (settings_.checkpoint_every > 0 && position.step % settings_.checkpoint_every == 0) save();
@@ -251,6 +269,12 @@ std::string RunSession::finish(Ended ended) {
     folder_->write(event);
     end["accuracy"] = evaluation.figures.accuracy;
     end["loss"] = number(evaluation.loss);
+  }
+  if (data_->train.folder) {
+    end["unreadable"] = data_->train.unreadable_count() + data_->validation.unreadable_count();
+    const std::string trained = data_->train.unreadable(), validated = data_->validation.unreadable();
+    if (!trained.empty()) say(trained + "; others of its class stood in");
+    if (!validated.empty()) say(validated + "; left out");
   }
   folder_->write(end);
   return model;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dashboard.hpp"
+#include "folder_lock.hpp"
 #include "run_folder.hpp"
 #include "tensorboard.hpp"
 #include "training.hpp"
@@ -38,6 +39,8 @@ class RunSession {
 
  private:
   void take_settings(const io::Resumed& resumed, const Given& given);
+  void begin_again(const Given& given);
+  void apply_saved(const Json& saved, const std::string& file, const Given& given);
   std::string save();
   Json settings_json() const;
   void write_config() const;
@@ -47,6 +50,7 @@ class RunSession {
   Settings& settings_;
   const Options& options_;
   std::string path_;
+  std::optional<FolderLock> lock_;
   std::optional<io::Resumed> resumed_;
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Dashboard> dashboard_;

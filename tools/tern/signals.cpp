@@ -1,7 +1,7 @@
 #include "signals.hpp"
 
+#include <array>
 #include <atomic>
-#include <csignal>
 #include <cstdint>
 #include <ctime>
 
@@ -13,6 +13,8 @@ std::atomic<int> noted{0};
 std::atomic<std::int64_t> noted_at{0};  // in milliseconds
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "a signal handler writes them");
+
+constexpr std::array ends{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 void note(int signal) {
   timespec now{};
@@ -34,13 +36,14 @@ SignalGuard::SignalGuard() {
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    sigaction(ends[i], nullptr, &before_[i]);
+    if (ends[i] != SIGHUP || before_[i].sa_handler != SIG_IGN) sigaction(ends[i], &action, nullptr);
+  }
 }
 
 SignalGuard::~SignalGuard() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (std::size_t i = 0; i < ends.size(); ++i) sigaction(ends[i], &before_[i], nullptr);
 }
 
 int SignalGuard::received() { return noted.load(std::memory_order_relaxed); }

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
+#include <csignal>
+
 namespace tern::tool {
 
-/// While one of these lives, the first SIGINT or SIGTERM is noted, so that the work can come to an orderly end. One
-/// that comes a second later or more ends the process at once; what comes sooner is the same wish, sent to the process
-/// and to its group, as timeout(1) and schedulers do.
+/// While one of these lives, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT is noted, so that the work can come to an
+/// orderly end. One that comes a second later or more ends the process at once; what comes sooner is the same wish,
+/// sent to the process and to its group, as timeout(1) and schedulers do. A hang-up that is ignored, as under nohup(1),
+/// stays ignored.
 class SignalGuard {
  public:
   SignalGuard();
@@ -13,6 +17,9 @@ class SignalGuard {
   ~SignalGuard();
   /// The signal that came; 0 for none.
   static int received();
+
+ private:
+  std::array<struct sigaction, 4> before_{};
 };
 
 }  // namespace tern::tool

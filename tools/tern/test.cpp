@@ -1,7 +1,5 @@
 // `tern test`: how right a model is.
 
-#include <cstdio>
-
 #include "data_sets.hpp"
 #include "evaluation.hpp"
 #include "model_file.hpp"
@@ -9,6 +7,7 @@
 #include "nets.hpp"
 #include "output.hpp"
 #include "tern/device/device.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 namespace tern::tool {
@@ -48,6 +47,8 @@ class Test : public Command {
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
     expects<FileError>(set.size() > 0, set.name(), ": found no examples to test on");
     const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set));
+    const std::string unreadable = set.unreadable();
+    if (!unreadable.empty()) say(unreadable + "; left out");
     const std::vector<std::string>& classes = model.blueprint.classes;
     if (output_.format == "json")
       write_output(output_, as_json(evaluation, classes).dump(2) + "\n");

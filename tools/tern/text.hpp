@@ -20,6 +20,14 @@ std::string shortened(const std::string& text, std::size_t width);
 std::string grouped(std::int64_t value);
 /// "0:42", "1:02:03".
 std::string duration(double seconds);
+/// Fit for a terminal: what could move its cursor or change its state is shown as a question mark. Lines stay lines.
+std::string visible(const std::string& text);
+/// A line on standard error, made visible.
+void say(const std::string& sentence);
+/// As a word of a shell's command line, quoted where it has to be.
+std::string shell_word(const std::string& text);
+/// "1 epoch", "2 epochs".
+std::string counted(std::int64_t count, const std::string& thing);
 /// Lines of at most `width` characters, broken at blanks.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 

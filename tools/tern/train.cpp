@@ -1,8 +1,6 @@
 // `tern train`: from options to a trained model, with everything that can interrupt it in between.
 
-#include <csignal>
-#include <cstdio>
-#include <filesystem>
+#include <algorithm>
 #include <memory>
 
 #include "errors.hpp"
@@ -47,8 +45,9 @@ class Train : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const Given& given) override {
-    if (!config_.empty()) apply_config(verb_.options, read_json_file(config_), config_, given);
-    RunSession session(settings_, verb_.options, given);
+    Given chosen = given;
+    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
+    RunSession session(settings_, verb_.options, chosen);
     keep_inputs(settings_.model, {settings_.dataset, config_});
     check_model_place(settings_.model);
     const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
@@ -63,14 +62,18 @@ class Train : public Command {
 
  private:
   void introduce(const TrainingData& data, Training& training, const Device& device) {
-    std::fprintf(stderr, "%s, %s parameters, in mode %s (%s)\n", describe_net(training.blueprint()).c_str(),
-                 grouped(training.net().parameter_count()).c_str(), device.name().c_str(),
-                 device.description().c_str());
-    std::fprintf(stderr, "%s training and %s validation examples of %zu classes: %s\n",
-                 grouped(data.train.size()).c_str(), grouped(data.validation.size()).c_str(),
-                 data.blueprint.classes.size(), data.blueprint.source.c_str());
-    if (data.train.synthetic())
-      std::fputs("These digits are drawn by a generator: the accuracy says nothing about MNIST.\n", stderr);
+    const Blueprint& blueprint = training.blueprint();
+    say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
+                device.name(), " (", device.description(), ")"));
+    say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
+                " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
+    if (data.train.synthetic()) say("These digits are drawn by a generator: the accuracy says nothing about MNIST.");
+    if (data.train.source && blueprint.net == "mlp" && settings_.net.empty() && settings_.layers.empty())
+      say("Without --net photographs get an mlp, which knows nothing of images; --net resnet18 is made for them.");
+    if (looks_like_a_quantity(blueprint))
+      say(message("The ", blueprint.classes.size(),
+                  " classes are all numbers. A quantity cannot be learnt: each value "
+                  "is a class of its own here."));
   }
 
   int train(RunSession& session, Training& training, const TrainingData& data) {
@@ -90,8 +93,8 @@ class Train : public Command {
     progress.clear();
     if (ended == Ended::interrupted) {
       const std::string file = session.interrupt();
-      std::fprintf(stderr, "Interrupted after step %ld; saved in %s. To go on: tern train --resume --run %s\n",
-                   static_cast<long>(training.position().step), file.c_str(), session.path().c_str());
+      say(message("Interrupted after step ", training.position().step, "; saved in ", file,
+                  ". To go on: tern train --resume --run ", shell_word(session.path())));
       return 128 + SignalGuard::received();
     }
     const std::string model = session.finish(ended);
@@ -100,11 +103,30 @@ class Train : public Command {
       return success;
     }
     print(result_line(training) +
-          message(" after ", training.history().size(), " epochs in ", duration(seconds_now() - began), "\n") +
-          "model in " + model + "\nnext: tern report " + session.path() + ", tern test --model " + model +
-          " --dataset " + settings_.dataset + (data.own_test_part || data.validation.size() == 0 ? "" : " --held-out") +
-          "\n");
+          message(" after ", counted(static_cast<std::int64_t>(training.history().size()), "epoch"), " in ",
+                  duration(seconds_now() - began), "\n") +
+          "model in " + model + "\nnext: tern report " + shell_word(session.path()) + "\n      " +
+          test_command(model, data) + "\n");
     return success;
+  }
+
+  // With all that decides which examples these are.
+  std::string test_command(const std::string& model, const TrainingData& data) const {
+    std::string text = "tern test --model " + shell_word(model) + " --dataset " + shell_word(settings_.dataset);
+    if (!settings_.data.empty()) text += " --data " + shell_word(settings_.data);
+    if (settings_.header != "auto") text += " --header " + settings_.header;
+    if (settings_.limit > 0) text += message(" --limit ", settings_.limit);
+    if (settings_.corrupt != "error") text += " --corrupt " + settings_.corrupt;
+    return text + (data.own_test_part || data.validation.size() == 0 ? "" : " --held-out");
+  }
+
+  // So many numbers are more often measured than counted as classes.
+  static bool looks_like_a_quantity(const Blueprint& blueprint) {
+    constexpr std::size_t most = 20;
+    if (!blueprint.table || blueprint.classes.size() <= most) return false;
+    return std::all_of(blueprint.classes.begin(), blueprint.classes.end(), [](const std::string& name) {
+      return name.find_first_not_of("+-.0123456789") == std::string::npos;
+    });
   }
 
   static std::string result_line(const Training& training) {

@@ -171,8 +171,9 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
                        .accuracy = running_accuracy(),
                        .learning_rate = optimizer_->learning_rate()};
     result.seconds = now() - began;
-    expects<NumericError>(std::isfinite(result.loss), "the loss is ", result.loss, " in epoch ", result.epoch,
-                          "; try a smaller --learning-rate than ", *settings_.learning_rate);
+    expects<NumericError>(std::isfinite(result.loss), "the loss is ", std::isnan(result.loss) ? "NaN" : "infinite",
+                          " in epoch ", result.epoch, "; try a smaller --learning-rate than ",
+                          *settings_.learning_rate);
     if (!validate(result, hooks)) return Ended::interrupted;
     finish_epoch(result);
     hooks.epoch(history_.back());
@@ -186,8 +187,9 @@ bool Training::validate(EpochResult& result, const Hooks& hooks) {
   if (!found) return false;
   result.validation_loss = found->loss;
   result.validation_accuracy = found->accuracy;
-  result.best = true;
-  for (const EpochResult& old : history_) result.best &= found->loss < *old.validation_loss;
+  // A loss that is not a number is never the best, and any number is better.
+  result.best = std::isfinite(found->loss);
+  for (const EpochResult& old : history_) result.best &= !(*old.validation_loss <= found->loss);
   return true;
 }
 

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "errors.hpp"
+#include "folder_lock.hpp"
 #include "names.hpp"
 #include "nets.hpp"
 #include "page.hpp"
@@ -35,6 +37,14 @@ void write_file(const std::string& name, const std::string& text) {
 // Options of a single training that make no sense for many.
 bool of_one_training(const std::string& name) {
   return name == "model" || name == "dashboard" || name == "port" || name == "tensorboard" || name == "verbose";
+}
+
+// What does not decide how the trials of a search end.
+bool may_change(const std::string& name) {
+  static const std::vector<std::string> names{
+      "jobs", "mode", "threads", "precision",        "quiet",  "run",     "resume",
+      "keep", "data", "dataset", "checkpoint-every", "config", "download"};
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 class Tune : public Command {
@@ -80,11 +90,14 @@ class Tune : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const Given& given) override {
-    if (!config_.empty()) apply_config(verb_.options, read_json_file(config_), config_, given);
+    Given chosen = given;
+    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
     folder_ = base_.run.empty() ? "tune" : base_.run;
-    const bool resumed = base_.resume && fs::exists(plan_file());
-    TunePlan plan = resumed ? saved_plan() : new_plan();
+    std::error_code missing;
+    if (fs::is_directory(folder_, missing)) lock_.emplace(folder_);
+    const bool resumed = base_.resume && fs::exists(plan_file(), missing);
+    TunePlan plan = resumed ? saved_plan(chosen) : new_plan();
     const Device device{base_.mode, {.threads = base_.threads, .precision = precision_of(base_.precision)}};
     std::vector<std::shared_ptr<const TrainingData>> data = load(plan);
     check(plan, data);
@@ -96,7 +109,7 @@ class Tune : public Command {
     const double began = seconds_now();
     const Result result = search(plan, data, folder_);
     if (!result.finished) {
-      std::fprintf(stderr, "Interrupted; to go on: tern tune --resume --run %s\n", folder_.c_str());
+      say("Interrupted; to go on: tern tune --resume --run " + shell_word(folder_));
       return 128 + SignalGuard::received();
     }
     print(best_line(plan, *result.runner) + message("\nall ", plan.trials.size(), " trials in ",
@@ -139,23 +152,23 @@ class Tune : public Command {
     return plan;
   }
 
-  TunePlan saved_plan() {
+  TunePlan saved_plan(Given given) {
     const Json saved = read_json_file(plan_file(), std::size_t{64} << 20);
     expects<FileError>(saved.is_object() && saved.contains("trials") && saved.contains("options"), plan_file(),
                        ": expected the plan of a search");
     expects<UsageError>(grids_.empty() && ranges_.empty() && random_ == 0,
                         "--resume goes on with the trials of the search in ", folder_,
                         "; leave --grid, --range and --random out, or begin anew in another --run");
-    const Settings given = base_;
+    const Json& options = saved["options"];
+    expects<FileError>(options.is_object(), plan_file(), ": expected the plan of a search");
+    expect_same(
+        verb_.options, given, [](const std::string& name) { return !may_change(name); }, options, folder_);
+    given.insert({"grid", "range", "random"});
     try {
-      apply_config(verb_.options, saved["options"], plan_file(), {"grid", "range", "random"});
+      apply_config(verb_.options, options, plan_file(), given);
     } catch (const UsageError& error) {
       throw FileError(error.what());  // nobody typed these
     }
-    for (auto part : {&Settings::mode, &Settings::precision}) base_.*part = given.*part;
-    base_.threads = given.threads;
-    base_.quiet = given.quiet;
-    base_.run = given.run;
     TunePlan plan;
     plan.trials = trials_from(saved["trials"], plan_file());
     plan.halving = halving_;
@@ -215,6 +228,9 @@ class Tune : public Command {
 
   void begin(const TunePlan& plan) {
     io::make_folders(folder_);
+    if (!lock_) lock_.emplace(folder_);
+    for (const std::string& file : {plan_file(), folder_ + "/results.csv", folder_ + "/report.html"})
+      io::remove_leftovers(file);
     const std::string previous = folder_ + "/previous";
     if (fs::exists(plan_file())) {
       std::error_code ignored;
@@ -228,8 +244,7 @@ class Tune : public Command {
             name == "results.csv" || name == "report.html")
           fs::rename(path, fs::path(previous) / name);
       }
-      if (!base_.quiet)
-        std::fprintf(stderr, "The search that was in %s is now in %s.\n", folder_.c_str(), previous.c_str());
+      if (!base_.quiet) say(message("The search that was in ", folder_, " is now in ", previous, "."));
     }
     Json options = to_config(verb_.options);
     for (const char* name : {"run", "resume", "mode", "threads", "precision", "quiet", "grid", "range", "random"})
@@ -335,6 +350,7 @@ class Tune : public Command {
   }
 
   Settings base_;
+  std::optional<FolderLock> lock_;
   std::string folder_, config_, ignored_;
   std::vector<std::string> grids_, ranges_;
   std::int64_t random_ = 0, halving_ = 0;

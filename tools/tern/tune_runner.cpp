@@ -32,15 +32,14 @@ void TuneRunner::change(std::size_t trial, const std::function<void(TrialStatus&
   edit(status_[trial]);
 }
 
-std::vector<std::size_t> TuneRunner::ranking() const {
-  const std::vector<TrialStatus> all = status();
+std::vector<std::size_t> ranked(const std::vector<TrialStatus>& all) {
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto key = [&](std::size_t i) {
     const TrialStatus& status = all[i];
-    const double loss = status.validation_loss.value_or(status.loss);
+    const double loss = status.validation_loss.value_or(status.loss), accuracy = status.accuracy.value_or(0);
     return std::tuple(status.state == TrialState::failed, status.state == TrialState::dropped, status.epoch == 0,
-                      -status.accuracy.value_or(0), std::isnan(loss) ? INFINITY : loss);
+                      std::isnan(accuracy) ? 0 : -accuracy, std::isnan(loss) ? INFINITY : loss);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
   return order;

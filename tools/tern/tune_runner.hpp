@@ -36,6 +36,10 @@ struct TunePlan {
   int threads = 1;                 // of each
 };
 
+/// Trials from the best to the worst: by accuracy, then by loss, where what is not a number comes last; failed ones
+/// after all others.
+std::vector<std::size_t> ranked(const std::vector<TrialStatus>& trials);
+
 class TuneRunner {
  public:
   /// `data[i]` is what trial i learns; trials may share it. `watch` is called when something has changed, from any
@@ -45,8 +49,7 @@ class TuneRunner {
   /// Takes up what is in the folders of the runs. False when a signal came; everything is saved then.
   bool run();
   std::vector<TrialStatus> status() const;
-  /// Trials from the best to the worst: by accuracy, then by loss; failed ones last.
-  std::vector<std::size_t> ranking() const;
+  std::vector<std::size_t> ranking() const { return ranked(status()); }
 
  private:
   std::vector<std::int64_t> rungs() const;

@@ -88,8 +88,9 @@ void TuneTable::tell(const std::vector<TrialStatus>& status) {
       line += "; " + status[i].problem;
     else
       line += message("; accuracy ", figure(status[i].accuracy, 100, 2), " %, loss ",
-                      loss_text(status[i].validation_loss.value_or(status[i].loss)), ", ", status[i].epoch, " epochs");
-    std::fprintf(stderr, "%s\n", line.c_str());
+                      loss_text(status[i].validation_loss.value_or(status[i].loss)), ", ",
+                      counted(status[i].epoch, "epoch"));
+    say(line);
   }
 }
 
@@ -109,7 +110,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
   const auto row = [&](const std::string& number, const auto& value, const std::string& rest) {
     std::string text = left_padded(number, 5);
     for (std::size_t i = 0; i < names.size(); ++i)
-      text += "  " + padded(shortened(value(names[i]), widths[i]), widths[i]);
+      text += "  " + padded(shortened(visible(value(names[i])), widths[i]), widths[i]);
     return shortened(text + rest, columns);
   };
 

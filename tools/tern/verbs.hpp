@@ -37,7 +37,7 @@ std::unique_ptr<Command> make_export();
 std::unique_ptr<Command> make_completion();
 std::unique_ptr<Command> make_man();
 
-/// Sends text to standard output; a failure (a full disk, a closed pipe) is an Error.
+/// Sends text to standard output, to a terminal made visible; a failure (a full disk, a closed pipe) is an Error.
 void print(const std::string& text);
 
 }  // namespace tern::tool

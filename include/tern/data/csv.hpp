@@ -20,12 +20,17 @@ enum class CsvTarget : std::uint8_t {
 
 struct CsvOptions {
   CsvTarget labelled = CsvTarget::required;
-  std::string target = {};                ///< its name, or its number from 1 (-1 is the last); empty: the last
-  std::vector<std::string> ignore = {};   ///< columns to leave out, by name or number
-  std::optional<bool> header = {};        ///< whether the first row holds names; found out when absent
-  char separator = 0;                     ///< 0: whichever of comma, semicolon and tab the first row has most of
+  std::string target = {};               ///< its name, or its number from 1 (-1 is the last); empty: the last
+  std::vector<std::string> ignore = {};  ///< columns to leave out, by name or number
+  std::optional<bool> header =
+      {};              ///< whether the first row holds names; found out when absent: a row of numbers only is none
+  char separator = 0;  ///< 0: whichever of comma, semicolon and tab the first row has most of
   std::vector<std::string> classes = {};  ///< the classes in their order, as a trained net knows them; empty: found
   std::int64_t features = 0;              ///< how many features there must be; 0: any number
+  /// The names of the features, as a trained net knows them: under a header they are found by their names and put in
+  /// this order; each must be there once, and nothing else but the target and columns to ignore. Without a header, or
+  /// when empty, the position counts.
+  std::vector<std::string> columns = {};
 };
 
 /// Numbers and classes read from a CSV file.
@@ -35,6 +40,7 @@ struct Table {
   std::vector<std::string> columns = {};  ///< names of the features; "column 3" where there is no header
   std::vector<std::string> classes = {};  ///< in the order of their numbers where all are numbers, else of the alphabet
   std::string target = {};                ///< name of the target
+  std::vector<std::string> ignored = {};  ///< names of the columns that were left out
   std::string source = {};                ///< the file
   bool header = false;                    ///< whether the first row was one
 
@@ -43,8 +49,9 @@ struct Table {
 };
 
 /// Reads a table of finite numbers and a class per row: quoted fields (RFC 4180), LF, CRLF and CR, a byte-order mark,
-/// lines that are empty or hold only separators. Throws FileError "file:line:column: what was found, what was
-/// expected". No more is allocated than the features take, and a few MB.
+/// lines that are empty or hold only separators. A first row of numbers that looks like a header all the same, such as
+/// the 0,1,2 that data frames write, has to be called one or none. Throws FileError "file:line:column: what was found,
+/// what was expected". No more is allocated than the features take, and a few MB.
 Table read_csv(const std::string& file, const CsvOptions& options = {});
 /// The same from bytes in memory; `name` stands for the file in messages.
 Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options = {});

@@ -63,6 +63,25 @@ class Subset final : public ExampleSource {
   std::vector<std::int64_t> indices_;
 };
 
+/// Another source in which the next readable example of the same class, in the order of the source, stands in for one
+/// that is left out: every batch keeps its size, so that a Step replays. Around a Subset nothing comes from outside it.
+class Replacing final : public ExampleSource {
+ public:
+  /// Throws ShapeError for null.
+  explicit Replacing(std::shared_ptr<const ExampleSource> source);
+
+  std::int64_t size() const override { return source_->size(); }
+  std::int64_t classes() const override { return source_->classes(); }
+  Shape shape() const override { return source_->shape(); }
+  std::int64_t label(std::int64_t index) const override { return source_->label(index); }
+  std::string name() const override { return source_->name(); }
+  /// Throws FileError when no example of the class can be read.
+  std::optional<std::int64_t> read(std::int64_t index, const random::Words& draw, std::span<float> to) const override;
+
+ private:
+  std::shared_ptr<const ExampleSource> source_;
+};
+
 /// All examples of a source, as they are in epoch 0 of seed 0, as float32 in memory: for sets that are small enough to
 /// stay on the device (LoaderOptions::resident). Examples that the source leaves out are missing.
 Dataset collect(const ExampleSource& source);

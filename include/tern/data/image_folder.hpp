@@ -23,9 +23,8 @@ enum class Crop : std::uint8_t {
 
 /// What becomes of an image that cannot be read.
 enum class OnCorrupt : std::uint8_t {
-  error,   ///< FileError that names the file, thrown where the batch is asked for
-  skip,    ///< counted and left out: its batch is smaller by one
-  replace  ///< counted, and the next readable image of the folder takes its place: every batch keeps its size
+  error,  ///< FileError that names the file, thrown where the batch is asked for
+  skip    ///< counted and left out: its batch is smaller by one, or `Replacing` puts another in its place
 };
 
 struct ImageFolderOptions {
@@ -53,7 +52,7 @@ Tensor prepare_image(const std::string& file, const ImageFolderOptions& options 
 /// JPEG is at least four times as large as needed, it is decoded at a half, a quarter or an eighth of its size. An
 /// image whose decoding would take more than 64 MiB and twice its file is refused.
 ///
-/// Copies share everything, also the list of corrupt images.
+/// Copies share everything, also the list of images that could not be read.
 class ImageFolder final : public ExampleSource {
  public:
   /// Lists the files; opens none. Throws FileError for a folder that is missing or holds no class folder, for a
@@ -73,7 +72,7 @@ class ImageFolder final : public ExampleSource {
   std::string file(std::int64_t index) const;
   const ImageFolderOptions& options() const;
 
-  /// How many different images were found corrupt so far (with OnCorrupt::skip or replace), and which.
+  /// How many images could not be read when they were last asked for (with OnCorrupt::skip), and which.
   std::int64_t corrupt() const;
   std::vector<std::string> corrupt_files() const;
 

@@ -29,7 +29,8 @@ class InputFile {
 };
 
 /// A file that appears whole or not at all: written beside its place under a temporary name, brought to the disk and
-/// renamed by `commit`. Without a commit nothing remains, and an older file of the name is untouched.
+/// renamed by `commit`. Without a commit nothing remains, and an older file of the name is untouched. The temporary
+/// name cannot be guessed, and a file or link that has it is never opened.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& file);
@@ -48,6 +49,9 @@ class AtomicFile {
   std::string name_, temporary_;
   int descriptor_ = -1;
 };
+
+/// Removes what writers of `file` that were killed left beside it. Nobody may be writing `file` meanwhile.
+void remove_leftovers(const std::string& file);
 
 /// Creates `folder` and those above it. Throws FileError.
 void make_folders(const std::string& folder);
