@@ -127,8 +127,8 @@ void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions&
     expects<AutogradError>(
         !node->used, "backward: the graph behind ", node->name,
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
-    const bool same_place = node->scope.mode == current_scope().mode;
-    const std::optional<Device> place = same_place ? std::nullopt : std::optional<Device>(std::in_place, node->scope);
+    std::optional<Device> place;
+    if (!node->scope.same_settings(current_scope())) place.emplace(node->scope);
     const Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : operators::add_all(meeting));
     for (std::size_t i = 0; i < node->edges.size(); ++i) {
       const Edge& edge = node->edges[i];

@@ -254,6 +254,25 @@ TEST_CASE("autograd: parts of a graph that ran in different modes", "[autograd]"
   for (const double value : x.grad().values()) CHECK(value == Approx(expected));
 }
 
+TEST_CASE("autograd: backward runs with the settings of the forward pass", "[autograd]") {
+  Tensor x = ones({2}).set_requires_grad();
+  Tensor y = x.clone();
+  Scope seen;
+  const Device outer{"sequential"};
+  {
+    const Device forward{"sequential", {.threads = 3, .precision = Precision::tf32, .deterministic = false}};
+    autograd::record("probe", y, {x}, [&](const Tensor& gradient) {
+      seen = current_scope();
+      return autograd::Gradients{gradient};
+    });
+  }
+  op::sum(y).backward();
+  CHECK(seen.context.precision == Precision::tf32);
+  CHECK(!seen.context.deterministic);
+  CHECK(seen.context.threads == 3);
+  CHECK(current_scope().context.precision == Precision::strict);
+}
+
 TEST_CASE("autograd: an exception in backward leaves recording and the scope as they were", "[autograd]") {
   Tensor x = leaf({1, 2});
   Tensor y = op::mul(x, x);

@@ -1,6 +1,7 @@
 #include "tern/device/device.hpp"
 
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <thread>
 #include <type_traits>
@@ -92,13 +93,74 @@ TEST_CASE("device: options hold in their scope", "[device]") {
   {
     const Device inherits{"sequential"};
     CHECK(current_scope().context.threads == 3);
-    CHECK(current_scope().context.precision == Precision::strict);
-    CHECK(current_scope().context.deterministic);
-    const Device two{"vectorized", {.threads = 2}};
+    CHECK(current_scope().context.precision == Precision::tf32);
+    CHECK(!current_scope().context.deterministic);
+    const Device two{"vectorized", {.threads = 2, .precision = Precision::strict}};
     CHECK(current_scope().context.threads == 2);
+    CHECK(current_scope().context.precision == Precision::strict);
+    CHECK(!current_scope().context.deterministic);
+    const Device exact{"vectorized", {.deterministic = true}};
+    CHECK(current_scope().context.deterministic);
   }
   CHECK(current_scope().context.threads == 3);
   CHECK_THROWS_AS((Device{"vectorized", {.threads = -1}}), Error);
+}
+
+TEST_CASE("device: an inner scope inherits that transfers are forbidden, and may allow them", "[device]") {
+  const Tensor x = ones({4});
+  const Device outer(fake_mode(), {.transfers = Transfers::forbid});
+  {
+    const Device inner(fake_mode(), {.threads = 1});
+    CHECK_THROWS_AS(op::mul(x, 2.0), TransferError);
+  }
+  const Device allows(fake_mode(), {.transfers = Transfers::allow});
+  CHECK(op::mul(x, 2.0).values() == std::vector<double>(4, 2));
+}
+
+TEST_CASE("device: guards may end in any order", "[device]") {
+  const std::string outside = here();
+  auto first = std::make_unique<Device>("sequential");
+  auto second = std::make_unique<Device>(fake_mode());
+  first.reset();
+  CHECK(here() == "fake");
+  {
+    const Device third{"vectorized"};
+    second.reset();
+    CHECK(here() == "vectorized");
+  }
+  CHECK(here() == outside);
+}
+
+TEST_CASE("device: a guard may end in another thread, or after its own", "[device]") {
+  const std::string outside = here();
+  auto elsewhere = std::make_unique<Device>("sequential");
+  std::thread([&] {
+    elsewhere.reset();
+    CHECK(here() == outside);
+  }).join();
+  { const Device next(fake_mode()); }
+  CHECK(here() == outside);
+
+  std::vector<std::unique_ptr<Device>> kept;
+  for (int i = 0; i < 3; ++i) std::thread([&] { kept.push_back(std::make_unique<Device>(fake_mode())); }).join();
+  std::thread([&] {
+    CHECK(here() == outside);
+    const Device own{"sequential"};
+    kept.clear();
+    CHECK(here() == "sequential");
+  }).join();
+  CHECK(here() == outside);
+}
+
+TEST_CASE("device: an operator that has begun keeps its scope when the default mode changes", "[device]") {
+  const DefaultMode restore;
+  set_mode("sequential");
+  const Scope& begun = current_scope();
+  set_mode("vectorized");
+  CHECK(here() == "vectorized");
+  CHECK(begun.mode->name == "sequential");
+  set_mode("sequential");
+  CHECK(&current_scope() == &begun);
 }
 
 TEST_CASE("device: a scope belongs to its thread", "[device]") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,11 +18,13 @@ enum class Transfers : std::uint8_t {
   forbid  ///< throw TransferError
 };
 
+/// What a Device sets. An option that is not named is inherited from the scope outside; outside every Device moves are
+/// allowed, kernels use all cores, and arithmetic is strict and deterministic.
 struct DeviceOptions {
-  Transfers transfers = Transfers::allow;
-  int threads = 0;  ///< the most threads of a kernel; 0: inherited from the scope outside, at first all cores
-  Precision precision = Precision::strict;
-  bool deterministic = true;
+  std::optional<Transfers> transfers = {};
+  int threads = 0;  ///< the most threads of a kernel; 0: inherited
+  std::optional<Precision> precision = {};
+  std::optional<bool> deterministic = {};
 };
 
 /// Where operators run: a mode and the context that its kernels get. One per Device and thread.
@@ -29,11 +32,19 @@ struct Scope {
   const Mode* mode = nullptr;
   Context context;
   Transfers transfers = Transfers::allow;
+
+  /// Whether work runs in both in the same way; streams are the threads' and do not matter.
+  bool same_settings(const Scope& other) const {
+    return mode == other.mode && context.threads == other.context.threads &&
+           context.precision == other.context.precision && context.deterministic == other.context.deterministic &&
+           transfers == other.transfers;
+  }
 };
 
 namespace detail {
 extern constinit thread_local Scope* innermost_scope;  // of the innermost Device; null outside
 Scope& default_scope();
+struct OpenScope;
 }  // namespace detail
 
 /// The scope of the calling thread: its innermost Device, else the process's default.
@@ -43,6 +54,9 @@ inline Scope& current_scope() {
 
 /// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
 /// way out. Without a name, or with "auto", the fastest mode present. Costs a few nanoseconds when it gets a Mode.
+///
+/// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
+/// thread takes effect in its own when that makes or ends its next Device.
 class [[nodiscard]] Device {
  public:
   Device() : Device("auto") {}
@@ -53,17 +67,16 @@ class [[nodiscard]] Device {
   explicit Device(const Scope& scope);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  ~Device() { detail::innermost_scope = outer_; }
+  ~Device();
 
-  const std::string& name() const { return scope_.mode->name; }
-  const std::string& description() const { return scope_.mode->description; }
-  const Mode& mode() const { return *scope_.mode; }
+  const std::string& name() const { return mode().name; }
+  const std::string& description() const { return mode().description; }
+  const Mode& mode() const;
   /// Waits until everything queued in this scope is done; throws what it reported.
   void synchronize();
 
  private:
-  Scope scope_;
-  Scope* outer_;
+  detail::OpenScope* open_;
 };
 
 /// The process's default mode, for programs and threads that never scope; "vectorized" at first. Throws
