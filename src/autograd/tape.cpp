@@ -162,7 +162,8 @@ void Tensor::backward(const BackwardOptions& options) const {
 
 void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
   expects<AutogradError>(requires_grad(), "backward: this tensor does not depend on anything that requires a gradient",
-                         autograd::enabled() ? "" : " (recording is off: a NoGrad is alive)");
+                         autograd::enabled() ? "; nor does the result of a Step, inside whose function backward belongs"
+                                             : " (recording is off: a NoGrad is alive)");
   expects<ShapeError>(gradient.shape() == shape(), "backward: a gradient of shape ", gradient.shape(),
                       " for a tensor of ", shape());
   autograd::run(*this, gradient, options);

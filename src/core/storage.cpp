@@ -7,8 +7,6 @@
 namespace tern {
 
 namespace {
-thread_local AccessListener* listener_of_thread = nullptr;
-
 // Apart from `prepare`, which every new storage goes through.
 [[gnu::noinline]] void move_bytes(Memory& from, const void* source, void* source_stream, Memory& to, void* target,
                                   void* stream, std::size_t bytes) {
@@ -31,8 +29,6 @@ thread_local AccessListener* listener_of_thread = nullptr;
 }
 
 }  // namespace
-
-void Storage::listen(AccessListener* listener) { listener_of_thread = listener; }
 
 Storage::~Storage() {
   for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i) {
@@ -76,6 +72,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
     if (writes) count_write();
     return nullptr;
   }
+  if (detail::listener != nullptr) [[unlikely]]
+    detail::listener->uses(*this, *memory, reads, writes);
   const bool first = count_.load(std::memory_order_acquire) > 0 && copies_[0].memory == memory;
   Copy& copy = first ? copies_[0] : copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
@@ -88,7 +86,6 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
       copies_[i].valid.store(&copies_[i] == &copy, std::memory_order_release);
     count_write();
   }
-  if (listener_of_thread != nullptr && !memory->host_accessible()) listener_of_thread->accessed(*this, writes);
   return copy.pointer;
 }
 

@@ -75,6 +75,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   expects<DTypeError>(!value || is_floating(dtype()), "set_requires_grad: ", dtype(),
                       " takes no gradient; only floating dtypes do");
   expects<AutogradError>(is_leaf(), "set_requires_grad: this tensor is the result of an operator; detach() it first");
+  if (body_->requires_grad != value) body_->storage->change_role();
   body_->requires_grad = value;
   return *this;
 }
@@ -86,6 +87,8 @@ void Tensor::set_grad(Tensor gradient) {
   }
   expects<ShapeError>(gradient.shape() == shape() && gradient.dtype() == dtype(), "set_grad: a gradient of ",
                       gradient.dtype(), " ", gradient.shape(), " for a tensor of ", dtype(), " ", shape());
+  if (detail::listener != nullptr) [[unlikely]]
+    detail::listener->gradient(*this, true);
   body_->gradient = std::make_unique<Tensor>(std::move(gradient));
 }
 

@@ -1,45 +1,106 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include "tern/core/create.hpp"
+#include "tern/core/listener.hpp"
 
 namespace tern {
 
-/// What a Step learns while its function runs: the storages that its device work touches, and the random streams it
-/// draws.
-class Recording final : public AccessListener {
+/// One run of the function of a Step: what it depends on, and what it leaves behind. Listens to the calling thread
+/// while it lives.
+class Recording final : public detail::Listener {
  public:
-  struct Touched {
+  enum class Part : std::uint8_t {
+    input,     ///< holds an input of the function
+    gradient,  ///< held the gradient of a leaf before the run
+    counter,   ///< where a replay finds the position of a generator
+    outside,   ///< lived before the run
+    made       ///< by the run
+  };
+  struct Used {
     std::weak_ptr<Storage> storage;
+    Part part = Part::outside;
+    std::uint64_t name = 0;  // the same in every run that does the same
     bool written = false;
   };
+  struct Gradient {
+    Tensor leaf;
+    int input;      ///< the input that the leaf is; -1: none
+    Tensor before;  ///< as the run found it
+    bool looked;    ///< the run looked at it before it replaced it
+  };
   struct Random {
-    std::uint64_t start = 0;  ///< the generator's position when recording began
-    Tensor base;              ///< one int64 in the mode's memory: the position at which the replay starts
+    Generator* generator;
+    std::weak_ptr<const void> life;
+    bool of_thread;  ///< the default generator of the thread
+    std::uint64_t seed, start;
+    std::uint64_t next;  ///< the position that the next draw must find
+    Tensor counter;      ///< one int64 in the mode's memory: the position at which a replay starts; undefined: none
+  };
+  struct Switch {
+    std::shared_ptr<const bool> on;
+    bool value;
   };
 
-  /// Listens to the calling thread while it lives. `captures`: the work is being recorded, not run.
-  explicit Recording(bool captures);
+  /// `captures`: the work is being recorded, not run.
+  Recording(Memory& memory, const std::vector<Tensor>& inputs, bool captures);
   ~Recording() override;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// The recording that captures on this thread; null when work just runs.
-  static Recording* current();
+  /// The run that this thread is in; null outside.
+  static Recording* running();
+  /// The same if its work is being recorded.
+  static Recording* current() { return running() != nullptr && running()->captures_ ? running() : nullptr; }
 
-  void accessed(Storage& storage, bool written) override;
-  /// The key of a stream just drawn from `generator`, made relative to a counter in the mode's memory.
-  random::Key rebase(Generator& generator, const random::Key& key);
-  /// Provides the counter of `generator`, uploaded before recording began.
-  void provide(Generator& generator, Tensor base);
+  void uses(Storage& storage, Memory& memory, bool reads, bool writes) override;
+  void gradient(const Tensor& tensor, bool replaced) override;
+  void draws(Generator& generator) override;
+  void depends(std::shared_ptr<const bool> on) override;
 
-  std::unordered_map<Storage*, Touched> touched;
-  std::unordered_map<Generator*, Random> random;
+  /// Says which part a storage has before the run uses it.
+  void name(const Tensor& tensor, Part part, std::uint64_t number);
+  /// A generator that the run is going to draw from, and its counter.
+  void expect(Generator& generator, Tensor counter);
+  /// The key of a stream for an operator: relative to the counter where there is one.
+  random::Key draw(Generator& generator);
+  /// What has to be done on the host if what the run queued never happens.
+  void on_failure(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
+
+  /// Forgets the leaves that the run made itself and nobody else holds.
+  void drop_inner_leaves();
+  /// Throws Error when a replay could not do on the host what the run did there.
+  void check_generators() const;
+  /// Gradients and generators as they were before the run.
+  void restore();
+  /// What on_failure was given.
+  std::vector<std::function<void()>> take_undo() { return std::exchange(undo_, {}); }
+
+  /// What the run made and somebody still holds, but for `known`.
+  std::int64_t kept(const std::vector<const Storage*>& known) const;
+
+  std::unordered_map<const Storage*, Used> used;
+  std::vector<Gradient> gradients;
+  std::vector<Random> random;
+  std::vector<Switch> switches;
+  std::vector<std::uint64_t> order;  ///< everything that was said, in order: the same for runs that do the same
 
  private:
-  Recording* outer_;
+  Used& find(Storage& storage);
+  Random& find(Generator& generator);
+
+  Memory* memory_;
+  const std::vector<Tensor>* inputs_;
   bool captures_;
+  bool for_operator_ = false;  // a draw goes to an operator, which takes a counter
+  std::uint64_t made_ = 0;
+  std::vector<std::weak_ptr<Storage>> elsewhere_;  // made by the run in another memory
+  std::vector<std::function<void()>> undo_;
+  detail::Listener* outer_;
 };
 
 /// The key that a drawing operator passes to its kernel.

@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "device/recording.hpp"
 #include "nn/observer.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"
@@ -124,7 +125,12 @@ std::int64_t Module::parameter_count() const {
 }
 
 void Module::train(bool on) {
-  visit([on](const std::string&, const Module& module) { module.body_->training = on; });
+  visit([on](const std::string&, const Module& module) {
+    expects(Recording::current() == nullptr || module.body_->training == on,
+            "nn: train() and eval() change a module while a Step is recorded, which a replay cannot repeat; call them "
+            "between the steps");
+    module.body_->training = on;
+  });
 }
 
 void Module::zero_grad() {

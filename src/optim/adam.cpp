@@ -23,6 +23,8 @@ void Adam::step() {
     if (!first_[i].defined()) {
       first_[i] = zeros(parameter(i).shape(), parameter(i).dtype());
       second_[i] = zeros(parameter(i).shape(), parameter(i).dtype());
+      made(first_[i]);
+      made(second_[i]);
     }
     parameters.push_back(parameter(i));
     gradients.push_back(parameter(i).grad());

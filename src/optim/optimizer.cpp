@@ -1,5 +1,9 @@
 #include "tern/optim/optimizer.hpp"
 
+#include <utility>
+
+#include "device/recording.hpp"
+
 namespace tern::optim {
 
 Optimizer::Optimizer(const char* name, std::vector<Tensor> parameters, double learning_rate)
@@ -21,16 +25,21 @@ void Optimizer::zero_grad() {
   for (Tensor& tensor : parameters_) tensor.zero_grad();
 }
 
-void Optimizer::set_learning_rate(double rate) {
+void Optimizer::check_rate(double rate) const {
   expects(rate >= 0, name_, ": the learning rate is ", rate, ", it must not be negative");
-  rate_ = rate;
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  check_rate(rate);
   if (rate_tensor_.dtype() == DType::float64)
     rate_tensor_.write<double>()[0] = rate;
   else
     rate_tensor_.write<float>()[0] = static_cast<float>(rate);
+  rate_ = rate;
 }
 
 std::vector<std::size_t> Optimizer::active() const {
+  if (detail::listener != nullptr) detail::listener->depends(same_slots_);
   std::vector<std::size_t> found;
   found.reserve(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -49,7 +58,11 @@ nn::State Optimizer::state() const {
 }
 
 void Optimizer::load_state(const nn::State& state) {
-  // Tensors that exist are filled in place, because a recorded Step may hold them; the others are made here.
+  // Tensors that exist are filled in place, because a recorded Step may hold them; the others are made here, and those
+  // that the state does not have are dropped.
+  if (const auto entry = state.find("learning_rate"); entry != state.end())
+    if (const Tensor& loaded_rate = entry->second; loaded_rate.defined() && loaded_rate.numel() == 1)
+      check_rate(loaded_rate.item());
   Tensor rate = scalar(rate_);
   std::vector<nn::NamedTensor> targets{{"learning_rate", rate}};
   std::vector<std::vector<Tensor>> loaded;
@@ -66,8 +79,21 @@ void Optimizer::load_state(const nn::State& state) {
   for (nn::NamedTensor& extra : extras()) targets.push_back(std::move(extra));
   nn::load_tensors(message("load_state: the state does not fit this ", name_), targets, state);
   std::size_t position = 0;
-  for (const Slot& slot : slots()) *slot.tensors = std::move(loaded[position++]);
+  bool same = true;
+  for (const Slot& slot : slots()) {
+    std::vector<Tensor>& tensors = loaded[position++];
+    for (std::size_t i = 0; i < tensors.size(); ++i) same &= tensors[i].defined() == (*slot.tensors)[i].defined();
+    *slot.tensors = std::move(tensors);
+  }
+  if (!same) *std::exchange(same_slots_, std::make_shared<bool>(true)) = false;
   set_learning_rate(rate.item());
+}
+
+void Optimizer::made(Tensor& tensor) {
+  if (Recording* recording = Recording::current())
+    recording->on_failure([&tensor, alive = std::weak_ptr<bool>(same_slots_)] {
+      if (!alive.expired()) tensor = {};
+    });
 }
 
 }  // namespace tern::optim

@@ -39,7 +39,10 @@ void SGD::update(const std::vector<std::size_t>& positions, bool first) {
                   .nesterov = options_.nesterov,
                   .first_step = first});
   if (first)
-    for (std::size_t i = 0; i < positions.size(); ++i) momenta_[positions[i]] = momenta[i];
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      momenta_[positions[i]] = momenta[i];
+      made(momenta_[positions[i]]);
+    }
 }
 
 }  // namespace tern::optim

@@ -130,7 +130,7 @@ TEST_CASE("storage: forbidden transfers throw and leave everything as it was", "
     const Tensor sum = op::add(made_here, made_here);
     CHECK_THROWS_AS(sum.values(), TransferError);
     {
-      const Device allowed(fake_mode());
+      const Device allowed(fake_mode(), {.transfers = Transfers::allow});
       CHECK(sum.values() == std::vector<double>{4, 4, 4, 4});
     }
   }

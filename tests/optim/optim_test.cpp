@@ -174,6 +174,17 @@ TEST_CASE("optim: a state goes round and the training goes on as if nothing had 
   CHECK(run(adam, false) == run(adam, true));
 }
 
+TEST_CASE("optim: a rate that cannot be taken is found before anything is changed", "[optim]") {
+  Tensor p = ones({2}).set_requires_grad();
+  p.set_grad(ones({2}));
+  optim::SGD sgd({p}, {.learning_rate = 0.1, .momentum = 0.9});
+  sgd.step();
+  const nn::State bad{{"learning_rate", scalar(-1.0)}, {"0.momentum_buffer", full({2}, 100)}};
+  CHECK_THROWS_WITH(sgd.load_state(bad), Catch::ContainsSubstring("learning rate is -1"));
+  CHECK(sgd.state().at("0.momentum_buffer").values() == Values{1, 1});
+  CHECK(sgd.learning_rate() == 0.1);
+}
+
 TEST_CASE("optim: states that do not fit and options that make no sense are refused", "[optim]") {
   Tensor p = ones({3});
   p.set_requires_grad();

@@ -2,6 +2,8 @@
 // New tensors. Values are made on the host and move when they are first used; random ones come from Philox streams, so
 // the same seed gives the same bits whatever the mode.
 
+#include <memory>
+
 #include "tern/core/random.hpp"
 #include "tern/core/tensor.hpp"
 
@@ -48,16 +50,33 @@ Tensor scalar(T value) {
 class Generator {
  public:
   explicit Generator(std::uint64_t seed = 0) : seed_(seed) {}
+  Generator(const Generator& other) : seed_(other.seed_), position_(other.position_) {}
+  Generator& operator=(const Generator& other) {
+    seed_ = other.seed_;
+    position_ = other.position_;
+    return *this;
+  }
+  ~Generator() = default;
   std::uint64_t seed() const { return seed_; }
   std::uint64_t position() const { return position_; }
   void set_position(std::uint64_t position) { position_ = position; }
   /// The key of the next stream.
-  random::Key next() { return {seed_, position_++, nullptr}; }
+  random::Key next() {
+    if (detail::listener != nullptr) [[unlikely]]
+      detail::listener->draws(*this);
+    return {seed_, position_++, nullptr};
+  }
   void skip(std::uint64_t streams) { position_ += streams; }
+  /// Expires with this generator; a copy has a life of its own.
+  std::weak_ptr<const void> life() {
+    if (life_ == nullptr) life_ = std::make_shared<char>();
+    return life_;
+  }
 
  private:
   std::uint64_t seed_;
   std::uint64_t position_ = 0;
+  std::shared_ptr<const void> life_;
 };
 
 /// Uniform in [low, high).

@@ -7,18 +7,10 @@
 #include <memory>
 #include <mutex>
 
+#include "tern/core/listener.hpp"
 #include "tern/device/device.hpp"
 
 namespace tern {
-
-class Storage;
-
-/// Hears of every device access while a Step records.
-class AccessListener {
- public:
-  virtual ~AccessListener() = default;
-  virtual void accessed(Storage& storage, bool written) = 0;
-};
 
 /// Bytes that live in one or more memories. Each memory holds at most one copy, valid or stale: reading in a
 /// memory makes its copy valid (moving the bytes only when it was not), writing makes the others stale. Concurrent
@@ -49,8 +41,11 @@ class Storage : public std::enable_shared_from_this<Storage> {
   /// Grows with every write: autograd compares it to find a saved tensor that was changed.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
 
-  /// Hears of the calling thread's accesses; null for none.
-  static void listen(AccessListener* listener);
+  /// True while nobody has read or written a byte.
+  bool untouched() const { return count_.load(std::memory_order_acquire) == 0; }
+  /// Grows when a tensor of these bytes begins or ceases to require a gradient.
+  std::uint32_t roles() const { return roles_.load(std::memory_order_relaxed); }
+  void change_role() { roles_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   struct Copy {
@@ -74,6 +69,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   std::array<Copy, max_copies> copies_;
   std::atomic<int> count_{0};
   std::atomic<std::uint64_t> version_{0};
+  std::atomic<std::uint32_t> roles_{0};
   std::mutex moving_;
 };
 

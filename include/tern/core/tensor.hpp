@@ -100,9 +100,17 @@ class Tensor {
   Tensor& set_requires_grad(bool value = true);
   bool is_leaf() const { return !body_->node; }
   /// The accumulated gradient; undefined before a backward and after zero_grad.
-  const Tensor& grad() const { return body_->gradient ? *body_->gradient : undefined(); }
+  const Tensor& grad() const {
+    if (detail::listener != nullptr) [[unlikely]]
+      detail::listener->gradient(*this, false);
+    return body_->gradient ? *body_->gradient : undefined();
+  }
   void set_grad(Tensor gradient);
-  void zero_grad() { body_->gradient.reset(); }
+  void zero_grad() {
+    if (detail::listener != nullptr) [[unlikely]]
+      detail::listener->gradient(*this, true);
+    body_->gradient.reset();
+  }
   /// The gradient of this one-element tensor in every leaf that led to it, added to what is there. `gradient` is
   /// required for more than one element. Throws AutogradError on a second call (unless retained).
   void backward(const BackwardOptions& options = {}) const;

@@ -89,7 +89,11 @@ class Module {
   /// Training (the default) or evaluation, here and in all children: what Dropout and BatchNorm2d do depends on it.
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return body_->training; }
+  bool training() const {
+    if (detail::listener != nullptr) [[unlikely]]
+      detail::listener->depends({body_, &body_->training});
+    return body_->training;
+  }
   /// Forgets the gradients of all parameters.
   void zero_grad();
 

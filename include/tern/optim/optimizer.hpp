@@ -25,7 +25,8 @@ class Optimizer {
   /// The learning rate and what the steps so far left behind, sharing the elements; torch's names behind the number of
   /// the parameter: "0.momentum_buffer".
   virtual nn::State state() const;
-  /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors.
+  /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors. A rate that it
+  /// cannot take is found before anything is changed.
   void load_state(const nn::State& state);
 
  protected:
@@ -46,12 +47,17 @@ class Optimizer {
   const Tensor& parameter(std::size_t i) const { return parameters_[i]; }
   std::size_t size() const { return parameters_.size(); }
   const Tensor& learning_rate_tensor() const { return rate_tensor_; }
+  /// Says that a step made the tensors of a slot: they are undefined again if the step was recorded and never runs.
+  void made(Tensor& tensor);
 
  private:
+  void check_rate(double rate) const;
+
   const char* name_;
   std::vector<Tensor> parameters_;
   double rate_ = 0;
   Tensor rate_tensor_;
+  std::shared_ptr<bool> same_slots_ = std::make_shared<bool>(true);  // until load_state makes or drops a tensor
 };
 
 }  // namespace tern::optim

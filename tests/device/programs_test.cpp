@@ -1,0 +1,479 @@
+// Random training programs, run as they stand in the sequential mode and through Steps that are recorded and replayed:
+// they see the same bits. TERN_TEST_PROGRAMS is their number, 250 at first.
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "support/catch.hpp"
+#include "support/replaying.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+#include "tern/device/branches.hpp"
+#include "tern/device/step.hpp"
+#include "tern/nn/nn.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/optim/optim.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+/// What a program decides. It never looks at what is computed, so that both runs decide the same.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed) {}
+  /// In [0, sides).
+  int roll(int sides) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(sides)); }
+  bool chance(int percent) { return roll(100) < percent; }
+  /// Eighths in [-2, 2).
+  float number() { return static_cast<float>(roll(32) - 16) / 8; }
+  Tensor numbers(const Shape& shape) {
+    Tensor made(shape);
+    for (float& value : made.write<float>()) value = number();
+    return made;
+  }
+  Tensor labels(std::int64_t count, int classes) {
+    Tensor made({count}, DType::int64);
+    for (std::int64_t& value : made.write<std::int64_t>()) value = roll(classes);
+    return made;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+using Stage = std::function<Tensor(const Tensor&)>;
+
+/// A network of random stages: modules of nn, operators with parameters of its own, branches and a Step inside.
+class Net : public nn::Module {
+ public:
+  Net(Dice& dice, bool stepped) : stepped_(stepped) {
+    images_ = dice.chance(30);
+    if (images_) add_image_stages(dice);
+    const int count = 1 + dice.roll(4);
+    for (int i = 0; i < count; ++i) add_stage(dice);
+  }
+
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = x;
+    for (const Stage& stage : stages_) y = stage(y);
+    return y;
+  }
+  Shape input(std::int64_t count) const { return images_ ? Shape{count, 2, 4, 6} : Shape{count, 4}; }
+  int features() const { return features_; }
+
+ private:
+  std::string next_name() { return "part" + std::to_string(names_++); }
+  template <class M>
+  void add(M part) {
+    stages_.push_back([part = module(next_name(), part)](const Tensor& x) { return part(x); });
+  }
+  Tensor weight(Dice& dice, const Shape& shape) { return parameter(next_name(), op::mul(dice.numbers(shape), 0.25)); }
+
+  void add_image_stages(Dice& dice) {
+    add(nn::Conv2d(2, 3, 3, {.stride = 1 + dice.roll(2), .padding = 1, .bias = dice.chance(50)}));
+    if (dice.chance(50)) add(nn::BatchNorm2d(3));
+    if (dice.chance(30)) add(nn::LocalResponseNorm());
+    if (dice.chance(50)) add(nn::Relu());
+    if (dice.chance(50))
+      add(nn::MaxPool2d(2));
+    else
+      add(nn::AvgPool2d(2));
+    stages_.push_back([](const Tensor& x) { return op::global_avg_pool2d(x).flatten(1); });
+    features_ = 3;
+  }
+
+  void add_stage(Dice& dice) {
+    const int next = 2 + dice.roll(4);
+    switch (dice.roll(12)) {
+      case 0:
+      case 1:
+        add(nn::Linear(features_, next, {.bias = dice.chance(70)}));
+        features_ = next;
+        break;
+      case 2:
+        add(nn::Sequential(nn::Linear(features_, next), nn::Relu()));
+        features_ = next;
+        break;
+      case 3:
+        add(nn::Dropout(0.25 * (1 + dice.roll(3))));
+        break;
+      case 4: {
+        const Tensor w = weight(dice, {next, features_});
+        stages_.push_back([w](const Tensor& x) { return op::matmul(x, w.transpose(0, 1)); });
+        features_ = next;
+        break;
+      }
+      case 5: {
+        const Tensor scale = weight(dice, {features_});
+        stages_.push_back([scale](const Tensor& x) { return op::add(x, op::mul(op::tanh(x), scale)); });
+        break;
+      }
+      case 6:
+        stages_.push_back([](const Tensor& x) {
+          return op::cat(branches({[&] { return op::relu(x); }, [&] { return op::mul(op::sigmoid(x), 0.5); }}), 1);
+        });
+        features_ *= 2;
+        break;
+      case 7:
+        stages_.push_back([](const Tensor& x) { return op::softmax(x); });
+        break;
+      case 8: {
+        const Tensor low = weight(dice, {1});
+        stages_.push_back([low](const Tensor& x) { return op::maximum(op::clamp(x, -1, 1), low); });
+        break;
+      }
+      case 9:
+        stages_.push_back([](const Tensor& x) { return op::where(op::greater(x, op::mean(x)), x, op::gelu(x)); });
+        break;
+      case 10: {
+        const nn::Linear part = module(next_name(), nn::Linear(features_, next));
+        if (stepped_)
+          stages_.push_back([step = std::make_shared<Step>([part](const Tensor& x) { return part(x); }),
+                             part](const Tensor& x) { return x.requires_grad() ? part(x) : (*step)(x); });
+        else
+          stages_.push_back([part](const Tensor& x) { return x.requires_grad() ? part(x) : part(x).detach(); });
+        features_ = next;
+        break;
+      }
+      default:
+        stages_.push_back([](const Tensor& x) { return op::softplus(x.transpose(0, 1)).transpose(0, 1); });
+    }
+  }
+
+  bool stepped_, images_ = false;
+  int features_ = 4, names_ = 0;
+  std::vector<Stage> stages_;
+};
+
+std::unique_ptr<optim::Optimizer> make_optimizer(Dice& dice, const std::vector<Tensor>& parameters) {
+  const double rate = 0.02 * (1 + dice.roll(4));
+  switch (dice.roll(4)) {
+    case 0:
+      return std::make_unique<optim::SGD>(parameters, optim::SgdOptions{.learning_rate = rate});
+    case 1:
+      return std::make_unique<optim::SGD>(
+          parameters, optim::SgdOptions{.learning_rate = rate, .momentum = 0.9, .nesterov = dice.chance(50)});
+    case 2:
+      return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.learning_rate = rate});
+    default:
+      return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.learning_rate = rate});
+  }
+}
+
+nn::State copy_of(const nn::State& state) {
+  nn::State copy;
+  for (const auto& [name, tensor] : state) copy.emplace(name, tensor.clone());
+  return copy;
+}
+
+/// One training program. `values` is what it sees.
+class Program {
+ public:
+  Program(std::uint64_t number, bool stepped)
+      : dice_(number),
+        stepped_(stepped),
+        outer_(stepped ? testing::replaying_mode() : mode("sequential")),
+        net_(seeded(number), stepped) {
+    parameters_ = net_.parameters();
+    spare_ = net_.features() > 0 ? op::mul(ones({2}), 0.5).set_requires_grad() : Tensor();
+    parameters_.push_back(spare_);
+    optimizer_ = make_optimizer(dice_, parameters_);
+    kind_ = dice_.roll(6);
+    zeroes_ = dice_.chance(50);
+    updates_ = dice_.chance(50);
+    clips_ = dice_.chance(20);
+    regularises_ = dice_.chance(20);
+    changes_input_ = dice_.chance(10);
+    reads_ = dice_.chance(3);
+    keeps_ = dice_.chance(3);
+    own_generator_ = dice_.chance(10);
+    counts_ = dice_.chance(30);
+    returns_ = dice_.roll(8);
+    micro_batches_ = 1 + dice_.roll(3);
+    input_kind_ = dice_.roll(7);
+    train_ = callable([this](const Tensor& x, const Tensor& y) { return train(x, y); });
+    evaluate_ = callable([this](const Tensor& x, const Tensor&) {
+      const NoGrad no_grad;
+      return net_(x);
+    });
+  }
+
+  std::vector<double> values;
+  std::int64_t replays = 0;
+
+  void run() {
+    const int rounds = 4 + dice_.roll(8);
+    for (int round = 0; round < rounds; ++round) {
+      const int events = dice_.roll(3);
+      for (int i = 0; i < events; ++i) event();
+      if (!zeroes_) optimizer_->zero_grad();
+      for (int part = 0; part < micro_batches_; ++part) step();
+      if (!updates_) optimizer_->step();
+    }
+    for (const Tensor& tensor : held_) see(tensor);
+    for (const Tensor& tensor : parameters_) see(tensor);
+    for (const auto& [name, tensor] : net_.state()) see(tensor);
+    for (const auto& [name, tensor] : optimizer_->state()) see(tensor);
+    see(total_);
+    values.push_back(static_cast<double>(default_generator().position()));
+    for (const auto& made : steps_) replays += made->replays();
+  }
+
+ private:
+  using Function = std::function<Tensor(const Tensor&, const Tensor&)>;
+
+  Dice& seeded(std::uint64_t number) {
+    manual_seed(number);
+    return dice_;
+  }
+  Function callable(const Function& function) {
+    if (!stepped_) return function;
+    steps_.push_back(std::make_shared<Step>(function));
+    return [made = steps_.back()](const Tensor& x, const Tensor& y) { return (*made)(x, y); };
+  }
+
+  void see(const Tensor& tensor) {
+    if (!tensor.defined()) return values.push_back(-1234);
+    for (const double value : tensor.values()) values.push_back(value);
+  }
+
+  Tensor loss_of(const Tensor& prediction, const Tensor& y) const {
+    switch (kind_) {
+      case 0:
+        return op::cross_entropy(prediction, y);
+      case 1:
+        return op::nll(op::log_softmax(prediction), y);
+      case 2:
+        return op::mse(prediction, y);
+      case 3:
+        return op::mae(prediction, y);
+      case 4:
+        return op::binary_cross_entropy_with_logits(prediction, y);
+      default:
+        return op::mean(op::hinge(prediction, y, Reduce::none));
+    }
+  }
+
+  Tensor train(const Tensor& x, const Tensor& y) {
+    if (changes_input_) {
+      const NoGrad no_grad;
+      Tensor(x).copy_(op::mul(x, 0.5));
+    }
+    if (zeroes_) optimizer_->zero_grad();
+    Tensor input = x;
+    if (own_generator_) {
+      Generator generator(5);
+      input = op::dropout(x, 0.25, true, generator);
+    }
+    const Tensor prediction = net_(input);
+    Tensor loss = loss_of(prediction, y);
+    if (reads_) loss = op::mul(loss, loss.item() > 1 ? 0.5 : 1.0);
+    if (loss.requires_grad()) loss.backward();
+    if (regularises_) op::mul(op::sum(op::mul(spare_, spare_)), 0.1).backward();
+    if (clips_) optim::clip_grad_norm(parameters_, 1);
+    if (updates_) optimizer_->step();
+    if (keeps_) kept_.push_back(prediction);
+    if (counts_) total_.copy_(op::add(total_, loss.detach()));
+    switch (returns_) {
+      case 0:
+        return prediction;
+      case 1:
+        return x;
+      case 2:
+        return spare_.grad();
+      case 3:
+        return op::cat({op::reshape(loss, {1}), op::reshape(total_, {1})}, 0);
+      default:
+        return loss;
+    }
+  }
+
+  Tensor target(std::int64_t count) {
+    return kind_ < 2 ? dice_.labels(count, net_.features()) : dice_.numbers({count, net_.features()});
+  }
+
+  Tensor next_input(std::int64_t count) {
+    const Shape shape = net_.input(count);
+    Tensor& known = inputs_[static_cast<std::size_t>(count)];
+    switch (input_kind_) {
+      case 0:  // the same tensor
+      case 1:  // the same, written in between
+        if (!known.defined()) known = dice_.numbers(shape);
+        if (input_kind_ == 1) known.copy_(dice_.numbers(shape));
+        return known;
+      case 2:  // a leaf
+        return dice_.numbers(shape).set_requires_grad();
+      case 3:  // the same leaf
+        if (!known.defined()) known = dice_.numbers(shape).set_requires_grad();
+        return known;
+      case 4: {  // views of several strides
+        Shape turned(shape.begin(), shape.end());
+        std::swap(turned[0], turned[1]);
+        Tensor whole = dice_.numbers(dice_.chance(50) ? turned : shape);
+        return whole.shape() == shape ? whole : whole.transpose(0, 1);
+      }
+      case 5: {  // a part of a larger tensor
+        Shape larger = shape;
+        larger[0] += 2;
+        if (!known.defined()) known = dice_.numbers(larger);
+        const int begin = dice_.roll(3);
+        return known.slice(0, begin, begin + count);
+      }
+      default:
+        return dice_.numbers(shape);
+    }
+  }
+
+  void step() {
+    const std::int64_t count = dice_.chance(80) ? 3 : 2;
+    Tensor x = next_input(count);
+    if (changes_input_ && x.requires_grad()) x = x.detach();
+    const Tensor y = target(count);
+    const Tensor result = train_(x, y);
+    if (dice_.chance(40)) see(result);
+    if (dice_.chance(15)) held_.push_back(result);
+    if (dice_.chance(20)) see(x);
+    if (dice_.chance(20) && x.requires_grad()) see(x.grad());
+    if (dice_.chance(10)) x.zero_grad();
+    if (dice_.chance(20))
+      see(parameters_[static_cast<std::size_t>(dice_.roll(static_cast<int>(parameters_.size())))].grad());
+  }
+
+  void evaluate() {
+    const Tensor x = next_input(2).detach();
+    see(evaluate_(x, x));
+  }
+
+  void event() {
+    Tensor& one = parameters_[static_cast<std::size_t>(dice_.roll(static_cast<int>(parameters_.size())))];
+    switch (dice_.roll(16)) {
+      case 0:
+        return manual_seed(static_cast<std::uint64_t>(dice_.roll(3)));
+      case 1:
+        return default_generator().skip(static_cast<std::uint64_t>(dice_.roll(5)));
+      case 2:
+        return optimizer_->set_learning_rate(0.01 * (1 + dice_.roll(5)));
+      case 3:
+        return net_.train(!net_.training());
+      case 4:
+        saved_net_ = copy_of(net_.state());
+        saved_optimizer_ = copy_of(optimizer_->state());
+        return;
+      case 5:
+        if (!saved_net_.empty()) net_.load_state(saved_net_);
+        return;
+      case 6:
+        if (!saved_optimizer_.empty()) optimizer_->load_state(saved_optimizer_);
+        return;
+      case 7:
+        one.set_requires_grad(!one.requires_grad());
+        spare_.set_requires_grad();
+        return;
+      case 8:
+        return optimizer_->zero_grad();
+      case 9:
+        held_.push_back(one.grad());
+        return;
+      case 10:
+        return evaluate();
+      case 11: {
+        const Device other(stepped_ ? testing::replaying_mode() : mode("sequential"),
+                           {.threads = 1 + dice_.roll(2), .deterministic = dice_.chance(50)});
+        return step();
+      }
+      case 12:
+        if (stepped_) testing::fail_recordings(1);
+        return;
+      case 13:
+        for (const auto& made : steps_) made->keep_recordings(1 + made->replays() % 3);
+        return;
+      case 14: {
+        const std::uint64_t seed = static_cast<std::uint64_t>(dice_.roll(3));
+        std::thread([&] {
+          const Device own(stepped_ ? testing::replaying_mode() : mode("sequential"));
+          manual_seed(seed);
+          step();
+        }).join();
+        return;
+      }
+      default:
+        return one.set_grad(dice_.numbers(one.shape()));
+    }
+  }
+
+  Dice dice_;
+  bool stepped_;
+  Device outer_;
+  Net net_;
+  std::vector<Tensor> parameters_;
+  Tensor spare_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  int kind_, returns_, micro_batches_, input_kind_;
+  bool zeroes_, updates_, clips_, regularises_, changes_input_, reads_, keeps_, own_generator_, counts_;
+  Function train_, evaluate_;
+  std::vector<std::shared_ptr<Step>> steps_;
+  std::array<Tensor, 4> inputs_;
+  Tensor total_ = zeros({});
+  std::vector<Tensor> held_, kept_;
+  nn::State saved_net_, saved_optimizer_;
+};
+
+struct Outcome {
+  std::vector<double> values;
+  std::string error;
+  std::int64_t replays = 0;
+};
+
+Outcome run(std::uint64_t number, bool stepped) {
+  Outcome outcome;
+  try {
+    Program program(number, stepped);
+    try {
+      program.run();
+    } catch (const Error& error) {
+      outcome.error = error.what();
+    }
+    outcome.values = program.values;
+    outcome.replays = program.replays;
+  } catch (const Error& error) {
+    outcome.error = error.what();
+  }
+  return outcome;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("programs: a Step sees the same bits as its function, whatever the program does", "[device]") {
+  const char* const asked = std::getenv("TERN_TEST_PROGRAMS");
+  const char* const first = std::getenv("TERN_TEST_FIRST_PROGRAM");
+  const auto count = asked == nullptr ? 250 : std::strtoull(asked, nullptr, 10);
+  const auto begin = first == nullptr ? 0 : std::strtoull(first, nullptr, 10);
+  std::int64_t replays = 0;
+  std::uint64_t different = 0, refused = 0;
+  for (std::uint64_t number = begin; number < begin + count && different < 10; ++number) {
+    const Outcome eager = run(number, false), stepped = run(number, true);
+    testing::fail_recordings(0);
+    replays += stepped.replays;
+    refused += !eager.error.empty();
+    if (same_bits(eager.values, stepped.values) && eager.error == stepped.error) continue;
+    ++different;
+    std::size_t at = 0;
+    while (at < std::min(eager.values.size(), stepped.values.size()) &&
+           std::memcmp(&eager.values[at], &stepped.values[at], sizeof(double)) == 0)
+      ++at;
+    UNSCOPED_INFO("program " << number << " differs from value " << at << " of " << eager.values.size()
+                             << " on, errors '" << eager.error << "' and '" << stepped.error << "'");
+  }
+  UNSCOPED_INFO(count << " programs, " << replays << " replays, " << refused << " programs ended by an error");
+  CHECK(different == 0);
+  CHECK(replays > static_cast<std::int64_t>(count));
+  CHECK(refused * 20 < count + 20);
+}

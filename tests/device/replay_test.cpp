@@ -1,0 +1,655 @@
+// Steps that are recorded and replayed on a device without a device, compared with their functions.
+
+#include <thread>
+
+#include "support/catch.hpp"
+#include "support/replaying.hpp"
+#include "tern/core/create.hpp"
+#include "tern/device/branches.hpp"
+#include "tern/device/step.hpp"
+#include "tern/nn/nn.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/optim/optim.hpp"
+
+using namespace tern;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+using Values = std::vector<double>;
+using Function = std::function<Tensor(const Tensor&)>;
+
+void append(Values& values, const Tensor& tensor) {
+  for (const double value : tensor.values()) values.push_back(value);
+}
+
+/// What a program gives that calls `function` as it stands, and by a Step. The program gets what to call.
+struct Both {
+  Values eager, stepped;
+  std::int64_t replays = 0;
+  std::string unrecorded;
+};
+
+/// `make` builds a program's function anew; `program` calls what it gets and returns what it saw.
+template <class Make, class Program>
+Both both(Make make, Program program) {
+  const Device device(testing::replaying_mode());
+  Both result;
+  {
+    auto made = make();
+    result.eager = program([&](const Tensor& x) { return made->call(x); }, *made);
+  }
+  auto made = make();
+  Step step([&](const Tensor& x) { return made->call(x); });
+  result.stepped = program([&](const Tensor& x) { return step(x); }, *made);
+  result.replays = step.replays();
+  result.unrecorded = step.unrecorded();
+  return result;
+}
+
+Tensor square_loss(const Tensor& w, const Tensor& x) {
+  const Tensor error = op::mul(w, x);
+  return op::sum(op::mul(error, error));
+}
+
+/// One weight and its optimiser.
+struct Weight {
+  Tensor w = full({2}, 1.0).set_requires_grad();
+  optim::SGD sgd{{w}, {.learning_rate = 0.1}};
+  virtual ~Weight() = default;
+  virtual Tensor call(const Tensor& x) {
+    Tensor loss = square_loss(w, x);
+    loss.backward();
+    return loss;
+  }
+};
+
+template <class M, class... A>
+auto maker(A... arguments) {
+  return [=] { return std::make_unique<M>(arguments...); };
+}
+
+}  // namespace
+
+TEST_CASE("replay: zero_grad and the optimiser may stand outside", "[device]") {
+  const Both found = both(maker<Weight>(), [](const Function& call, Weight& weight) {
+    Values seen;
+    for (int i = 0; i < 8; ++i) {
+      weight.sgd.zero_grad();
+      seen.push_back(call(ones({2})).item());
+      weight.sgd.step();
+    }
+    append(seen, weight.w);
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays == 7);
+  CHECK(found.unrecorded.empty());
+}
+
+TEST_CASE("replay: gradients add up over calls and micro-batches", "[device]") {
+  const Both adds = both(maker<Weight>(), [](const Function& call, Weight& weight) {
+    Values seen;
+    for (int i = 0; i < 7; ++i) {
+      call(full({2}, i));
+      append(seen, weight.w.grad());
+    }
+    return seen;
+  });
+  CHECK(adds.stepped == adds.eager);
+  CHECK(adds.replays == 5);
+  const Both batches = both(maker<Weight>(), [](const Function& call, Weight& weight) {
+    Values seen;
+    for (int i = 0; i < 6; ++i) {
+      weight.sgd.zero_grad();
+      for (int part = 0; part < 3; ++part) call(full({2}, part + 0.5 * i));
+      weight.sgd.step();
+      append(seen, weight.w);
+    }
+    return seen;
+  });
+  CHECK(batches.stepped == batches.eager);
+  CHECK(batches.replays == 16);
+}
+
+TEST_CASE("replay: a gradient that somebody holds stays as it is", "[device]") {
+  const Both found = both(maker<Weight>(), [](const Function& call, Weight& weight) {
+    std::vector<Tensor> held;
+    for (int i = 0; i < 6; ++i) {
+      weight.w.zero_grad();
+      call(full({2}, i));
+      held.push_back(i % 2 == 0 ? weight.w.grad() : weight.w.grad().slice(0, 0, 1));
+    }
+    Values seen;
+    for (const Tensor& gradient : held) append(seen, gradient);
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays > 2);
+}
+
+TEST_CASE("replay: another view of the same storage is another input", "[device]") {
+  struct Doubles : Weight {
+    Tensor call(const Tensor& x) override { return op::mul(x, 2.0); }
+  };
+  const Both found = both(maker<Doubles>(), [](const Function& call, Weight&) {
+    const Tensor x = tensor<float>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3});
+    Values seen;
+    for (int i = 0; i < 12; ++i) {
+      const std::vector<Tensor> views{x, x.transpose(0, 1), x.slice(0, 1, 2).expand({3, 3}), x.slice(1, 0, 3, 2)};
+      append(seen, call(views[static_cast<std::size_t>(i) % 4]));
+    }
+    append(seen, x);
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays == 8);
+}
+
+TEST_CASE("replay: a recorded input has the strides of the one it stands for", "[device]") {
+  const Device device(testing::replaying_mode());
+  std::vector<Shape> seen;
+  Step step([&](const Tensor& x) {
+    seen.push_back(x.strides());
+    return op::mul(x, 2.0);
+  });
+  const Tensor x = ones({2, 5, 5, 3}).permute({0, 3, 1, 2});
+  for (int i = 0; i < 3; ++i) step(x);
+  CHECK(seen == std::vector<Shape>(2, x.strides()));
+  CHECK(step.replays() == 2);
+}
+
+TEST_CASE("replay: the gradient of an input", "[device]") {
+  const auto program = [](bool fresh) {
+    return [fresh](const Function& call, Weight& weight) {
+      Values seen;
+      Tensor x = full({2}, 3.0).set_requires_grad();
+      for (int i = 0; i < 7; ++i) {
+        if (fresh) x = full({2}, i).set_requires_grad();
+        if (i % 3 == 0) x.zero_grad();
+        weight.w.zero_grad();
+        weight.w.detach().fill_(i + 1);
+        seen.push_back(call(x).item());
+        append(seen, x.grad());
+        append(seen, weight.w.grad());
+      }
+      return seen;
+    };
+  };
+  for (const bool fresh : {true, false}) {
+    const Both found = both(maker<Weight>(), program(fresh));
+    CHECK(found.stepped == found.eager);
+    CHECK(found.replays >= 4);
+  }
+  const Both graph = both(maker<Weight>(), [](const Function& call, Weight& weight) {
+    Values seen;
+    Tensor v = full({2}, 2.0).set_requires_grad();
+    for (int i = 0; i < 4; ++i) {
+      weight.w.zero_grad();
+      seen.push_back(call(op::mul(v, 3.0)).item());
+      append(seen, v.grad());
+    }
+    return seen;
+  });
+  CHECK(graph.stepped == graph.eager);
+  CHECK(graph.replays == 0);
+  CHECK_THAT(graph.unrecorded, ContainsSubstring("input 0 is the result of recorded operators"));
+}
+
+TEST_CASE("replay: an optimiser's state is loaded, with and without moments", "[device]") {
+  struct Momentum : Weight {
+    optim::SGD momentum{{w}, {.learning_rate = 0.1, .momentum = 0.9}};
+    Tensor call(const Tensor& x) override {
+      momentum.zero_grad();
+      Tensor loss = square_loss(w, x);
+      loss.backward();
+      momentum.step();
+      return loss;
+    }
+  };
+  const Both found = both(maker<Momentum>(), [](const Function& call, Momentum& made) {
+    const auto copy = [&] {
+      nn::State state;
+      for (const auto& [name, tensor] : made.momentum.state()) state.emplace(name, tensor.clone());
+      return state;
+    };
+    Values seen;
+    const nn::State empty = copy();
+    for (int i = 0; i < 4; ++i) seen.push_back(call(ones({2})).item());
+    const nn::State moved = copy();
+    for (const nn::State* state : {&empty, &moved, &empty}) {
+      made.momentum.load_state(*state);
+      for (int i = 0; i < 5; ++i) seen.push_back(call(ones({2})).item());
+      seen.push_back(static_cast<double>(made.momentum.state().size()));
+    }
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays > 8);
+}
+
+TEST_CASE("replay: random numbers follow the generator", "[device]") {
+  struct Drops : Weight {
+    Tensor call(const Tensor& x) override { return op::dropout(x, 0.5, true); }
+  };
+  const Tensor x = ones({16});
+  const Both seeds = both(maker<Drops>(), [&](const Function& call, Weight&) {
+    Values seen;
+    for (const std::uint64_t seed : {1, 7, 7, 1}) {
+      manual_seed(seed);
+      for (int i = 0; i < 4; ++i) append(seen, call(x));
+      default_generator().skip(3);
+      append(seen, call(x));
+      seen.push_back(static_cast<double>(default_generator().position()));
+    }
+    return seen;
+  });
+  CHECK(seeds.stepped == seeds.eager);
+  CHECK(seeds.replays > 8);
+  const Both threads = both(maker<Drops>(), [&](const Function& call, Weight&) {
+    Values seen;
+    const auto several = [&] {
+      const Device device(testing::replaying_mode());
+      manual_seed(3);
+      for (int i = 0; i < 4; ++i) append(seen, call(x));
+    };
+    std::thread(several).join();
+    several();
+    std::thread(several).join();
+    return seen;
+  });
+  CHECK(threads.stepped == threads.eager);
+  CHECK(threads.replays > 3);
+  struct Own : Weight {
+    Tensor call(const Tensor& x) override {
+      Generator generator(3);
+      return op::dropout(x, 0.5, true, generator);
+    }
+  };
+  const Both own = both(maker<Own>(), [&](const Function& call, Weight&) {
+    Values seen;
+    for (int i = 0; i < 5; ++i) append(seen, call(x));
+    return seen;
+  });
+  CHECK(own.stepped == own.eager);
+  CHECK(own.replays == 4);
+  struct Reseeds : Weight {
+    Tensor call(const Tensor& x) override {
+      manual_seed(5);
+      return op::dropout(x, 0.5, true);
+    }
+  };
+  const Both reseeds = both(maker<Reseeds>(), [&](const Function& call, Weight&) {
+    Values seen;
+    for (int i = 0; i < 5; ++i) {
+      append(seen, call(x));
+      default_generator().next();
+    }
+    return seen;
+  });
+  CHECK(reseeds.stepped == reseeds.eager);
+  CHECK_THAT(reseeds.unrecorded, ContainsSubstring("the seed"));
+  struct Rolls : Weight {
+    Tensor call(const Tensor& x) override { return op::mul(x, rand({1}, default_generator()).item()); }
+  };
+  const Both rolls = both(maker<Rolls>(), [&](const Function& call, Weight&) {
+    manual_seed(2);
+    Values seen;
+    for (int i = 0; i < 5; ++i) append(seen, call(x));
+    return seen;
+  });
+  CHECK(rolls.stepped == rolls.eager);
+}
+
+TEST_CASE("replay: what a function does to its input happens to the caller's", "[device]") {
+  struct Grows : Weight {
+    Tensor call(const Tensor& x) override {
+      Tensor(x).copy_(op::mul(x, 2.0));
+      return op::mul(x, 1.0);
+    }
+  };
+  const Both found = both(maker<Grows>(), [](const Function& call, Weight&) {
+    Values seen;
+    Tensor x = ones({3, 4});
+    Tensor part = x.slice(1, 1, 3);
+    for (int i = 0; i < 5; ++i) {
+      append(seen, call(x));
+      append(seen, call(part));
+      append(seen, x);
+    }
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays == 8);
+  struct Hands : Weight {
+    Tensor call(const Tensor& x) override { return x.transpose(0, 1); }
+  };
+  const Both same = both(maker<Hands>(), [](const Function& call, Weight&) {
+    Values seen;
+    for (int i = 0; i < 4; ++i) {
+      Tensor x = tensor<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+      const Tensor y = call(x);
+      x.write<float>()[1] = 9;
+      append(seen, y);
+    }
+    return seen;
+  });
+  CHECK(same.stepped == same.eager);
+}
+
+TEST_CASE("replay: results stay", "[device]") {
+  struct Doubles : Weight {
+    Tensor call(const Tensor& x) override { return op::mul(x, 2.0); }
+  };
+  const Both kept = both(maker<Doubles>(), [](const Function& call, Weight&) {
+    std::vector<Tensor> results;
+    for (int i = 0; i < 6; ++i) results.push_back(call(full({2}, i)));
+    Values seen;
+    for (const Tensor& result : results) append(seen, result);
+    return seen;
+  });
+  CHECK(kept.stepped == kept.eager);
+  CHECK(kept.replays == 5);
+  const Both chained = both(maker<Doubles>(), [](const Function& call, Weight&) {
+    Tensor y = ones({2});
+    for (int i = 0; i < 6; ++i) y = call(y);
+    return y.values();
+  });
+  CHECK(chained.stepped == chained.eager);
+}
+
+TEST_CASE("replay: nothing is copied while nobody holds a result", "[device]") {
+  const Device device(testing::replaying_mode());
+  Step step([](const Tensor& x) { return op::mul(x, 2.0); });
+  const Tensor x = ones({1000});
+  const Storage* known = nullptr;
+  for (int i = 0; i < 6; ++i) {
+    const Tensor y = step(x);
+    if (i > 1) CHECK(&y.storage() == known);
+    known = &y.storage();
+  }
+}
+
+TEST_CASE("replay: a recording belongs to its scope", "[device]") {
+  const Mode& mode = testing::replaying_mode();
+  Tensor w = ones({2}).set_requires_grad();
+  std::vector<Scope> seen;
+  Step step([&](const Tensor& x) {
+    seen.push_back(current_scope());
+    return op::mul(x, w);
+  });
+  const Tensor x = ones({2});
+  const auto four_times = [&](const DeviceOptions& options) {
+    const Device device(mode, options);
+    for (int i = 0; i < 4; ++i) step(x);
+  };
+  four_times({.precision = Precision::tf32});
+  CHECK(seen.size() == 2);
+  four_times({.precision = Precision::strict});
+  CHECK(seen.size() == 4);
+  CHECK(seen.back().context.precision == Precision::strict);
+  four_times({.deterministic = false});
+  CHECK(seen.size() == 6);
+  CHECK(!seen.back().context.deterministic);
+  four_times({.threads = 7});
+  CHECK(seen.size() == 8);
+  {
+    const NoGrad no_grad;
+    four_times({.threads = 7});
+  }
+  CHECK(seen.size() == 10);
+  four_times({.precision = Precision::tf32});
+  CHECK(seen.size() == 10);
+  CHECK(step.replays() == 19);
+}
+
+TEST_CASE("replay: recordings are bounded, the one used longest ago goes", "[device]") {
+  const Device device(testing::replaying_mode());
+  const int before = testing::live_recordings();
+  const std::size_t bytes = memory_statistics("replaying").in_use;
+  Step step([](const Tensor& x) { return op::mul(x, 2.0); });
+  for (int n = 1; n <= 100; ++n)
+    for (int i = 0; i < 3; ++i) step(ones({n, 1024}));
+  CHECK(testing::live_recordings() - before == 32);
+  step.keep_recordings(2);
+  CHECK(testing::live_recordings() - before == 2);
+  const std::int64_t replays = step.replays();
+  step(ones({100, 1024}));
+  CHECK(step.replays() == replays + 1);
+  step(ones({98, 1024}));
+  CHECK(step.replays() == replays + 1);
+  CHECK_THROWS_AS(step.keep_recordings(0), Error);
+  step.reset();
+  CHECK(testing::live_recordings() == before);
+  CHECK(memory_statistics("replaying").in_use == bytes);
+}
+
+TEST_CASE("replay: steps nest", "[device]") {
+  const Device device(testing::replaying_mode());
+  Tensor rate = full({1}, 0.5), w = ones({2});
+  Step inner([&](const Tensor& x) { return op::mul(x, rate); });
+  Step outer([&](const Tensor& x) { return op::add(inner(x), w); });
+  for (int i = 0; i < 5; ++i) {
+    rate.write<float>()[0] = static_cast<float>(i);
+    CHECK(outer(ones({2})).values() == Values(2, i + 1));
+    CHECK(inner(ones({2})).values() == Values(2, i));
+  }
+  CHECK(outer.replays() == 4);
+  CHECK(inner.replays() == 4);
+}
+
+TEST_CASE("replay: a recording that fails leaves everything as it was, says why and runs", "[device]") {
+  const Device device(testing::replaying_mode());
+  for (const int failures : {0, 1}) {
+    Tensor w = ones({8}).set_requires_grad();
+    optim::Adam adam({w}, {.learning_rate = 0.1});
+    const auto function = [&](const Tensor& x) {
+      adam.zero_grad();
+      Tensor loss = op::sum(op::dropout(op::mul(w, x), 0.5, true));
+      loss.backward();
+      adam.step();
+      return loss;
+    };
+    Step step(function);
+    manual_seed(9);
+    Values seen;
+    for (int i = 0; i < 6; ++i) {
+      if (i == 1) testing::fail_recordings(failures);
+      seen.push_back(step(ones({8})).item());
+    }
+    append(seen, w);
+    seen.push_back(static_cast<double>(default_generator().position()));
+    static Values right;
+    if (failures == 0) {
+      right = seen;
+      CHECK(step.unrecorded().empty());
+      continue;
+    }
+    CHECK(seen == right);
+    CHECK(step.replays() == 0);
+    CHECK_THAT(step.unrecorded(), ContainsSubstring("this recording was to fail"));
+    step.reset();
+    for (int i = 0; i < 3; ++i) step(ones({8}));
+    CHECK(step.replays() > 0);
+    CHECK(step.unrecorded().empty());
+  }
+}
+
+TEST_CASE("replay: what cannot be replayed runs as it stands", "[device]") {
+  struct Reads : Weight {
+    Tensor call(const Tensor& x) override { return op::mul(x, op::sum(x).item()); }
+  };
+  struct Keeps : Weight {
+    std::vector<Tensor> kept;
+    Tensor call(const Tensor& x) override {
+      kept.push_back(op::mul(x, 2.0));
+      return op::sum(kept.back());
+    }
+    ~Keeps() override { CHECK(kept.size() >= 5); }
+  };
+  struct Rebinds : Weight {
+    Tensor total = zeros({2});
+    Tensor call(const Tensor& x) override {
+      total = op::add(total, x);
+      return op::mul(total, 1.0);
+    }
+  };
+  struct Swaps : Weight {
+    Tensor a = full({2}, 1.0), b = full({2}, 2.0);
+    Tensor call(const Tensor& x) override {
+      std::swap(a, b);
+      return op::sub(op::mul(a, x), b);
+    }
+  };
+  struct Counts : Weight {
+    Tensor count = zeros({1}), call(const Tensor&x) override {
+      count.write<float>()[0] += 1;
+      return op::mul(x, 2.0);
+    }
+    ~Counts() override { CHECK(count.item() >= 5); }
+  };
+  struct Schedules : Weight {
+    optim::Scheduler schedule{sgd, optim::ExponentialLr{.gamma = 0.5}};
+    Tensor call(const Tensor& x) override {
+      sgd.zero_grad();
+      Tensor loss = square_loss(w, x);
+      loss.backward();
+      sgd.step();
+      schedule.step();
+      return loss;
+    }
+  };
+  struct Evaluates : Weight {
+    nn::Sequential net{nn::Dropout(0.5)};
+    Tensor call(const Tensor& x) override {
+      net.eval();
+      Tensor y = net(x);
+      net.train();
+      return op::mul(y, 2.0);
+    }
+  };
+  const auto program = [](const Function& call, Weight&) {
+    Values seen;
+    for (int i = 0; i < 5; ++i) append(seen, call(full({2}, i)));
+    return seen;
+  };
+  for (const Both& found :
+       {both(maker<Reads>(), program), both(maker<Keeps>(), program), both(maker<Rebinds>(), program),
+        both(maker<Swaps>(), program), both(maker<Counts>(), program), both(maker<Schedules>(), program),
+        both(maker<Evaluates>(), program)}) {
+    CHECK(found.stepped == found.eager);
+    CHECK(!found.unrecorded.empty());
+  }
+}
+
+TEST_CASE("replay: training, frozen weights and switches are noticed", "[device]") {
+  struct Net : Weight {
+    nn::Sequential net{nn::Linear(4, 4), nn::Dropout(0.5), nn::Linear(4, 2)};
+    Tensor call(const Tensor& x) override {
+      net.zero_grad();
+      Tensor loss = op::sum(net(x));
+      loss.backward();
+      return loss;
+    }
+  };
+  const auto make = [] {
+    manual_seed(1);
+    return std::make_unique<Net>();
+  };
+  const Both found = both(make, [](const Function& call, Net& made) {
+    manual_seed(4);
+    Values seen;
+    const auto several = [&] {
+      for (int i = 0; i < 4; ++i) {
+        seen.push_back(call(full({3, 4}, i)).item());
+        for (const Tensor& parameter : made.net.parameters()) {
+          seen.push_back(parameter.grad().defined());
+          if (parameter.grad().defined()) append(seen, parameter.grad());
+        }
+      }
+    };
+    several();
+    made.net.eval();
+    several();
+    made.net.train();
+    several();
+    Tensor first = made.net.parameters()[0];
+    first.set_requires_grad(false);
+    several();
+    first.set_requires_grad();
+    several();
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays >= 13);
+}
+
+TEST_CASE("replay: a result has no graph, in any mode", "[device]") {
+  for (const char* name : {"sequential", "vectorized", "replaying"}) {
+    const Device device(std::string(name) == "replaying" ? testing::replaying_mode() : mode(name));
+    Tensor w = ones({2}).set_requires_grad();
+    Step step([&](const Tensor& x) { return op::sum(op::mul(x, w)); });
+    for (int i = 0; i < 4; ++i) {
+      const Tensor loss = step(ones({2}));
+      CHECK(!loss.requires_grad());
+      CHECK_THROWS_AS(loss.backward(), AutogradError);
+    }
+  }
+}
+
+TEST_CASE("replay: inputs that share their elements", "[device]") {
+  const Device device(testing::replaying_mode());
+  for (const bool writes : {false, true}) {
+    const auto function = [&](const Tensor& a, const Tensor& b) {
+      if (writes) Tensor(a).copy_(op::add(a, 1.0));
+      return op::add(a, op::mul(b, 10.0));
+    };
+    Step step(function);
+    Tensor x = tensor<float>({1, 2, 3, 4}, {2, 2}), y = x.clone();
+    for (int i = 0; i < 10; ++i) {
+      const bool same = i % 2 == 0;
+      const Values stepped = step(x, same ? x : x.transpose(0, 1)).values();
+      CHECK(stepped == function(y, same ? y : y.transpose(0, 1)).values());
+      CHECK(x.values() == y.values());
+    }
+    CHECK(step.replays() >= 4);
+  }
+  Tensor w = ones({2});
+  const auto adds = [](Tensor& to) {
+    return [&to](const Tensor& x) {
+      to.copy_(op::add(to, x));
+      return op::mul(x, 1.0);
+    };
+  };
+  Step step(adds(w));
+  for (int i = 0; i < 4; ++i) step(ones({2}));
+  CHECK(step(w).values() == Values{10, 10});
+  CHECK_THAT(step.unrecorded(), ContainsSubstring("shares its elements"));
+  CHECK(w.values() == Values{10, 10});
+}
+
+TEST_CASE("replay: metrics, statistics and the branches of a step", "[device]") {
+  struct Net : Weight {
+    nn::BatchNorm2d norm{3};
+    nn::Mean mean;
+    Tensor call(const Tensor& x) override {
+      const std::vector<Tensor> parts =
+          branches({[&] { return op::sum(op::mul(x, x)); }, [&] { return op::sum(norm(x)); },
+                    [&] { return op::mean(op::exp(x)); }});
+      Tensor sum = op::add(op::sub(parts[0], parts[1]), parts[2]);
+      mean.update(sum);
+      return sum;
+    }
+  };
+  const Both found = both(maker<Net>(), [](const Function& call, Net& net) {
+    Generator generator(3);
+    Values seen;
+    for (int i = 0; i < 5; ++i) seen.push_back(call(randn({2, 3, 4, 4}, generator)).item());
+    for (const auto& [name, tensor] : net.norm.state()) append(seen, tensor);
+    seen.push_back(net.mean.value());
+    return seen;
+  });
+  CHECK(found.stepped == found.eager);
+  CHECK(found.replays == 4);
+}

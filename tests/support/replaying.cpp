@@ -1,0 +1,394 @@
+#include "support/replaying.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tern/core/error.hpp"
+
+namespace tern::testing {
+namespace {
+
+constexpr int pattern = 0xff;  // a float or double of these bytes is a NaN, an int64 is -1
+
+// What the library is handed is no address: it lies this far beyond the block, where no program has memory.
+constexpr std::uintptr_t distance = std::uintptr_t{1} << 62;
+
+template <class T>
+T* reachable(T* pointer) {
+  return pointer == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) - distance);
+}
+void* out_of_reach(void* block) { return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(block) + distance); }
+
+using Work = std::function<void()>;
+
+struct Recording;
+
+struct Block {
+  std::size_t size = 0;
+  bool live = true;
+  Recording* recording = nullptr;  // whose replays use it
+};
+
+struct Recording {
+  std::vector<Work> work;
+  std::vector<std::vector<Work>> branches;  // since the last join
+  std::vector<void*> free, free_after_join;
+};
+
+struct Stream {
+  Recording* recording = nullptr;
+};
+
+std::atomic<int> failures{0};
+std::atomic<int> recordings{0};
+
+Stream& own_stream() {
+  // Never freed: a storage may name the stream of a thread that has ended.
+  static thread_local Stream* const own = new Stream;
+  return *own;
+}
+
+Recording* recording_of(void* stream) { return stream == nullptr ? nullptr : static_cast<Stream*>(stream)->recording; }
+
+void queue(void* stream, Work work) {
+  Recording* const recording = recording_of(stream);
+  if (recording == nullptr)
+    work();
+  else if (recording->branches.empty())
+    recording->work.push_back(std::move(work));
+  else
+    recording->branches.back().push_back(std::move(work));
+}
+
+class ReplayingMemory final : public Memory {
+ public:
+  std::string_view name() const override { return "replaying"; }
+  bool host_accessible() const override { return false; }
+
+  void* allocate(std::size_t bytes, void* stream) override {
+    const std::size_t size = (bytes + 63) / 64 * 64;
+    const std::lock_guard lock(mutex_);
+    expects<OutOfMemory>(limit_ == 0 || statistics_.in_use + size <= limit_, "replaying memory: ", bytes,
+                         " bytes would pass the limit of ", limit_);
+    Recording* const recording = recording_of(stream);
+    void* pointer = nullptr;
+    if (recording != nullptr) {
+      const auto fits = [&](void* free) { return blocks_[free].size == size; };
+      const auto found = std::find_if(recording->free.begin(), recording->free.end(), fits);
+      if (found != recording->free.end()) {
+        pointer = *found;
+        recording->free.erase(found);
+      }
+    }
+    if (pointer == nullptr) {
+      void* const block = std::aligned_alloc(64, size);
+      expects<OutOfMemory>(block != nullptr, "replaying memory: the host has none left");
+      std::memset(block, pattern, size);
+      pointer = out_of_reach(block);
+    }
+    blocks_[pointer] = {size, true, recording};
+    statistics_.in_use += size;
+    statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
+    return pointer;
+  }
+
+  void release(void* pointer, std::size_t, void* stream) noexcept override {
+    const std::lock_guard lock(mutex_);
+    Block& block = blocks_.at(pointer);
+    block.live = false;
+    statistics_.in_use -= block.size;
+    Recording* const recording = recording_of(stream);
+    const auto poison = [pointer, size = block.size] { std::memset(reachable(pointer), pattern, size); };
+    if (recording != nullptr && block.recording == recording) {
+      queue(stream, poison);
+      (recording->branches.empty() ? recording->free : recording->free_after_join).push_back(pointer);
+    } else if (recording != nullptr && block.recording == nullptr) {
+      block.recording = recording;  // what was recorded may use this older block
+    } else {
+      poison();
+      if (block.recording == nullptr) forget(pointer);
+    }
+  }
+
+  void copy_in(void* to, const void* from, std::size_t bytes, void* stream) override {
+    expects(recording_of(stream) == nullptr, "replaying: a copy from the host while a step is recorded");
+    std::memcpy(reachable(to), from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override {
+    expects(recording_of(stream) == nullptr, "replaying: a copy to the host while a step is recorded");
+    std::memcpy(to, reachable(from), bytes);
+  }
+  void copy(void* to, const void* from, std::size_t bytes, void* stream) override {
+    queue(stream, [=] { std::memmove(reachable(to), reachable(from), bytes); });
+  }
+
+  void* stream() override { return &own_stream(); }
+  void synchronize(void* stream) override {
+    expects(recording_of(stream) == nullptr, "replaying: a wait while a step is recorded");
+  }
+
+  MemoryStatistics statistics() const override {
+    const std::lock_guard lock(mutex_);
+    MemoryStatistics now = statistics_;
+    now.reserved = now.in_use;
+    now.limit = limit_;
+    return now;
+  }
+  void reset_peak() override { statistics_.peak = statistics_.in_use; }
+  void trim() override {}
+  void set_limit(std::size_t bytes) override { limit_ = bytes; }
+
+  void disband(Recording* recording) {
+    const std::lock_guard lock(mutex_);
+    std::vector<void*> unused;
+    for (auto& [pointer, block] : blocks_)
+      if (block.recording == recording) {
+        block.recording = nullptr;
+        if (!block.live) unused.push_back(pointer);
+      }
+    for (void* pointer : unused) forget(pointer);
+  }
+
+ private:
+  void forget(void* pointer) {
+    blocks_.erase(pointer);
+    std::free(reachable(pointer));
+  }
+
+  mutable std::mutex mutex_;
+  std::map<void*, Block> blocks_;
+  MemoryStatistics statistics_;
+  std::size_t limit_ = 0;
+};
+
+ReplayingMemory& memory() {
+  static ReplayingMemory& memory = *new ReplayingMemory;  // never destroyed: tensors may outlive static destructors
+  return memory;
+}
+
+// ---- recording ----
+
+void begin(void* stream) {
+  Stream& own = *static_cast<Stream*>(stream);
+  expects(own.recording == nullptr, "replaying: this thread is already recording a step");
+  own.recording = new Recording;
+  ++recordings;
+}
+
+void destroy(void* handle) {
+  auto* recording = static_cast<Recording*>(handle);
+  memory().disband(recording);
+  delete recording;
+  --recordings;
+}
+
+void abandon(void* stream) { destroy(std::exchange(static_cast<Stream*>(stream)->recording, nullptr)); }
+
+void* end(void* stream) {
+  Recording* const recording = std::exchange(static_cast<Stream*>(stream)->recording, nullptr);
+  if (failures.load() > 0) {
+    --failures;
+    destroy(recording);
+    throw Error("replaying: this recording was to fail");
+  }
+  return recording;
+}
+
+void launch(void* handle, void* stream) {
+  expects(recording_of(stream) == nullptr, "replaying: a launch while a step is recorded");
+  for (const Work& work : static_cast<Recording*>(handle)->work) work();
+}
+
+void branch(void* stream) { recording_of(stream)->branches.emplace_back(); }
+
+void join(void* stream) {
+  Recording& recording = *recording_of(stream);
+  for (auto branch = recording.branches.rbegin(); branch != recording.branches.rend(); ++branch)
+    std::move(branch->begin(), branch->end(), std::back_inserter(recording.work));
+  recording.branches.clear();
+  recording.free.insert(recording.free.end(), recording.free_after_join.begin(), recording.free_after_join.end());
+  recording.free_after_join.clear();
+}
+
+// ---- the table ----
+
+// An argument of a kernel as a queued call keeps it.
+template <class A>
+struct Kept {
+  std::decay_t<A> value;
+  explicit Kept(const std::decay_t<A>& given) : value(given) {}
+  std::decay_t<A>& get() { return value; }
+};
+
+template <class T>
+struct Kept<T*> {
+  T* value;
+  explicit Kept(T* given) : value(reachable(given)) {}
+  T* get() { return value; }
+};
+
+template <>
+struct Kept<Context&> {
+  Context value;
+  explicit Kept(const Context& given) : value(given) {
+    value.memory = &host_memory();  // where the kernel's scratch may be
+    value.stream = nullptr;
+  }
+  Context& get() { return value; }
+};
+
+template <>
+struct Kept<const random::Key&> {
+  random::Key value;
+  explicit Kept(const random::Key& given) : value(given) { value.base = reachable(given.base); }
+  const random::Key& get() { return value; }
+};
+
+template <class T>
+struct Kept<const kernels::Parameters<T>&> {
+  std::vector<T*> value, first, second;
+  std::vector<const T*> gradient;
+  std::vector<std::int64_t> size;
+  kernels::Parameters<T> parameters;
+
+  explicit Kept(const kernels::Parameters<T>& given) {
+    const auto keep = [&](auto& kept, auto* pointers) {
+      for (std::int64_t i = 0; pointers != nullptr && i < given.count; ++i) kept.push_back(reachable(pointers[i]));
+    };
+    keep(value, given.value);
+    keep(gradient, given.gradient);
+    keep(first, given.first);
+    keep(second, given.second);
+    size.assign(given.size, given.size + given.count);
+  }
+  const kernels::Parameters<T>& get() {
+    parameters = {
+        static_cast<std::int64_t>(size.size()),   value.data(), gradient.data(), first.empty() ? nullptr : first.data(),
+        second.empty() ? nullptr : second.data(), size.data()};
+    return parameters;
+  }
+};
+
+/// A slot of a family, told apart by its position there.
+template <class Family, std::size_t position, class Signature>
+struct Slot;
+
+template <class Family, std::size_t position, class... A>
+struct Slot<Family, position, void(Context&, A...)> {
+  static inline std::optional<kernels::Kernel<void(Context&, A...)>> plain;
+
+  static void call(Context& context, A... arguments) {
+    queue(context.stream, [kept = std::tuple<Kept<Context&>, Kept<A>...>(context, arguments...)]() mutable {
+      std::apply([](auto&... each) { (*plain)(each.get()...); }, kept);
+    });
+  }
+};
+
+template <class Family, std::size_t position, class... A>
+void record_slot(kernels::Kernel<void(Context&, A...)>& slot) {
+  using Queued = Slot<Family, position, void(Context&, A...)>;
+  Queued::plain.emplace(slot);
+  slot = kernels::Kernel<void(Context&, A...)>(Queued::call);
+}
+// What answers a question about sizes queues nothing.
+template <class Family, std::size_t position, class Result, class... A>
+void record_slot(kernels::Kernel<Result(const Context&, A...)>&) {}
+
+template <class Family, class... Slots>
+void record_slots(Slots&... slots) {
+  [&]<std::size_t... position>(std::index_sequence<position...>) { (record_slot<Family, position>(slots), ...); }
+  (std::index_sequence_for<Slots...>{});
+}
+
+/// Every slot of a family. A family of another number of slots does not compile until its line stands here.
+template <class Family>
+void record_family(Family& family) {
+  constexpr std::size_t slots = sizeof(Family) / sizeof(void (*)());
+  const auto all = [](auto&... each) { record_slots<Family>(each...); };
+  if constexpr (slots == 2) {
+    auto& [a, b] = family;
+    all(a, b);
+  } else if constexpr (slots == 3) {
+    auto& [a, b, c] = family;
+    all(a, b, c);
+  } else if constexpr (slots == 4) {
+    auto& [a, b, c, d] = family;
+    all(a, b, c, d);
+  } else if constexpr (slots == 5) {
+    auto& [a, b, c, d, e] = family;
+    all(a, b, c, d, e);
+  } else if constexpr (slots == 6) {
+    auto& [a, b, c, d, e, f] = family;
+    all(a, b, c, d, e, f);
+  } else if constexpr (slots == 7) {
+    auto& [a, b, c, d, e, f, g] = family;
+    all(a, b, c, d, e, f, g);
+  } else if constexpr (slots == 12) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = family;
+    all(a, b, c, d, e, f, g, h, i, j, k, l);
+  } else if constexpr (slots == 16) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = family;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+  } else {
+    static_assert(slots == 28, "the replaying mode does not know a family of so many slots");
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, z1, z2] = family;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, z1, z2);
+  }
+}
+
+template <class T>
+void record_table(kernels::Operators<T>& table) {
+  auto& [arithmetic, dot, conv, activation, pooling, reduction, loss, normalization, shape, update, channels_last] =
+      table;
+  static_cast<void>(channels_last);
+  [](auto&... family) { (record_family(family), ...); }(arithmetic, dot, conv, activation, pooling, reduction, loss,
+                                                        normalization, shape, update);
+}
+
+// The value to fill with is the host's, and read before the call returns.
+void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
+  std::array<std::byte, 8> kept{};
+  std::memcpy(kept.data(), value, element);
+  queue(context.stream, [=, host = Kept<Context&>(context)]() mutable {
+    mode("sequential").movement.fill(host.get(), reachable(out), n, kept.data(), element);
+  });
+}
+
+}  // namespace
+
+const Mode& replaying_mode() {
+  static const Mode& replaying = []() -> const Mode& {
+    static const Capture capture{.begin = begin,
+                                 .end = end,
+                                 .abandon = abandon,
+                                 .launch = launch,
+                                 .destroy = destroy,
+                                 .branch = branch,
+                                 .join = join};
+    Mode mode = tern::mode("sequential");
+    mode.memory = &memory();
+    mode.capture = &capture;
+    record_table(mode.operators);
+    record_table(mode.operators_double);
+    record_family(mode.movement);
+    mode.movement.fill = fill;
+    return register_mode("replaying", mode);
+  }();
+  return replaying;
+}
+
+void fail_recordings(int count) { failures.store(count); }
+int live_recordings() { return recordings.load(); }
+
+}  // namespace tern::testing
