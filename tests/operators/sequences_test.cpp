@@ -184,8 +184,9 @@ void run_sequences(const std::string& mode, std::int64_t N, const std::vector<De
   families.push_back(alike(N));
   families.push_back(products());
   for (const DeviceOptions& scope : scopes) {
-    INFO("precision " << static_cast<int>(scope.precision) << ", deterministic " << scope.deterministic);
-    for (std::vector<Known>& uses : families) all_pairs(uses, mode, scope, tolerance(scope.precision));
+    const Precision precision = scope.precision.value_or(Precision::strict);
+    INFO("precision " << static_cast<int>(precision) << ", deterministic " << scope.deterministic.value_or(true));
+    for (std::vector<Known>& uses : families) all_pairs(uses, mode, scope, tolerance(precision));
   }
 }
 
