@@ -13,7 +13,7 @@ namespace {
   // A copy to the host waits anyway; a Profile sees the wait apart from the copy.
   if (!from.host_accessible() && ProfileRecorder::active() != nullptr) {
     const ProfileSpan span("wait", ProfileSpan::Kind::wait);
-    from.synchronize(source_stream);
+    from.finish(source_stream);
   }
   const ProfileSpan span(from, to);
   if (from.host_accessible()) {
@@ -33,7 +33,11 @@ namespace {
 Storage::~Storage() {
   for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i) {
     Copy& copy = copies_[i];
-    if (copy.shared.load(std::memory_order_relaxed)) copy.memory->finish(nullptr);
+    void* const owner = copy.owner.load(std::memory_order_relaxed);
+    if (copy.shared.load(std::memory_order_relaxed))
+      copy.memory->finish(nullptr);
+    else if (copy.handed_over.load(std::memory_order_relaxed) && owner != copy.home)
+      copy.memory->finish(owner);  // what it read beside the last reader; at home, reuse comes after that by itself
     if (copy.pointer != nullptr)
       copy.memory->release(copy.pointer, bytes_, copy.stream.load(std::memory_order_relaxed));
   }
@@ -97,6 +101,7 @@ void Storage::change_stream(Copy& copy, void* stream, bool writes) {
   if (!writes) {
     if (copy.shared.load(std::memory_order_acquire)) return;
     if (!copy.handed_over.exchange(true)) {
+      copy.owner.store(last, std::memory_order_relaxed);
       copy.memory->order(last, stream);
       copy.stream.store(stream, std::memory_order_release);
     } else {
@@ -105,10 +110,14 @@ void Storage::change_stream(Copy& copy, void* stream, bool writes) {
     }
     return;
   }
-  if (copy.shared.load(std::memory_order_relaxed))
+  if (copy.shared.load(std::memory_order_relaxed)) {
     copy.memory->finish(nullptr);
-  else if (last != stream)
-    copy.memory->order(last, stream);
+  } else {
+    // The owner's thread may have read beside the one that it was handed over to.
+    void* const owner = copy.owner.load(std::memory_order_relaxed);
+    if (copy.handed_over.load(std::memory_order_relaxed) && owner != stream) copy.memory->order(owner, stream);
+    if (last != stream) copy.memory->order(last, stream);
+  }
   copy.shared.store(false, std::memory_order_relaxed);
   copy.handed_over.store(false, std::memory_order_relaxed);
   copy.stream.store(stream, std::memory_order_relaxed);
@@ -121,6 +130,7 @@ void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
   if (reads) lock.lock();
   if (copy.pointer == nullptr) {
     copy.pointer = copy.memory->allocate(bytes_, stream);
+    copy.home = stream;
     copy.stream.store(stream, std::memory_order_relaxed);
   }
   if (!reads || copy.valid.load(std::memory_order_relaxed)) return;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -97,6 +98,9 @@ class CudaMemory final : public Memory {
         return;
       }
       Stream& stream = stream_state(stream_handle);
+      // The stream may be another thread's, which must not begin to record between the question and the event.
+      std::unique_lock gate(stream.gate, std::defer_lock);
+      if (&stream != block->stream) gate.lock();
       if (Recording* recording = stream.recording.load(); recording != nullptr) {
         // Recorded work may use this older block, so every replay will: it must not serve anything else.
         block->recording = recording;
@@ -105,10 +109,12 @@ class CudaMemory final : public Memory {
       if (&stream != block->stream) {
         // Used by two streams: free for its own only after what the other has queued.
         Returned returned{block, nullptr};
-        if (cudaEventCreateWithFlags(&returned.used, cudaEventDisableTiming) == cudaSuccess &&
-            cudaEventRecord(returned.used, stream.handle) == cudaSuccess) {
-          returned_.push_back(returned);
-          return;
+        if (cudaEventCreateWithFlags(&returned.used, cudaEventDisableTiming) == cudaSuccess) {
+          if (cudaEventRecord(returned.used, stream.handle) == cudaSuccess) {
+            returned_.push_back(returned);
+            return;
+          }
+          cudaEventDestroy(returned.used);
         }
         cudaGetLastError();
         cudaStreamSynchronize(stream.handle);
@@ -144,21 +150,25 @@ class CudaMemory final : public Memory {
     }
   }
 
-  void copy_out(void* to, const void* from, std::size_t bytes, void* stream_handle) override {
+  // On the calling thread's stream, behind what its producer has queued: the producer's stream may be recording, and
+  // its pinned buffer is its own thread's.
+  void copy_out(void* to, const void* from, std::size_t bytes, void* producer_handle) override {
     if (bytes == 0) return;
-    Stream& stream = stream_state(stream_handle);
-    refuse_recording(stream, "a copy to the host", "read the value after the step");
+    Stream& producer = stream_state(producer_handle);
+    Stream& reader = thread_stream();
+    refuse_recording(reader, "a copy to the host", "read the value after the step");
+    order(producer.handle, reader.handle);
+    void* target = to;
     if (bytes <= bounce_bytes) {
-      if (stream.bounce == nullptr)
-        check(cudaHostAlloc(reinterpret_cast<void**>(&stream.bounce), bounce_bytes, cudaHostAllocDefault),
+      if (reader.bounce == nullptr)
+        check(cudaHostAlloc(reinterpret_cast<void**>(&reader.bounce), bounce_bytes, cudaHostAllocDefault),
               "pinning host memory");
-      check(cudaMemcpyAsync(stream.bounce, from, bytes, cudaMemcpyDeviceToHost, stream.handle), "copying to the host");
-      wait(stream);
-      std::memcpy(to, stream.bounce, bytes);
-      return;
+      target = reader.bounce;
     }
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream.handle), "copying to the host");
-    wait(stream);
+    check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, reader.handle), "copying to the host");
+    wait(reader);
+    if (&producer != &reader) report_problem(producer);
+    if (target != to) std::memcpy(to, target, bytes);
   }
 
   void copy(void* to, const void* from, std::size_t bytes, void* stream_handle) override {
@@ -243,12 +253,19 @@ class CudaMemory final : public Memory {
 
   static void wait(Stream& stream) {
     check(cudaStreamSynchronize(stream.handle), "waiting for the card");
-    volatile ProblemCell* cell = stream.problem;
-    const auto kind = static_cast<Problem>(cell->kind);
-    if (kind == Problem::none) [[likely]]
+    report_problem(stream);
+  }
+
+  // Throws what the stream's kernels reported, to whoever asks first.
+  static void report_problem(Stream& stream) {
+    ProblemCell& cell = *stream.problem;
+    std::atomic_ref<int> reported(cell.kind);
+    if (static_cast<Problem>(reported.load()) == Problem::none) [[likely]]
       return;
-    const long long value = cell->value, limit = cell->limit;
-    cell->kind = static_cast<int>(Problem::none);
+    const volatile ProblemCell& written = cell;
+    const long long value = written.value, limit = written.limit;
+    const auto kind = static_cast<Problem>(reported.exchange(static_cast<int>(Problem::none)));
+    if (kind == Problem::none) return;
     throw NumericError(message("cuda: work queued earlier met ", kind == Problem::label ? "the label " : "the index ",
                                value, ", expected one in [0, ", limit, "); check the ",
                                kind == Problem::label ? "labels and the number of classes" : "indices"));

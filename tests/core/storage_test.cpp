@@ -293,6 +293,22 @@ TEST_CASE("storage: streams wait for each other where they must, and only there"
     (void)meetings();
     x = Tensor();
     CHECK(meetings() == Meetings{"finish all"});
+    // Of two that read at once, one of them the maker, the maker leaves no trace: a writer waits for it all the same.
+    x = op::neg(ones({4}));
+    const std::string reader = read_elsewhere();
+    (void)meetings();
+    std::string writer;
+    std::thread([&] {
+      const Device same(fake_mode());
+      writer = id(memory.stream());
+      (void)x.storage().write(current_scope());
+    }).join();
+    CHECK(meetings() == Meetings{"order " + here + " " + writer, "order " + reader + " " + writer});
+    // And so does who gives back what was not allocated for the writer.
+    (void)read_elsewhere();
+    (void)meetings();
+    x = Tensor();
+    CHECK(meetings() == Meetings{"finish " + writer});
   }
   memory.streams = false;
   memory.meetings.clear();

@@ -222,3 +222,16 @@ TEST_CASE("laws: the example values of the documentation", "[laws]") {
     CHECK(distance(normal, tensor<double>({1.0 / 6, 2.0 / 15, 3.0 / 14}, {1, 3, 1})) < 1e-6);
   });
 }
+
+TEST_CASE("laws: a convolution of more groups than a launch has layers", "[laws]") {
+  in_every_mode([](Generator& generator) {
+    constexpr std::int64_t groups = 70000;
+    const Tensor x = integers({1, groups, 2, 1}, generator).set_requires_grad(),
+                 weight = integers({groups, 1, 1, 1}, generator).set_requires_grad();
+    const Tensor y = op::conv2d(x, weight, {}, {.groups = groups});
+    CHECK(same(y, op::mul(x, weight.reshape({1, groups, 1, 1}))));
+    op::sum(y).backward();
+    CHECK(same(x.grad(), weight.detach().reshape({1, groups, 1, 1}).expand({1, groups, 2, 1})));
+    CHECK(same(weight.grad(), op::sum(x.detach(), {2}).reshape({groups, 1, 1, 1})));
+  });
+}

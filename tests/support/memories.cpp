@@ -92,12 +92,13 @@ const Mode& guarded_mode(const std::string& name) {
 
 void* FakeMemory::allocate(std::size_t bytes, void*) {
   expects<OutOfMemory>(limit == 0 || in_use + bytes <= limit, name_, " memory: ", bytes,
-                       " bytes would pass the limit of ", limit);
+                       " bytes would pass the limit of ", limit.load());
   void* pointer = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   expects<OutOfMemory>(pointer != nullptr, name_, " memory: the host has none left");
   std::memset(pointer, pattern, bytes);
-  in_use += bytes;
-  peak = std::max(peak, in_use);
+  const std::size_t now = in_use += bytes;
+  for (std::size_t most = peak; most < now && !peak.compare_exchange_weak(most, now);) {
+  }
   ++live;
   return pointer;
 }

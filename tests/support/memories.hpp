@@ -32,6 +32,7 @@ class GuardedMemory final : public Memory {
   }
   void* stream() override { return inner_.stream(); }
   void order(void* producer, void* consumer) override { inner_.order(producer, consumer); }
+  void finish(void* stream) noexcept override { inner_.finish(stream); }
   void synchronize(void* stream) override { inner_.synchronize(stream); }
   MemoryStatistics statistics() const override { return inner_.statistics(); }
   void reset_peak() override { inner_.reset_peak(); }
@@ -72,7 +73,7 @@ class FakeMemory final : public Memory {
   void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override;
   void copy(void* to, const void* from, std::size_t bytes, void* stream) override;
   MemoryStatistics statistics() const override { return {in_use, in_use, peak, limit}; }
-  void reset_peak() override { peak = in_use; }
+  void reset_peak() override { peak = in_use.load(); }
   void trim() override {}
   void set_limit(std::size_t bytes) override { limit = bytes; }
   /// With `streams`, every thread has one of its own, and `meetings` tells how the library brought them in order:
@@ -81,8 +82,8 @@ class FakeMemory final : public Memory {
   void order(void* producer, void* consumer) override;
   void finish(void* stream) noexcept override;
 
-  std::size_t in_use = 0, peak = 0, limit = 0;
-  std::int64_t copies_in = 0, copies_out = 0, live = 0;
+  std::atomic<std::size_t> in_use{0}, peak{0}, limit{0};
+  std::atomic<std::int64_t> copies_in{0}, copies_out{0}, live{0};
   bool streams = false;
   std::vector<std::string> meetings;
 

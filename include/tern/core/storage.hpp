@@ -51,9 +51,11 @@ class Storage : public std::enable_shared_from_this<Storage> {
   struct Copy {
     Memory* memory = nullptr;
     void* pointer = nullptr;
+    void* home = nullptr;                // the stream that it was allocated for
     std::atomic<void*> stream{nullptr};  // that used it last, unless it is shared
     std::atomic<bool> valid{false};
     std::atomic<bool> handed_over{false};  // read on another stream than wrote it
+    std::atomic<void*> owner{nullptr};     // then: the one that wrote it, where its thread may go on reading
     std::atomic<bool> shared{false};       // read on more: all that wrote it is done, so any stream may read it
   };
   static constexpr int max_copies = 4;

@@ -1,0 +1,25 @@
+// The contract of Memory, for every memory there is: the host's, the tests' own, and the card's where there is one.
+
+#include "support/catch.hpp"
+#include "support/memories.hpp"
+#include "support/memory_conformance.hpp"
+#include "support/summary.hpp"
+#include "tern/device/device.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+
+TEST_CASE("memory: the host's keeps what the contract promises", "[device][memory]") { check_memory(host_memory()); }
+TEST_CASE("memory: guarded memory keeps it", "[device][memory]") {
+  check_memory(guarded_memory("vectorized"));
+  CHECK(guarded_memory("vectorized").take_findings().empty());
+}
+TEST_CASE("memory: memory that stands for a device's keeps it", "[device][memory]") { check_memory(fake_memory()); }
+TEST_CASE("memory: the card's keeps it", "[device][memory][cuda]") {
+  for (const std::string& name : available_modes())
+    if (name == "cuda") {
+      check_memory(*mode("cuda").memory);
+      check_memory(guarded_memory("cuda"));
+      CHECK(guarded_memory("cuda").take_findings().empty());
+    }
+}
