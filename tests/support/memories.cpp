@@ -125,11 +125,14 @@ void* FakeMemory::stream() {
   return streams ? reinterpret_cast<void*>(own) : nullptr;
 }
 void FakeMemory::order(void* producer, void* consumer) {
-  meetings.push_back(
-      message("order ", reinterpret_cast<std::uintptr_t>(producer), " ", reinterpret_cast<std::uintptr_t>(consumer)));
+  note(message("order ", reinterpret_cast<std::uintptr_t>(producer), " ", reinterpret_cast<std::uintptr_t>(consumer)));
 }
 void FakeMemory::finish(void* stream) noexcept {
-  meetings.push_back(stream == nullptr ? "finish all" : message("finish ", reinterpret_cast<std::uintptr_t>(stream)));
+  note(stream == nullptr ? "finish all" : message("finish ", reinterpret_cast<std::uintptr_t>(stream)));
+}
+void FakeMemory::note(std::string meeting) {
+  const std::lock_guard lock(mutex_);
+  if (streams) meetings.push_back(std::move(meeting));
 }
 
 FakeMemory& fake_memory() {

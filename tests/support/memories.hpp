@@ -88,7 +88,10 @@ class FakeMemory final : public Memory {
   std::vector<std::string> meetings;
 
  private:
+  void note(std::string meeting);
+
   std::string name_;
+  std::mutex mutex_;
 };
 
 /// The mode "fake": the kernels of the sequential mode on fake memory; "fake2" is another one.
