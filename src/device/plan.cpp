@@ -256,9 +256,9 @@ void Plan::keep(Recording& run, const Tensor& result, const Scope& scope) {
     if (gradients_[i].after.source == Source::made) made_[gradients_[i].after.index].gradients.push_back(i);
   }
   if (result.defined()) result_ = view_of(result, run);
-  for (std::size_t i = 0; i < made_.size(); ++i)
-    made_[i].copied = (copies_gradients_ && !made_[i].gradients.empty()) ||
-                      (copies_result_ && result_.source == Source::made && result_.index == i);
+  if (result_.source == Source::made) made_[result_.index].result = true;
+  for (Made& made : made_)
+    made.copied = (copies_gradients_ && !made.gradients.empty()) || (copies_result_ && made.result);
 
   for (const auto& [address, used] : run.used) {
     const std::shared_ptr<Storage> storage = used.storage.lock();

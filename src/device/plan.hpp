@@ -70,6 +70,7 @@ class Plan {
     DType dtype = DType::float32;
     Shape shape, strides;
     std::int64_t offset = 0;
+    Tensor handle;  // of what the recording made: handed out again once nobody holds it any more
   };
   struct Input {
     Tensor recorded;                          // what the recording reads
@@ -96,9 +97,10 @@ class Plan {
   };
   struct Made {
     std::shared_ptr<Storage> storage;
-    bool copied = false;                      // what is handed out is a copy
+    bool result = false;                      // the result is a view of it
     std::vector<std::size_t> gradients = {};  // that are views of it
-    std::shared_ptr<Storage> handed_out = {};
+    bool copied = false;                      // what is handed out is a copy:
+    std::shared_ptr<Storage> copy = {};       // this one, in this call
   };
   struct Random {
     Generator* generator;
@@ -119,7 +121,7 @@ class Plan {
   bool overlaps(const std::vector<Tensor>& inputs) const;
   bool prepare(const std::vector<Tensor>& inputs, Scope& scope);
   Tensor replay(const std::vector<Tensor>& inputs, Scope& scope);
-  Tensor hand_out(const View& view, const std::vector<Tensor>& inputs) const;
+  Tensor hand_out(View& view, const std::vector<Tensor>& inputs);
   static const Tensor& leaf_of(const Gradient& gradient, const std::vector<Tensor>& inputs) {
     return gradient.input >= 0 ? inputs[static_cast<std::size_t>(gradient.input)] : gradient.leaf;
   }

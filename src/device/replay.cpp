@@ -24,21 +24,25 @@ void copy_view(Tensor to, Tensor from) {
 // recorded anew, copies are handed out.
 bool Plan::held(const std::vector<Tensor>& inputs) {
   bool any = false;
-  for (std::size_t i = 0; i < made_.size(); ++i) {
-    const Made& made = made_[i];
+  for (const Made& made : made_) {
     if (made.copied) continue;
-    long expected = 1;
+    long handles = 0;
     bool held = false;
+    const auto look_at = [&](const Tensor& handle, bool bound) {
+      if (!handle.defined()) return;
+      ++handles;
+      held |= handle.body().use_count() > (bound ? 2 : 1);
+    };
     for (const std::size_t position : made.gradients) {
-      const auto& present = leaf_of(gradients_[position], inputs).body()->gradient;
-      if (present == nullptr || present->shared_storage() != made.storage) continue;
-      held |= present->body().use_count() > 1;
-      ++expected;
+      const Gradient& gradient = gradients_[position];
+      const auto& present = leaf_of(gradient, inputs).body()->gradient;
+      look_at(gradient.after.handle, present != nullptr && present->is(gradient.after.handle));
     }
-    if (!held && made.storage.use_count() == expected) continue;
+    if (made.result) look_at(result_.handle, false);
+    if (!held && made.storage.use_count() == 1 + handles) continue;
     any = true;
     copies_gradients_ |= !made.gradients.empty();
-    copies_result_ |= result_.source == Source::made && result_.index == i;
+    copies_result_ |= made.result;
   }
   // Who has let go did so before.
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -119,10 +123,9 @@ Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
   if (++served_ == 2) restless_ = 0;
   for (const Random& random : random_) random.generator->skip(random.consumed);
   for (Made& made : made_) {
-    made.handed_out = made.storage;
     if (!made.copied) continue;
-    made.handed_out = std::make_shared<Storage>(made.storage->bytes());
-    scope.context.memory->copy(made.handed_out->write(scope), made.storage->read(scope), made.storage->bytes(),
+    made.copy = std::make_shared<Storage>(made.storage->bytes());
+    scope.context.memory->copy(made.copy->write(scope), made.storage->read(scope), made.storage->bytes(),
                                scope.context.stream);
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -130,48 +133,48 @@ Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
     copy_view(inputs[i].detach(), inputs_[i].recorded);
     inputs_[i].copied_from.reset();
   }
-  for (const Gradient& gradient : gradients_) {
-    Tensor leaf = leaf_of(gradient, inputs);
+  for (Gradient& gradient : gradients_) {
+    const Tensor& leaf = leaf_of(gradient, inputs);
     const auto& present = leaf.body()->gradient;
     if (gradient.written && present->shared_storage() != gradient.recorded.shared_storage())
       copy_view(*present, gradient.recorded);
     if (!gradient.replaced) continue;
-    const View& after = gradient.after;
     // Mostly it is there already.
-    if (after.source == Source::made && present != nullptr &&
-        present->shared_storage() == made_[after.index].handed_out && present->offset() == after.offset &&
-        present->strides() == after.strides)
-      continue;
-    leaf.set_grad(hand_out(after, inputs));
+    if (present != nullptr && present->is(gradient.after.handle)) continue;
+    Tensor(leaf).set_grad(hand_out(gradient.after, inputs));
   }
   Tensor result = hand_out(result_, inputs);
-  for (Made& made : made_) made.handed_out.reset();
+  for (Made& made : made_)
+    if (made.copied) made.copy.reset();
   return result;
 }
 
-Tensor Plan::hand_out(const View& view, const std::vector<Tensor>& inputs) const {
-  std::shared_ptr<Storage> storage = view.outside;
-  std::int64_t offset = view.offset;
+Tensor Plan::hand_out(View& view, const std::vector<Tensor>& inputs) {
+  const auto make = [&](const std::shared_ptr<Storage>& storage, std::int64_t offset) {
+    return Tensor(storage, view.dtype, view.shape, view.strides, offset + view.offset);
+  };
   switch (view.source) {
     case Source::none:
       return {};
     case Source::input:
-      storage = inputs[view.index].shared_storage();
-      offset += inputs[view.index].offset();
-      break;
+      return make(inputs[view.index].shared_storage(), inputs[view.index].offset());
     case Source::gradient: {
       const Tensor& present = leaf_of(gradients_[view.index], inputs).grad();
-      storage = present.shared_storage();
-      offset += present.offset();
-      break;
+      return make(present.shared_storage(), present.offset());
     }
     case Source::outside:
-      break;
+      return make(view.outside, 0);
     case Source::made:
-      storage = made_[view.index].handed_out;
       break;
   }
-  return {std::move(storage), view.dtype, view.shape, view.strides, offset};
+  const Made& made = made_[view.index];
+  if (made.copied) return make(made.copy, 0);
+  // A fresh tensor where the last one was given a gradient, or requires one.
+  const auto fresh = [](const Tensor& handle) {
+    return handle.defined() && !handle.requires_grad() && handle.body()->gradient == nullptr;
+  };
+  if (!fresh(view.handle)) view.handle = make(made.storage, 0);
+  return view.handle;
 }
 
 }  // namespace tern

@@ -1,174 +1,22 @@
 // Random training programs, run as they stand in the sequential mode and through Steps that are recorded and replayed:
-// they see the same bits. TERN_TEST_PROGRAMS is their number, 250 at first.
+// they see the same bits. TERN_TEST_PROGRAMS is their number, 400 where nothing is asked for.
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <random>
+#include <mutex>
 #include <thread>
 
+#include "device/random_net.hpp"
 #include "support/catch.hpp"
 #include "support/replaying.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/branches.hpp"
-#include "tern/device/step.hpp"
-#include "tern/nn/nn.hpp"
-#include "tern/operators/operators.hpp"
-#include "tern/optim/optim.hpp"
 
 using namespace tern;
+using namespace tern::testing;
 namespace op = tern::operators;
 
 namespace {
-
-/// What a program decides. It never looks at what is computed, so that both runs decide the same.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  /// In [0, sides).
-  int roll(int sides) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(sides)); }
-  bool chance(int percent) { return roll(100) < percent; }
-  /// Eighths in [-2, 2).
-  float number() { return static_cast<float>(roll(32) - 16) / 8; }
-  Tensor numbers(const Shape& shape) {
-    Tensor made(shape);
-    for (float& value : made.write<float>()) value = number();
-    return made;
-  }
-  Tensor labels(std::int64_t count, int classes) {
-    Tensor made({count}, DType::int64);
-    for (std::int64_t& value : made.write<std::int64_t>()) value = roll(classes);
-    return made;
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-using Stage = std::function<Tensor(const Tensor&)>;
-
-/// A network of random stages: modules of nn, operators with parameters of its own, branches and a Step inside.
-class Net : public nn::Module {
- public:
-  Net(Dice& dice, bool stepped) : stepped_(stepped) {
-    images_ = dice.chance(30);
-    if (images_) add_image_stages(dice);
-    const int count = 1 + dice.roll(4);
-    for (int i = 0; i < count; ++i) add_stage(dice);
-  }
-
-  Tensor forward(const Tensor& x) const override {
-    Tensor y = x;
-    for (const Stage& stage : stages_) y = stage(y);
-    return y;
-  }
-  Shape input(std::int64_t count) const { return images_ ? Shape{count, 2, 4, 6} : Shape{count, 4}; }
-  int features() const { return features_; }
-
- private:
-  std::string next_name() { return "part" + std::to_string(names_++); }
-  template <class M>
-  void add(M part) {
-    stages_.push_back([part = module(next_name(), part)](const Tensor& x) { return part(x); });
-  }
-  Tensor weight(Dice& dice, const Shape& shape) { return parameter(next_name(), op::mul(dice.numbers(shape), 0.25)); }
-
-  void add_image_stages(Dice& dice) {
-    add(nn::Conv2d(2, 3, 3, {.stride = 1 + dice.roll(2), .padding = 1, .bias = dice.chance(50)}));
-    if (dice.chance(50)) add(nn::BatchNorm2d(3));
-    if (dice.chance(30)) add(nn::LocalResponseNorm());
-    if (dice.chance(50)) add(nn::Relu());
-    if (dice.chance(50))
-      add(nn::MaxPool2d(2));
-    else
-      add(nn::AvgPool2d(2));
-    stages_.push_back([](const Tensor& x) { return op::global_avg_pool2d(x).flatten(1); });
-    features_ = 3;
-  }
-
-  void add_stage(Dice& dice) {
-    const int next = 2 + dice.roll(4);
-    switch (dice.roll(12)) {
-      case 0:
-      case 1:
-        add(nn::Linear(features_, next, {.bias = dice.chance(70)}));
-        features_ = next;
-        break;
-      case 2:
-        add(nn::Sequential(nn::Linear(features_, next), nn::Relu()));
-        features_ = next;
-        break;
-      case 3:
-        add(nn::Dropout(0.25 * (1 + dice.roll(3))));
-        break;
-      case 4: {
-        const Tensor w = weight(dice, {next, features_});
-        stages_.push_back([w](const Tensor& x) { return op::matmul(x, w.transpose(0, 1)); });
-        features_ = next;
-        break;
-      }
-      case 5: {
-        const Tensor scale = weight(dice, {features_});
-        stages_.push_back([scale](const Tensor& x) { return op::add(x, op::mul(op::tanh(x), scale)); });
-        break;
-      }
-      case 6:
-        stages_.push_back([](const Tensor& x) {
-          return op::cat(branches({[&] { return op::relu(x); }, [&] { return op::mul(op::sigmoid(x), 0.5); }}), 1);
-        });
-        features_ *= 2;
-        break;
-      case 7:
-        stages_.push_back([](const Tensor& x) { return op::softmax(x); });
-        break;
-      case 8: {
-        const Tensor low = weight(dice, {1});
-        stages_.push_back([low](const Tensor& x) { return op::maximum(op::clamp(x, -1, 1), low); });
-        break;
-      }
-      case 9:
-        stages_.push_back([](const Tensor& x) { return op::where(op::greater(x, op::mean(x)), x, op::gelu(x)); });
-        break;
-      case 10: {
-        const nn::Linear part = module(next_name(), nn::Linear(features_, next));
-        if (stepped_)
-          stages_.push_back([step = std::make_shared<Step>([part](const Tensor& x) { return part(x); }),
-                             part](const Tensor& x) { return x.requires_grad() ? part(x) : (*step)(x); });
-        else
-          stages_.push_back([part](const Tensor& x) { return x.requires_grad() ? part(x) : part(x).detach(); });
-        features_ = next;
-        break;
-      }
-      default:
-        stages_.push_back([](const Tensor& x) { return op::softplus(x.transpose(0, 1)).transpose(0, 1); });
-    }
-  }
-
-  bool stepped_, images_ = false;
-  int features_ = 4, names_ = 0;
-  std::vector<Stage> stages_;
-};
-
-std::unique_ptr<optim::Optimizer> make_optimizer(Dice& dice, const std::vector<Tensor>& parameters) {
-  const double rate = 0.02 * (1 + dice.roll(4));
-  switch (dice.roll(4)) {
-    case 0:
-      return std::make_unique<optim::SGD>(parameters, optim::SgdOptions{.learning_rate = rate});
-    case 1:
-      return std::make_unique<optim::SGD>(
-          parameters, optim::SgdOptions{.learning_rate = rate, .momentum = 0.9, .nesterov = dice.chance(50)});
-    case 2:
-      return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.learning_rate = rate});
-    default:
-      return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.learning_rate = rate});
-  }
-}
-
-nn::State copy_of(const nn::State& state) {
-  nn::State copy;
-  for (const auto& [name, tensor] : state) copy.emplace(name, tensor.clone());
-  return copy;
-}
 
 /// One training program. `values` is what it sees.
 class Program {
@@ -179,7 +27,7 @@ class Program {
         outer_(stepped ? testing::replaying_mode() : mode("sequential")),
         net_(seeded(number), stepped) {
     parameters_ = net_.parameters();
-    spare_ = net_.features() > 0 ? op::mul(ones({2}), 0.5).set_requires_grad() : Tensor();
+    spare_ = full({2}, 0.5).set_requires_grad();
     parameters_.push_back(spare_);
     optimizer_ = make_optimizer(dice_, parameters_);
     kind_ = dice_.roll(6);
@@ -200,10 +48,15 @@ class Program {
       const NoGrad no_grad;
       return net_(x);
     });
+    shrink_ = callable([this](const Tensor& x, const Tensor&) {
+      const NoGrad no_grad;
+      for (Tensor& one : parameters_) one.copy_(op::mul(one, op::clamp(op::sum(x), 0.5, 0.75)));
+      return parameters_[0];
+    });
   }
 
   std::vector<double> values;
-  std::int64_t replays = 0;
+  std::int64_t calls = 0, replays = 0;
 
   void run() {
     const int rounds = 4 + dice_.roll(8);
@@ -334,6 +187,7 @@ class Program {
     if (changes_input_ && x.requires_grad()) x = x.detach();
     const Tensor y = target(count);
     const Tensor result = train_(x, y);
+    ++calls;
     if (dice_.chance(40)) see(result);
     if (dice_.chance(15)) held_.push_back(result);
     if (dice_.chance(20)) see(x);
@@ -350,7 +204,7 @@ class Program {
 
   void event() {
     Tensor& one = parameters_[static_cast<std::size_t>(dice_.roll(static_cast<int>(parameters_.size())))];
-    switch (dice_.roll(16)) {
+    switch (dice_.roll(17)) {
       case 0:
         return manual_seed(static_cast<std::uint64_t>(dice_.roll(3)));
       case 1:
@@ -380,6 +234,9 @@ class Program {
         return;
       case 10:
         return evaluate();
+      case 15:
+        held_.push_back(shrink_(dice_.numbers({2}), dice_.numbers({1})));
+        return;
       case 11: {
         const Device other(stepped_ ? testing::replaying_mode() : mode("sequential"),
                            {.threads = 1 + dice_.roll(2), .deterministic = dice_.chance(50)});
@@ -414,7 +271,7 @@ class Program {
   std::unique_ptr<optim::Optimizer> optimizer_;
   int kind_, returns_, micro_batches_, input_kind_;
   bool zeroes_, updates_, clips_, regularises_, changes_input_, reads_, keeps_, own_generator_, counts_;
-  Function train_, evaluate_;
+  Function train_, evaluate_, shrink_;
   std::vector<std::shared_ptr<Step>> steps_;
   std::array<Tensor, 4> inputs_;
   Tensor total_ = zeros({});
@@ -425,23 +282,20 @@ class Program {
 struct Outcome {
   std::vector<double> values;
   std::string error;
-  std::int64_t replays = 0;
+  std::int64_t calls = 0, replays = 0;
 };
 
 Outcome run(std::uint64_t number, bool stepped) {
   Outcome outcome;
+  Program program(number, stepped);
   try {
-    Program program(number, stepped);
-    try {
-      program.run();
-    } catch (const Error& error) {
-      outcome.error = error.what();
-    }
-    outcome.values = program.values;
-    outcome.replays = program.replays;
+    program.run();
   } catch (const Error& error) {
     outcome.error = error.what();
   }
+  outcome.values = program.values;
+  outcome.calls = program.calls;
+  outcome.replays = program.replays;
   return outcome;
 }
 
@@ -449,31 +303,51 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
 
-}  // namespace
+/// What became of all programs.
+struct Tally {
+  std::atomic<std::int64_t> calls{0}, replays{0}, refused{0}, different{0};
+  std::mutex mutex;
+  std::string differences;
 
-TEST_CASE("programs: a Step sees the same bits as its function, whatever the program does", "[device]") {
-  const char* const asked = std::getenv("TERN_TEST_PROGRAMS");
-  const char* const first = std::getenv("TERN_TEST_FIRST_PROGRAM");
-  const auto count = asked == nullptr ? 250 : std::strtoull(asked, nullptr, 10);
-  const auto begin = first == nullptr ? 0 : std::strtoull(first, nullptr, 10);
-  std::int64_t replays = 0;
-  std::uint64_t different = 0, refused = 0;
-  for (std::uint64_t number = begin; number < begin + count && different < 10; ++number) {
+  void compare(std::uint64_t number) {
     const Outcome eager = run(number, false), stepped = run(number, true);
-    testing::fail_recordings(0);
+    calls += stepped.calls;
     replays += stepped.replays;
     refused += !eager.error.empty();
-    if (same_bits(eager.values, stepped.values) && eager.error == stepped.error) continue;
+    if (same_bits(eager.values, stepped.values) && eager.error == stepped.error) return;
     ++different;
     std::size_t at = 0;
     while (at < std::min(eager.values.size(), stepped.values.size()) &&
-           std::memcmp(&eager.values[at], &stepped.values[at], sizeof(double)) == 0)
+           same_bits({eager.values[at]}, {stepped.values[at]}))
       ++at;
-    UNSCOPED_INFO("program " << number << " differs from value " << at << " of " << eager.values.size()
-                             << " on, errors '" << eager.error << "' and '" << stepped.error << "'");
+    const std::lock_guard lock(mutex);
+    differences += message("program ", number, " differs from value ", at, " of ", eager.values.size(), " on, errors '",
+                           eager.error, "' and '", stepped.error, "'\n");
   }
-  UNSCOPED_INFO(count << " programs, " << replays << " replays, " << refused << " programs ended by an error");
-  CHECK(different == 0);
-  CHECK(replays > static_cast<std::int64_t>(count));
-  CHECK(refused * 20 < count + 20);
+};
+
+std::uint64_t asked(const char* variable, std::uint64_t otherwise) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+}  // namespace
+
+TEST_CASE("programs: a Step sees the same bits as its function, whatever the program does", "[device]") {
+  const std::uint64_t first = asked("TERN_TEST_FIRST_PROGRAM", 0), count = asked("TERN_TEST_PROGRAMS", 400);
+  Tally tally;
+  // Every fourth runs while others do.
+  for (std::uint64_t number = first; number < first + count && tally.different < 10; number += 8) {
+    for (std::uint64_t i = 0; i < 6; ++i) tally.compare(number + i);
+    std::thread beside([&] { tally.compare(number + 6); });
+    tally.compare(number + 7);
+    beside.join();
+    testing::fail_recordings(0);
+  }
+  UNSCOPED_INFO(count << " programs, " << tally.calls << " training calls, " << tally.replays << " replays, "
+                      << tally.refused << " programs ended by an error\n"
+                      << tally.differences);
+  CHECK(tally.different == 0);
+  CHECK(tally.replays * 4 > tally.calls);
+  CHECK(tally.refused * 20 < static_cast<std::int64_t>(count) + 20);
 }
