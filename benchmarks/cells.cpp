@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 
 #include "tern/models/models.hpp"
 #include "tern/optim/optim.hpp"
@@ -141,6 +142,7 @@ Timing Workload::measure(double seconds, int least) {
   return {at(0.5),
           at(0.1),
           at(0.9),
+          std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size()),
           inner * static_cast<std::int64_t>(samples.size()),
           transfer_count() - transfers_before,
           mode(cell_.mode).memory->statistics().peak};

@@ -20,6 +20,7 @@ struct Cell {
 /// Microseconds of one run, over the samples of a measurement.
 struct Timing {
   double median = 0, low = 0, high = 0;  ///< low and high: the 10th and 90th percentile
+  double mean = 0;
   std::int64_t runs = 0;
   std::int64_t transfers = 0;  ///< moves between memories while the samples ran
   std::size_t peak = 0;        ///< bytes of the mode's memory, at most, since the cell was made

@@ -172,11 +172,8 @@ void serve(const Options& options) {
         found = workloads.emplace(key, Workload(cell, options.threads)).first;
       }
       const Timing timing = found->second.measure(seconds, 3);
-      answer = {{"us", timing.median},
-                {"p10", timing.low},
-                {"p90", timing.high},
-                {"transfers", timing.transfers},
-                {"peak", timing.peak}};
+      answer = {{"us", timing.median}, {"mean", timing.mean},           {"p10", timing.low},
+                {"p90", timing.high},  {"transfers", timing.transfers}, {"peak", timing.peak}};
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};
     }

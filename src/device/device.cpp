@@ -1,13 +1,12 @@
 #include "tern/device/device.hpp"
 
-#include <omp.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "device/cores.hpp"
 #include "device/profiler.hpp"
 #include "device/way_book.hpp"
 #include "tern/core/error.hpp"
@@ -57,7 +56,7 @@ Scope& detail::default_scope() {
   for (const auto& scope : scopes)
     if (scope->mode == &mode) return *(latest = scope.get());
   Scope outside;
-  outside.context.threads = omp_get_max_threads();
+  outside.context.threads = default_threads();
   return *(latest = scopes.emplace_back(std::make_unique<Scope>(make_scope(mode, {}, outside))).get());
 }
 

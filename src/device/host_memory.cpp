@@ -2,6 +2,8 @@
 // common allocation of an operator costs a few nanoseconds; larger ones share a cache, because fresh pages from the
 // system cost far more than its lock.
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -10,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/poison.hpp"
 #include "tern/core/error.hpp"
 #include "tern/device/memory.hpp"
 
@@ -33,6 +36,20 @@ std::size_t class_bytes(int index) {
   if (index == 0) return alignment;
   const int power = (index - 1) / 4 + 6, quarter = (index - 1) % 4 + 1;
   return (std::size_t{1} << power) + (std::size_t{1} << (power - 2)) * static_cast<std::size_t>(quarter);
+}
+
+// Free blocks are lists that are threaded through the blocks themselves, so that returning one cannot fail.
+void push(void*& head, void* block) noexcept {
+  unpoison(block, sizeof(void*));
+  *static_cast<void**>(block) = head;
+  head = block;
+  poison(block, sizeof(void*));
+}
+void* pop(void*& head) noexcept {
+  void* const block = head;
+  unpoison(block, sizeof(void*));
+  head = *static_cast<void**>(block);
+  return block;
 }
 
 std::size_t available_on_system() {
@@ -67,19 +84,18 @@ class HostMemory final : public Memory {
 
   void give_back(int index, void* pointer) noexcept {
     const std::lock_guard lock(mutex_);
-    push(index, pointer);
+    push(free_[index], pointer);
   }
+
+  // A fork while another thread holds the lock would leave it locked in the child for ever.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   struct ThreadCache;
   static ThreadCache* thread_cache();
 
   void* fresh(int index);
-  // The free list is threaded through the free blocks themselves, so that returning a block cannot fail.
-  void push(int index, void* pointer) noexcept {
-    *static_cast<void**>(pointer) = free_[index];
-    free_[index] = pointer;
-  }
 
   std::mutex mutex_;
   std::array<void*, class_count> free_{};
@@ -96,10 +112,7 @@ struct HostMemory::ThreadCache {
     alive = false;
     auto& memory = static_cast<HostMemory&>(host_memory());
     for (int i = 0; i < classes; ++i)
-      while (void* block = head[i]) {
-        head[i] = *static_cast<void**>(block);
-        memory.give_back(i, block);
-      }
+      while (head[i] != nullptr) memory.give_back(i, pop(head[i]));
   }
 };
 thread_local bool HostMemory::ThreadCache::alive = false;
@@ -120,19 +133,17 @@ void* HostMemory::allocate(std::size_t bytes, void*) {
   void* block = nullptr;
   if (size <= small_limit) {
     if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->head[index] != nullptr) {
-      block = cache->head[index];
-      cache->head[index] = *static_cast<void**>(block);
+      block = pop(cache->head[index]);
       --cache->count[index];
     }
   }
   if (block == nullptr) {
     const std::lock_guard lock(mutex_);
-    if (free_[index] != nullptr) {
-      block = free_[index];
-      free_[index] = *static_cast<void**>(block);
-    }
+    if (free_[index] != nullptr) block = pop(free_[index]);
   }
   if (block == nullptr) block = fresh(index);
+  unpoison(block, bytes);
+  poison(static_cast<char*>(block) + bytes, size - bytes);
   const std::size_t now = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
   std::size_t peak = peak_.load(std::memory_order_relaxed);
   while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
@@ -145,8 +156,9 @@ void* HostMemory::fresh(int index) {
   const std::size_t limit = limit_.load();
   if (limit != 0 && reserved_.load() + size > limit) {
     trim();
-    expects<OutOfMemory>(reserved_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
-                         limit, " (", reserved_.load(), " reserved); use a smaller batch or raise the limit");
+    // What is left beside the tensors lies in the caches of other threads, which only they can empty.
+    expects<OutOfMemory>(in_use_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
+                         limit, " (", in_use_.load(), " in use); use a smaller batch or raise the limit");
   }
   // The kernel may promise memory that it does not have and kill the process later, so a large request asks first.
   const bool large = size >= (std::size_t{1} << 30);
@@ -167,11 +179,11 @@ void* HostMemory::fresh(int index) {
 void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
   const int index = class_of(bytes);
   const std::size_t size = class_bytes(index);
+  poison(pointer, size);
   in_use_.fetch_sub(size, std::memory_order_relaxed);
   if (size <= small_limit) {
     if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->count[index] < thread_cache_blocks) {
-      *static_cast<void**>(pointer) = cache->head[index];
-      cache->head[index] = pointer;
+      push(cache->head[index], pointer);
       ++cache->count[index];
       return;
     }
@@ -182,8 +194,9 @@ void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
 void HostMemory::trim() {
   const std::lock_guard lock(mutex_);
   for (int i = 0; i < class_count; ++i)
-    while (void* block = free_[i]) {
-      free_[i] = *static_cast<void**>(block);
+    while (free_[i] != nullptr) {
+      void* const block = pop(free_[i]);
+      unpoison(block, class_bytes(i));
       std::free(block);
       reserved_.fetch_sub(class_bytes(i));
     }
@@ -192,7 +205,12 @@ void HostMemory::trim() {
 }  // namespace
 
 Memory& host_memory() {
-  static HostMemory* const memory = new HostMemory;  // never destroyed: tensors may outlive static destructors
+  static HostMemory* const memory = [] {
+    pthread_atfork([] { static_cast<HostMemory&>(host_memory()).lock(); },
+                   [] { static_cast<HostMemory&>(host_memory()).unlock(); },
+                   [] { static_cast<HostMemory&>(host_memory()).unlock(); });
+    return new HostMemory;  // never destroyed: tensors may outlive static destructors
+  }();
   return *memory;
 }
 

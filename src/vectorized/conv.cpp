@@ -30,7 +30,7 @@ Layout layout(const Context& context, const Conv2d& shape) {
 
 // ---- channels last -------------------------------------------------------------------------------------------------
 
-/// Scratch for a team: `shared` elements for all, then `each` for every thread.
+/// Scratch for a team: `shared` elements for all, then `each` for every part.
 template <class T>
 class TeamScratch {
  public:
@@ -49,10 +49,11 @@ class TeamScratch {
 template <class T, class Way>
 void run_forward(Context& context, const Way& way, int threads) {
   const TeamScratch<T> scratch(context, way.shared(), way.scratch(), threads);
-  parallel(threads, [&](const Team& team) {
-    way.prepare(team, scratch.shared(), scratch.of(team));
-    team.barrier();
-    way.run(team, scratch.shared(), scratch.of(team));
+  parallel_phases(threads, 2, [&](const Team& team, int phase) {
+    if (phase == 0)
+      way.prepare(team, scratch.shared(), scratch.of(team));
+    else
+      way.run(team, scratch.shared(), scratch.of(team));
   });
 }
 
@@ -104,22 +105,19 @@ struct Backward {
       use(patches_to_x.emplace(grad_x, g, saved, g_pixel, weight, shape, threads));
 
     const TeamScratch<T> scratch(context, shared, each, threads);
-    parallel(threads, [&](const Team& team) {
+    // The sums by rows need two phases, and so does the gradient of x, which uses the same scratch.
+    const int weight_phases = rows_to_weight ? 2 : 0, x_phases = grad_x != nullptr ? 2 : 1;
+    parallel_phases(threads, weight_phases + x_phases, [&](const Team& team, int phase) {
       T *const common = scratch.shared(), *const mine = scratch.of(team);
-      if (tiles_to_weight) tiles_to_weight->run(team, mine);
-      if (rows_to_weight) {
-        rows_to_weight->run(team, common, mine);
-        team.barrier();
-        rows_to_weight->finish(team, common);
-        team.barrier();
-      }
-      if (grad_weight == nullptr && grad_bias != nullptr)
+      if (rows_to_weight && phase == 0) return rows_to_weight->run(team, common, mine);
+      if (rows_to_weight && phase == 1) return rows_to_weight->finish(team, common);
+      const bool first = phase == weight_phases;
+      if (first && tiles_to_weight) tiles_to_weight->run(team, mine);
+      if (first && grad_weight == nullptr && grad_bias != nullptr)
         rows_bias_gradient(team, grad_bias, g, saved, g_pixel, shape.N * shape.OH * shape.OW, shape.O, mine);
       const auto to_x = [&](const auto& way) {
-        if (!way) return;
-        way->prepare(team, common, mine);
-        team.barrier();
-        way->run(team, common, mine);
+        if (way && first) way->prepare(team, common, mine);
+        if (way && !first) way->run(team, common, mine);
       };
       to_x(tiles_to_x);
       to_x(rows_to_x);
@@ -187,14 +185,12 @@ void patches_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias,
   const std::int64_t each =
       std::max(grad_x == nullptr ? 0 : to_x.scratch(), grad_weight == nullptr ? 0 : to_weight.scratch());
   const TeamScratch<T> scratch(context, grad_weight == nullptr ? 0 : to_weight.partials(), each, threads);
-  parallel(threads, [&](const Team& team) {
+  const bool partial = grad_weight != nullptr && to_weight.partials() > 0;
+  parallel_phases(threads, partial ? 2 : 1, [&](const Team& team, int phase) {
+    if (phase == 1) return to_weight.finish(team, scratch.shared());
     if (grad_weight != nullptr) to_weight.run(team, scratch.of(team), scratch.shared());
     if (grad_x != nullptr) to_x.run(team, scratch.of(team));
     if (grad_bias != nullptr) bias_gradient(team, grad_bias, g, shape);
-    if (grad_weight != nullptr) {
-      team.barrier();
-      to_weight.finish(team, scratch.shared());
-    }
   });
 }
 

@@ -265,9 +265,8 @@ class PatchToWeight {
     for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) run_part(part, scratch, partials);
   }
 
-  /// After a barrier: adds the chunks' sums.
+  /// Adds the chunks' sums, in the phase after run; only if there are partials.
   void finish(const Team& team, const T* partials) const {
-    if (chunks_ == 1) return;
     const std::int64_t n = shape_.O * sizes_.K;
     for (std::int64_t i = team.begin(n, 16); i < team.end(n, 16); ++i) {
       T total = partials[i];

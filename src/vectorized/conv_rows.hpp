@@ -47,7 +47,7 @@ class RowsForward {
   std::int64_t shared() const { return weights_; }            ///< elements of scratch for the team
   std::int64_t scratch() const { return patches_ + image_; }  ///< and for each of its threads
 
-  /// The team's weights. A barrier must follow.
+  /// The team's weights, in a phase before the others.
   void prepare(const Team& team, T* shared, T* scratch) const;
   void run(const Team& team, const T* shared, T* scratch) const;
 
@@ -84,7 +84,7 @@ class RowsToWeight {
   std::int64_t shared() const { return shape_.groups * K_ * outputs_; }
   std::int64_t scratch() const { return patches_ + gradients_; }
   void run(const Team& team, T* shared, T* scratch) const;
-  /// After a barrier.
+  /// In the phase after run.
   void finish(const Team& team, const T* shared) const;
 
  private:
@@ -112,7 +112,7 @@ class RowsToX {
           int threads);
   std::int64_t shared() const { return shape_.groups * O_ * channel_parts_ * columns_; }
   std::int64_t scratch() const { return gradients_ + patches_; }
-  /// The team's weights. A barrier must follow.
+  /// The team's weights, in a phase before the others.
   void prepare(const Team& team, T* shared, T* scratch) const;
   void run(const Team& team, const T* shared, T* scratch) const;
 

@@ -24,7 +24,7 @@ class WinogradForward {
            tile_outputs_;
   }
 
-  /// The team's weights. A barrier must follow.
+  /// The team's weights, in a phase before the others.
   void prepare(const Team& team, T* shared, T* scratch) const;
   void run(const Team& team, const T* shared, T* scratch) const;
 

@@ -78,11 +78,11 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Scratch scratch(context,
                         static_cast<std::size_t>(each * threads + partials_x + plan_weight.partials()) * sizeof(T));
   T* const partials = scratch.as<T>() + each * threads;
-  parallel(threads, [&](const Team& team) {
-    if (shape.activation == Activation::relu) {
+  const bool relu = shape.activation == Activation::relu;
+  parallel_phases(threads, relu ? 2 : 1, [&](const Team& team, int phase) {
+    if (relu && phase == 0) {
       const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
-      kernels.relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
-      team.barrier();
+      return kernels.relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
     }
     T* const mine = scratch.as<T>() + each * team.index;
     if (grad_weight != nullptr && shape.out > 0 && shape.in > 0) {

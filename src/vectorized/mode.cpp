@@ -1,7 +1,6 @@
-// The vectorized mode: OpenMP over the cores, SIMD within them. The instruction set is chosen when the program starts.
+// The vectorized mode: threads over the cores, SIMD within them. The instruction set is chosen when the program starts.
 
-#include <omp.h>
-
+#include "device/cores.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -9,7 +8,7 @@ namespace tern::vectorized {
 namespace {
 
 std::string description() {
-  const int threads = omp_get_max_threads();
+  const int threads = default_threads();
   return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target();
 }
 

@@ -1,38 +1,31 @@
 #pragma once
-// How the operators of this mode use the cores: at most one OpenMP region each, and none for short work.
-
-#include <omp.h>
+// How the operators of this mode use the cores: at most one call of the team each, and none for short work.
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
+#include <type_traits>
 
 #include "tern/device/context.hpp"
+#include "vectorized/team.hpp"
 
 namespace tern::vectorized {
 
 /// The threads worth using for `nanoseconds` of serial work: 1 when it is short, when the context allows no more, or
-/// when the caller is itself a worker of a parallel region; else all. Waking a team costs up to tens of microseconds
-/// when another process holds a core, and more for more threads. Never some of them: GCC's OpenMP ends threads that a
-/// smaller team leaves over and starts new ones for the next larger team, which takes longer than most operators.
+/// when the caller is itself part of a team; else all. Waking a team costs up to tens of microseconds when another
+/// process holds a core, and more for more threads. Never some of them: each thread finds its part of the last operator
+/// in its cache.
 inline int useful_threads(const Context& context, double nanoseconds) {
   constexpr double least = 20'000, least_per_thread = 2'500;
   if (context.threads <= 1 || nanoseconds < std::max(least, least_per_thread * context.threads)) return 1;
-  return omp_in_parallel() != 0 ? 1 : context.threads;
+  return in_team() ? 1 : std::min(context.threads, most_threads);
 }
 
-/// One thread of a team.
+/// One part of a team's work, and how many there are. A thread may run several.
 struct Team {
   int index = 0;
   int size = 1;
 
-  /// Waits for the whole team. A team of one may sit inside a foreign region, where an OpenMP barrier would hang.
-  void barrier() const {
-    if (size > 1) {
-#pragma omp barrier
-    }
-  }
-  /// This thread's part [begin, end) of `items`, an equal contiguous share rounded to `multiple`.
+  /// This part [begin, end) of `items`, an equal contiguous share rounded to `multiple`.
   std::int64_t begin(std::int64_t items, std::int64_t multiple = 1) const { return edge(items, multiple, index); }
   std::int64_t end(std::int64_t items, std::int64_t multiple = 1) const { return edge(items, multiple, index + 1); }
 
@@ -43,25 +36,28 @@ struct Team {
   }
 };
 
-/// Runs body(team) on `threads` threads (from useful_threads). An exception of a body reaches the caller, but a body
-/// that uses the barrier must not throw: allocate scratch before.
+/// Runs body(team, phase) for each of `threads` parts (from useful_threads), one phase after the other: all parts of a
+/// phase end before the next begins. An exception of a body reaches the caller.
 template <class Body>
-void parallel(int threads, Body&& body) {
+void parallel_phases(int threads, int phases, Body&& body) {
   if (threads <= 1) {
-    body(Team{});
+    for (int phase = 0; phase < phases; ++phase) body(Team{}, phase);
     return;
   }
-  std::exception_ptr failure;
-#pragma omp parallel num_threads(threads)
-  {
-    try {
-      body(Team{omp_get_thread_num(), omp_get_num_threads()});
-    } catch (...) {
-#pragma omp critical(tern_vectorized_failure)
-      failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  using Function = std::remove_reference_t<Body>;
+  run_team({.run =
+                [](void* function, int part, int parts, int phase) {
+                  (*static_cast<Function*>(function))(Team{part, parts}, phase);
+                },
+            .body = &body,
+            .parts = threads,
+            .phases = phases});
+}
+
+/// Runs body(team) for each of `threads` parts.
+template <class Body>
+void parallel(int threads, Body&& body) {
+  parallel_phases(threads, 1, [&](const Team& team, int /*phase*/) { body(team); });
 }
 
 /// Runs body(begin, end) over [0, items), cut into one contiguous part per thread; `nanoseconds_per_item` is a rough

@@ -111,74 +111,92 @@ HWY_NOINLINE void column_sums(T* out, const T* in, const T* center, std::int64_t
   }
 }
 
-/// out = factor * sums over a contiguous `length`, as the part of one thread of the team. `partial` holds a value per
-/// block when a row has several; `center` has a value per row, or is null.
+/// out = sums / divisor over an axis, in phases(): one, or two where a sum has several blocks. `partial` holds the
+/// blocks' sums, and `center` a value per sum that is taken from each element, or is null.
 template <class Term, class T>
-void sum_rows(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
-  const std::int64_t blocks = std::max<std::int64_t>(1, fold_blocks(axis.length));
-  const std::int64_t items = axis.outer * blocks;
-  for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-    const std::int64_t row = item / blocks, first = item % blocks * fold_block;
-    const std::int64_t n = std::min(fold_block, axis.length - first);
-    const T sum = row_sum<Term>(in + row * axis.length + first, n, center == nullptr ? T(0) : center[row]);
-    if (blocks == 1)
-      out[row] = sum / divisor;
-    else
-      partial[item] = sum;
-  }
-  if (blocks == 1) return;
-  team.barrier();
-  for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row)
-    out[row] = pairwise_sum(partial + row * blocks, blocks) / divisor;
-}
+class AxisSum {
+ public:
+  AxisSum(T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor)
+      : out_(out), partial_(partial), in_(in), center_(center), axis_(axis), divisor_(divisor), cut_(axis) {}
 
-/// The same across `inner` columns.
-template <class Term, class T>
-void sum_columns(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
-  const Cut cut(axis);
-  T* sums = cut.row_blocks == 1 ? out : partial;  // [outer, row_blocks, inner]
-  const auto divide = [&](T* values, std::int64_t n) {
-    if (divisor != T(1))
-      for (std::int64_t i = 0; i < n; ++i) values[i] /= divisor;
-  };
-  for (std::int64_t item = team.begin(cut.items); item < team.end(cut.items); ++item) {
-    const std::int64_t column = item % cut.column_blocks * Cut::width, group = item / cut.column_blocks;
-    const std::int64_t row = group % cut.row_blocks * cut.rows, outer = group / cut.row_blocks;
-    const std::int64_t columns = std::min(Cut::width, axis.inner - column);
-    const T* from = in + (outer * axis.length + row) * axis.inner + column;
-    T* to = sums + group * axis.inner + column;
-    const T* shift = center == nullptr ? from : center + outer * axis.inner + column;
-    column_sums<Term>(to, from, axis.length == 0 ? to : shift, std::min(cut.rows, axis.length - row), axis.inner,
-                      columns);
-    if (cut.row_blocks == 1) divide(to, columns);
+  static std::int64_t blocks(const Axis& axis) {
+    return axis.inner == 1 ? std::max<std::int64_t>(1, fold_blocks(axis.length)) : Cut(axis).row_blocks;
   }
-  if (cut.row_blocks == 1) return;
-  team.barrier();
-  const std::int64_t items = axis.outer * cut.column_blocks;
-  for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-    const std::int64_t column = item % cut.column_blocks * Cut::width, outer = item / cut.column_blocks;
-    const std::int64_t columns = std::min(Cut::width, axis.inner - column);
-    const T* from = partial + outer * cut.row_blocks * axis.inner + column;
-    T* to = out + outer * axis.inner + column;
-    column_sums<Value>(to, from, from, cut.row_blocks, axis.inner, columns);
-    divide(to, columns);
+  static int phases(const Axis& axis) { return blocks(axis) == 1 ? 1 : 2; }
+  static std::size_t partial_bytes(const Axis& axis) {
+    return phases(axis) == 1 ? 0 : static_cast<std::size_t>(axis.outer * blocks(axis) * axis.inner) * sizeof(T);
   }
-}
 
-template <class Term, class T>
-void sum_axis(const Team& team, T* out, T* partial, const T* in, const T* center, const Axis& axis, T divisor) {
-  if (axis.inner == 1)
-    sum_rows<Term>(team, out, partial, in, center, axis, divisor);
-  else
-    sum_columns<Term>(team, out, partial, in, center, axis, divisor);
-}
+  /// One part of the work of a phase.
+  void run(const Team& team, int phase) const {
+    if (axis_.inner == 1) {
+      if (phase == 0)
+        sum_rows(team);
+      else
+        finish_rows(team);
+    } else {
+      if (phase == 0)
+        sum_columns(team);
+      else
+        finish_columns(team);
+    }
+  }
 
-/// Bytes of the partial sums that sum_axis needs.
-template <class T>
-std::size_t partial_bytes(const Axis& axis) {
-  const std::int64_t blocks = axis.inner == 1 ? fold_blocks(axis.length) : Cut(axis).row_blocks;
-  return blocks <= 1 ? 0 : static_cast<std::size_t>(axis.outer * blocks * axis.inner) * sizeof(T);
-}
+ private:
+  void sum_rows(const Team& team) const {
+    const std::int64_t blocks = AxisSum::blocks(axis_), items = axis_.outer * blocks;
+    for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+      const std::int64_t row = item / blocks, first = item % blocks * fold_block;
+      const std::int64_t n = std::min(fold_block, axis_.length - first);
+      const T sum = row_sum<Term>(in_ + row * axis_.length + first, n, center_ == nullptr ? T(0) : center_[row]);
+      if (blocks == 1)
+        out_[row] = sum / divisor_;
+      else
+        partial_[item] = sum;
+    }
+  }
+  void finish_rows(const Team& team) const {
+    const std::int64_t blocks = AxisSum::blocks(axis_);
+    for (std::int64_t row = team.begin(axis_.outer); row < team.end(axis_.outer); ++row)
+      out_[row] = pairwise_sum(partial_ + row * blocks, blocks) / divisor_;
+  }
+
+  void sum_columns(const Team& team) const {
+    T* sums = cut_.row_blocks == 1 ? out_ : partial_;  // [outer, row_blocks, inner]
+    for (std::int64_t item = team.begin(cut_.items); item < team.end(cut_.items); ++item) {
+      const std::int64_t column = item % cut_.column_blocks * Cut::width, group = item / cut_.column_blocks;
+      const std::int64_t row = group % cut_.row_blocks * cut_.rows, outer = group / cut_.row_blocks;
+      const std::int64_t columns = std::min(Cut::width, axis_.inner - column);
+      const T* from = in_ + (outer * axis_.length + row) * axis_.inner + column;
+      T* to = sums + group * axis_.inner + column;
+      const T* shift = center_ == nullptr ? from : center_ + outer * axis_.inner + column;
+      column_sums<Term>(to, from, axis_.length == 0 ? to : shift, std::min(cut_.rows, axis_.length - row), axis_.inner,
+                        columns);
+      if (cut_.row_blocks == 1) divide(to, columns);
+    }
+  }
+  void finish_columns(const Team& team) const {
+    const std::int64_t items = axis_.outer * cut_.column_blocks;
+    for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+      const std::int64_t column = item % cut_.column_blocks * Cut::width, outer = item / cut_.column_blocks;
+      const std::int64_t columns = std::min(Cut::width, axis_.inner - column);
+      const T* from = partial_ + outer * cut_.row_blocks * axis_.inner + column;
+      T* to = out_ + outer * axis_.inner + column;
+      column_sums<Value>(to, from, from, cut_.row_blocks, axis_.inner, columns);
+      divide(to, columns);
+    }
+  }
+  void divide(T* values, std::int64_t n) const {
+    if (divisor_ != T(1))
+      for (std::int64_t i = 0; i < n; ++i) values[i] /= divisor_;
+  }
+
+  T *out_, *partial_;
+  const T *in_, *center_;
+  const Axis& axis_;
+  T divisor_;
+  Cut cut_;
+};
 
 double work(const Axis& axis) {
   return streamed * static_cast<double>(axis.outer) * static_cast<double>(axis.length) *
@@ -187,9 +205,11 @@ double work(const Axis& axis) {
 
 template <class T>
 void sum_over(Context& context, T* out, const T* in, const Axis& axis, T divisor) {
-  const Scratch partial(context, partial_bytes<T>(axis));
-  parallel(useful_threads(context, work(axis)),
-           [&](const Team& team) { sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, divisor); });
+  using Sum = AxisSum<Value, T>;
+  const Scratch partial(context, Sum::partial_bytes(axis));
+  const Sum sum(out, partial.as<T>(), in, nullptr, axis, divisor);
+  parallel_phases(useful_threads(context, work(axis)), Sum::phases(axis),
+                  [&](const Team& team, int phase) { sum.run(team, phase); });
 }
 
 /// length - correction, NaN where that is not positive.
@@ -280,19 +300,25 @@ void mean(Context& context, T* out, const T* in, const Axis& axis) {
 template <class T>
 void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
   const T freedom = degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
-  const Scratch partial(context, partial_bytes<T>(axis));
-  parallel(useful_threads(context, 2 * work(axis)), [&](const Team& team) {
-    if (axis.inner == 1 && axis.length <= fold_block) {  // both passes while the row is in the cache
+  const int threads = useful_threads(context, 2 * work(axis));
+  if (axis.inner == 1 && axis.length <= fold_block)  // both passes while the row is in the cache
+    return parallel(threads, [&](const Team& team) {
       for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row) {
         const T* from = in + row * axis.length;
         const T center = row_sum<Value>(from, axis.length, T(0)) / length;
         out[row] = row_sum<SquaredDeviation>(from, axis.length, center) / freedom;
       }
-      return;
-    }
-    sum_axis<Value, T>(team, out, partial.as<T>(), in, nullptr, axis, length);
-    team.barrier();
-    sum_axis<SquaredDeviation, T>(team, out, partial.as<T>(), in, out, axis, freedom);
+    });
+  using Mean = AxisSum<Value, T>;
+  const Scratch partial(context, Mean::partial_bytes(axis));
+  const Mean mean(out, partial.as<T>(), in, nullptr, axis, length);
+  const AxisSum<SquaredDeviation, T> deviations(out, partial.as<T>(), in, out, axis, freedom);
+  const int phases = Mean::phases(axis);
+  parallel_phases(threads, 2 * phases, [&](const Team& team, int phase) {
+    if (phase < phases)
+      mean.run(team, phase);
+    else
+      deviations.run(team, phase - phases);
   });
 }
 
@@ -303,11 +329,13 @@ void var_backward(Context& context, T* grad_in, const T* grad_out, const T* in, 
   const std::int64_t results = axis.outer * axis.inner;
   if (results * axis.length <= 0) return;
   const Scratch means(context, static_cast<std::size_t>(results) * sizeof(T));
-  const Scratch partial(context, partial_bytes<T>(axis));
-  T* mean = means.as<T>();
-  parallel(useful_threads(context, 3 * work(axis)), [&](const Team& team) HWY_ATTR {
-    sum_axis<Value, T>(team, mean, partial.as<T>(), in, nullptr, axis, length);
-    team.barrier();
+  using Mean = AxisSum<Value, T>;
+  const Scratch partial(context, Mean::partial_bytes(axis));
+  const T* const mean = means.as<T>();
+  const Mean sum(means.as<T>(), partial.as<T>(), in, nullptr, axis, length);
+  const int phases = Mean::phases(axis);
+  parallel_phases(useful_threads(context, 3 * work(axis)), phases + 1, [&](const Team& team, int phase) HWY_ATTR {
+    if (phase < phases) return sum.run(team, phase);
     if (axis.inner == 1) {
       const std::int64_t blocks = fold_blocks(axis.length), items = axis.outer * blocks;
       for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
@@ -339,9 +367,8 @@ template <class T>
 void extreme_backward(Context& context, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
   const std::int64_t elements = axis.outer * axis.length * axis.inner, results = axis.outer * axis.inner;
   if (elements <= 0) return;
-  parallel(useful_threads(context, work(axis)), [&](const Team& team) {
-    std::fill(grad_in + team.begin(elements, 16), grad_in + team.end(elements, 16), T(0));
-    team.barrier();
+  parallel_phases(useful_threads(context, work(axis)), 2, [&](const Team& team, int phase) {
+    if (phase == 0) return std::fill(grad_in + team.begin(elements, 16), grad_in + team.end(elements, 16), T(0));
     for (std::int64_t i = team.begin(results); i < team.end(results); ++i)
       grad_in[(i / axis.inner * axis.length + index[i]) * axis.inner + i % axis.inner] = grad_out[i];
   });

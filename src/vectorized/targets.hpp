@@ -26,7 +26,7 @@
 //   }  // namespace tern::vectorized::HWY_NAMESPACE
 //   HWY_AFTER_NAMESPACE();
 //
-//   #if HWY_ONCE  // what exists once: dispatch, OpenMP regions, the table function
+//   #if HWY_ONCE  // what exists once: dispatch, the work of teams, the table function
 //   namespace tern::vectorized {
 //   HWY_EXPORT(scale_float);
 //   HWY_EXPORT(scale_double);
@@ -35,4 +35,4 @@
 //   #endif
 //
 // A lambda inside the per-target part does not inherit the target attributes from HWY_BEFORE_NAMESPACE under every
-// compiler: keep OpenMP regions in the HWY_ONCE part, or write HWY_ATTR on the lambda.
+// compiler: keep the work of teams in the HWY_ONCE part, or write HWY_ATTR on the lambda.

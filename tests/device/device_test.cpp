@@ -1,6 +1,7 @@
 #include "tern/device/device.hpp"
 
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <set>
 #include <thread>
@@ -212,19 +213,6 @@ TEST_CASE("device: many threads, each in its own mode", "[device]") {
   CHECK(wrong == std::vector<int>(8, 0));
 }
 
-TEST_CASE("device: a guard inside a parallel region holds for its thread", "[device]") {
-  const Device outer{"sequential"};
-  int wrong = 0;
-#pragma omp parallel for num_threads(4) reduction(+ : wrong)
-  for (int i = 0; i < 16; ++i) {
-    const Device inner{"vectorized"};
-    const Tensor x = full({5000}, i);
-    wrong += op::sum(x).item() != 5000.0 * i || here() != "vectorized";
-  }
-  CHECK(wrong == 0);
-  CHECK(here() == "sequential");
-}
-
 TEST_CASE("device: the vectorized mode keeps its threads, whatever the sizes", "[device]") {
   const std::filesystem::path tasks = "/proc/self/task";
   if (!std::filesystem::exists(tasks)) return;  // only Linux tells
@@ -322,4 +310,22 @@ TEST_CASE("device: a limit of the host's memory", "[device]") {
   CHECK(ones({3}).values() == std::vector<double>{1, 1, 1});
   host_memory().set_limit(0);
   CHECK(zeros({1 << 24}).numel() == 1 << 24);
+}
+
+TEST_CASE("device: what another thread keeps for reuse does not count against the limit", "[device]") {
+  std::promise<void> kept, done;
+  std::thread other([&] {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < 64; ++i) tensors.push_back(ones({8 * 1024}));  // 2 MiB
+    tensors.clear();
+    kept.set_value();
+    done.get_future().wait();
+  });
+  kept.get_future().wait();
+  host_memory().set_limit(memory_statistics("sequential").in_use + (std::size_t{1} << 20));
+  CHECK_NOTHROW(ones({128 * 1024}));
+  CHECK_THROWS_AS(ones({512 * 1024}), OutOfMemory);
+  host_memory().set_limit(0);
+  done.set_value();
+  other.join();
 }

@@ -1,0 +1,33 @@
+#pragma once
+// What the pool tells AddressSanitizer, which sees only what comes from the system: a free block, and what a block
+// holds beyond the bytes that were asked for, may not be touched. Nothing without that sanitizer.
+
+#include <cstddef>
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define TERN_ADDRESS_SANITIZER
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define TERN_ADDRESS_SANITIZER
+#endif
+
+#ifdef TERN_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace tern {
+
+inline void poison([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef TERN_ADDRESS_SANITIZER
+  __asan_poison_memory_region(pointer, bytes);
+#endif
+}
+inline void unpoison([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef TERN_ADDRESS_SANITIZER
+  __asan_unpoison_memory_region(pointer, bytes);
+#endif
+}
+
+}  // namespace tern
