@@ -20,7 +20,7 @@ namespace tern::vectorized {
 namespace {
 
 // Long enough for the serial work between two operators of a training step, short beside a time slice of the system.
-constexpr std::chrono::microseconds spin_time{100};
+constexpr std::chrono::microseconds spin_time{300};
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -38,7 +38,7 @@ class Sleepers {
   void wait(const Ready& ready) {
     const auto start = std::chrono::steady_clock::now();
     do
-      for (int i = 0; i < 32; ++i) {
+      for (int i = 0; i < 256; ++i) {
         if (ready()) return;
         pause();
       }
