@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Draws the README's pictures from benchmarks/results, light and dark.
+
+usage: scripts/pictures.py                        draws them
+       scripts/pictures.py --check                writes nothing, and fails where a picture is not what the results give
+       scripts/pictures.py --training RUN COMMIT  first takes the curves of RUN, the folder of a training at COMMIT by
+             tern train --dataset mnist --net lenet --epochs 8 --run RUN
+"""
+import csv, html, json, math, pathlib, re, sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+results, pictures = root / "benchmarks/results", root / "docs/pictures"
+
+THEMES = {  # as tools/chart/chart.css has them
+    "light": dict(paper="#ffffff", panel="#f6f7f9", ink="#16191d", soft="#565f6a", grid="#e2e6ea", vectorized="#0067a8",
+                  cuda="#c44e00", good="#00795a", bad="#b3261e"),
+    "dark": dict(paper="#15181c", panel="#1d2126", ink="#e9ecef", soft="#a5aeb8", grid="#30363d", vectorized="#58b4f0",
+                 cuda="#ff8a3d", good="#2fce9f", bad="#ff8a80"),
+}
+NAMES = {"mlp-small": "MLP, 3 x 196", "mlp-medium": "MLP, 3 x 392", "mlp-big": "MLP, 3 x 784", "lenet": "LeNet",
+         "alexnet": "AlexNet", "googlenet": "GoogLeNet"}
+
+
+def rows_of(name):
+    """The rows of a page's tables, each a dictionary by column, with the precision that its table is of."""
+    found, head, precision = [], None, "strict"
+    for line in (results / name).read_text().splitlines():
+        if stated := re.search(r"precision (\w+)\. Median", line):
+            precision = stated[1]
+        if not line.startswith("|"):
+            head = None
+            continue
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+        if head is None:
+            head = cells
+        elif not set(line) <= set("|-: "):
+            found.append({"precision": precision} | dict(zip(head, cells)))
+    return found
+
+
+def commits_of(name):
+    """The commits that a page names as those of its figures: "Commit A; in strict float32 B"."""
+    sentences = re.findall(r"\bCommit [0-9a-f]{7}[^.]*", (results / name).read_text())
+    return ", ".join(dict.fromkeys(c[:7] for c in re.findall(r"\b[0-9a-f]{7,40}\b", " ".join(sentences))))
+
+
+def number(text):
+    return float(text.split()[0])
+
+
+class Drawing:
+    def __init__(self, width, height, theme, title):
+        self.theme, self.parts = THEMES[theme], []
+        self.parts.append(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+                          f'aria-label="{html.escape(title)}" font-family="system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif">')
+        self.box(0, 0, width, height, "paper")
+
+    def box(self, x, y, width, height, colour, radius=0):
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" fill="{self.theme[colour]}"/>')
+
+    def text(self, x, y, text, colour="ink", size=13, anchor="start", weight=400):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{self.theme[colour]}" font-size="{size}" text-anchor="{anchor}" '
+                          f'font-weight="{weight}">{html.escape(text)}</text>')
+
+    def line(self, points, colour, width=1.0, opacity=1.0):
+        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{way}" fill="none" stroke="{self.theme[colour]}" stroke-width="{width}" '
+                          f'stroke-opacity="{opacity}" stroke-linejoin="round"/>')
+
+    def done(self):
+        return "\n".join(self.parts + ["</svg>"]) + "\n"
+
+
+def times(value):
+    return f"{value:,.0f}x" if value >= 10 else f"{value:.1f}x"
+
+
+def modes(theme):
+    """Speed-ups of a training step over sequential."""
+    cells = [r for r in rows_of("modes-h200.md") if r["phase"] == "train" and r["batch"] in ("32", "512")]
+    drawing = Drawing(860, 66 + 44 * len(cells) + 34, theme, "Training steps: vectorized and cuda beside sequential")
+    drawing.text(20, 28, "One training step, times as fast as sequential", size=17, weight=600)
+    drawing.text(20, 48, "vectorized: 16 cores of an Intel Xeon; cuda: one NVIDIA H200. Logarithmic.", "soft")
+    most = max(number(r["sequential"]) / number(r["cuda"]) for r in cells)
+    scale = lambda ratio: 470 * math.log(max(ratio, 1)) / math.log(most)
+    for i, r in enumerate(cells):
+        y = 66 + 44 * i
+        drawing.text(190, y + 21, f"{NAMES.get(r['net'], r['net'])}, batch {r['batch']}", anchor="end")
+        for k, mode in enumerate(("vectorized", "cuda")):
+            ratio = number(r["sequential"]) / number(r[mode])
+            drawing.box(200, y + 3 + 17 * k, scale(ratio), 14, mode, 2)
+            drawing.text(206 + scale(ratio), y + 15 + 17 * k, f"{times(ratio)} {mode}", size=12)
+    drawing.text(20, 66 + 44 * len(cells) + 20, f"Measured at commit {commits_of('modes-h200.md')}.", "soft", 12)
+    return drawing.done()
+
+
+def peers(theme):
+    """Every cell beside PyTorch at its best: a dot per cell, those behind named."""
+    groups, behind = {}, []
+    for page in ("peers-h200.md", "peers-images-h200.md"):
+        for r in rows_of(page):
+            if r.get("phase") not in ("train", "infer") or "ratio" not in r:
+                continue
+            groups.setdefault((NAMES.get(r["net"], r["net"]), r["phase"]), []).append(r)
+            if number(r["ratio"]) < 1:
+                behind.append(f"{NAMES.get(r['net'], r['net'])} {r['phase']} {r['batch']} {r['precision']} ({r['ratio']})")
+    rows = list(groups.items())
+    notes = [", ".join(behind[i:i + 3]) for i in range(0, len(behind), 3)]
+    floor = 74 + 26 * len(rows)
+    drawing = Drawing(860, floor + 62 + 17 * (len(notes) + 1), theme, "Tern on an H200 beside PyTorch at its best")
+    total = sum(len(cells) for _, cells in rows)
+    drawing.text(20, 28, f"Beside PyTorch on an H200: ahead in {total - len(behind)} of {total} cells", size=17, weight=600)
+    drawing.text(20, 48, "PyTorch's fastest way over Tern's time; a dot for each batch size and precision. Right of 1: Tern is faster.", "soft")
+    most = max(number(r["ratio"]) for _, cells in rows for r in cells)
+    x = lambda ratio: 230 + 590 * math.log(ratio / 0.75) / math.log(most * 1.05 / 0.75)
+    for tick in (0.8, 1, 1.5, 2, 3, 4):
+        if tick > most * 1.05:
+            continue
+        drawing.line([(x(tick), 62), (x(tick), floor)], "soft" if tick == 1 else "grid")
+        drawing.text(x(tick), floor + 17, f"{tick:g}", "soft", 12, "middle")
+    for i, ((net, phase), cells) in enumerate(rows):
+        y = 78 + 26 * i
+        drawing.text(216, y + 4, f"{net}, {'training' if phase == 'train' else 'inference'}", anchor="end")
+        for r in cells:
+            colour = "good" if number(r["ratio"]) >= 1 else "bad"
+            drawing.parts.append(f'<circle cx="{x(number(r["ratio"])):.1f}" cy="{y}" r="5" fill="{drawing.theme[colour]}" fill-opacity="0.65"/>')
+    drawing.text(20, floor + 42, "Behind: " + ("none." if not notes else ""), "bad", 12, weight=600)
+    for i, note in enumerate(notes):
+        drawing.text(76, floor + 42 + 17 * i, note, "soft", 12)
+    drawing.text(20, floor + 50 + 17 * (len(notes) or 1), f"Measured at commits {commits_of('peers-h200.md')} (MLPs, LeNet), {commits_of('peers-images-h200.md')} (AlexNet, GoogLeNet).", "soft", 12)
+    return drawing.done()
+
+
+def curve(drawing, left, top, width, height, title, kinds, percent=False, log=False):
+    """A panel of the report: curves over epochs."""
+    drawing.box(left, top, width, height, "panel", 8)
+    drawing.text(left + 16, top + 26, title, size=14, weight=600)
+    values = [v for _, points, *_ in kinds for _, v in points]
+    low, high = (min(values) / 1.15, max(values) * 1.15) if log else (min(values) - 0.002, 1)
+    last = max(e for _, points, *_ in kinds for e, _ in points)
+    way = (lambda v: math.log(v / low) / math.log(high / low)) if log else (lambda v: (v - low) / (high - low))
+    x = lambda e: left + 62 + (width - 84) * e / last
+    y = lambda v: top + height - 62 - (height - 108) * way(v)
+    ticks = [m * 10.0 ** p for p in range(-4, 3) for m in (1, 3)] if log else [1 - i * step for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1) if (1 - low) / step <= 6 for i in range(7)][:7]
+    for t in ticks:
+        if low <= t <= high:
+            drawing.line([(left + 62, y(t)), (left + width - 22, y(t))], "grid")
+            drawing.text(left + 54, y(t) + 4, f"{100 * t:.4g} %" if percent else f"{t:g}", "soft", 11, "end")
+    for e in range(int(last) + 1):
+        drawing.text(x(e), top + height - 44, str(e), "soft", 11, "middle")
+    at = left + 62
+    for label, points, colour, thin in kinds:
+        drawing.line([(x(e), y(v)) for e, v in points], colour, 1 if thin else 2, 0.5 if thin else 1)
+        drawing.line([(at, top + height - 18), (at + 24, top + height - 18)], colour, 2)
+        drawing.text(at + 30, top + height - 14, label, "soft", 12)
+        at += 48 + 7 * len(label)
+    drawing.text(left + width - 22, top + height - 28, "epoch", "soft", 11, "end")
+
+
+def training(theme):
+    """The face of a report: a training on MNIST."""
+    lines = (results / "training-mnist.csv").read_text().splitlines()
+    facts = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    take = lambda kind: [(float(r["epoch"]), float(r["value"])) for r in rows if r["kind"] == kind]
+    drawing = Drawing(860, 452, theme, "A report of tern: a training on MNIST")
+    drawing.text(20, 34, f"Training of {facts['net']}", size=20, weight=600)
+    drawing.text(20, 56, f"on MNIST, after the report that tern writes; {facts['machine']}", "soft")
+    tiles = [(f"{100 * take('validation accuracy')[-1][1]:.2f} %", "accuracy on the test part"), (f"{take('validation loss')[-1][1]:.4f}", "loss there"),
+             (facts["epochs"], "epochs"), (facts["parameters"], "parameters")]
+    left = 20
+    for value, label in tiles:
+        width = 34 + max(12 * len(value), 6.6 * len(label))
+        drawing.box(left, 72, width, 60, "panel", 8)
+        drawing.text(left + 16, 99, value, size=20, weight=600)
+        drawing.text(left + 16, 120, label, "soft", 12)
+        left += width + 12
+    curve(drawing, 20, 146, 404, 270, "Loss, logarithmic", [("each step", take("step loss"), "vectorized", True), ("training", take("loss"), "vectorized", False), ("test part", take("validation loss"), "cuda", False)], log=True)
+    curve(drawing, 436, 146, 404, 270, "Accuracy", [("training", take("accuracy"), "vectorized", False), ("test part", take("validation accuracy"), "cuda", False)], percent=True)
+    drawing.text(20, 438, f"Measured at commit {facts['commit']}: {facts['command']}", "soft", 12)
+    return drawing.done()
+
+
+def take_training(run, commit):
+    """Writes the curves of a run of tern train to training-mnist.csv."""
+    events = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+    start, machine = events[0], events[0]["machine"]
+    done = sum(event["event"] == "epoch" for event in events)
+    lines = [f"# commit: {commit}", f"# command: tern train --dataset mnist --net {start['settings']['net']} --epochs {start['epochs']} --run RUN", f"# net: {start['settings']['net']}",
+             f"# machine: {machine['mode']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['processor']}",
+             f"# parameters: {start['parameters']:,}", f"# epochs: {done if done == start['epochs'] else str(done) + ' of ' + str(start['epochs'])}", "kind,epoch,value"]
+    for event in events:
+        if event["event"] == "step":
+            lines.append(f"step loss,{event['step'] / start['steps_per_epoch']:.4f},{event['loss']:.5f}")
+        if event["event"] == "epoch":
+            for kind in ("loss", "accuracy", "validation_loss", "validation_accuracy"):
+                lines.append(f"{kind.replace('_', ' ')},{event['epoch']},{event[kind]:.5f}")
+    (results / "training-mnist.csv").write_text("\n".join(lines) + "\n")
+
+
+def main():
+    if sys.argv[1:2] == ["--training"]:
+        take_training(*sys.argv[2:4])
+    check, stale = "--check" in sys.argv[1:], []
+    for draw in (modes, peers, training):
+        for theme in THEMES:
+            file, picture = pictures / f"{draw.__name__}-{theme}.svg", draw(theme)
+            if check and (not file.exists() or file.read_text() != picture):
+                stale.append(str(file.relative_to(root)))
+            elif not check:
+                pictures.mkdir(exist_ok=True)
+                file.write_text(picture)
+    if stale:
+        sys.exit("not what benchmarks/results gives: " + ", ".join(stale) + "; run scripts/pictures.py")
+
+
+main()
