@@ -2,6 +2,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/fused_rows.cuh"
 #include "cuda/streams.cuh"
+#include "tern/device/ways.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -31,8 +32,17 @@ void clear(const Context& context, T* array, std::int64_t count) {
   check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
 }
 
+/// Whether a decision about a convolution in the order of the shape takes the direct kernel, which fits.
+bool goes_direct(const Context& context, const char* decision, bool fits) {
+  const bool direct = fits && forced_way(context, decision) != "general";
+  took_way(context, decision, direct ? "direct" : "general");
+  return direct;
+}
+
 template <class T>
-kernels::Layout layout(const Context&, const Conv2d& shape) {
+kernels::Layout layout(const Context& context, const Conv2d& shape) {
+  const std::string_view forced = forced_way(context, "conv2d");
+  if (forced == "general" || forced == "direct") return kernels::Layout::channels_first;
   const bool library = std::is_same_v<T, float> && library_conv2d_fits(shape);
   return library ? kernels::Layout::channels_last : kernels::Layout::channels_first;
 }
@@ -42,7 +52,10 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
   if constexpr (std::is_same_v<T, float>) {
     if (shape.layout == kernels::Layout::channels_last) return library_conv2d(context, y, x, weight, bias, shape);
-    if (direct_conv2d_fits(shape)) return direct_conv2d(context, y, x, weight, bias, shape);
+    if (goes_direct(context, "conv2d", direct_conv2d_fits(shape)))
+      return direct_conv2d(context, y, x, weight, bias, shape);
+  } else {
+    took_way(context, "conv2d", "general");
   }
   general_conv2d(context, y, x, weight, bias, shape);
 }
@@ -50,21 +63,21 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
 template <class T>
 void grad_x_on(const Context& context, cudaStream_t stream, T* grad_x, const T* g, const T* weight,
                const Conv2d& shape) {
-  if constexpr (std::is_same_v<T, float>)
-    if (direct_grad_x_fits(shape)) return direct_grad_x(context, stream, grad_x, g, weight, shape);
+  if constexpr (std::is_same_v<T, float>) {
+    if (goes_direct(context, "conv2d_grad_x", direct_grad_x_fits(shape)))
+      return direct_grad_x(context, stream, grad_x, g, weight, shape);
+  } else {
+    took_way(context, "conv2d_grad_x", "general");
+  }
   general_grad_x(context, stream, grad_x, g, weight, shape);
 }
 
 template <class T>
-void grad_weight_and_bias(Context& context, T* grad_weight, T* grad_bias, T* partials, std::int64_t slices, const T* g,
-                          const T* x, const Conv2d& shape) {
+void grad_weight_and_bias(Context& context, bool direct, T* grad_weight, T* grad_bias, T* partials, std::int64_t slices,
+                          const T* g, const T* x, const Conv2d& shape) {
   const std::int64_t weights = shape.O * (shape.C / shape.groups) * shape.KH * shape.KW;
-  bool direct = false;
   if constexpr (std::is_same_v<T, float>)
-    if (direct_grad_weight_fits(shape)) {
-      direct_grad_weight(context, partials, g, x, slices, shape);
-      direct = true;
-    }
+    if (direct) direct_grad_weight(context, partials, g, x, slices, shape);
   if (!direct) general_grad_weight(context, partials, g, x, slices, shape);
   sum_slices(context, grad_weight, grad_bias, partials, slices, weights, shape.O);
 }
@@ -100,9 +113,9 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     return;
   }
   const bool want_weight = grad_weight != nullptr || grad_bias != nullptr;
-  std::int64_t slices = 0;
-  if (want_weight)
-    slices = std::is_same_v<T, float> && direct_grad_weight_fits(shape) ? direct_slices(shape) : general_slices(shape);
+  const bool direct = want_weight && goes_direct(context, "conv2d_grad_weight",
+                                                 std::is_same_v<T, float> && direct_grad_weight_fits(shape));
+  const std::int64_t slices = !want_weight ? 0 : direct ? direct_slices(shape) : general_slices(shape);
   const Scratch partials(context, static_cast<std::size_t>(slices * (weights + shape.O)) * sizeof(T));
 
   // The two halves are independent: in a replayed step they run side by side.
@@ -111,7 +124,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     const cudaStream_t stream = beside ? fork(context) : stream_of(context);
     grad_x_on(context, stream, grad_x, g, weight, shape);
   }
-  if (want_weight) grad_weight_and_bias(context, grad_weight, grad_bias, partials.as<T>(), slices, g, x, shape);
+  if (want_weight) grad_weight_and_bias(context, direct, grad_weight, grad_bias, partials.as<T>(), slices, g, x, shape);
   if (beside) join(context);
 }
 

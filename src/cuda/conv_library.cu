@@ -3,6 +3,7 @@
 #include "cuda/conv_implicit.cuh"
 #include "cuda/conv_library.cuh"
 #include "cuda/timing.cuh"
+#include "tern/device/ways.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -119,6 +120,9 @@ typename LibraryConv<T>::Pass LibraryConv<T>::choose_pass(const ConvProblem& fin
                                                           const Arrays& on) {
   // Of the activations the others know relu alone.
   if (!finished.relu && shape.activation != Activation::none) return Pass::two;
+  const std::string_view forced = forced_way(context, "conv2d");
+  for (const Pass pass : {Pass::two, Pass::engine, Pass::product, Pass::implicit})
+    if (forced == name_of(pass) && can(pass, finished, on)) return pass;
   std::array passes{Pass::two, Pass::engine, Pass::product, Pass::implicit};
   if ((!finished.tensor_cores || !library_built()) && can(Pass::implicit, finished, on))
     std::swap(passes.front(), passes.back());
@@ -160,7 +164,9 @@ void LibraryConv<T>::forward(float* y, const float* x, const float* weight, cons
   finished.y_pitch = rows().pitch;
   finished.relu = shape.activation == Activation::relu;
   const Arrays on{image.data(), filter.data(), y, bias};
-  run_pass(choose_pass(finished, key_of(context, shape, Half::forward, y, x, weight, bias), on), finished, on);
+  const Pass pass = choose_pass(finished, key_of(context, shape, Half::forward, y, x, weight, bias), on);
+  took_way(context, "conv2d", name_of(pass));
+  run_pass(pass, finished, on);
 }
 
 namespace {
@@ -205,7 +211,10 @@ void in_precision(Context& context, const ConvKey& key, const Conv2d& shape, con
   Context tf32 = context;
   tf32.precision = Precision::tf32;
   LibraryConv<float> wide(tf32, shape);
-  if (!library_built()) return body(wide);
+  // What is forced is not timed: our own products know no bf16.
+  const std::string_view forced = forced_way(context, key.half == Half::forward ? "conv2d" : "conv2d_grad_x");
+  if (!library_built() || forced == "implicit") return body(wide);
+  if (!forced.empty()) return body(narrow);
   const auto run = [&](bool wider) { wider ? body(wide) : body(narrow); };
   struct Factors;
   run(fastest<Factors>(context, key, 2, [&](std::size_t wider) {

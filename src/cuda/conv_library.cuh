@@ -120,6 +120,18 @@ class LibraryConv {
   /// What computes a forward pass: an engine of cuDNN and a pass over its outputs for bias and activation, or, all at
   /// once, such an engine, a matrix product, or our implicit product.
   enum class Pass : std::uint8_t { two, engine, product, implicit };
+  static const char* name_of(Pass pass) {
+    switch (pass) {
+      case Pass::engine:
+        return "finished";
+      case Pass::product:
+        return "product";
+      case Pass::implicit:
+        return "implicit";
+      default:
+        return library_built() ? "library" : "implicit";
+    }
+  }
   /// What a pass works on: the caller's arrays, or packed ones.
   struct Arrays {
     T *image, *filter;

@@ -7,6 +7,7 @@
 #include "cuda/conv_library.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
+#include "tern/device/ways.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -21,6 +22,12 @@ struct Way {
   bool turned = false;  ///< grad_x as a forward convolution of g with the turned weight: its engines are faster
   bool direct = false;  ///< written in its place, not packed first
 };
+
+const char* name_of(const Way& way) {
+  if (way.engine == Engine::implicit) return "implicit";
+  if (way.engine == Engine::product) return "product";
+  return way.turned ? "turned" : "library";
+}
 
 /// One gradient. `factor` is what meets g: the weight for grad_x, x for grad_weight.
 template <class T>
@@ -129,18 +136,28 @@ std::vector<Way> ways_of(const LibraryConv<T>& conv, Half half, const float* gra
   return ways;
 }
 
+Way took(const Context& context, const char* decision, const Way& way) {
+  took_way(context, decision, name_of(way));
+  return way;
+}
+
 template <class T>
 Way choose_way(LibraryConv<T>& conv, Half half, float* gradient, const float* factor, T* g) {
   const std::vector<Way> ways = ways_of(conv, half, gradient);
+  const char* const decision = half == Half::grad_x ? "conv2d_grad_x" : "conv2d_grad_weight";
+  if (const std::string_view forced = forced_way(conv.context, decision); !forced.empty())
+    for (const Way& way : ways)
+      if (forced == name_of(way)) return took(conv.context, decision, way);
   struct GradientWay;
-  return ways[fastest<GradientWay>(conv.context,
-                                   key_of(conv.context, conv.shape, half, gradient, factor, static_cast<const T*>(g)),
-                                   ways.size(), [&](std::size_t i) -> std::optional<float> {
-                                     const Gradient<T> candidate(conv, half, ways[i], gradient, factor, g);
-                                     if (!candidate.exists()) return {};
-                                     return microseconds(
-                                         conv.context, [&] { candidate.run(conv.context); }, 2, 5);
-                                   })];
+  const ConvKey key = key_of(conv.context, conv.shape, half, gradient, factor, static_cast<const T*>(g));
+  const std::size_t best =
+      fastest<GradientWay>(conv.context, key, ways.size(), [&](std::size_t i) -> std::optional<float> {
+        const Gradient<T> candidate(conv, half, ways[i], gradient, factor, g);
+        if (!candidate.exists()) return {};
+        return microseconds(
+            conv.context, [&] { candidate.run(conv.context); }, 2, 5);
+      });
+  return took(conv.context, decision, ways[best]);
 }
 
 }  // namespace

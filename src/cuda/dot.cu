@@ -12,6 +12,7 @@
 #include "cuda/products.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
+#include "tern/device/ways.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -155,13 +156,18 @@ ProductKey key_of(const Context& context, ProductKey::Slot slot, const Linear& s
 // Our kernel or the library. Under `deterministic` a rule on sizes decides, so that every process sums alike; else the
 // first call outside a recording times both (outputs are overwritten, so repeating is harmless).
 template <class Own, class Library>
-void run_better(const Context& context, const ProductKey& key, bool rule_says_library, const Own& own,
-                const Library& library) {
+void run_better(const Context& context, const char* decision, const ProductKey& key, bool rule_says_library,
+                const Own& own, const Library& library) {
   struct Better;
-  const std::size_t choice = fastest<Better>(context, key, 2, [&](std::size_t i) {
-    return std::optional((i == 0) == rule_says_library ? microseconds(context, library) : microseconds(context, own));
-  });
-  if ((choice == 0) == rule_says_library)
+  const std::string_view forced = forced_way(context, decision);
+  bool by_library = forced == "library";
+  if (forced.empty())
+    by_library = (fastest<Better>(context, key, 2, [&](std::size_t i) {
+                    return std::optional((i == 0) == rule_says_library ? microseconds(context, library)
+                                                                       : microseconds(context, own));
+                  }) == 0) == rule_says_library;
+  took_way(context, decision, by_library ? "library" : "own");
+  if (by_library)
     library();
   else
     own();
@@ -195,14 +201,15 @@ void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shap
       product.k = static_cast<int>(k);
       const bool row_by_row = !transpose_a && transpose_b;
       return run_better(
-          context, key_of(context, shape, out, a, b), prefers_library(context, m, n, k, batch),
+          context, "matmul", key_of(context, shape, out, a, b), prefers_library(context, m, n, k, batch),
           [&] {
-            own_product(context, product, transpose_a, transpose_b, choose_product(m, n, k, batch, row_by_row), batch,
-                        stride_a, stride_b);
+            own_product(context, product, transpose_a, transpose_b, choose_product(context, m, n, k, batch, row_by_row),
+                        batch, stride_a, stride_b);
           },
           [&] { library_matmul(context, out, a, b, shape); });
     }
   }
+  took_way(context, "matmul", "library");
   library_matmul(context, out, a, b, shape);
 }
 
@@ -234,12 +241,13 @@ void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, 
       product.k = static_cast<int>(in);
       product.activation = activation;
       return run_better(
-          context, key_of(context, ProductKey::Slot::linear, shape, y, x, weight, bias),
+          context, "linear", key_of(context, ProductKey::Slot::linear, shape, y, x, weight, bias),
           prefers_library(context, rows, out, in, 1),
-          [&] { own_product(context, product, false, true, choose_product(rows, out, in, 1, true)); },
+          [&] { own_product(context, product, false, true, choose_product(context, rows, out, in, 1, true)); },
           [&] { library_linear(context, y, x, weight, bias, shape); });
     }
   }
+  took_way(context, "linear", "library");
   library_linear(context, y, x, weight, bias, shape);
 }
 
@@ -273,7 +281,7 @@ void own_linear_backward(Context& context, float* grad_x, float* grad_weight, fl
     for_data.through = activation;
   }
   own_backward(context, for_weight, for_data,
-               choose_backward(rows, in, out, grad_weight != nullptr, grad_x != nullptr));
+               choose_backward(context, rows, in, out, grad_weight != nullptr, grad_x != nullptr));
 }
 
 template <class T, class In>
@@ -332,13 +340,14 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if constexpr (std::is_same_v<T, float>) {
     if (fits_own(rows, in, out, 1) && fits_own(out, in, rows, 1))
       return run_better(
-          context,
+          context, "linear_backward",
           key_of(context, ProductKey::Slot::linear_backward, shape, grad_x, grad_weight, grad_bias, grad_y, x, weight,
                  y),
           prefers_library(context, rows, in, out, 1),
           [&] { own_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); },
           [&] { library_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape); });
   }
+  took_way(context, "linear_backward", "library");
   library_linear_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
 }
 

@@ -41,6 +41,17 @@ std::string why_not() {
                  properties.minor, " (7.5 or later)");
 }
 
+constexpr Decision decisions[]{
+    {"conv2d", {"general", "direct", "implicit", "library", "finished", "product"}},
+    {"conv2d_grad_x", {"general", "direct", "implicit", "turned", "library", "product"}},
+    {"conv2d_grad_weight", {"general", "direct", "implicit", "library"}},
+    {"matmul", {"own", "library"}},
+    {"linear", {"own", "library"}},
+    {"linear_backward", {"own", "library"}},
+    {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
+    {"product_split", {"1", "2", "4", "8"}},
+};
+
 }  // namespace
 
 const Mode& mode() {
@@ -54,6 +65,7 @@ const Mode& mode() {
       .movement = movement(),
       .capture = &capture(),
       .timer = &timer(),
+      .decisions = decisions,
   };
   return mode;
 }

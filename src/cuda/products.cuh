@@ -14,9 +14,13 @@ struct Choice {
   float cost = 0;
 };
 
-Choice choose_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row);
+/// Of the context only the forced ways count: "product_tile" (of the product, or of the gradient of the weight) and
+/// "product_split", the split of every sum that is split.
+Choice choose_product(const Context& context, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
+                      bool row_by_row);
 /// `weight` is the [out, in] product over rows, `data` the [rows, in] product over out; either may be absent.
-Choice choose_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data);
+Choice choose_backward(const Context& context, std::int64_t rows, std::int64_t in, std::int64_t out, bool weight,
+                       bool data);
 
 /// out = op(a) op(b), `batch` times with these strides.
 void own_product(const Context& context, const Product& product, bool transpose_a, bool transpose_b,

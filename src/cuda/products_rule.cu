@@ -2,9 +2,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "cuda/choice.cuh"
 #include "cuda/products.cuh"
+#include "tern/device/ways.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -55,12 +57,36 @@ float cost(const Work* work, int count) {
 // Powers of two: other clusters leave multiprocessors empty, because a cluster stays within a group of 16 or 18.
 int splits_to_try() { return card().overlap ? largest_split : 1; }
 
-Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row) {
+constexpr const char* tile_names[tile_shapes] = {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"};
+const char* split_name(int split) { return split == 1 ? "1" : split == 2 ? "2" : split == 4 ? "4" : "8"; }
+
+/// What is forced, if anything.
+struct Forced {
+  std::string_view tile, split;
+  explicit Forced(const Context& context)
+      : tile(forced_way(context, "product_tile")), split(forced_way(context, "product_split")) {}
+  bool nothing() const { return tile.empty() && split.empty(); }
+  bool allows(int a_tile, int a_split) const {
+    return (tile.empty() || tile == tile_names[a_tile]) && (split.empty() || split == split_name(a_split));
+  }
+};
+
+Choice took(const Context& context, const Choice& choice) {
+  took_way(context, "product_tile", tile_names[choice.tile]);
+  took_way(context, "product_split", split_name(std::max(choice.split, choice.split_data)));
+  return choice;
+}
+
+/// The cheapest of those that `allowed` allows; its cost is the largest number where there is none.
+template <class Allowed>
+Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row,
+                    const Allowed& allowed) {
   Choice best;
   best.cost = std::numeric_limits<float>::max();
   for (int tile = 0; tile < tile_shapes; ++tile) {
     if (!product_exists(tile, row_by_row)) continue;
     for (int split = 1; split <= splits_to_try(); split *= 2) {
+      if (!allowed(tile, split)) continue;
       const Work work{tile, m, n, k, batch, split};
       const float guess = cost(&work, 1);
       if (guess < best.cost) best = {tile, split, 0, 1, guess};
@@ -69,13 +95,16 @@ Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t
   return best;
 }
 
-Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data) {
+template <class Allowed>
+Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data,
+                     const Allowed& allowed) {
   Choice best;
   best.cost = std::numeric_limits<float>::max();
   for (int tile = 0; tile < tile_shapes; ++tile)
     for (int tile_data = 0; tile_data < tile_shapes; ++tile_data) {
       if (!backward_exists(tile, tile_data)) continue;
-      for (int cluster = 1; cluster <= splits_to_try(); cluster *= 2)
+      for (int cluster = 1; cluster <= splits_to_try(); cluster *= 2) {
+        if (!allowed(tile, cluster)) continue;
         for (int who = cluster == 1 ? 2 : 0; who < 3; ++who) {  // both sums are split, or only one of them
           const int split = who == 1 ? 1 : cluster, split_data = who == 0 ? 1 : cluster;
           const Work work[2] = {{tile, weight ? out : 0, in, rows, 1, split},
@@ -83,23 +112,38 @@ Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool 
           const float guess = cost(work, 2);
           if (guess < best.cost) best = {tile, split, tile_data, split_data, guess};
         }
+      }
     }
   return best;
 }
 
 }  // namespace
 
-Choice choose_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row) {
+Choice choose_product(const Context& context, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
+                      bool row_by_row) {
+  if (const Forced forced(context); !forced.nothing()) {
+    const Choice choice =
+        find_product(m, n, k, batch, row_by_row, [&](int tile, int split) { return forced.allows(tile, split); });
+    if (choice.cost < std::numeric_limits<float>::max()) return took(context, choice);
+  }
   struct Rule;
-  return remembered<Rule>(std::array<std::int64_t, 5>{m, n, k, batch, row_by_row ? 1 : 0},
-                          [&] { return find_product(m, n, k, batch, row_by_row); });
+  const auto any = [](int, int) { return true; };
+  return took(context, remembered<Rule>(std::array<std::int64_t, 5>{m, n, k, batch, row_by_row ? 1 : 0},
+                                        [&] { return find_product(m, n, k, batch, row_by_row, any); }));
 }
 
-Choice choose_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data) {
+Choice choose_backward(const Context& context, std::int64_t rows, std::int64_t in, std::int64_t out, bool weight,
+                       bool data) {
+  if (const Forced forced(context); !forced.nothing()) {
+    const Choice choice =
+        find_backward(rows, in, out, weight, data, [&](int tile, int split) { return forced.allows(tile, split); });
+    if (choice.cost < std::numeric_limits<float>::max()) return took(context, choice);
+  }
   struct Rule;
+  const auto any = [](int, int) { return true; };
   const std::int64_t wanted = (weight ? 1 : 0) + (data ? 2 : 0);
-  return remembered<Rule>(std::array<std::int64_t, 4>{rows, in, out, wanted},
-                          [&] { return find_backward(rows, in, out, weight, data); });
+  return took(context, remembered<Rule>(std::array<std::int64_t, 4>{rows, in, out, wanted},
+                                        [&] { return find_backward(rows, in, out, weight, data, any); }));
 }
 
 }  // namespace tern::cuda

@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 #include "support/summary.hpp"
 #include "tern/device/device.hpp"
+#include "tern/device/ways.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace {
@@ -112,14 +113,14 @@ Known conv(Shape x, Shape weight, const op::Conv2dOptions& options, bool bias = 
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!wanted[i]) name += message(", input ", i, " without gradient");
   return {{std::move(name), std::move(inputs), std::move(wanted), [options](const std::vector<Tensor>& in) {
-             const Tensor bias = in.size() > 2 ? in[2] : Tensor{};
+             const Tensor shift = in.size() > 2 ? in[2] : Tensor{};
              switch (options.activation) {
                case Activation::relu:
-                 return op::conv2d(in[0], in[1], far_from_zero(bias), options);
+                 return op::conv2d(in[0], in[1], far_from_zero(shift), options);
                case Activation::none:
-                 return op::conv2d(in[0], in[1], bias, options);
+                 return op::conv2d(in[0], in[1], shift, options);
                default:
-                 return op::conv2d(in[0], op::mul(in[1], 0.1), bias, options);  // where they are not steep
+                 return op::conv2d(in[0], op::mul(in[1], 0.1), shift, options);  // where they are not steep
              }
            }}};
 }
@@ -169,6 +170,47 @@ double tolerance(Precision precision) {
   return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
 }
 
+/// Convolutions and products, of which every way of a mode fits some.
+std::vector<Known> for_ways() {
+  std::vector<Known> uses = alike(2);
+  const std::vector<Known> dots = products();
+  uses.insert(uses.end(), dots.begin(), dots.end());
+  uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
+  uses.push_back(conv({2, 32, 9, 9}, {64, 32, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
+  uses.push_back(conv({2, 32, 9, 9}, {64, 32, 1, 1}, {}, true));
+  uses.push_back(conv({2, 10, 9, 9}, {6, 10, 3, 2}, {.stride = {2, 1}, .padding = {1, 0}}, true));
+  return uses;
+}
+
+/// Every way that the mode knows by name, forced: it runs somewhere, and what it computes is right.
+void run_ways(const std::string& mode_name, const std::vector<Precision>& precisions) {
+  const std::vector<std::string> modes = tern::testing::available_modes();
+  if (std::find(modes.begin(), modes.end(), mode_name) == modes.end()) {
+    WARN("skipped: mode " << mode_name << " is not available");
+    return;
+  }
+  std::vector<Known> uses = for_ways();
+  for (const Decision& decision : mode(mode_name).decisions)
+    for (const char* way : decision.ways) {
+      if (way == nullptr) break;
+      std::int64_t taken = 0;
+      for (const Precision precision : precisions) {
+        INFO(decision.name << ':' << way << ", precision " << static_cast<int>(precision));
+        const Device device{mode_name, {.precision = precision}};
+        const ForcedWay forced{decision.name, way};
+        for (Known& known : uses) {
+          const std::string found = wrong(known, mode_name, {.precision = precision}, tolerance(precision));
+          INFO(known.use.name << ':' << found);
+          CHECK(found.empty());
+        }
+        taken += forced.taken();
+      }
+      // Without cuDNN, on an older card or with code for one, some ways are missing.
+      if (taken == 0) WARN(mode_name << " took nowhere " << decision.name << ':' << way);
+      if (mode_name == "vectorized") CHECK(taken > 0);
+    }
+}
+
 void run_sequences(const std::string& mode, std::int64_t N, const std::vector<DeviceOptions>& scopes) {
   const std::vector<std::string> modes = tern::testing::available_modes();
   if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
@@ -201,4 +243,10 @@ TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
     for (const bool deterministic : {true, false})
       scopes.push_back({.precision = precision, .deterministic = deterministic});
   run_sequences("cuda", 4, scopes);
+}
+TEST_CASE("sequences: vectorized, way by way", "[sequences][mode][vectorized]") {
+  run_ways("vectorized", {Precision::strict});
+}
+TEST_CASE("sequences: cuda, way by way", "[sequences][mode][cuda]") {
+  run_ways("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
 }
