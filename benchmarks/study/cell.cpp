@@ -80,7 +80,8 @@ class Training {
     cell_.per_epoch = loader.batches();
     std::int64_t steps = cell_.per_epoch * setting.epochs;
     if (setting.steps > 0) steps = std::min(steps, setting.steps);
-    // A mode that records runs the first step as it is, records the second and replays from then on.
+    // A mode that records runs two steps as they are (the first makes the momenta), records the third and replays from
+    // then on.
     cell_.warm_up = std::min<std::int64_t>(device_.mode().capture != nullptr ? 3 : 1, steps - 1);
     Step step([this](const Tensor& x, const Tensor& labels) { return train(x, labels); });
     manual_seed(setting.seed);
