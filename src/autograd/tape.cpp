@@ -70,6 +70,19 @@ struct Node {
   }
 };
 
+/// The parts of a tensor that the tape reads and writes.
+struct Handle {
+  static std::shared_ptr<Node>& node(const Tensor& tensor) { return tensor.checked("autograd").node; }
+
+  /// True when nobody else sees the elements of `tensor`, its storage holds nothing else, and no two of them share a
+  /// place.
+  static bool owns(const Tensor& tensor) {
+    const Tensor::Body& body = tensor.checked("autograd");
+    return tensor.body_.use_count() == 1 && body.storage.use_count() == 1 &&
+           static_cast<std::size_t>(body.numel) * size_of(body.dtype) == body.storage->bytes();
+  }
+};
+
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward) {
   static std::atomic<std::uint64_t> count{0};
   auto node = std::make_shared<Node>();
@@ -83,18 +96,23 @@ void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward 
     else if (input.is_leaf())
       node->edges.push_back({nullptr, input, input.shape(), input.dtype()});
     else
-      node->edges.push_back({input.body()->node, {}, input.shape(), input.dtype()});
+      node->edges.push_back({Handle::node(input), {}, input.shape(), input.dtype()});
   }
   node->backward = std::move(backward);
-  out.body()->node = std::move(node);
+  Handle::node(out) = std::move(node);
 }
 
 namespace {
 
-void add_to_leaf(const Tensor& leaf, const Tensor& gradient) {
+// A gradient that something else shares (another input's, the caller's, a saved tensor's) or that repeats its elements
+// is copied, so that a leaf's is its own.
+void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const Tensor& known = leaf.grad();
-  // Out of place, because operators may hand one tensor to several inputs.
-  Tensor(leaf).set_grad(known.defined() ? operators::add(known, gradient) : gradient);
+  if (known.defined())
+    gradient = operators::add(known, gradient);
+  else if (!Handle::owns(gradient))
+    gradient = gradient.clone();
+  Tensor(leaf).set_grad(std::move(gradient));
 }
 
 void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) {
@@ -105,7 +123,7 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 
 // Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in the same order
 // each time, before it is passed on.
-void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions& options) {
+void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
   const ProfileBackward profiled;
   // Gradients that meet are added when the last of them is there, in one pass.
@@ -113,33 +131,36 @@ void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions&
   const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);
   if (root.is_leaf()) {
-    if (root.requires_grad()) add_to_leaf(root, root_gradient);
+    add_to_leaf(root, std::move(root_gradient));
     return;
   }
-  gradients[root.body()->node.get()] = {root_gradient};
-  pending.push(root.body()->node);
+  gradients[Handle::node(root).get()].push_back(std::move(root_gradient));
+  pending.push(Handle::node(root));
   while (!pending.empty()) {
     const std::shared_ptr<Node> node = pending.top();
     pending.pop();
     const auto found = gradients.find(node.get());
-    const std::vector<Tensor> meeting = std::move(found->second);
+    std::vector<Tensor> meeting = std::move(found->second);
     gradients.erase(found);
     expects<AutogradError>(
         !node->used, "backward: the graph behind ", node->name,
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
     std::optional<Device> place;
     if (!node->scope.same_settings(current_scope())) place.emplace(node->scope);
-    const Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : operators::add_all(meeting));
+    Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : operators::add_all(meeting));
+    meeting.clear();
+    expects<AutogradError>(input_gradients.size() == node->edges.size(), "backward of ", node->name, ": ",
+                           input_gradients.size(), " gradients for ", node->edges.size(), " inputs");
     for (std::size_t i = 0; i < node->edges.size(); ++i) {
       const Edge& edge = node->edges[i];
       if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) continue;
       check_gradient(*node, edge, input_gradients[i]);
       if (edge.leaf.defined()) {
-        add_to_leaf(edge.leaf, input_gradients[i]);
+        add_to_leaf(edge.leaf, std::move(input_gradients[i]));
       } else {
         std::vector<Tensor>& known = gradients[edge.node.get()];
         if (known.empty()) pending.push(edge.node);
-        known.push_back(input_gradients[i]);
+        known.push_back(std::move(input_gradients[i]));
       }
     }
     if (!options.retain_graph) {
@@ -152,21 +173,32 @@ void run(const Tensor& root, const Tensor& root_gradient, const BackwardOptions&
 }  // namespace
 }  // namespace autograd
 
+namespace {
+void check_recorded(const Tensor& root) {
+  expects<AutogradError>(root.requires_grad(),
+                         "backward: this tensor does not depend on anything that requires a gradient",
+                         autograd::enabled() ? "; nor does the result of a Step, inside whose function backward belongs"
+                                             : " (recording is off: a NoGrad is alive)");
+}
+}  // namespace
+
 void Tensor::backward(const BackwardOptions& options) const {
   expects<AutogradError>(numel() == 1, "backward: a tensor of shape ", shape(),
                          " is no single loss; reduce it, or pass its gradient");
+  check_recorded(*this);
   Tensor one(shape(), dtype());
   one.fill_(1);
-  backward(one, options);
+  autograd::run(*this, std::move(one), options);
 }
 
 void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
-  expects<AutogradError>(requires_grad(), "backward: this tensor does not depend on anything that requires a gradient",
-                         autograd::enabled() ? "; nor does the result of a Step, inside whose function backward belongs"
-                                             : " (recording is off: a NoGrad is alive)");
+  check_recorded(*this);
+  expects(gradient.defined(), "backward: the gradient is undefined; leave it out for a single loss");
   expects<ShapeError>(gradient.shape() == shape(), "backward: a gradient of shape ", gradient.shape(),
                       " for a tensor of ", shape());
-  autograd::run(*this, gradient, options);
+  expects<DTypeError>(gradient.dtype() == dtype(), "backward: a gradient of ", gradient.dtype(), " for a tensor of ",
+                      dtype(), "; convert it with to(...)");
+  autograd::run(*this, gradient.detach(), options);
 }
 
 }  // namespace tern

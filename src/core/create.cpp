@@ -1,54 +1,39 @@
 #include "tern/core/create.hpp"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace tern {
 
 namespace {
 
-// Calls f with a value of the element type; the elements are written on the host.
-template <class F>
-void visit_element_type(DType dtype, F f) {
-  switch (dtype) {
-    case DType::float32:
-      return f(float{});
-    case DType::float64:
-      return f(double{});
-    case DType::bfloat16:
-      return f(BFloat16{});
-    case DType::float16:
-      return f(Float16{});
-    case DType::int32:
-      return f(std::int32_t{});
-    case DType::int64:
-      return f(std::int64_t{});
-    case DType::uint8:
-      return f(std::uint8_t{});
-    case DType::boolean:
-      return f(bool{});
-  }
-}
-
-template <class T>
-T to_element(double value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
-    return T(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, bool>)
-    return value != 0;
-  else
-    return static_cast<T>(value);
-}
-
-// A tensor whose element i is value(i), a double; i rises from 0.
+// A tensor whose element i is value(i), a number of any type; i rises from 0. The elements are written on the host.
 template <class Value>
 Tensor generate(const Shape& shape, DType dtype, Value value) {
   Tensor result(shape, dtype);
-  visit_element_type(dtype, [&]<class T>(T) {
+  with_type_of(dtype, [&]<class T>(T) {
     std::span<T> elements = result.write<T>();
-    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = to_element<T>(value(i));
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = convert<T>(value(i));
   });
   return result;
+}
+
+void check_floating(const char* function, DType dtype) {
+  expects<DTypeError>(is_floating(dtype), function, ": ", dtype, " holds integers; use randint");
+}
+
+// The largest integer up to which a dtype holds every one, and the smallest alike.
+std::pair<std::int64_t, std::int64_t> exact_integers(DType dtype) {
+  return with_type_of(dtype, []<class T>(T) -> std::pair<std::int64_t, std::int64_t> {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_integral_v<T>)
+      return {Limits::min(), Limits::max()};
+    else {
+      const int bits = std::is_same_v<T, BFloat16> ? 8 : std::is_same_v<T, Float16> ? 11 : Limits::digits;
+      return {-(std::int64_t{1} << bits), std::int64_t{1} << bits};
+    }
+  });
 }
 
 std::uint32_t word(const random::Key& key, std::uint64_t index) { return random::word(key.seed, key.offset, index); }
@@ -68,15 +53,34 @@ std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_
 Tensor empty(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
 Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
-Tensor full(const Shape& shape, double value, DType dtype) {
-  return generate(shape, dtype, [&](std::size_t) { return value; });
+Tensor full(const Shape& shape, Number value, DType dtype) {
+  const auto filled = [&](auto number) { return generate(shape, dtype, [=](std::size_t) { return number; }); };
+  return value.is_integer() ? filled(value.to<std::int64_t>()) : filled(value.to<double>());
 }
 
-Tensor arange(double begin, double end, double step, DType dtype) {
-  expects<ShapeError>(step != 0 && std::isfinite(begin) && std::isfinite(end), "arange: from ", begin, " to ", end,
-                      " by ", step, " never ends");
-  const std::int64_t count = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil((end - begin) / step)));
-  return generate({count}, dtype, [&](std::size_t i) { return begin + static_cast<double>(i) * step; });
+namespace {
+
+Tensor arange_of_integers(std::int64_t begin, std::int64_t end, std::int64_t step, DType dtype) {
+  // Modulo 2^64, where a distance between two integers always fits.
+  const auto first = static_cast<std::uint64_t>(begin), last = static_cast<std::uint64_t>(end),
+             by = static_cast<std::uint64_t>(step);
+  const std::uint64_t distance = step > 0 ? last - first : first - last, stride = step > 0 ? by : 0 - by;
+  const bool none = step > 0 ? begin >= end : begin <= end;
+  const std::uint64_t count = none ? 0 : (distance - 1) / stride + 1;
+  return generate({saturate<std::int64_t>(count)}, dtype,
+                  [&](std::size_t i) { return static_cast<std::int64_t>(first + i * by); });
+}
+
+}  // namespace
+
+Tensor arange(Number begin, Number end, Number step, DType dtype) {
+  const auto first = begin.to<double>(), last = end.to<double>(), by = step.to<double>();
+  expects<ShapeError>(by != 0 && std::isfinite(first) && std::isfinite(last) && std::isfinite(by), "arange: from ",
+                      first, " to ", last, " by ", by, " never ends");
+  if (begin.is_integer() && end.is_integer() && step.is_integer())
+    return arange_of_integers(begin.to<std::int64_t>(), end.to<std::int64_t>(), step.to<std::int64_t>(), dtype);
+  const auto count = saturate<std::int64_t>(std::max(0.0, std::ceil((last - first) / by)));
+  return generate({count}, dtype, [&](std::size_t i) { return first + static_cast<double>(i) * by; });
 }
 
 Tensor eye(std::int64_t n, DType dtype) {
@@ -85,16 +89,50 @@ Tensor eye(std::int64_t n, DType dtype) {
   });
 }
 
+namespace {
+
+// The largest T below `value`, which is finite.
+template <class T>
+T below(T value) {
+  if constexpr (detail::is_half<T>) {
+    // The bits count up with the magnitude.
+    constexpr std::uint16_t sign = 0x8000;
+    T next = value;
+    next.bits =
+        (value.bits & ~sign) == 0 ? sign | 1 : static_cast<std::uint16_t>(value.bits + (value.bits & sign ? 1 : -1));
+    return next;
+  } else {
+    return std::nextafter(value, -std::numeric_limits<T>::infinity());
+  }
+}
+
+}  // namespace
+
 Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype) {
+  check_floating("rand", dtype);
+  expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is no interval");
+  Tensor result(shape, dtype);
   const random::Key key = generator.next();
   random::Words words{};  // four elements share a block
-  return generate(shape, dtype, [&](std::size_t i) {
-    if (i % 4 == 0) words = random::philox(key.seed, i / 4, key.offset);
-    return low + (high - low) * static_cast<double>(random::uniform(words.word[i % 4]));
+  with_type_of(dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
+      // Rounding may reach the end that is excluded.
+      const auto first = convert<double>(convert<T>(low)), end = convert<double>(convert<T>(high));
+      const T last = first < end ? below(convert<T>(high)) : convert<T>(low);
+      std::span<T> elements = result.write<T>();
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        if (i % 4 == 0) words = random::philox(key.seed, i / 4, key.offset);
+        const double value = low + (high - low) * static_cast<double>(random::uniform(words.word[i % 4]));
+        const T rounded = convert<T>(value);
+        elements[i] = convert<double>(rounded) < end ? rounded : last;
+      }
+    }
   });
+  return result;
 }
 
 Tensor randn(const Shape& shape, Generator& generator, double mean, double deviation, DType dtype) {
+  check_floating("randn", dtype);
   const random::Key key = generator.next();
   return generate(shape, dtype, [&](std::size_t i) {
     // 1 - uniform is in (0, 1], so its logarithm is finite.
@@ -106,16 +144,20 @@ Tensor randn(const Shape& shape, Generator& generator, double mean, double devia
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator, DType dtype) {
   expects<ShapeError>(low < high, "randint: no integer is in [", low, ", ", high, ")");
+  const auto [smallest, largest] = exact_integers(dtype);
+  expects<NumericError>(smallest <= low && high - 1 <= largest, "randint: ", dtype, " holds the integers from ",
+                        smallest, " to ", largest, ", not all of [", low, ", ", high, ")");
   const random::Key key = generator.next();
   std::uint64_t index = 0;
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, [&](std::size_t) {
-    return static_cast<double>(low + static_cast<std::int64_t>(bounded(key, index, range)));
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bounded(key, index, range));
   });
 }
 
 Tensor randperm(std::int64_t n, Generator& generator) {
-  Tensor result = arange(0, static_cast<double>(n));
+  expects<ShapeError>(n >= 0, "randperm: ", n, " elements");
+  Tensor result = arange(0, n);
   const random::Key key = generator.next();
   std::uint64_t index = 0;
   std::span<std::int64_t> order = result.write<std::int64_t>();

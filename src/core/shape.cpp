@@ -11,6 +11,10 @@ std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
   return stream << ']';
 }
 
+void Shape::throw_outside(int i) const {
+  throw ShapeError(message("shape: dimension ", i, " of ", *this, ", which has ", rank_));
+}
+
 namespace {
 
 // The product of the non-zero sizes must fit as well: a shape such as [2^62, 2^62, 0] has strides that overflow.

@@ -31,44 +31,53 @@ namespace {
 }  // namespace
 
 Storage::~Storage() {
-  for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i) {
-    Copy& copy = copies_[i];
-    void* const owner = copy.owner.load(std::memory_order_relaxed);
-    if (copy.shared.load(std::memory_order_relaxed))
-      copy.memory->finish(nullptr);
-    else if (copy.handed_over.load(std::memory_order_relaxed) && owner != copy.home)
-      copy.memory->finish(owner);  // what it read beside the last reader; at home, reuse comes after that by itself
-    if (copy.pointer != nullptr)
-      copy.memory->release(copy.pointer, bytes_, copy.stream.load(std::memory_order_relaxed));
+  for (Copy* copy = &first_; copy != nullptr;) {
+    Memory* const memory = copy->memory.load(std::memory_order_relaxed);
+    void* const owner = copy->owner.load(std::memory_order_relaxed);
+    if (copy->shared.load(std::memory_order_relaxed))
+      memory->finish(nullptr);
+    else if (copy->handed_over.load(std::memory_order_relaxed) && owner != copy->home)
+      memory->finish(owner);  // what it read beside the last reader; at home, reuse comes after that by itself
+    if (copy->pointer != nullptr) memory->release(copy->pointer, bytes_, copy->stream.load(std::memory_order_relaxed));
+    Copy* const next = copy->next.load(std::memory_order_relaxed);
+    if (copy != &first_) delete copy;
+    copy = next;
   }
 }
 
 bool Storage::valid_in(const Memory& memory) const {
-  for (int i = 0; i < count_.load(std::memory_order_acquire); ++i)
-    if (copies_[i].memory == &memory) return copies_[i].valid.load(std::memory_order_acquire);
-  return false;
+  const Copy* const copy = find(&memory);
+  return copy != nullptr && copy->valid.load(std::memory_order_acquire);
 }
 
 const void* Storage::pointer_in(const Memory& memory) const {
-  for (int i = 0; i < count_.load(std::memory_order_acquire); ++i)
-    if (copies_[i].memory == &memory) return copies_[i].pointer;
-  return nullptr;
+  const Copy* const copy = find(&memory);
+  return copy != nullptr ? copy->pointer : nullptr;
+}
+
+const Storage::Copy* Storage::find(const Memory* memory) const {
+  const Copy* copy = &first_;
+  while (copy != nullptr && copy->memory.load(std::memory_order_acquire) != memory)
+    copy = copy->next.load(std::memory_order_acquire);
+  return copy;
 }
 
 Storage::Copy& Storage::copy_in_memory(Memory* memory, bool exclusive) {
-  for (int i = 0; i < count_.load(std::memory_order_acquire); ++i)
-    if (copies_[i].memory == memory) return copies_[i];
+  if (const Copy* known = find(memory)) return const_cast<Copy&>(*known);
   // Who writes is alone; readers may come together.
   std::unique_lock lock(moving_, std::defer_lock);
   if (!exclusive) lock.lock();
-  const int count = count_.load(std::memory_order_relaxed);
-  for (int i = 0; i < count; ++i)
-    if (copies_[i].memory == memory) return copies_[i];
-  expects(count < max_copies, "storage: the bytes already live in ", max_copies, " memories, no room for ",
-          memory->name());
-  copies_[count].memory = memory;
-  count_.store(count + 1, std::memory_order_release);
-  return copies_[count];
+  if (const Copy* known = find(memory)) return const_cast<Copy&>(*known);
+  if (first_.memory.load(std::memory_order_relaxed) == nullptr) {
+    first_.memory.store(memory, std::memory_order_release);
+    return first_;
+  }
+  Copy* last = &first_;
+  while (Copy* const next = last->next.load(std::memory_order_relaxed)) last = next;
+  auto* const fresh = new Copy;
+  fresh->memory.store(memory, std::memory_order_relaxed);
+  last->next.store(fresh, std::memory_order_release);
+  return *fresh;
 }
 
 void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
@@ -78,16 +87,16 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   }
   if (detail::listener != nullptr) [[unlikely]]
     detail::listener->uses(*this, *memory, reads, writes);
-  const bool first = count_.load(std::memory_order_acquire) > 0 && copies_[0].memory == memory;
-  Copy& copy = first ? copies_[0] : copy_in_memory(memory, writes);
+  const bool first = first_.memory.load(std::memory_order_acquire) == memory;
+  Copy& copy = first ? first_ : copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
   if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
     prepare(copy, scope, stream, reads);
   if (copy.stream.load(std::memory_order_relaxed) != stream || (writes && copy.shared.load(std::memory_order_relaxed)))
     change_stream(copy, stream, writes);
   if (writes) {
-    for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
-      copies_[i].valid.store(&copies_[i] == &copy, std::memory_order_release);
+    for (Copy* each = &first_; each != nullptr; each = each->next.load(std::memory_order_relaxed))
+      each->valid.store(each == &copy, std::memory_order_release);
     count_write();
   }
   return copy.pointer;
@@ -97,26 +106,27 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
 // handed over in the streams alone. A further reader waits on the host, once: from then on readers need not know of
 // each other, and threads that share what they read (examples, weights) run side by side.
 void Storage::change_stream(Copy& copy, void* stream, bool writes) {
+  Memory* const memory = copy.memory.load(std::memory_order_relaxed);
   void* const last = copy.stream.load(std::memory_order_acquire);
   if (!writes) {
     if (copy.shared.load(std::memory_order_acquire)) return;
     if (!copy.handed_over.exchange(true)) {
       copy.owner.store(last, std::memory_order_relaxed);
-      copy.memory->order(last, stream);
+      memory->order(last, stream);
       copy.stream.store(stream, std::memory_order_release);
     } else {
-      copy.memory->finish(last);
+      memory->finish(last);
       copy.shared.store(true, std::memory_order_release);
     }
     return;
   }
   if (copy.shared.load(std::memory_order_relaxed)) {
-    copy.memory->finish(nullptr);
+    memory->finish(nullptr);
   } else {
     // The owner's thread may have read beside the one that it was handed over to.
     void* const owner = copy.owner.load(std::memory_order_relaxed);
-    if (copy.handed_over.load(std::memory_order_relaxed) && owner != stream) copy.memory->order(owner, stream);
-    if (last != stream) copy.memory->order(last, stream);
+    if (copy.handed_over.load(std::memory_order_relaxed) && owner != stream) memory->order(owner, stream);
+    if (last != stream) memory->order(last, stream);
   }
   copy.shared.store(false, std::memory_order_relaxed);
   copy.handed_over.store(false, std::memory_order_relaxed);
@@ -128,20 +138,22 @@ void Storage::change_stream(Copy& copy, void* stream, bool writes) {
 void Storage::prepare(Copy& copy, Scope& scope, void* stream, bool reads) {
   std::unique_lock lock(moving_, std::defer_lock);
   if (reads) lock.lock();
+  Memory* const memory = copy.memory.load(std::memory_order_relaxed);
   if (copy.pointer == nullptr) {
-    copy.pointer = copy.memory->allocate(bytes_, stream);
+    copy.pointer = memory->allocate(bytes_, stream);
     copy.home = stream;
     copy.stream.store(stream, std::memory_order_relaxed);
   }
   if (!reads || copy.valid.load(std::memory_order_relaxed)) return;
   Copy* source = nullptr;
-  for (int i = 0; i < count_.load(std::memory_order_relaxed); ++i)
-    if (copies_[i].valid.load(std::memory_order_relaxed)) source = &copies_[i];
+  for (Copy* each = &first_; each != nullptr; each = each->next.load(std::memory_order_relaxed))
+    if (each->valid.load(std::memory_order_relaxed)) source = each;
   if (source == nullptr) return;
-  count_transfer(scope, *source->memory, *copy.memory, bytes_);
+  Memory* const from = source->memory.load(std::memory_order_relaxed);
+  count_transfer(scope, *from, *memory, bytes_);
   change_stream(copy, stream, true);
-  move_bytes(*source->memory, source->pointer, source->stream.load(std::memory_order_relaxed), *copy.memory,
-             copy.pointer, stream, bytes_);
+  move_bytes(*from, source->pointer, source->stream.load(std::memory_order_relaxed), *memory, copy.pointer, stream,
+             bytes_);
   copy.valid.store(true, std::memory_order_release);
 }
 

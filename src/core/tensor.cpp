@@ -20,6 +20,24 @@ bool has_contiguous_strides(const Shape& shape, const Shape& strides) {
   return true;
 }
 
+void check_inside(const Storage* storage, DType dtype, const Shape& shape, const Shape& strides, std::int64_t offset) {
+  expects(storage != nullptr, "tensor: a view of no storage");
+  expects<ShapeError>(shape.rank() == strides.rank(), "tensor: shape ", shape, " with strides ", strides);
+  bool overflow = offset < 0, empty = false;
+  std::int64_t first = offset, last = offset;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] <= 0) empty = true;  // element_count refuses a negative size
+    if (empty) break;
+    std::int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(shape[i] - 1, strides[i], &reach);
+    overflow |= __builtin_add_overflow(reach < 0 ? first : last, reach, reach < 0 ? &first : &last);
+  }
+  const auto room = static_cast<std::int64_t>(storage->bytes() / size_of(dtype));
+  expects<ShapeError>(empty || (!overflow && first >= 0 && last < room), "tensor: a view of shape ", shape,
+                      " with strides ", strides, " from element ", offset, " on leaves its storage of ", room,
+                      " elements");
+}
+
 }  // namespace
 
 Tensor::Tensor(const Shape& shape, DType dtype) : body_(std::make_shared<Body>()) {
@@ -34,6 +52,7 @@ Tensor::Tensor(const Shape& shape, DType dtype) : body_(std::make_shared<Body>()
 Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Shape& strides,
                std::int64_t offset)
     : body_(std::make_shared<Body>()) {
+  check_inside(storage.get(), dtype, shape, strides, offset);
   body_->storage = std::move(storage);
   body_->shape = shape;
   body_->strides = strides;
@@ -41,6 +60,12 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape
   body_->numel = element_count(shape);
   body_->dtype = dtype;
   body_->contiguous = body_->numel == 0 || has_contiguous_strides(shape, strides);
+}
+
+void Tensor::throw_undefined(const char* use) {
+  throw Error(message("tensor: ", use,
+                      "() of an undefined tensor; it was never assigned, was moved from, or is a gradient that no "
+                      "backward has made"));
 }
 
 const Tensor& Tensor::undefined() {
@@ -66,9 +91,16 @@ std::vector<double> Tensor::values() const {
   return {elements.begin(), elements.end()};
 }
 
-double Tensor::item_as_double() const {
+Number Tensor::element() const {
   expects<ShapeError>(numel() == 1, "item: a tensor of shape ", shape(), " has ", numel(), " elements, not one");
-  return values().front();
+  const Tensor one = detach().reshape({});
+  return with_type_of(dtype(), [&]<class T>(T) {
+    const T value = one.read<T>()[0];
+    if constexpr (detail::is_half<T>)
+      return Number(static_cast<float>(value));
+    else
+      return Number(value);
+  });
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {
@@ -89,12 +121,22 @@ void Tensor::set_grad(Tensor gradient) {
                       gradient.dtype(), " ", gradient.shape(), " for a tensor of ", dtype(), " ", shape());
   if (detail::listener != nullptr) [[unlikely]]
     detail::listener->gradient(*this, true);
+  // One with a graph or a gradient of its own could hold this tensor, which would then never be freed.
+  if (gradient.requires_grad() || gradient.body_->gradient || gradient.is(*this)) gradient = gradient.detach();
   body_->gradient = std::make_unique<Tensor>(std::move(gradient));
 }
 
 Tensor Tensor::detach() const {
   if (!defined()) return {};
-  return Tensor(body_->storage, dtype(), shape(), strides(), offset());
+  auto same = std::make_shared<Body>();
+  same->storage = body_->storage;
+  same->shape = body_->shape;
+  same->strides = body_->strides;
+  same->offset = body_->offset;
+  same->numel = body_->numel;
+  same->dtype = body_->dtype;
+  same->contiguous = body_->contiguous;
+  return Tensor(std::move(same));
 }
 
 Tensor Tensor::reshape(const Shape& shape) const { return operators::reshape(*this, shape); }

@@ -1,9 +1,9 @@
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
+#include "tern/core/convert.hpp"
 #include "tern/kernels/movement.hpp"
 
 namespace tern::cuda {
@@ -204,16 +204,6 @@ __device__ float round_to_odd(double value) {
   return exact ? truncated : __uint_as_float(__float_as_uint(truncated) | 1u);
 }
 
-/// Toward zero; out of range saturates, NaN gives 0.
-template <class To, class From>
-__device__ To truncate(From value) {
-  using Limits = std::numeric_limits<To>;
-  if (isnan(value)) return 0;
-  if (value <= static_cast<From>(Limits::min())) return Limits::min();
-  if (value >= static_cast<From>(Limits::max())) return Limits::max();
-  return static_cast<To>(value);
-}
-
 template <class To>
 struct Convert {
   template <class From>
@@ -226,35 +216,12 @@ struct Convert {
       return To(round_to_odd(static_cast<double>(value)));
     else if constexpr (std::is_same_v<To, bool>)
       return value != 0;
-    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
-      return truncate<To>(value);
+    else if constexpr (std::is_integral_v<To>)
+      return saturate<To>(value);
     else
       return static_cast<To>(value);
   }
 };
-
-/// Calls visit with a value of the C++ type of `dtype`.
-template <class Visit>
-void with_type_of(DType dtype, Visit visit) {
-  switch (dtype) {
-    case DType::float32:
-      return visit(float{});
-    case DType::float64:
-      return visit(double{});
-    case DType::bfloat16:
-      return visit(BFloat16{});
-    case DType::float16:
-      return visit(Float16{});
-    case DType::int32:
-      return visit(std::int32_t{});
-    case DType::int64:
-      return visit(std::int64_t{});
-    case DType::uint8:
-      return visit(std::uint8_t{});
-    case DType::boolean:
-      return visit(bool{});
-  }
-}
 
 // ---- the slots ----
 

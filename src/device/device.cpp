@@ -8,6 +8,7 @@
 
 #include "device/cores.hpp"
 #include "device/profiler.hpp"
+#include "device/registry.hpp"
 #include "device/way_book.hpp"
 #include "tern/core/error.hpp"
 
@@ -39,6 +40,17 @@ Scope make_scope(const Mode& mode, const DeviceOptions& options, const Scope& ou
            .deterministic = options.deterministic.value_or(outside.context.deterministic),
            .ways = &ways()},
           options.transfers.value_or(outside.transfers)};
+}
+
+// Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
+const Mode& lasting(const Mode& mode) {
+  static thread_local const Mode* known = nullptr;
+  if (&mode != known) {
+    expects(is_registered(mode), "Device: the mode \"", mode.name,
+            "\" is a copy of one's own, not a registered one; pass what register_mode returns");
+    known = &mode;
+  }
+  return mode;
 }
 
 const Mode& find(std::string_view name) { return name == "auto" ? mode(fastest_mode()) : mode(name); }
@@ -155,7 +167,7 @@ detail::OpenScope* open_scope(const Scope& scope) {
 Device::Device(std::string_view mode_name, const DeviceOptions& options) : Device(find(mode_name), options) {}
 
 Device::Device(const Mode& mode, const DeviceOptions& options)
-    : open_(open_scope(make_scope(mode, options, current_scope()))) {}
+    : open_(open_scope(make_scope(lasting(mode), options, current_scope()))) {}
 
 Device::Device(const Scope& scope) : open_(open_scope(scope)) {
   open_->scope.context.stream = scope.context.memory->stream();

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "device/registry.hpp"
 #include "tern/core/error.hpp"
 #include "tern/device/device.hpp"
 #include "tern/device/plugin.hpp"
@@ -135,6 +136,12 @@ const Mode& mode(std::string_view name) {
   for (const Mode& mode : modes.modes) known += (known.empty() ? "" : ", ") + mode.name;
   if (modes.find("cuda") == nullptr) known += ", cuda";
   throw DeviceUnavailable(message("mode \"", name, "\" is unknown; there are ", known));
+}
+
+bool is_registered(const Mode& mode) {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  return std::ranges::any_of(modes.modes, [&](const Mode& known) { return &known == &mode; });
 }
 
 const Mode& register_mode(std::string name, Mode mode) {

@@ -162,7 +162,7 @@ void Recording::restore() {
 }
 
 void Recording::drop_inner_leaves() {
-  std::erase_if(gradients, [](const Gradient& gradient) { return gradient.leaf.body().use_count() == 1; });
+  std::erase_if(gradients, [](const Gradient& gradient) { return gradient.leaf.handles() == 1; });
 }
 
 std::int64_t Recording::kept(const std::vector<const Storage*>& known) const {

@@ -31,7 +31,7 @@ bool Plan::held(const std::vector<Tensor>& inputs) {
     const auto look_at = [&](const Tensor& handle, bool bound) {
       if (!handle.defined()) return;
       ++handles;
-      held |= handle.body().use_count() > (bound ? 2 : 1);
+      held |= handle.handles() > (bound ? 2 : 1);
     };
     for (const std::size_t position : made.gradients) {
       const Gradient& gradient = gradients_[position];

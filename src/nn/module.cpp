@@ -1,5 +1,6 @@
 #include "tern/nn/module.hpp"
 
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 
@@ -11,15 +12,20 @@
 namespace tern::nn {
 namespace {
 
-thread_local int call_depth = 0;
 thread_local Observer* current_observer = nullptr;
 
-struct CallDepth {
-  CallDepth() { ++call_depth; }
-  CallDepth(const CallDepth&) = delete;
-  CallDepth& operator=(const CallDepth&) = delete;
-  ~CallDepth() { --call_depth; }
+/// A module whose operator() the thread is in.
+struct Frame {
+  explicit Frame(const Module& called) : module(called), outer(innermost) { innermost = this; }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+  ~Frame() { innermost = outer; }
+
+  static thread_local const Frame* innermost;
+  const Module& module;
+  const Frame* outer;
 };
+thread_local const Frame* Frame::innermost = nullptr;
 
 std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
@@ -29,13 +35,33 @@ Observer::Observer() : outer_(current_observer) { current_observer = this; }
 Observer::~Observer() { current_observer = outer_; }
 Observer* observer() { return current_observer; }
 
+bool Module::holds(const Module& other) const {
+  for (const auto& [name, below] : body_->children)
+    if (below->is(other)) return true;
+  for (const auto& [name, below] : body_->children)
+    if (below->holds(other)) return true;
+  return false;
+}
+
+void Module::check_caller() const {
+  for (const Frame* frame = Frame::innermost; frame != nullptr; frame = frame->outer)
+    if (frame->module.is(*this) || frame->module.holds(*this)) return;
+  const std::vector<Tensor> own = parameters();
+  const char* const place =
+      " is called inside the forward of another module but is not one of its children, so that its "
+      "parameters would not be trained; ";
+  expects(own.empty() || body_->registered, "nn: ", describe(), place,
+          "create it by module(\"name\", ...), or call its forward() if that is meant");
+  const bool trains = autograd::enabled() && std::ranges::any_of(own, &Tensor::requires_grad);
+  expects(
+      !trains, "nn: ", describe(), place,
+      "it belongs to a module that is not being called: register it here by module(\"name\", ...) too, or switch its "
+      "gradients off by set_requires_grad(false) or NoGrad");
+}
+
 Tensor Module::operator()(const Tensor& x) const {
-  if (call_depth > 0 && !body_->registered && !parameters().empty()) [[unlikely]]
-    throw Error(message(
-        "nn: ", describe(),
-        " is called inside the forward of another module but is not one of its children, so that its parameters would "
-        "not be trained; create it by module(\"name\", ...), or call its forward() if that is meant"));
-  const CallDepth depth;
+  if (Frame::innermost != nullptr) check_caller();
+  const Frame frame(*this);
   Tensor y = forward(x);
   if (current_observer != nullptr) [[unlikely]]
     current_observer->called(*this, x, y);
@@ -103,7 +129,7 @@ std::vector<NamedTensor> Module::collect(std::vector<NamedTensor> Body::*list, b
   std::unordered_set<const void*> seen;
   visit([&](const std::string& path, const Module& module) {
     for (const NamedTensor& own : (*module.body_).*list)
-      if (own.tensor.defined() && (seen.insert(own.tensor.body().get()).second || !once))
+      if (own.tensor.defined() && (seen.insert(own.tensor.body()).second || !once))
         found.push_back({join(path, own.name), own.tensor});
   });
   return found;
@@ -178,9 +204,17 @@ void load_tensors(const std::string& what, const std::vector<NamedTensor>& targe
       if (!known.contains(name)) problems << "\n  unexpected: " << name;
   expects(problems.str().empty(), what, problems.str());
 
+  // A state may hold the targets' own elements (two names exchanged, say): those are set aside before any is written.
   const NoGrad no_grad;
+  std::unordered_set<const Storage*> written;
+  for (const auto& [name, tensor] : targets) written.insert(tensor.shared_storage().get());
+  std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [name, tensor] : targets)
-    if (const auto entry = state.find(name); entry != state.end()) Tensor(tensor).copy_(entry->second);
+    if (const auto entry = state.find(name); entry != state.end()) {
+      const Tensor& source = entry->second;
+      copies.emplace_back(tensor, written.contains(source.shared_storage().get()) ? source.clone() : source);
+    }
+  for (auto& [target, source] : copies) target.copy_(source);
 }
 
 }  // namespace tern::nn

@@ -150,6 +150,7 @@ Tensor activate(const Tensor& x, Activation activation) {
     case Activation::tanh:
       return tanh(x);
     default:
+      check_defined("activate", "the input", x);
       return x;
   }
 }

@@ -1,5 +1,7 @@
 #include "tern/operators/arithmetic.hpp"
 
+#include <cmath>
+
 #include "operators/layout.hpp"
 #include "tern/operators/reduction.hpp"
 
@@ -12,10 +14,11 @@ template <class Slot>
 Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
   const bool same = a.shape() == b.shape();
-  if (same && layout_of(a) == Layout::channels_last && layout_of(b) == Layout::channels_last)
-    return channels_to_front(binary(op, channels_to_end(a.detach()), channels_to_end(b.detach()), slot));
-  Tensor out(same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
-  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
+  // Images of one layout are runs of elements, whatever their order is.
+  const bool last = same && layout_of(a) == Layout::channels_last && layout_of(b) == Layout::channels_last;
+  Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first,
+                        same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
+  const kernels::Broadcast sizes = last ? run_of(out.numel(), 2) : make_broadcast(out.shape(), {&a, &b});
   visit(op, a.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().arithmetic)(call.context(), call.out(out), call.in(a), call.in(b), sizes);
@@ -102,7 +105,7 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
     parts.push_back(in_layout(tensor, layout));
   }
   constexpr std::size_t at_once = 4;
-  Tensor sum = parts[0];
+  Tensor sum = parts.size() > 1 ? parts[0] : copy_in(layout, parts[0]);
   for (std::size_t next = 1; next < parts.size(); next += at_once - 1) {
     Tensor out = empty_in(layout_of(sum), sum.shape(), sum.dtype());
     const auto part = [&](std::size_t i) { return next + i < parts.size() ? parts[next + i] : Tensor{}; };
@@ -133,9 +136,10 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   Tensor out = binary("mul", a, b, SLOT(mul));
   if (recording(a, b))
     record("mul", out, {a, b},
-           [a = Saved(a), b = Saved(b), a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
-             return Gradients{a_needs ? sum_to(mul(grad, b.get()), a.get().shape()) : Tensor{},
-                              b_needs ? sum_to(mul(grad, a.get()), b.get().shape()) : Tensor{}};
+           [a = saved_if(needs(b), a), b = saved_if(needs(a), b), a_shape = a.shape(),
+            b_shape = b.shape()](const Tensor& grad) {
+             return Gradients{b.defined() ? sum_to(mul(grad, b.get()), a_shape) : Tensor{},
+                              a.defined() ? sum_to(mul(grad, a.get()), b_shape) : Tensor{}};
            });
   return out;
 }
@@ -144,11 +148,10 @@ Tensor div(const Tensor& a, const Tensor& b) {
   Tensor out = binary("div", a, b, SLOT(div));
   if (recording(a, b))
     record("div", out, {a, b},
-           [a_shape = a.shape(), b = Saved(b), out = Saved(out), a_needs = needs(a),
-            b_needs = needs(b)](const Tensor& grad) {
+           [a_shape = a.shape(), b = Saved(b), out = saved_if(needs(b), out), a_needs = needs(a)](const Tensor& grad) {
              const Tensor scaled = div(grad, b.get());
              return Gradients{a_needs ? sum_to(scaled, a_shape) : Tensor{},
-                              b_needs ? neg(sum_to(mul(scaled, out.get()), b.get().shape())) : Tensor{}};
+                              out.defined() ? neg(sum_to(mul(scaled, out.get()), b.get().shape())) : Tensor{}};
            });
   return out;
 }
@@ -177,7 +180,7 @@ namespace {
 Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
   Tensor out = unary(op, x, SLOT(affine), scale, shift);
   if (recording(x))
-    record(op, out, {x}, [op, scale](const Tensor& grad) { return Gradients{affine(op, grad, scale, 0)}; });
+    record(op, out, {x}, [op, scale](const Tensor& grad) { return Gradients{affine(op, grad, scale, -0.0)}; });
   return out;
 }
 
@@ -191,7 +194,8 @@ Tensor constant(const Tensor& like, double value) {
 
 Tensor add(const Tensor& a, double b) { return affine("add", a, 1, b); }
 Tensor sub(const Tensor& a, double b) { return affine("sub", a, 1, -b); }
-Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, 0); }
+// -0 is what leaves every number as it is, -0 too.
+Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, -0.0); }
 // Multiplying by the reciprocal would round differently from a division.
 Tensor div(const Tensor& a, double b) { return div(a, constant(a, b)); }
 Tensor sub(double a, const Tensor& b) { return affine("sub", b, -1, a); }
@@ -277,7 +281,7 @@ Tensor pow(const Tensor& x, double exponent) {
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {
-  expects<NumericError>(low <= high, "clamp: the bounds ", low, " and ", high, " leave nothing between them");
+  expects<NumericError>(!std::isnan(low) && !std::isnan(high), "clamp: the bounds ", low, " and ", high);
   Tensor out = unary("clamp", x, SLOT(clamp), low, high);
   if (recording(x))
     record("clamp", out, {x}, [x = Saved(x), low, high](const Tensor& grad) {

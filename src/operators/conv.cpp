@@ -1,5 +1,7 @@
 #include "tern/operators/conv.hpp"
 
+#include <algorithm>
+
 #include "device/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
@@ -74,26 +76,31 @@ struct Backward {
   bool x_needs, weight_needs, bias_needs;
 
   Backward(const Conv2dCall& call, const Prepared& prepared)
-      : x(prepared.x),
-        weight(prepared.weight),
+      : x(saved_if(needs(call.weight) || needs(call.bias), prepared.x)),
+        weight(saved_if(needs(call.x), prepared.weight)),
         sizes(prepared.sizes),
         x_needs(needs(call.x)),
         weight_needs(needs(call.weight)),
-        bias_needs(call.bias.defined() && needs(call.bias)) {}
+        bias_needs(needs(call.bias)) {}
 
-  /// From the elements `first` on of the gradient and the output, both in the layout of `sizes`.
+  /// From the elements `first` on of the gradient and the output, both in the layout of `sizes`. Without an activation
+  /// the output is not read and may be undefined.
   Gradients operator()(const Tensor& grad, const Tensor& out, std::int64_t first) const {
-    Tensor grad_x = x_needs ? empty_in(sizes.layout, x.get().shape(), grad.dtype()) : Tensor{};
-    Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
+    Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
+    Tensor grad_weight =
+        weight_needs ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, grad.dtype()) : Tensor{};
     Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
     visit("conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
-      if (sizes.y_channels > 0)
-        for (const Tensor* joined : {&grad, &out}) call.only(*joined, sizes.O, sizes.y_channels);
+      const bool reads = sizes.activation != Activation::none;
+      if (sizes.y_channels > 0) {
+        call.only(grad, sizes.O, sizes.y_channels);
+        if (reads) call.only(out, sizes.O, sizes.y_channels);
+      }
+      const T* const y = reads ? call.in(out) + first : nullptr;
       call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
-                                        call.in(grad) + first, call.in(x.get()), call.in(weight.get()),
-                                        call.in(out) + first, sizes);
+                                        call.in(grad) + first, call.in(x.get()), call.in(weight.get()), y, sizes);
     });
     return {grad_x, grad_weight, grad_bias};
   }
@@ -119,9 +126,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   run(prepared, out, 0);
   if (recording(x, weight, bias))
     record("conv2d", out, {x, weight, bias},
-           [backward = Backward(call, prepared), out = Saved(out)](const Tensor& grad) {
-             return backward(in_layout(grad, backward.sizes.layout), out.get(), 0);
-           });
+           [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out)](
+               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get(), 0); });
   return out;
 }
 
@@ -161,7 +167,9 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
   if (!recording(inputs)) return out;
   std::vector<Backward> backwards;
   for (std::size_t i = 0; i < calls.size(); ++i) backwards.emplace_back(calls[i], prepared[i]);
-  record("conv2d_cat", out, inputs, [backwards, out = Saved(out)](const Tensor& grad) {
+  const bool activates =
+      std::ranges::any_of(calls, [](const Conv2dCall& call) { return call.options.activation != Activation::none; });
+  record("conv2d_cat", out, inputs, [backwards, out = saved_if(activates, out)](const Tensor& grad) {
     const Tensor whole_grad = in_layout(grad, Layout::channels_last);
     Gradients gradients;
     std::int64_t part = 0;

@@ -52,18 +52,19 @@ Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& o
   Tensor out = product(a.detach(), b.detach(), options);
   if (recording(a, b))
     record("matmul", out, {a, b},
-           [a = Saved(a), b = Saved(b), options, a_needs = needs(a), b_needs = needs(b)](const Tensor& grad) {
+           [a = saved_if(needs(b), a), b = saved_if(needs(a), b), options, a_shape = a.shape(),
+            b_shape = b.shape()](const Tensor& grad) {
              Gradients gradients(2);
              // out = op(a) op(b): d op(a) = g op(b)^T, d op(b) = op(a)^T g; transposing a factor transposes its
              // gradient.
-             if (a_needs)
+             if (b.defined())
                gradients[0] = sum_to(options.transpose_a ? product(b.get(), grad, {options.transpose_b, true})
                                                          : product(grad, b.get(), {false, !options.transpose_b}),
-                                     a.get().shape());
-             if (b_needs)
+                                     a_shape);
+             if (a.defined())
                gradients[1] = sum_to(options.transpose_b ? product(grad, a.get(), {true, options.transpose_a})
                                                          : product(a.get(), grad, {!options.transpose_a, false}),
-                                     b.get().shape());
+                                     b_shape);
              return gradients;
            });
   return out;
@@ -117,11 +118,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   });
   if (recording(x, weight, bias))
     record("linear", out, {x, weight, bias},
-           [x = Saved(whole), weight = Saved(whole_weight), out = Saved(out), sizes, x_needs = needs(x),
+           [x = saved_if(needs(weight), whole), weight = saved_if(needs(x), whole_weight),
+            out = saved_if(activation != Activation::none, out), sizes, x_needs = needs(x),
             weight_needs = needs(weight), bias_needs = needs(bias), x_shape = x.shape()](const Tensor& grad) {
              const Tensor whole_grad = grad.contiguous();
              Tensor grad_x = x_needs ? Tensor(x_shape, grad.dtype()) : Tensor{};
-             Tensor grad_weight = weight_needs ? Tensor(weight.get().shape(), grad.dtype()) : Tensor{};
+             Tensor grad_weight = weight_needs ? Tensor({sizes.out, sizes.in}, grad.dtype()) : Tensor{};
              Tensor grad_bias = bias_needs ? Tensor({sizes.out}, grad.dtype()) : Tensor{};
              visit("linear", grad.dtype(), [&]<class T>() {
                const Call<T> call;

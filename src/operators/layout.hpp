@@ -35,7 +35,15 @@ inline Tensor dense(const Tensor& x) { return in_layout(x, layout_of(x)); }
 /// Uninitialised elements.
 inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
   if (layout == Layout::channels_first) return Tensor(shape, dtype);
-  return channels_to_front(Tensor({shape[0], shape[2], shape[3], shape[1]}, dtype));
+  const Shape strides{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+  return Tensor(std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0);
+}
+
+/// A copy of x in `layout`.
+inline Tensor copy_in(Layout layout, const Tensor& x) {
+  Tensor out = empty_in(layout, x.shape(), x.dtype());
+  copy_elements(out, x);
+  return out;
 }
 
 /// The layout in which pooling and normalisation run on x: its own where the mode can.

@@ -10,7 +10,7 @@ namespace {
 kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding, Pair dilation,
                          bool ceil_mode) {
   check_rank(op, "input", x, 4);
-  expects<ShapeError>(2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w, op, ": padding ", padding.h, "x",
+  expects<ShapeError>(padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op, ": padding ", padding.h, "x",
                       padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
   const Shape& in = x.shape();
   return {.planes = in[0] * in[1],

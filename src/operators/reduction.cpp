@@ -136,6 +136,7 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims) {
 }
 
 Tensor var(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
+  expects<NumericError>(correction >= 0, "var: correction ", correction, ", expected at least 0");
   const Plan p = plan("var", x, dims, keep_dims);
   Tensor out = reduce("var", p, SLOT(var), correction);
   if (recording(x))

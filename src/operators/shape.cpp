@@ -72,14 +72,17 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
   return cat(rows, normalize_dim("stack", dim, rows[0].rank()));
 }
 
-Tensor pad(const Tensor& x, const std::vector<Padding>& padding, double value) {
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value) {
   check_defined("pad", "the input", x);
   Shape shape = x.shape(), start = Shape::filled(x.rank(), 0);
   for (const Padding& side : padding) {
     const int place = normalize_dim("pad", side.dim, x.rank());
     expects<ShapeError>(side.before >= 0 && side.after >= 0, "pad: ", side.before, " before and ", side.after,
                         " after; use slice to take elements away");
-    shape[place] += side.before + side.after;
+    const bool fits = !__builtin_add_overflow(shape[place], side.before, &shape[place]) &&
+                      !__builtin_add_overflow(shape[place], side.after, &shape[place]);
+    expects<ShapeError>(fits, "pad: dimension ", side.dim, " of ", x.shape(), " with ", side.before, " before and ",
+                        side.after, " after has more than 2^63 elements");
     start[place] += side.before;
   }
   Tensor out(shape, x.dtype());
@@ -171,9 +174,20 @@ Tensor dropout(const Tensor& x, double probability, bool training, Generator& ge
 
 namespace tern {
 
-Tensor& Tensor::fill_(double value) {
-  expects<AutogradError>(!(requires_grad() && autograd::enabled()),
-                         "fill_: this tensor requires a gradient; change it under NoGrad");
+namespace {
+
+// Refuses what would change a graph unseen, or write an element of `target` in two places at once.
+void check_writable(const char* op, const Tensor& target) {
+  expects<AutogradError>(!(target.requires_grad() && autograd::enabled()), op,
+                         ": this tensor requires a gradient; change it under NoGrad");
+  expects<ShapeError>(!operators::may_overlap(target), op, ": elements of this view of shape ", target.shape(),
+                      " with strides ", target.strides(), " share their places; clone() it first");
+}
+
+}  // namespace
+
+Tensor& Tensor::fill_(Number value) {
+  check_writable("fill_", *this);
   if (numel() == 0) return *this;
   Tensor one = full(Shape{}, value, dtype());
   if (!is_contiguous() || static_cast<std::size_t>(numel()) * size_of(dtype()) != storage().bytes()) {
@@ -188,9 +202,11 @@ Tensor& Tensor::fill_(double value) {
 }
 
 Tensor& Tensor::copy_(const Tensor& source) {
-  expects<AutogradError>(!(requires_grad() && autograd::enabled()),
-                         "copy_: this tensor requires a gradient; change it under NoGrad");
+  check_writable("copy_", *this);
   operators::check_defined("copy_", "the source", source);
+  expects<AutogradError>(!(source.requires_grad() && autograd::enabled()),
+                         "copy_: the source requires a gradient, which a change in place does not pass on; detach() "
+                         "it, or copy under NoGrad");
   expects<ShapeError>(source.rank() <= rank() && broadcast("copy_", source.shape(), shape()) == shape(),
                       "copy_: a source of shape ", source.shape(), " does not broadcast to ", shape());
   Tensor converted = source.detach().to(dtype());

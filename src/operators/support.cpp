@@ -1,10 +1,20 @@
 #include "operators/support.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <span>
 
 namespace tern::operators {
+
+kernels::Broadcast run_of(std::int64_t count, std::size_t inputs) {
+  kernels::Broadcast result;
+  result.count = count;
+  result.rank = 1;
+  result.size[0] = count;
+  for (std::size_t k = 0; k < inputs; ++k) result.stride[k][0] = 1;
+  return result;
+}
 
 kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
   kernels::Broadcast result;
@@ -12,12 +22,7 @@ kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<cons
   // The common case needs no loop over dimensions.
   bool plain = result.count > 1;
   for (const Tensor* input : inputs) plain = plain && input->is_contiguous() && input->numel() == result.count;
-  if (plain) {
-    result.rank = 1;
-    result.size[0] = result.count;
-    for (std::size_t k = 0; k < inputs.size(); ++k) result.stride[k][0] = 1;
-    return result;
-  }
+  if (plain) return run_of(result.count, inputs.size());
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     std::int64_t stride[3] = {};
@@ -35,6 +40,22 @@ kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<cons
     for (int k = 0; k < which; ++k) result.stride[k][place] = stride[k];
   }
   return result;
+}
+
+bool may_overlap(const Tensor& x) {
+  if (x.is_contiguous()) return false;
+  int order[Shape::max_rank];
+  std::iota(order, order + x.rank(), 0);
+  std::stable_sort(order, order + x.rank(),
+                   [&](int a, int b) { return std::abs(x.strides()[a]) < std::abs(x.strides()[b]); });
+  std::int64_t reach = 0;
+  for (const int i : std::span(order, static_cast<std::size_t>(x.rank()))) {
+    if (x.shape()[i] == 1) continue;
+    const std::int64_t stride = std::abs(x.strides()[i]);
+    if (stride <= reach) return true;
+    reach += stride * (x.shape()[i] - 1);
+  }
+  return false;
 }
 
 void copy_elements(const Tensor& out, const Tensor& in) {

@@ -101,8 +101,16 @@ class Call {
   Scope& scope_;
 };
 
-/// `count` tensors read with their own strides over an output of `shape`, neighbouring dimensions merged.
+/// What a backward needs only where `condition` holds.
+inline Saved saved_if(bool condition, const Tensor& tensor) { return condition ? Saved(tensor) : Saved(); }
+
+/// `count` elements side by side, of each of `inputs` tensors.
+kernels::Broadcast run_of(std::int64_t count, std::size_t inputs);
+/// Tensors read with their own strides over an output of `shape`, neighbouring dimensions merged.
 kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs);
+
+/// True when two elements of a view may share a place: a dimension steps over less than the smaller ones reach.
+bool may_overlap(const Tensor& x);
 
 /// Copies `in` (expanded to out's shape already) into the view `out`. Any dtype, one for both.
 void copy_elements(const Tensor& out, const Tensor& in);

@@ -90,14 +90,14 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
   expects<ShapeError>(first >= 0 && first <= last && last <= size, "slice: [", begin, ", ", end,
                       ") is outside dimension ", dim, " of ", x.shape());
   Shape shape = x.shape(), strides = x.strides();
-  shape[place] = (last - first + step - 1) / step;
-  strides[place] *= step;
-  Tensor out = view(x, shape, strides, x.offset() + first * x.strides()[place]);
+  const std::int64_t count = first == last ? 0 : (last - first - 1) / step + 1;
+  shape[place] = count;
+  if (count > 1) strides[place] *= step;  // else the step leads nowhere and may be huge
+  Tensor out = view(x, shape, strides, count == 0 ? x.offset() : x.offset() + first * x.strides()[place]);
   if (recording(x))
-    record("slice", out, {x}, [place, first, step, full = x.shape()](const Tensor& grad) {
+    record("slice", out, {x}, [place, first, step, count, full = x.shape()](const Tensor& grad) {
       Tensor grad_in(full, grad.dtype());
       grad_in.fill_(0);
-      const std::int64_t count = grad.shape()[place];
       copy_elements(grad_in.slice(place, first, count == 0 ? first : first + (count - 1) * step + 1, step), grad);
       return Gradients{grad_in};
     });
@@ -152,7 +152,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
   std::int64_t total = 0;
   for (std::int64_t size : sizes) {
     expects<ShapeError>(size >= 0, "split: size ", size, " is negative");
-    total += size;
+    expects<ShapeError>(!__builtin_add_overflow(total, size, &total), "split: the sizes add up to more than 2^63");
   }
   expects<ShapeError>(total == x.shape()[place], "split: the sizes add up to ", total, ", dimension ", dim, " of ",
                       x.shape(), " has ", x.shape()[place]);

@@ -16,6 +16,7 @@ inline std::int64_t window_count(const char* op, const char* side, std::int64_t 
   expects<ShapeError>(kernel < bound && stride < bound && padding < bound && dilation < bound, op, ": kernel ", kernel,
                       ", stride ", stride, ", padding ", padding, ", dilation ", dilation, " along the ", side,
                       " are beyond 2^31");
+  expects<ShapeError>(size < bound << 30, op, ": a ", side, " of ", size, " is beyond 2^61");
   const std::int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
   expects<ShapeError>(room >= 0, op, ": a kernel of ", kernel, dilation == 1 ? "" : message(" dilated by ", dilation),
                       " does not fit the ", side, " of ", size, " with padding ", padding);

@@ -30,6 +30,11 @@ void Optimizer::check_rate(double rate) const {
 }
 
 void Optimizer::set_learning_rate(double rate) {
+  apply_learning_rate(rate);
+  scheduled_rate_.reset();
+}
+
+void Optimizer::apply_learning_rate(double rate) {
   check_rate(rate);
   if (rate_tensor_.dtype() == DType::float64)
     rate_tensor_.write<double>()[0] = rate;
@@ -53,7 +58,6 @@ nn::State Optimizer::state() const {
   for (const Slot& slot : const_cast<Optimizer*>(this)->slots())
     for (std::size_t i = 0; i < slot.tensors->size(); ++i)
       if ((*slot.tensors)[i].defined()) state.emplace(message(i, '.', slot.name), (*slot.tensors)[i]);
-  for (const nn::NamedTensor& extra : extras()) state.emplace(extra.name, extra.tensor);
   return state;
 }
 
@@ -76,7 +80,6 @@ void Optimizer::load_state(const nn::State& state) {
       targets.push_back({name, tensors[i]});
     }
   }
-  for (nn::NamedTensor& extra : extras()) targets.push_back(std::move(extra));
   nn::load_tensors(message("load_state: the state does not fit this ", name_), targets, state);
   std::size_t position = 0;
   bool same = true;
@@ -86,13 +89,17 @@ void Optimizer::load_state(const nn::State& state) {
     *slot.tensors = std::move(tensors);
   }
   if (!same) *std::exchange(same_slots_, std::make_shared<bool>(true)) = false;
-  set_learning_rate(rate.item());
+  apply_learning_rate(rate.item());
 }
 
 void Optimizer::made(Tensor& tensor) {
+  restore_on_failure([&tensor] { tensor = {}; });
+}
+
+void Optimizer::restore_on_failure(std::function<void()> undo) {
   if (Recording* recording = Recording::current())
-    recording->on_failure([&tensor, alive = std::weak_ptr<bool>(same_slots_)] {
-      if (!alive.expired()) tensor = {};
+    recording->on_failure([undo = std::move(undo), alive = std::weak_ptr<bool>(same_slots_)] {
+      if (!alive.expired()) undo();
     });
 }
 

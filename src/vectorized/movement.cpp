@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "tern/core/convert.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -192,43 +193,6 @@ void gather(Context& context, void* out, const void* in, const std::int64_t* ind
 
 // ---- cast ----------------------------------------------------------------------------------------------------------
 
-template <class T>
-constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
-/// The float nearest to `value` or, where that is inexact, its neighbour with an odd last bit: it lies halfway between
-/// no two halves, so rounding it on to a half does not round twice.
-float round_to_odd(double value) {
-  const auto nearest = static_cast<float>(value);
-  const auto bits = std::bit_cast<std::uint32_t>(nearest);
-  if (static_cast<double>(nearest) == value || std::isnan(value) || (bits & 1u) != 0) return nearest;
-  // One step away from zero or towards it: the bits of a float count up with its magnitude.
-  return std::bit_cast<float>(std::abs(static_cast<double>(nearest)) < std::abs(value) ? bits + 1 : bits - 1);
-}
-
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (is_half<From>) {
-    return convert<To>(static_cast<float>(value));
-  } else if constexpr (is_half<To>) {
-    if constexpr (std::is_same_v<From, float>)
-      return To(value);
-    else
-      return To(round_to_odd(static_cast<double>(value)));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return value != 0;
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    using Limits = std::numeric_limits<To>;
-    if (std::isnan(value)) return 0;
-    if (value <= static_cast<From>(Limits::min())) return Limits::min();
-    if (value >= static_cast<From>(Limits::max())) return Limits::max();
-    return static_cast<To>(value);
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 /// Blocks of a constant length, which compilers turn into vector code.
 template <class To, class From>
 void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) {
@@ -239,33 +203,10 @@ void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) 
   for (; i < n; ++i) out[i] = convert<To>(in[i]);
 }
 
-/// Calls visit with a value of the C++ type of `dtype`.
-template <class Visit>
-void with_type_of(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::float32:
-      return visit(float{});
-    case DType::float64:
-      return visit(double{});
-    case DType::bfloat16:
-      return visit(BFloat16{});
-    case DType::float16:
-      return visit(Float16{});
-    case DType::int32:
-      return visit(std::int32_t{});
-    case DType::int64:
-      return visit(std::int64_t{});
-    case DType::uint8:
-      return visit(std::uint8_t{});
-    case DType::boolean:
-      return visit(bool{});
-  }
-}
-
 void cast(Context& context, void* out, DType to, const void* in, DType from, std::int64_t n) {
   with_type_of(to, [&]<class To>(To) {
     with_type_of(from, [&]<class From>(From) {
-      const double cost = is_half<To> || is_half<From> ? 2 : 0.4;
+      const double cost = detail::is_half<To> || detail::is_half<From> ? 2 : 0.4;
       parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
         convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
       });

@@ -133,7 +133,7 @@ TEST_CASE("branches: results in order, side by side only where a step is recorde
     for (int i = 0; i < 3; ++i) CHECK(step(x).values() == std::vector<double>{-2, -2});
   }
   CHECK(log.empty());
-  const Device device(captured);
+  const Device device(register_mode("captured", captured));
   {
     Step step(sums);
     step(x);

@@ -41,16 +41,6 @@ Operator copying(const char* name, std::function<Tensor(const Tensor&)> call, bo
   return op;
 }
 
-double casted(double value, DType from, DType to) {
-  if (is_floating(from)) return stored(value, to);
-  // Integers wrap, as static_cast does. The largest int64 is no double.
-  const std::int64_t whole =
-      value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value);
-  if (to == DType::uint8) return static_cast<double>(static_cast<std::uint8_t>(whole));
-  if (to == DType::int32) return static_cast<double>(static_cast<std::int32_t>(whole));
-  return stored(static_cast<double>(whole), to);
-}
-
 Operator cast(const char* name, Tensor (*call)(const Tensor&, DType), bool member) {
   Operator op = movement(name, member);
   for (const DType to : all_dtypes)
@@ -65,8 +55,7 @@ Operator cast(const char* name, Tensor (*call)(const Tensor&, DType), bool membe
            .reference =
                [to](const std::vector<Array>& in) {
                  Array result = in[0];
-                 const DType from = in[0].dtype.value_or(DType::float64);
-                 for (double& value : result.values) value = casted(value, from, to);
+                 for (double& value : result.values) value = stored(value, to);
                  result.dtype = to;
                  return std::vector{result};
                },

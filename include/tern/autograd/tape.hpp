@@ -56,7 +56,8 @@ bool recording(const Tensors&... inputs) {
 }
 bool recording(const std::vector<Tensor>& inputs);
 
-/// Makes `out` the result of `inputs`: `backward` turns its gradient into theirs, in the mode of the present scope.
+/// Makes `out` the result of `inputs`: `backward` turns its gradient into theirs, in the mode of the present scope. It
+/// gives one gradient for each of `inputs`, of that one's shape and dtype; else Tensor::backward throws AutogradError.
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward);
 
 /// True when the operator being recorded needs the gradient of this input at all.

@@ -12,9 +12,11 @@ namespace tern {
 Tensor empty(const Shape& shape, DType dtype = DType::float32);
 Tensor zeros(const Shape& shape, DType dtype = DType::float32);
 Tensor ones(const Shape& shape, DType dtype = DType::float32);
-Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
-/// begin, begin + step, ... below end.
-Tensor arange(double begin, double end, double step = 1, DType dtype = DType::int64);
+/// `value` is converted as core/convert.hpp says: full({2}, 300, DType::uint8) is 255 twice.
+Tensor full(const Shape& shape, Number value, DType dtype = DType::float32);
+/// begin, begin + step, ... below end (above it, when step is negative). Integers are exact, without a detour through
+/// double. Throws ShapeError when a bound is not finite or the step is 0 or not finite.
+Tensor arange(Number begin, Number end, Number step = 1, DType dtype = DType::int64);
 Tensor eye(std::int64_t n, DType dtype = DType::float32);
 
 /// A tensor of `values` in row-major order. Throws ShapeError when the count differs.
@@ -79,15 +81,18 @@ class Generator {
   std::shared_ptr<const void> life_;
 };
 
-/// Uniform in [low, high).
+// rand and randn are for floating dtypes, else DTypeError; randint is for integers.
+/// Uniform in [low, high), ends and numbers rounded to the dtype; `high` itself never comes, unless they are one.
+/// Throws NumericError unless low <= high and high - low is finite.
 Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::float32);
 /// Normal, by Box and Muller's transform in double precision.
 Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double deviation = 1,
              DType dtype = DType::float32);
-/// Integers in [low, high).
+/// Integers in [low, high), each as likely as the others. Throws NumericError when the dtype cannot tell all of them
+/// apart (uint8 beyond 255, float16 beyond 2048, ...), ShapeError when there is none.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator,
                DType dtype = DType::int64);
-/// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle.
+/// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle. Throws ShapeError for a negative n.
 Tensor randperm(std::int64_t n, Generator& generator);
 
 /// The generator of the calling thread that dropout draws from; `manual_seed` restarts it.

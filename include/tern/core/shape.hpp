@@ -30,9 +30,10 @@ class Shape {
 
   int rank() const { return rank_; }
   bool empty() const { return rank_ == 0; }
-  std::int64_t operator[](int i) const { return size_[i]; }
-  std::int64_t& operator[](int i) { return size_[i]; }
-  std::int64_t back() const { return size_[rank_ - 1]; }
+  /// Throws ShapeError outside [0, rank()).
+  std::int64_t operator[](int i) const { return size_[checked(i)]; }
+  std::int64_t& operator[](int i) { return size_[checked(i)]; }
+  std::int64_t back() const { return size_[checked(rank_ - 1)]; }
   const std::int64_t* begin() const { return size_; }
   const std::int64_t* end() const { return size_ + rank_; }
   void push_back(std::int64_t size) {
@@ -47,6 +48,13 @@ class Shape {
   }
 
  private:
+  int checked(int i) const {
+    if (i < 0 || i >= rank_) [[unlikely]]
+      throw_outside(i);
+    return i;
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void throw_outside(int i) const;
+
   int rank_ = 0;
   std::int64_t size_[max_rank] = {};
 };

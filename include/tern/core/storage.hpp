@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -42,14 +41,14 @@ class Storage : public std::enable_shared_from_this<Storage> {
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
 
   /// True while nobody has read or written a byte.
-  bool untouched() const { return count_.load(std::memory_order_acquire) == 0; }
+  bool untouched() const { return first_.memory.load(std::memory_order_acquire) == nullptr; }
   /// Grows when a tensor of these bytes begins or ceases to require a gradient.
   std::uint32_t roles() const { return roles_.load(std::memory_order_relaxed); }
   void change_role() { roles_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   struct Copy {
-    Memory* memory = nullptr;
+    std::atomic<Memory*> memory{nullptr};
     void* pointer = nullptr;
     void* home = nullptr;                // the stream that it was allocated for
     std::atomic<void*> stream{nullptr};  // that used it last, unless it is shared
@@ -57,10 +56,11 @@ class Storage : public std::enable_shared_from_this<Storage> {
     std::atomic<bool> handed_over{false};  // read on another stream than wrote it
     std::atomic<void*> owner{nullptr};     // then: the one that wrote it, where its thread may go on reading
     std::atomic<bool> shared{false};       // read on more: all that wrote it is done, so any stream may read it
+    std::atomic<Copy*> next{nullptr};      // in another memory
   };
-  static constexpr int max_copies = 4;
 
   void* access(Memory* memory, Scope& scope, bool reads, bool writes);
+  const Copy* find(const Memory* memory) const;
   Copy& copy_in_memory(Memory* memory, bool exclusive);
   // A write is exclusive, so that no locked instruction is needed.
   void count_write() { version_.store(version() + 1, std::memory_order_relaxed); }
@@ -68,8 +68,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   static void change_stream(Copy& copy, void* stream, bool writes);
 
   std::size_t bytes_;
-  std::array<Copy, max_copies> copies_;
-  std::atomic<int> count_{0};
+  Copy first_;  // of a list that only grows, so that readers need no lock
   std::atomic<std::uint64_t> version_{0};
   std::atomic<std::uint32_t> roles_{0};
   std::mutex moving_;

@@ -25,7 +25,7 @@ struct Conv {
   /// y = activation(x * weight + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
   /// With g = grad_y * activation'(y): the gradients of the three inputs. Any of the three may be null and is then
-  /// not computed.
+  /// not computed. What is not read may be null: y without an activation, weight without grad_x, x without the others.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Conv2d&)>
       conv2d_backward;

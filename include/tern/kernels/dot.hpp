@@ -26,7 +26,8 @@ struct Dot {
   /// y = activation(x weight^T + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Linear&)> linear;
   /// With g = grad_y * activation'(y): grad_x = g weight, grad_weight = g^T x, grad_bias = column sums of g.
-  /// Any of the three may be null and is then not computed.
+  /// Any of the three may be null and is then not computed. What is not read may be null: y without an activation,
+  /// weight without grad_x, x without grad_weight.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Linear&)>
       linear_backward;

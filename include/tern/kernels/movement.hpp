@@ -26,8 +26,8 @@ struct Movement {
   Kernel<void(Context&, void* out, const void* in, const std::int64_t* index, std::int64_t rows, std::int64_t in_rows,
               std::int64_t row_bytes)>
       gather;
-  /// Converts n elements. Floating to integer truncates toward zero (out of range: saturates, NaN: 0); to boolean is !=
-  /// 0; to a smaller float rounds to nearest even; integers wrap as static_cast does.
+  /// Converts n elements as core/convert.hpp says: to an integer truncates toward zero and saturates (NaN: 0), also
+  /// from a wider integer; to boolean is != 0; to a smaller float rounds to nearest even.
   Kernel<void(Context&, void* out, DType to, const void* in, DType from, std::int64_t n)> cast;
 };
 

@@ -43,7 +43,8 @@ Tensor sqrt(const Tensor& x);
 /// The derivative at 0 is 0.
 Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
-/// min(max(x, low), high); the gradient passes where low <= x <= high.
+/// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high. A bound
+/// that is NaN is a NumericError.
 Tensor clamp(const Tensor& x, double low, double high);
 
 }  // namespace tern::operators

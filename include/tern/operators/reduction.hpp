@@ -10,9 +10,10 @@ using Dims = std::vector<std::int64_t>;
 /// With `keep_dims` the reduced dimensions stay, with size 1. An empty sum is 0, an empty mean NaN.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
-/// sum((x - mean)^2) / (n - correction).
+/// sum((x - mean)^2) / (n - correction); NaN when n <= correction. A negative correction is a NumericError.
 Tensor var(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
-/// The largest (smallest) element; its gradient goes to the first one. Reducing no elements is a ShapeError.
+/// The largest (smallest) element; its gradient goes to the first one of equals, whatever is reduced (torch.max over
+/// all elements shares it among them). Reducing no elements is a ShapeError.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 /// The position of the first largest element along `dim`, int64, no gradient; NaN counts as largest.

@@ -27,7 +27,7 @@ struct Padding {
   std::int64_t dim = 0, before = 0, after = 0;
 };
 /// Surrounds x with `value`. Any dtype.
-Tensor pad(const Tensor& x, const std::vector<Padding>& padding, double value = 0);
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value = 0);
 
 /// Rows of x along its first dimension: result [i, ...] = x[index[i], ...]. index [n] int64. Any dtype; an index out of
 /// range is a NumericError (on cuda: at the next wait).

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tern/nn/module.hpp"
 
 namespace tern::optim {
@@ -27,7 +29,7 @@ class Optimizer {
   virtual nn::State state() const;
   /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors. A rate that it
   /// cannot take is found before anything is changed.
-  void load_state(const nn::State& state);
+  virtual void load_state(const nn::State& state);
 
  protected:
   /// Throws unless the parameters are leaves of one floating dtype, contiguous and at least one.
@@ -39,8 +41,6 @@ class Optimizer {
     std::vector<Tensor>* tensors;
   };
   virtual std::vector<Slot> slots() { return {}; }
-  /// Further tensors of the state.
-  virtual std::vector<nn::NamedTensor> extras() const { return {}; }
 
   /// Positions of the parameters that have a gradient.
   std::vector<std::size_t> active() const;
@@ -49,13 +49,18 @@ class Optimizer {
   const Tensor& learning_rate_tensor() const { return rate_tensor_; }
   /// Says that a step made the tensors of a slot: they are undefined again if the step was recorded and never runs.
   void made(Tensor& tensor);
+  /// What has to be done if the step is being recorded and never runs.
+  void restore_on_failure(std::function<void()> undo);
 
  private:
+  friend class Scheduler;
+  void apply_learning_rate(double rate);
   void check_rate(double rate) const;
 
   const char* name_;
   std::vector<Tensor> parameters_;
   double rate_ = 0;
+  std::optional<double> scheduled_rate_;  // what schedulers scale: the rate when the first of them was made
   Tensor rate_tensor_;
   std::shared_ptr<bool> same_slots_ = std::make_shared<bool>(true);  // until load_state makes or drops a tensor
 };

@@ -1,0 +1,122 @@
+#pragma once
+// How a number of one type becomes one of another, wherever the library converts: in `to`, `item`, `full` and `fill_`.
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "tern/core/dtype.hpp"
+
+namespace tern {
+
+/// To an integer: truncated toward zero; what is outside its range becomes its nearest end, NaN 0.
+template <class To, class From>
+constexpr To saturate(From value) {
+  using Limits = std::numeric_limits<To>;
+  if constexpr (std::is_integral_v<From>) {
+    // Both ends as they compare with a From: an end that From does not reach is never passed.
+    if constexpr (std::is_signed_v<From>) {
+      if (!std::is_signed_v<To> && value < 0) return 0;
+      if constexpr (sizeof(From) > sizeof(To))
+        if (value < static_cast<From>(Limits::min())) return Limits::min();
+    }
+    if constexpr (sizeof(From) > sizeof(To) || (std::is_unsigned_v<From> && std::is_signed_v<To>))
+      if (value > static_cast<From>(Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  } else {
+    if (value != value) return 0;
+    // The largest integer may be no From: its rounded neighbour is out of range already.
+    if (value <= static_cast<From>(Limits::min())) return Limits::min();
+    if (value >= static_cast<From>(Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  }
+}
+
+namespace detail {
+
+/// The float nearest to `value` or, where that is inexact, its neighbour with an odd last bit: it lies halfway between
+/// no two halves, so that rounding it on to a half does not round twice.
+constexpr float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (static_cast<double>(nearest) == value || value != value || (bits & 1u) != 0) return nearest;
+  // One step away from zero or towards it: the bits of a float count up with its magnitude.
+  const bool away = value < 0 ? nearest > value : nearest < value;
+  return std::bit_cast<float>(away ? bits + 1 : bits - 1);
+}
+
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+}  // namespace detail
+
+/// Any element type to any other: to a floating one rounded to nearest even, once; to bool, whether it is not 0; to an
+/// integer as `saturate`.
+template <class To, class From>
+constexpr To convert(From value) {
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (detail::is_half<From>)
+    return convert<To>(static_cast<float>(value));
+  else if constexpr (detail::is_half<To> && std::is_same_v<From, float>)
+    return To(value);
+  else if constexpr (detail::is_half<To>)
+    return To(detail::round_to_odd(static_cast<double>(value)));
+  else if constexpr (std::is_same_v<To, bool>)
+    return value != 0;
+  else if constexpr (std::is_integral_v<To>)
+    return saturate<To>(value);
+  else
+    return static_cast<To>(value);
+}
+
+/// Calls visit with a value of the C++ type of `dtype`.
+template <class Visit>
+constexpr decltype(auto) with_type_of(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::float32:
+      return visit(float{});
+    case DType::float64:
+      return visit(double{});
+    case DType::bfloat16:
+      return visit(BFloat16{});
+    case DType::float16:
+      return visit(Float16{});
+    case DType::int32:
+      return visit(std::int32_t{});
+    case DType::int64:
+      return visit(std::int64_t{});
+    case DType::uint8:
+      return visit(std::uint8_t{});
+    default:
+      return visit(bool{});
+  }
+}
+
+/// A number as the caller wrote it, an integer or a double, which becomes an element of any dtype by `convert`:
+/// integers keep their 64 bits.
+class Number {
+ public:
+  template <class T>
+  constexpr Number(T value) requires(std::is_arithmetic_v<T>) : whole_(std::is_integral_v<T>) {
+    if constexpr (std::is_integral_v<T>)
+      integer_ = saturate<std::int64_t>(value);
+    else
+      real_ = static_cast<double>(value);
+  }
+  constexpr bool is_integer() const { return whole_; }
+  template <class T>
+  constexpr T to() const {
+    return whole_ ? convert<T>(integer_) : convert<T>(real_);
+  }
+
+ private:
+  bool whole_;
+  union {
+    double real_;
+    std::int64_t integer_;
+  };
+};
+
+}  // namespace tern

@@ -1,0 +1,136 @@
+// Places where a derivative jumps, and sizes at which a formula changes: the same in every mode of the host.
+
+#include <cmath>
+#include <limits>
+
+#include "support/catch.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+#include "tern/operators/operators.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+using Values = std::vector<double>;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// The gradient of x behind `f`, whose outputs each get 1.
+template <class F>
+Values gradient(std::initializer_list<double> values, DType dtype, F f) {
+  Tensor x = tensor<double>(values).to(dtype).set_requires_grad();
+  const Tensor y = f(x);
+  y.backward(ones(y.shape(), dtype));
+  return x.grad().values();
+}
+
+template <class Check>
+void everywhere(Check check) {
+  for (const char* mode : {"sequential", "vectorized"})
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      INFO(message(mode, " ", dtype));
+      const Device device(mode);
+      check(dtype);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("edges: clamp passes the gradient at its bounds", "[operators]") {
+  everywhere([](DType dtype) {
+    // Enough for whole vectors and a rest.
+    CHECK(gradient({-2, -1, -0.5, 0, 1, 2, -1, 1, -1, 1, -1, 1, 3, -3, -1, 1, -1, 1, 1.5}, dtype, [](const Tensor& x) {
+            return op::clamp(x, -1, 1);
+          }) == Values{0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0});
+  });
+}
+
+TEST_CASE("edges: the power 0 has the gradient 0, at 0 too", "[operators]") {
+  everywhere([](DType dtype) {
+    const auto power = [](double exponent) { return [exponent](const Tensor& x) { return op::pow(x, exponent); }; };
+    CHECK(gradient({0, 1, -2, 3, infinity, -0.0, 0, 5, 7}, dtype, power(0)) == Values(9, 0));
+    CHECK(gradient({0, 3}, dtype, power(1)) == Values{1, 1});
+    CHECK(gradient({0, 3}, dtype, power(2)) == Values{0, 6});
+  });
+}
+
+TEST_CASE("edges: hinge has no gradient at its kink", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor target = tensor<double>({1, -1, 1, 1, -1, 1, -1, 1, 1}).to(dtype);
+    CHECK(gradient({1, -1, 0.5, 2, 0, 1, -1, -3, 1}, dtype, [&](const Tensor& x) {
+            return op::hinge(x, target, Reduce::none);
+          }) == Values{0, 0, -1, 0, 1, 0, 0, -1, 0});
+  });
+}
+
+TEST_CASE("edges: an impossible class costs nothing unless it is the label", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor logits = tensor<double>({0, -infinity, 0, -infinity, 0, 0}, {2, 3}).to(dtype);
+    const auto loss = [&](std::int64_t a, std::int64_t b) {
+      return op::cross_entropy(logits, tensor<std::int64_t>({a, b}), {.reduce = Reduce::none}).values();
+    };
+    const Values possible = loss(0, 2);
+    CHECK(possible[0] == Approx(std::log(2.0)));
+    CHECK(possible[1] == Approx(std::log(2.0)));
+    CHECK(loss(1, 1)[0] == infinity);
+    CHECK(gradient({0, -infinity, 0}, dtype, [](const Tensor& x) {
+            return op::cross_entropy(x.reshape({1, 3}), tensor<std::int64_t>({0}));
+          }) == Values{-0.5, 0, 0.5});
+  });
+}
+
+TEST_CASE("edges: a variance of as many elements as its correction is no number", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor x = tensor<double>({1, 2, 4, 8, 16, 32}, {2, 3}).to(dtype);
+    for (const double value : op::var(x, {1}, 3).values()) CHECK(std::isnan(value));
+    for (const double value : op::var(x, {0}, 2).values()) CHECK(std::isnan(value));
+    for (const double value : op::var(x, {1}, 4).values()) CHECK(std::isnan(value));
+    CHECK(std::isnan(op::var(x.slice(0, 0, 1).slice(1, 0, 1)).item()));
+    CHECK(op::var(x, {0}, 1).values()[0] == Approx(24.5));
+    CHECK(op::var(x.slice(1, 0, 1), {1}, 0).values() == Values{0, 0});
+  });
+}
+
+TEST_CASE("edges: batch norm of no images", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor none = zeros({0, 2, 3, 3}, dtype), scale = ones({2}, dtype), mean = zeros({2}, dtype),
+                 variance = ones({2}, dtype);
+    CHECK_THROWS_AS(op::batch_norm(none, scale, scale, mean, variance), ShapeError);
+    CHECK_THROWS_AS(op::batch_norm(zeros({2, 2, 0}, dtype), scale, scale, mean, variance), ShapeError);
+    CHECK(mean.values() == Values{0, 0});
+    CHECK(variance.values() == Values{1, 1});
+    const Tensor out = op::batch_norm(none, scale, scale, mean, variance, {.training = false});
+    CHECK(out.shape() == none.shape());
+  });
+}
+
+TEST_CASE("edges: an update takes gradients of its parameters' shapes, not only of as many elements", "[operators]") {
+  const Tensor parameter = ones({2, 3}), rate = ones({1}), count = zeros({1}, DType::int64);
+  for (const Shape& shape : {Shape{3, 2}, Shape{6}, Shape{2, 3, 1}, Shape{2, 2}}) {
+    CHECK_THROWS_AS(op::sgd({parameter}, {ones(shape)}, {}, rate, {}), ShapeError);
+    CHECK_THROWS_AS(op::sgd({parameter}, {ones({2, 3})}, {ones(shape)}, rate, {.momentum = 0.9}), ShapeError);
+    CHECK_THROWS_AS(op::adam({parameter}, {ones(shape)}, {ones({2, 3})}, {ones({2, 3})}, rate, count, {}), ShapeError);
+    CHECK_THROWS_AS(op::adam({parameter}, {ones({2, 3})}, {ones(shape)}, {ones({2, 3})}, rate, count, {}), ShapeError);
+    CHECK_THROWS_AS(op::adam({parameter}, {ones({2, 3})}, {ones({2, 3})}, {ones(shape)}, rate, count, {}), ShapeError);
+  }
+  CHECK(parameter.values() == Values(6, 1));
+  CHECK(count.item() == 0);
+}
+
+TEST_CASE("edges: sums of images of one layout take one allocation for the elements", "[operators]") {
+  const Tensor image = arange(0, 2 * 3 * 4 * 5, 1, DType::float32).reshape({2, 4, 5, 3}).permute({0, 3, 1, 2});
+  const Tensor plain = image.contiguous();
+  everywhere([&](DType) {
+    for (const auto& [last, first] : {std::pair{image + image, plain + plain},
+                                      {image * image, plain * plain},
+                                      {image / (image + 1.0), plain / (plain + 1.0)}}) {
+      CHECK(last.strides() == image.strides());
+      CHECK(last.values() == first.values());
+    }
+    CHECK((image + plain).values() == (plain + plain).values());
+    Tensor a = Tensor(image.clone()).permute({0, 1, 2, 3}).set_requires_grad();
+    op::sum(op::add(a, image)).backward();
+    CHECK(a.grad().values() == Values(120, 1));
+  });
+}
