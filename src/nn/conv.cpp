@@ -1,5 +1,8 @@
 #include "tern/nn/conv.hpp"
 
+#include <algorithm>
+#include <typeinfo>
+
 #include "nn/layer.hpp"
 #include "nn/observer.hpp"
 #include "tern/operators/shape.hpp"
@@ -22,6 +25,10 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptio
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
 Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) const {
+  return typeid(*this) == typeid(Conv2d) ? compute(x, activation) : Module::forward_activated(x, activation);
+}
+
+Tensor Conv2d::compute(const Tensor& x, Activation activation) const {
   if (options_.activation != Activation::none)
     return operators::activate(operators::conv2d(x, weight_, bias_, options_), activation);
   operators::Conv2dOptions options = options_;
@@ -45,7 +52,9 @@ std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
 }
 
 Tensor cat(const std::vector<Conv2dInput>& inputs) {
-  if (observer() != nullptr) {
+  const bool plain =
+      std::ranges::all_of(inputs, [](const auto& input) { return typeid(input.conv) == typeid(Conv2d); });
+  if (!plain || observer() != nullptr) {
     std::vector<Tensor> parts;
     for (const auto& [conv, x] : inputs) parts.push_back(conv(x));
     return operators::cat(parts, 1);

@@ -1,5 +1,7 @@
 #include "tern/nn/linear.hpp"
 
+#include <typeinfo>
+
 #include "nn/layer.hpp"
 
 namespace tern::nn {
@@ -10,6 +12,10 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options, 
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
 Tensor Linear::forward_activated(const Tensor& x, Activation activation) const {
+  return typeid(*this) == typeid(Linear) ? compute(x, activation) : Module::forward_activated(x, activation);
+}
+
+Tensor Linear::compute(const Tensor& x, Activation activation) const {
   // A kernel computes one activation: a second one follows by itself.
   if (activation_ != Activation::none)
     return operators::activate(operators::linear(x, weight_, bias_, activation_), activation);

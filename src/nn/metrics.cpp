@@ -36,38 +36,38 @@ void accumulate(Tensor& totals, const Tensor& first, double second) {
 
 }  // namespace
 
+Counters& Counters::operator=(const Counters& other) {
+  tensor_.copy_(other.tensor_);
+  return *this;
+}
+
 double accuracy(const Tensor& logits, const Tensor& labels) {
   Accuracy metric;
   metric.update(logits, labels);
   return metric.value();
 }
 
-Accuracy::Accuracy() : totals_(zeros({2}, DType::float64)) {}
-
 void Accuracy::update(const Tensor& logits, const Tensor& labels) {
   check("accuracy", logits, labels);
   const NoGrad no_grad;
-  accumulate(totals_, count_correct(logits, labels), static_cast<double>(labels.numel()));
+  accumulate(*totals_, count_correct(logits, labels), static_cast<double>(labels.numel()));
 }
 
-std::int64_t Accuracy::count() const { return static_cast<std::int64_t>(totals_.values()[1]); }
-std::int64_t Accuracy::correct() const { return static_cast<std::int64_t>(totals_.values()[0]); }
-double Accuracy::value() const { return ratio(totals_); }
-void Accuracy::reset() { totals_.fill_(0); }
-
-Mean::Mean() : totals_(zeros({2}, DType::float64)) {}
+std::int64_t Accuracy::count() const { return static_cast<std::int64_t>((*totals_).values()[1]); }
+std::int64_t Accuracy::correct() const { return static_cast<std::int64_t>((*totals_).values()[0]); }
+double Accuracy::value() const { return ratio(*totals_); }
+void Accuracy::reset() { (*totals_).fill_(0); }
 
 void Mean::update(const Tensor& value, double weight) {
   expects<ShapeError>(value.numel() == 1, "mean: expected one element, came ", value.shape());
   const NoGrad no_grad;
-  accumulate(totals_, value.reshape({1}).to(DType::float64) * weight, weight);
+  accumulate(*totals_, value.reshape({1}).to(DType::float64) * weight, weight);
 }
 
-double Mean::value() const { return ratio(totals_); }
-void Mean::reset() { totals_.fill_(0); }
+double Mean::value() const { return ratio(*totals_); }
+void Mean::reset() { (*totals_).fill_(0); }
 
-ConfusionMatrix::ConfusionMatrix(std::int64_t classes)
-    : classes_(classes), counts_(zeros({classes, classes}, DType::float64)) {}
+ConfusionMatrix::ConfusionMatrix(std::int64_t classes) : classes_(classes), counts_({classes, classes}) {}
 
 void ConfusionMatrix::update(const Tensor& logits, const Tensor& labels) {
   check("confusion matrix", logits, labels);
@@ -76,10 +76,10 @@ void ConfusionMatrix::update(const Tensor& logits, const Tensor& labels) {
   const NoGrad no_grad;
   const Tensor actual = operators::one_hot(labels, classes_, DType::float64);
   const Tensor taken = operators::one_hot(operators::argmax(logits), classes_, DType::float64);
-  counts_.copy_(counts_ + operators::matmul(actual, taken, {.transpose_a = true}));
+  (*counts_).copy_(*counts_ + operators::matmul(actual, taken, {.transpose_a = true}));
 }
 
-Tensor ConfusionMatrix::value() const { return counts_.to(DType::int64); }
-void ConfusionMatrix::reset() { counts_.fill_(0); }
+Tensor ConfusionMatrix::value() const { return (*counts_).to(DType::int64); }
+void ConfusionMatrix::reset() { (*counts_).fill_(0); }
 
 }  // namespace tern::nn

@@ -20,6 +20,8 @@ Tensor BatchNorm2d::forward(const Tensor& x) const {
   expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
                       channels_, ",H,W]");
   const bool batch_statistics = training() || !running_mean_.defined();
+  expects<ShapeError>(!batch_statistics || x.numel() != channels_, "BatchNorm2d: input ", x.shape(),
+                      " has one value per channel, whose deviation is 0; train with more, or call eval()");
   if (!batch_statistics && autograd::recording(x, weight_.tensor(), bias_.tensor())) {
     // Frozen statistics with gradients, as in fine-tuning: the operator's inference form has none, so it is composed.
     const auto channel = [](const Tensor& tensor) { return tensor.reshape({1, tensor.numel(), 1, 1}); };

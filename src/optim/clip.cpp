@@ -14,13 +14,18 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
     const Tensor square = operators::sum(parameter.grad() * parameter.grad());
-    squares = squares.defined() ? squares + square : square;
+    if (!squares.defined())
+      squares = square;
+    else if (squares.dtype() == square.dtype())
+      squares = squares + square;
+    else
+      squares = squares.to(DType::float64) + square.to(DType::float64);
   }
   if (!squares.defined()) return scalar(0.0f);
   const Tensor norm = operators::sqrt(squares);
   const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
   for (const Tensor& parameter : parameters)
-    if (parameter.grad().defined()) Tensor(parameter).set_grad(parameter.grad() * factor);
+    if (parameter.grad().defined()) Tensor(parameter).set_grad(parameter.grad() * factor.to(parameter.grad().dtype()));
   return norm;
 }
 

@@ -21,13 +21,16 @@ double CosineLr::operator()(std::int64_t position) const {
 }
 
 Scheduler::Scheduler(Optimizer& optimizer, Schedule schedule)
-    : optimizer_(&optimizer), schedule_(std::move(schedule)), start_(optimizer.learning_rate()) {
+    : optimizer_(&optimizer),
+      schedule_(std::move(schedule)),
+      start_(optimizer.scheduled_rate_.value_or(optimizer.learning_rate())) {
+  optimizer.scheduled_rate_ = start_;
   set_position(0);
 }
 
 void Scheduler::set_position(std::int64_t position) {
   expects(position >= 0, "scheduler: position ", position, " is negative");
-  optimizer_->set_learning_rate(start_ * schedule_(position));
+  optimizer_->apply_learning_rate(start_ * schedule_(position));
   position_ = position;
 }
 

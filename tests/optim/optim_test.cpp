@@ -197,7 +197,7 @@ TEST_CASE("optim: states that do not fit and options that make no sense are refu
   CHECK_THROWS_WITH(optim::SGD({p}).load_state(state), Catch::ContainsSubstring("unexpected: 0.momentum_buffer"));
   state["0.momentum_buffer"] = ones({4});
   CHECK_THROWS_WITH(sgd.load_state(state), Catch::ContainsSubstring("wrong shape: 0.momentum_buffer"));
-  CHECK_THROWS_WITH(optim::Adam({p}).load_state(state), Catch::ContainsSubstring("missing: step"));
+  CHECK_THROWS_WITH(optim::Adam({p}).load_state(state), Catch::ContainsSubstring("unexpected: 0.momentum_buffer"));
 
   CHECK_THROWS_AS(optim::SGD({}), Error);
   CHECK_THROWS_AS(optim::SGD({ones({3})}), Error);

@@ -1,6 +1,8 @@
 #pragma once
 // Activations as modules; the operators of the same names say what they compute.
 
+#include <typeinfo>
+
 #include "tern/nn/module.hpp"
 #include "tern/operators/activation.hpp"
 
@@ -10,7 +12,9 @@ class Relu : public Module {
  public:
   Tensor forward(const Tensor& x) const override { return operators::relu(x); }
   std::string describe() const override { return "Relu()"; }
-  Activation fusable_activation() const override { return Activation::relu; }
+  Activation fusable_activation() const override {
+    return typeid(*this) == typeid(Relu) ? Activation::relu : Activation::none;
+  }
 };
 
 class LeakyRelu : public Module {
@@ -27,14 +31,18 @@ class Sigmoid : public Module {
  public:
   Tensor forward(const Tensor& x) const override { return operators::sigmoid(x); }
   std::string describe() const override { return "Sigmoid()"; }
-  Activation fusable_activation() const override { return Activation::sigmoid; }
+  Activation fusable_activation() const override {
+    return typeid(*this) == typeid(Sigmoid) ? Activation::sigmoid : Activation::none;
+  }
 };
 
 class Tanh : public Module {
  public:
   Tensor forward(const Tensor& x) const override { return operators::tanh(x); }
   std::string describe() const override { return "Tanh()"; }
-  Activation fusable_activation() const override { return Activation::tanh; }
+  Activation fusable_activation() const override {
+    return typeid(*this) == typeid(Tanh) ? Activation::tanh : Activation::none;
+  }
 };
 
 class Softplus : public Module {

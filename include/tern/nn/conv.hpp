@@ -21,7 +21,7 @@ class Conv2d : public Module {
   Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options = {},
          Generator& generator = default_generator());
 
-  Tensor forward(const Tensor& x) const override { return forward_activated(x, Activation::none); }
+  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
   Tensor forward_activated(const Tensor& x, Activation activation) const override;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
@@ -33,6 +33,8 @@ class Conv2d : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
+  Tensor compute(const Tensor& x, Activation activation) const;
+
   operators::Conv2dOptions options_;
   Parameter weight_, bias_;
 };
@@ -42,7 +44,8 @@ struct Conv2dInput {
   const Conv2d& conv;
   Tensor x;
 };
-/// The outputs of several convolutions joined along the channels: operators::conv2d_cat.
+/// The outputs of several convolutions joined along the channels: operators::conv2d_cat, or one `forward` after the
+/// other where one is of a class that derives from Conv2d.
 Tensor cat(const std::vector<Conv2dInput>& inputs);
 
 }  // namespace tern::nn

@@ -19,7 +19,7 @@ class Linear : public Module {
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {},
          Generator& generator = default_generator());
 
-  Tensor forward(const Tensor& x) const override { return forward_activated(x, Activation::none); }
+  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
   Tensor forward_activated(const Tensor& x, Activation activation) const override;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
@@ -28,6 +28,8 @@ class Linear : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
+  Tensor compute(const Tensor& x, Activation activation) const;
+
   Activation activation_;
   Parameter weight_, bias_;
 };

@@ -2,9 +2,24 @@
 // Metrics that count in the mode of the scope: `update` only queues work, and the host waits once, where the value is
 // read. The counters live on from update to update, so an update may be part of a Step.
 
-#include "tern/core/tensor.hpp"
+#include "tern/core/create.hpp"
 
 namespace tern::nn {
+
+/// The counters of a metric, float64. A copy counts on its own from where the original stands; assigning writes into
+/// the counters that are there, so that a recorded Step goes on with them.
+class Counters {
+ public:
+  explicit Counters(const Shape& shape) : tensor_(zeros(shape, DType::float64)) {}
+  Counters(const Counters& other) : tensor_(other.tensor_.clone()) {}
+  Counters& operator=(const Counters& other);
+  ~Counters() = default;
+  Tensor& operator*() { return tensor_; }
+  const Tensor& operator*() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+};
 
 /// The share of rows of logits [rows, classes] whose largest element is at labels [rows] (int64).
 double accuracy(const Tensor& logits, const Tensor& labels);
@@ -12,7 +27,6 @@ double accuracy(const Tensor& logits, const Tensor& labels);
 /// Accuracy over many batches.
 class Accuracy {
  public:
-  Accuracy();
   void update(const Tensor& logits, const Tensor& labels);
   /// Rows seen, and those that were right.
   std::int64_t count() const;
@@ -22,20 +36,19 @@ class Accuracy {
   void reset();
 
  private:
-  Tensor totals_;  // float64 [2]: right, seen
+  Counters totals_{{2}};  // right, seen
 };
 
 /// Mean of one-element tensors, such as the losses of an epoch, each counting `weight` times.
 class Mean {
  public:
-  Mean();
   void update(const Tensor& value, double weight = 1);
   /// NaN before the first update.
   double value() const;
   void reset();
 
  private:
-  Tensor totals_;  // float64 [2]: sum, weights
+  Counters totals_{{2}};  // sum, weights
 };
 
 /// How often rows of each class (row of the matrix) were taken for each class (column).
@@ -49,7 +62,7 @@ class ConfusionMatrix {
 
  private:
   std::int64_t classes_;
-  Tensor counts_;  // float64 [classes, classes]
+  Counters counts_;  // [classes, classes]
 };
 
 }  // namespace tern::nn

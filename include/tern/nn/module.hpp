@@ -58,7 +58,8 @@ class Parameter {
 ///       nn::Parameter scale_ = parameter("scale", ones({10}));
 ///     };
 ///
-/// A module with parameters that is called inside another one's forward without being registered is an Error.
+/// A module with parameters that is called inside another one's forward is an Error unless it is registered there or
+/// further out; a module of somewhere else may be called while recording only if its parameters take no gradient.
 class Module {
  public:
   virtual ~Module() = default;
@@ -74,9 +75,11 @@ class Module {
   /// convolutions count; what is linear in the number of elements does not.
   virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
 
-  /// The activation that this module is, where a Linear or Conv2d before it can compute it in its own kernel.
+  /// The activation that this module is, where a Linear or Conv2d before it can compute it in its own kernel: none in a
+  /// class that derives from Relu, Sigmoid or Tanh, whose `forward` may be another.
   virtual kernels::Activation fusable_activation() const { return kernels::Activation::none; }
-  /// `forward` and then the activation: in one kernel where the module can.
+  /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear or Conv2d
+  /// gets two, since its `forward` may be another.
   virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
@@ -136,6 +139,8 @@ class Module {
     bool training = true;
     bool registered = false;  // is the child of some module
   };
+  bool holds(const Module& other) const;
+  void check_caller() const;
   void check_name(const char* what, const std::string& name) const;
   void visit(const std::string& path, const std::function<void(const std::string&, const Module&)>& function) const;
   std::vector<NamedTensor> collect(std::vector<NamedTensor> Body::*list, bool once) const;

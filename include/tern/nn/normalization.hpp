@@ -27,6 +27,7 @@ struct BatchNorm2dOptions {
 
 /// operators::batch_norm of x [N, channels, H, W], with torch's names: parameters weight and bias, buffers running_mean
 /// and running_var. There is no num_batches_tracked: nothing here depends on it, and load_state passes over it.
+/// One value per channel has no deviation: with the batch's statistics it is a ShapeError, as in torch.
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& options = {});

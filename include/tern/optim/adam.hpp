@@ -11,23 +11,34 @@ struct AdamOptions {
   double weight_decay = 0;
 };
 
-/// torch.optim.Adam; kernels::Adam has the formula. All parameters count the same steps.
+/// torch.optim.Adam; kernels::Adam has the formula. Every parameter counts its own steps: those in which it had a
+/// gradient. A step is one kernel for all parameters that have had the same number of them.
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {})
       : Adam("Adam", std::move(parameters), options, false) {}
   void step() override;
+  nn::State state() const override;
+  void load_state(const nn::State& state) override;
 
  protected:
   Adam(const char* name, std::vector<Tensor> parameters, const AdamOptions& options, bool decoupled);
   std::vector<Slot> slots() override { return {{"exp_avg", &first_}, {"exp_avg_sq", &second_}}; }
-  std::vector<nn::NamedTensor> extras() const override { return {{"step", count_}}; }
 
  private:
   AdamOptions options_;
   bool decoupled_;
+  /// How many steps the parameters that share it have had.
+  struct Counter {
+    Tensor steps = zeros({1}, DType::int64);                     // counted up by the kernel
+    std::shared_ptr<bool> whole = std::make_shared<bool>(true);  // until some of the parameters part from it
+    /// A counter for those that part; a Step that was recorded with all of them runs anew.
+    std::shared_ptr<Counter> part();
+  };
+  void step(const std::vector<std::size_t>& positions, const Tensor& steps);
+
   std::vector<Tensor> first_, second_;
-  Tensor count_;  // int64, counted up by the kernel
+  std::vector<std::shared_ptr<Counter>> counters_;  // one per parameter
 };
 
 struct AdamWOptions {

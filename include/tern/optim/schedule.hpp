@@ -33,7 +33,10 @@ struct CosineLr {
 
 using Schedule = std::function<double(std::int64_t position)>;
 
-/// Applies a schedule to an optimiser, which must outlive it: at once for position 0, then at each `step`.
+/// Applies a schedule to an optimiser, which must outlive it: at once for position 0, then at each `step`. It scales
+/// the learning rate that the optimiser had when its first Scheduler was made, or the one of the last
+/// set_learning_rate: a second Scheduler does not scale what the first one made of it. The one that was stepped last
+/// decides.
 class Scheduler {
  public:
   Scheduler(Optimizer& optimizer, Schedule schedule);
