@@ -26,7 +26,7 @@ else()
     message(FATAL_ERROR "TERN_CUDA=ON: ${tern_cuda_reason}")
   endif()
   if(TERN_CUDA_BUILT)
-    file(GLOB tern_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu)
+    file(GLOB tern_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu src/cuda/*.cpp)
     # cuDNN is taken where it is found (cudnn9-cuda of NVIDIA's repository) and never needed.
     find_path(TERN_CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     find_library(TERN_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
@@ -42,7 +42,7 @@ else()
     # The plug-in needs only the headers of the table and the device; it does not link the library.
     target_include_directories(tern_cuda PRIVATE include src)
     # CMake 3.25 silently drops CUDA_STANDARD 20 with nvcc 13, so the flag is given by hand.
-    set_target_properties(tern_cuda PROPERTIES CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET default
+    set_target_properties(tern_cuda PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET default
                                                CUDA_SEPARABLE_COMPILATION OFF CUDA_RUNTIME_LIBRARY Static)
     target_compile_options(tern_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -fmad=true
                                              -Xcompiler=-Wall,-Wextra -Werror=all-warnings>)

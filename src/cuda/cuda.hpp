@@ -6,6 +6,8 @@
 namespace tern::cuda {
 
 const Mode& mode();
+/// One sentence; empty when the first card can run the mode.
+std::string why_not();
 Memory& memory();
 /// Recording a stream's work as a CUDA graph.
 const Capture& capture();

@@ -4,7 +4,6 @@
 
 #include "cuda/cuda.hpp"
 #include "cuda/support.cuh"
-#include "tern/device/plugin.hpp"
 
 namespace tern::cuda {
 namespace {
@@ -13,7 +12,8 @@ __global__ void probe_kernel() {}
 
 std::string version_name(int version) { return message(version / 1000, '.', version % 1000 / 10); }
 
-// Empty when the first card can run this mode.
+}  // namespace
+
 std::string why_not() {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);  // leaves 0 where there is no driver
@@ -40,6 +40,8 @@ std::string why_not() {
                  properties.major, '.', properties.minor, "; configure with TERN_CUDA_ARCHITECTURES=", properties.major,
                  properties.minor, " (7.5 or later)");
 }
+
+namespace {
 
 constexpr Decision decisions[]{
     {"conv2d", {"general", "direct", "implicit", "library", "finished", "product"}},
@@ -71,18 +73,3 @@ const Mode& mode() {
 }
 
 }  // namespace tern::cuda
-
-extern "C" const tern::Plugin* tern_plugin() {
-  static tern::Plugin plugin;
-  static const std::string reason = [] {
-    try {
-      std::string sentence = tern::cuda::why_not();
-      if (sentence.empty()) plugin.mode = &tern::cuda::mode();
-      return sentence;
-    } catch (const std::exception& error) {
-      return std::string(error.what());
-    }
-  }();
-  plugin.status = plugin.mode == nullptr ? reason.c_str() : nullptr;
-  return &plugin;
-}

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -49,6 +50,12 @@ Registry& registry() {
   return *registry;
 }
 
+std::string in_hex(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
 // Opens a plug-in; null, and the reason, when it offers no mode. The library stays open for the life of the process.
 const Mode* open_plugin(const std::string& file, std::string& reason) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -67,10 +74,15 @@ const Mode* open_plugin(const std::string& file, std::string& reason) {
     reason = message(file, " returned nothing from ", plugin_entry_name);
     return nullptr;
   }
-  if (plugin->abi_version != plugin_abi_version || plugin->mode_size != sizeof(Mode)) {
-    reason = message(file, " was built for plug-in version ", plugin->abi_version, " (mode of ", plugin->mode_size,
-                     " bytes), this library needs version ", plugin_abi_version, " (", sizeof(Mode),
-                     " bytes): build both from one source");
+  const auto ours = [] { return message("contract ", in_hex(plugin_contract), " (", plugin_compiler, ")"); };
+  if (plugin->form != plugin_form) {
+    reason = message(file, " has plug-ins of form ", plugin->form, ", this library those of form ", plugin_form,
+                     " with ", ours(), ": build both from one source");
+    return nullptr;
+  }
+  if (plugin->contract != plugin_contract || plugin->mode_size != sizeof(Mode)) {
+    reason = message(file, " was built for contract ", in_hex(plugin->contract), " (", plugin->compiler,
+                     "), this library for ", ours(), ": build both from one source with one compiler");
     return nullptr;
   }
   if (plugin->mode == nullptr) reason = plugin->status ? plugin->status : "the plug-in gives no reason";

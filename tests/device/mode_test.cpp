@@ -1,6 +1,9 @@
 #include "tern/device/mode.hpp"
 
+#include <dlfcn.h>
+
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 
 #include "support/catch.hpp"
@@ -89,10 +92,27 @@ TEST_CASE("mode: plug-ins that do not fit are refused with the reason", "[device
   CHECK_THROWS_AS(load_mode(folder + "plugin_wrong_version.so"), DeviceUnavailable);
   CHECK_THROWS_WITH(load_mode(folder + "plugin_wrong_version.so"),
                     ContainsSubstring("plugin_wrong_version.so") &&
-                        ContainsSubstring(message("version ", plugin_abi_version + 41)) &&
-                        ContainsSubstring(message("version ", plugin_abi_version)));
+                        ContainsSubstring(message("form ", plugin_form + 41)) &&
+                        ContainsSubstring(message("form ", plugin_form)));
+  // Another name in a parameter struct is another contract, though every size and type is the same.
+  char ours[17];
+  std::snprintf(ours, sizeof ours, "%016llx", static_cast<unsigned long long>(plugin_contract));
+  CHECK_THROWS_WITH(load_mode(folder + "plugin_changed_struct.so"),
+                    ContainsSubstring("was built for contract") &&
+                        ContainsSubstring(message("this library for contract ", ours)) &&
+                        !ContainsSubstring(message("built for contract ", ours)) && ContainsSubstring(plugin_compiler));
   CHECK_THROWS_WITH(load_mode(folder + "plugin_no_entry.so"), ContainsSubstring("tern_plugin"));
   CHECK_THROWS_WITH(load_mode(folder + "plugin_no_device.so"), ContainsSubstring("no abacus is connected"));
   CHECK_THROWS_WITH(load_mode(folder + "not_there.so"), ContainsSubstring("not_there.so"));
   CHECK_THROWS_AS(load_mode(TERN_INCLUDE "/tern/tern.hpp"), DeviceUnavailable);
+}
+
+TEST_CASE("mode: an error that a plug-in throws is caught by its type", "[device]") {
+  void* const library = dlopen(TERN_TEST_PLUGINS "/plugin_throws.so", RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  const auto throws = reinterpret_cast<void (*)()>(dlsym(library, "throw_shape_error"));
+  REQUIRE(throws != nullptr);
+  CHECK_THROWS_AS(throws(), ShapeError);
+  CHECK_THROWS_AS(throws(), Error);
+  CHECK_THROWS_WITH(throws(), "a shape of 3 sides");
 }

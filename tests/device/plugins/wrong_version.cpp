@@ -1,8 +1,8 @@
-// Built for another version of the headers.
+// Built when plug-ins had another form.
 #include "tern/device/plugin.hpp"
 
 extern "C" const tern::Plugin* tern_plugin();
 const tern::Plugin* tern_plugin() {
-  static const tern::Plugin plugin{.abi_version = tern::plugin_abi_version + 41};
+  static const tern::Plugin plugin{.form = tern::plugin_form + 41};
   return &plugin;
 }
