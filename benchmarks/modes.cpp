@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cells.hpp"
+#include "tern/io/file.hpp"
 
 namespace {
 
@@ -130,6 +131,8 @@ void write_file(const std::string& name, Write write) {
 }
 
 void run_table(const Options& options) {
+  // Before anything is measured, so that nothing is measured for nothing.
+  if (!options.out.empty()) io::make_folders(options.out);
   std::vector<Row> rows;
   for (const std::string& net : options.nets)
     for (const std::string& phase : options.phases)

@@ -24,3 +24,8 @@
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+
+namespace tern {
+/// Short for programs: `using namespace tern; op::relu(x)`.
+namespace op = operators;
+}  // namespace tern

@@ -193,8 +193,8 @@ Mnist load_mnist(const MnistOptions& options) {
   throw FileError(message("load_mnist: ", root, " (", origin, ')',
                           fs::is_directory(root, ignored) ? " lacks " : " does not exist; it should hold ",
                           missing(root), ", there or in ", set.folder,
-                          "/raw below it. Put the four files there, name another folder, or allow the download (",
-                          published(options.fashion).mirrors[0], ')'));
+                          "/raw below it. Put the four files there, name another folder, or allow the download from ",
+                          published(options.fashion).mirrors[0], " (--download, MnistOptions::download)"));
 }
 
 }  // namespace tern::data

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <initializer_list>
 #include <tuple>
 #include <vector>
 
@@ -25,9 +26,16 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
   std::array<std::byte, 8> prefix{};
   read(0, std::span(prefix));
   const auto length = std::bit_cast<std::uint64_t>(prefix);
-  expects<FileError>(length <= options.header_limit, file,
-                     ": not a safetensors file, or a hostile one: its header claims ", length, " bytes, the limit is ",
-                     options.header_limit, " (SafetensorsOptions::header_limit raises it)");
+  // torch.save writes a zip archive, or pickled it plainly before that.
+  const auto starts = [&](std::initializer_list<int> bytes) {
+    return std::equal(bytes.begin(), bytes.end(), prefix.begin(),
+                      [](int byte, std::byte found) { return static_cast<std::byte>(byte) == found; });
+  };
+  expects<FileError>(!starts({'P', 'K', 3, 4}) && !starts({0x80, 2, 0x8a}), file,
+                     ": a pickle of PyTorch, not a safetensors file; convert it in Python: "
+                     "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"FILE.safetensors\")");
+  expects<FileError>(length <= options.header_limit, file, ": not a safetensors file: its header claims ", length,
+                     " bytes, the limit is ", options.header_limit);
   expects<FileError>(length <= size - 8, file, ": the header claims ", length, " bytes, the file holds ", size - 8,
                      " after its length; it was cut short");
   std::string text(static_cast<std::size_t>(length), '\0');

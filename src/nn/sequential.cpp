@@ -15,11 +15,16 @@ Tensor Sequential::forward(const Tensor& x) const {
   for (std::size_t i = 0; i < size(); ++i) {
     const kernels::Activation next =
         fuse && i + 1 < size() ? child(i + 1).fusable_activation() : kernels::Activation::none;
-    if (next == kernels::Activation::none) {
-      y = child(i)(y);
-    } else {
-      y = child(i).forward_activated(y, next);
-      ++i;
+    const std::size_t first = i;
+    try {
+      if (next == kernels::Activation::none) {
+        y = child(i)(y);
+      } else {
+        y = child(i).forward_activated(y, next);
+        ++i;
+      }
+    } catch (const ShapeError& error) {
+      throw ShapeError(message("layer ", first, " (", child(first).describe(), "): ", error.what()));
     }
   }
   return y;

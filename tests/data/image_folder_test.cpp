@@ -125,6 +125,21 @@ TEST_CASE("image folder: the middle, or a part by chance, perhaps mirrored", "[d
   CHECK(std::abs(mirrored - count / 2) < 50);
 }
 
+// What does not divide evenly is rounded as torchvision has it: a half to the even number.
+TEST_CASE("image folder: the middle of odd differences", "[data][image]") {
+  const TemporaryFolder folder;
+  for (int difference = 0; difference < 12; ++difference) {
+    Picture picture{.width = 8 + difference, .height = 8, .channels = 3, .pixels = {}};
+    for (int y = 0; y < 8; ++y)
+      for (int x = 0; x < picture.width; ++x) picture.pixels.insert(picture.pixels.end(), {std::uint8_t(x), 0, 0});
+    write_file(folder / "a.png", png_of(picture));
+    const double half = difference / 2.0;
+    INFO(difference);
+    CHECK(std::lround(prepare_image(folder / "a.png", plain(8, 8)).to_vector<float>()[0] * 255) ==
+          std::lround(std::nearbyint(half)));
+  }
+}
+
 TEST_CASE("image folder: mean and deviation are per channel", "[data][image]") {
   const TemporaryFolder folder;
   write_file(folder / "class/a.png", png_of(plain_picture(9, 9, {51, 102, 204})));

@@ -107,6 +107,19 @@ TEST_CASE("loader: an epoch holds every example once, in an order of (seed, epoc
   CHECK(flat(DataLoader(counted(103), {.batch_size = 10, .seed = 6}), 0).labels != first.labels);
 }
 
+TEST_CASE("loader: every epoch has an order of its own, in memory, resident and from a source", "[data]") {
+  const Dataset set = counted(40, {1});
+  std::set<std::vector<float>> orders;
+  for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
+    std::vector<std::vector<float>> found;
+    for (const bool resident : {false, true})
+      found.push_back(flat(DataLoader(set, {.batch_size = 7, .seed = 11, .resident = resident}), epoch).pixels);
+    CHECK(found[0] == found[1]);
+    orders.insert(found[0]);
+  }
+  CHECK(orders.size() == 40);
+}
+
 TEST_CASE("loader: ahead, on demand and resident give the same bits", "[data]") {
   for (const bool shuffle : {true, false})
     for (const bool drop_last : {true, false}) {

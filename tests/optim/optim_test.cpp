@@ -185,6 +185,41 @@ TEST_CASE("optim: a rate that cannot be taken is found before anything is change
   CHECK(sgd.learning_rate() == 0.1);
 }
 
+TEST_CASE("optim: a parameter that has not moved yet is a gap in the state, and those behind it are taken up",
+          "[optim]") {
+  const auto run = [](auto make_optimizer, bool interrupted) {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < 4; ++i) parameters.push_back(ones({2}, DType::float64).set_requires_grad());
+    auto optimizer = make_optimizer(parameters);
+    for (int t = 0; t < 6; ++t) {
+      if (t == 3 && interrupted) {
+        nn::State saved;
+        for (const auto& [name, tensor] : optimizer->state()) saved.emplace(name, tensor.clone());
+        optimizer = make_optimizer(parameters);
+        optimizer->load_state(saved);
+        CHECK(optimizer->state().size() == saved.size());
+      }
+      // The second one has its first gradient after the interruption, the last one never.
+      for (int i : {0, 1, 2})
+        if (i != 1 || t >= 4)
+          parameters[static_cast<std::size_t>(i)].set_grad(make(gradient(i % 2, t, 2), DType::float64));
+      optimizer->step();
+    }
+    Values all;
+    for (const Tensor& parameter : parameters)
+      for (const double value : parameter.values()) all.push_back(value);
+    return all;
+  };
+  const auto sgd = [](const auto& parameters) {
+    return std::make_unique<optim::SGD>(parameters, optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9});
+  };
+  const auto adam = [](const auto& parameters) {
+    return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.learning_rate = 0.1});
+  };
+  CHECK(run(sgd, false) == run(sgd, true));
+  CHECK(run(adam, false) == run(adam, true));
+}
+
 TEST_CASE("optim: states that do not fit and options that make no sense are refused", "[optim]") {
   Tensor p = ones({3});
   p.set_requires_grad();

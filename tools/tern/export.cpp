@@ -45,6 +45,10 @@ class Export : public Command {
   int run(const Given&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!out_.empty(), "--out is missing: where the weights go");
+    for (const char* ending : {".npz", ".npy", ".pt", ".pth", ".onnx", ".h5"})
+      expects<UsageError>(format_ == "npy" || !out_.ends_with(ending), "--out: ", out_,
+                          " would be a safetensors file; "
+                          "name it .safetensors, or give --format npy, which writes a folder of .npy files");
     keep_inputs(out_, {model_});
     const Model model = load_model(model_);
     const nn::State weights = model.net->state();

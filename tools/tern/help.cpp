@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::size_t screen_width = 80;
 
-std::string option_lines(const Option& option, std::size_t column) {
+std::string option_lines(const Option& option, std::size_t column, bool all) {
   std::string left = "  --" + option.name + (option.value.empty() ? "" : " " + option.value);
   std::string text;
   if (width_of(left) + 1 > column) {
     text = left + "\n";
     left.clear();
   }
-  for (const std::string& line : wrapped(option.help, screen_width - column)) {
+  for (const std::string& line : wrapped(all ? option_help(option) : option.help, screen_width - column)) {
     text += padded(left, column) + line + "\n";
     left.clear();
   }
@@ -26,6 +26,22 @@ std::string option_lines(const Option& option, std::size_t column) {
 }
 
 }  // namespace
+
+std::string option_help(const Option& option) {
+  std::string text = option.help;
+  const bool listed = std::all_of(option.choices.begin(), option.choices.end(),
+                                  [&](const std::string& choice) { return text.find(choice) != std::string::npos; });
+  if (!listed) {
+    text += ":";
+    for (std::size_t i = 0; i < option.choices.size(); ++i) text += (i > 0 ? ", " : " ") + option.choices[i];
+  }
+  // What is set before anything is read is the default.
+  const Json value = option.get && !option.value.empty() ? option.get() : Json();
+  const std::string fallback = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+  const bool said = fallback.empty() || text.find("(" + fallback) != std::string::npos ||
+                    text.find("default") != std::string::npos || text.find(fallback + ":") != std::string::npos;
+  return said ? text : text + " (" + fallback + ")";
+}
 
 std::string verb_help(const Verb& verb, bool all) {
   std::string text = "usage: tern " + verb.name + (verb.synopsis.empty() ? "" : " ") + verb.synopsis + "\n";
@@ -38,7 +54,7 @@ std::string verb_help(const Verb& verb, bool all) {
     if (!all && !option.brief) continue;
     if (all && option.group != group) text += "\n" + option.group + "\n";
     group = option.group;
-    text += option_lines(option, 24);
+    text += option_lines(option, 24, all);
   }
   if (shortened_list) text += "  --help-all            all options, also in man tern\n";
   text += all && verb.examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";

@@ -1,6 +1,7 @@
 // `tern man`: the manual page, from the table of options.
 
 #include "errors.hpp"
+#include "help.hpp"
 #include "tern/core/version.hpp"
 #include "verbs.hpp"
 
@@ -32,13 +33,7 @@ std::string option_entry(const Option& option) {
   std::string tag = "\\fB" + plain("--" + option.name) + "\\fR";
   if (!option.value.empty()) tag += " \\fI" + plain(option.value) + "\\fR";
   for (const std::string& alias : option.aliases) tag += ", \\fB" + plain("--" + alias) + "\\fR";
-  std::string text = option.help;
-  if (!option.choices.empty()) {
-    std::string names;
-    for (const std::string& choice : option.choices) names += (names.empty() ? "" : ", ") + choice;
-    // Where the help does not name them itself.
-    if (text.find(option.choices.back()) == std::string::npos) text += ": " + names;
-  }
+  std::string text = option_help(option);
   if (option.repeats) text += " (may be repeated)";
   return paragraph(tag, text + ".");
 }

@@ -1,0 +1,57 @@
+// The list of operators in the documentation is the list in the headers.
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "support/catch.hpp"
+#include "support/files.hpp"
+
+namespace tern::testing {
+
+namespace fs = std::filesystem;
+using Names = std::set<std::string>;
+
+namespace {
+
+/// Functions that are declared in tern::operators.
+Names declared() {
+  Names names;
+  const std::regex declaration("\n(?:Tensor|void|std::vector<Tensor>) ([a-z]\\w*)\\(");
+  const fs::path folder = message(TERN_INCLUDE, "/tern/operators");
+  for (const auto& header : fs::directory_iterator(folder)) {
+    const std::string text = read_bytes(header.path().string());
+    for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end; ++found)
+      names.insert((*found)[1]);
+  }
+  return names;
+}
+
+/// Names in the rows of the page's table.
+Names listed() {
+  const std::string page = read_bytes(message(TERN_INCLUDE, "/../docs/operators.md"));
+  const std::size_t begin = page.find("|---|"), end = page.find("\n\n", begin);
+  const std::string table = page.substr(begin, end - begin);
+  Names names;
+  const std::regex code("`([a-z]\\w*)`");
+  for (std::sregex_iterator found(table.begin(), table.end(), code), last; found != last; ++found)
+    names.insert((*found)[1]);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("documentation: the list of operators is whole", "[docs]") {
+  const Names in_headers = declared(), on_page = listed();
+  REQUIRE(in_headers.size() > 60);
+  for (const std::string& name : in_headers) {
+    INFO(name << " is declared and not listed in docs/operators.md");
+    CHECK(on_page.contains(name));
+  }
+  for (const std::string& name : on_page) {
+    INFO(name << " is listed in docs/operators.md and not declared");
+    CHECK(in_headers.contains(name));
+  }
+}
+
+}  // namespace tern::testing
