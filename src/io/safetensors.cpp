@@ -34,8 +34,10 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
   expects<FileError>(!starts({'P', 'K', 3, 4}) && !starts({0x80, 2, 0x8a}), file,
                      ": a pickle of PyTorch, not a safetensors file; convert it in Python: "
                      "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"FILE.safetensors\")");
+  // The first bytes of another kind of file claim a header beyond any disk; then a larger limit is no way out.
+  const char* const way_out = length >> 40 == 0 ? " (SafetensorsOptions::header_limit raises it)" : "";
   expects<FileError>(length <= options.header_limit, file, ": not a safetensors file: its header claims ", length,
-                     " bytes, the limit is ", options.header_limit);
+                     " bytes, the limit is ", options.header_limit, way_out);
   expects<FileError>(length <= size - 8, file, ": the header claims ", length, " bytes, the file holds ", size - 8,
                      " after its length; it was cut short");
   std::string text(static_cast<std::size_t>(length), '\0');
