@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Seeded faults: does the suite find small mistakes?
 
-    tests/mutation/mutate.py OUT [--jobs 2] [--only WORD ...] [--cmake=-DNAME=VALUE ...] [--build-only] [--report FILE]
+    tests/mutation/mutate.py OUT [--jobs 2] [--only WORD ...] [--cmake=-DNAME=VALUE ...] [--report FILE]
+    tests/mutation/mutate.py OUT --check
 
-Copies the sources to OUT/source, writes every fault of faults.txt into them behind a question for TERN_FAULT, builds
+Copies the sources to OUT/source, writes the faults of faults.txt (of files that --only names) into them behind a question for TERN_FAULT, builds
 the tests once, and runs for each fault the tests of its section until one fails. Prints the survivors, and a table
 with --report. A fault whose place is not found, or not exactly once, ends the run before anything is built.
 
@@ -154,7 +155,6 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=[], help="faults whose file contains one of these")
     parser.add_argument("--cmake", action="append", default=[])
-    parser.add_argument("--build-only", action="store_true")
     parser.add_argument("--check", action="store_true", help="only whether every fault has its place")
     parser.add_argument("--report", type=pathlib.Path)
     options = parser.parse_args()
@@ -166,13 +166,11 @@ def main():
         print(len(faults), "faults, each with its place")
         return
     source = options.out.resolve() / "source"
-    write_sources(faults, source)
     chosen = [fault for fault in faults
               if not options.only or any(word in fault.file for word in options.only)]
+    write_sources(chosen, source)
     programs = sorted({command(test)[0] for fault in chosen for test in fault.tests})
     tests = build(source, programs, options)
-    if options.build_only:
-        return
 
     for name in sorted({test for fault in chosen for test in fault.tests}):
         if (outcome := run(tests, name, 0)) != "passed":
