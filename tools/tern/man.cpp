@@ -74,12 +74,13 @@ class Man : public Command {
     text += ".SH VERBS\n";
     for (const Entry& entry : commands()) text += verb_section(entry.make()->verb());
     text += ".SH EXIT STATUS\n";
-    text += paragraph("0", "all went well") +
-            paragraph("1", "the work failed: a loss that is not finite, memory that ran out") +
-            paragraph("2", "the command line, or settings that do not go together") +
-            paragraph("3", "a file or a data set: missing, malformed, or not to be written") +
-            paragraph("4", "the mode is missing or its device failed to start") +
-            paragraph("130, 143", "interrupted by Ctrl-C or SIGTERM, after saving");
+    text +=
+        paragraph("0", "all went well") +
+        paragraph("1", "the work failed: a loss that is not finite, memory that ran out") +
+        paragraph("2", "the command line, or settings that do not go together") +
+        paragraph("3", "a file or a data set: missing, malformed, or not to be written") +
+        paragraph("4", "the mode is missing or its device failed to start") +
+        paragraph("128 + N", "ended by signal N after saving: 130 by Ctrl-C, 143 by SIGTERM, also SIGHUP and SIGQUIT");
     text += ".SH ENVIRONMENT\n";
     text += paragraph("TERN_DATA_DIR", "folder of the MNIST files, where --data names none") +
             paragraph("TERN_PLUGIN_PATH", "folder of libtern_cuda.so") +
