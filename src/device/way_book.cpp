@@ -84,7 +84,7 @@ struct WayBook {
   static const char* forced(const char* decision) {
     const Mode& mode = *current_scope().mode;
     for (const ForcedWay* way = innermost; way != nullptr; way = way->outer_)
-      if (way->mode_ == &mode && std::strcmp(way->decision_, decision) == 0) return way->way_;
+      if (way->decisions_ == mode.decisions.data() && std::strcmp(way->decision_, decision) == 0) return way->way_;
     for (const Entry& entry : environment())
       if (entry.decision == decision && concerns(entry, mode)) return entry.way.c_str();
     return nullptr;
@@ -92,9 +92,9 @@ struct WayBook {
 
   static void took(const char* decision, const char* way) noexcept {
     ProfileRecorder::count_way(decision, way);
-    const Mode& mode = *current_scope().mode;
+    const Decision* const decisions = current_scope().mode->decisions.data();
     for (ForcedWay* forced = innermost; forced != nullptr; forced = forced->outer_) {
-      if (forced->mode_ != &mode || std::strcmp(forced->decision_, decision) != 0) continue;
+      if (forced->decisions_ != decisions || std::strcmp(forced->decision_, decision) != 0) continue;
       ++(std::strcmp(forced->way_, way) == 0 ? forced->taken_ : forced->missed_);
       return;  // an outer one of the same decision does not count
     }
@@ -133,7 +133,7 @@ std::string forced_ways() {
 ForcedWay::ForcedWay(std::string_view decision, std::string_view way) {
   const Mode& mode = *current_scope().mode;
   std::tie(decision_, way_) = find_way("ForcedWay", mode, decision, way);
-  mode_ = &mode;
+  decisions_ = mode.decisions.data();
   outer_ = innermost;
   innermost = this;
   watch_ways(+1);

@@ -43,7 +43,7 @@ inline void took_way(const Context& context, const char* decision, const char* w
   context.ways->took(decision, way);
 }
 
-/// Forces a way in the mode of the calling thread's scope, to the end of the block:
+/// Forces a way in the mode of the calling thread's scope and in copies of that mode, to the end of the block:
 ///
 ///     const Device device{"vectorized"};
 ///     const ForcedWay tiles{"conv2d", "tiles"};
@@ -67,7 +67,7 @@ class [[nodiscard]] ForcedWay {
 
  private:
   friend struct WayBook;
-  const void* mode_;
+  const Decision* decisions_;  // of the mode and of every copy of it
   const char *decision_, *way_;
   std::int64_t taken_ = 0, missed_ = 0;
   ForcedWay* outer_;
