@@ -18,7 +18,8 @@ void for_each_output(const Conv2d& shape, Visit visit) {
         for (std::int64_t ow = 0; ow < shape.OW; ++ow) visit(i++, n, o, oh, ow);
 }
 
-/// Calls visit(j, k) for every product x[j] * weight[k] that the output [n, o, oh, ow] sums.
+/// Calls visit(j, k) for every product x[j] * weight[k] that the output [n, o, oh, ow] sums; in the padding, whose
+/// zeros are multiplied like any number, j is -1.
 template <class Visit>
 void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow,
                       Visit visit) {
@@ -29,41 +30,67 @@ void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::
       for (std::int64_t kw = 0; kw < shape.KW; ++kw) {
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
-        if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // the padding adds nothing
-        visit(((n * shape.C + group * channels + c) * shape.H + h) * shape.W + w,
+        const bool inside = h >= 0 && h < shape.H && w >= 0 && w < shape.W;
+        visit(inside ? ((n * shape.C + group * channels + c) * shape.H + h) * shape.W + w : -1,
               ((o * channels + c) * shape.KH + kh) * shape.KW + kw);
       }
 }
 
 kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::channels_first; }
 
+/// An element of x, or of its padding.
+template <class T>
+double element(const T* x, std::int64_t j) {
+  return j < 0 ? 0 : double{x[j]};
+}
+
+/// n sums in double, as in reduction.cpp, zeros at first; stored at the end.
+template <class T>
+class Sums {
+ public:
+  Sums(Context& context, std::int64_t n)
+      : n_(n), scratch_(context, static_cast<std::size_t>(n) * sizeof(double)), sums_(scratch_.as<double>()) {
+    std::fill_n(sums_, n, 0.0);
+  }
+  double& operator[](std::int64_t i) { return sums_[i]; }
+  void store(T* out) const { std::copy_n(sums_, n_, out); }
+
+ private:
+  std::int64_t n_;
+  Scratch scratch_;
+  double* sums_;
+};
+
 template <class T>
 void conv2d(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
-    T sum = 0;
-    for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sum += x[j] * weight[k]; });
-    if (bias != nullptr) sum += bias[o];
-    y[i] = activate(shape.activation, sum);
+    double sum = bias == nullptr ? 0 : double{bias[o]};
+    for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sum += element(x, j) * weight[k]; });
+    y[i] = activate(shape.activation, static_cast<T>(sum));
   });
 }
 
 template <class T>
-void conv2d_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
-                     const T* y, const Conv2d& shape) {
+void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Conv2d& shape) {
   if (grad_x != nullptr) {
-    std::fill_n(grad_x, shape.N * shape.C * shape.H * shape.W, T(0));
+    Sums<T> sums(context, shape.N * shape.C * shape.H * shape.W);
     for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
-      const T g = activate_gradient(shape.activation, grad_y, y, i);
-      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { grad_x[j] += g * weight[k]; });
+      const double g = activate_gradient(shape.activation, grad_y, y, i);
+      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) {
+        if (j >= 0) sums[j] += g * weight[k];
+      });
     });
+    sums.store(grad_x);
   }
 
   if (grad_weight != nullptr) {
-    std::fill_n(grad_weight, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW, T(0));
+    Sums<T> sums(context, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW);
     for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
-      const T g = activate_gradient(shape.activation, grad_y, y, i);
-      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { grad_weight[k] += g * x[j]; });
+      const double g = activate_gradient(shape.activation, grad_y, y, i);
+      for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sums[k] += g * element(x, j); });
     });
+    sums.store(grad_weight);
   }
 
   if (grad_bias != nullptr) {

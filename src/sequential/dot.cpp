@@ -13,11 +13,11 @@ void matmul(Context&, T* out, const T* a, const T* b, const Matmul& shape) {
   for (std::int64_t matrix = 0; matrix < batch; ++matrix)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        T sum = 0;
+        double sum = 0;  // here and below: as in reduction.cpp
         for (std::int64_t p = 0; p < k; ++p)
-          sum += a[matrix * stride_a + (transpose_a ? p * m + i : i * k + p)] *
+          sum += double{a[matrix * stride_a + (transpose_a ? p * m + i : i * k + p)]} *
                  b[matrix * stride_b + (transpose_b ? j * k + p : p * n + j)];
-        out[(matrix * m + i) * n + j] = sum;
+        out[(matrix * m + i) * n + j] = static_cast<T>(sum);
       }
 }
 
@@ -25,39 +25,38 @@ template <class T>
 void linear(Context&, T* y, const T* x, const T* weight, const T* bias, const Linear& shape) {
   for (std::int64_t row = 0; row < shape.rows; ++row)
     for (std::int64_t o = 0; o < shape.out; ++o) {
-      T sum = 0;
-      for (std::int64_t i = 0; i < shape.in; ++i) sum += x[row * shape.in + i] * weight[o * shape.in + i];
-      if (bias != nullptr) sum += bias[o];
-      y[row * shape.out + o] = activate(shape.activation, sum);
+      double sum = bias == nullptr ? 0 : double{bias[o]};
+      for (std::int64_t i = 0; i < shape.in; ++i) sum += double{x[row * shape.in + i]} * weight[o * shape.in + i];
+      y[row * shape.out + o] = activate(shape.activation, static_cast<T>(sum));
     }
 }
 
 template <class T>
 void linear_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
                      const T* y, const Linear& shape) {
-  const auto g = [&](std::int64_t row, std::int64_t o) {
+  const auto g = [&](std::int64_t row, std::int64_t o) -> double {
     return activate_gradient(shape.activation, grad_y, y, row * shape.out + o);
   };
 
   if (grad_x != nullptr)
     for (std::int64_t row = 0; row < shape.rows; ++row)
       for (std::int64_t i = 0; i < shape.in; ++i) {
-        T sum = 0;
+        double sum = 0;
         for (std::int64_t o = 0; o < shape.out; ++o) sum += g(row, o) * weight[o * shape.in + i];
-        grad_x[row * shape.in + i] = sum;
+        grad_x[row * shape.in + i] = static_cast<T>(sum);
       }
 
   if (grad_weight != nullptr)
     for (std::int64_t o = 0; o < shape.out; ++o)
       for (std::int64_t i = 0; i < shape.in; ++i) {
-        T sum = 0;
+        double sum = 0;
         for (std::int64_t row = 0; row < shape.rows; ++row) sum += g(row, o) * x[row * shape.in + i];
-        grad_weight[o * shape.in + i] = sum;
+        grad_weight[o * shape.in + i] = static_cast<T>(sum);
       }
 
   if (grad_bias != nullptr)
     for (std::int64_t o = 0; o < shape.out; ++o) {
-      double sum = 0;  // as in reduction.cpp
+      double sum = 0;
       for (std::int64_t row = 0; row < shape.rows; ++row) sum += g(row, o);
       grad_bias[o] = static_cast<T>(sum);
     }

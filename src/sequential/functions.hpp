@@ -39,7 +39,7 @@ T sigmoid_of(T x) {
 /// The gradients of an activation's input, from its output `y`.
 template <class T>
 T relu_gradient(T grad_y, T y) {
-  return y > 0 ? grad_y : T(0);
+  return y <= 0 ? T(0) : grad_y;  // behind a NaN too
 }
 template <class T>
 T sigmoid_gradient(T grad_y, T y) {
