@@ -33,7 +33,7 @@ struct Relu {
 struct ReluBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out) const {
-    return hn::IfThenElseZero(hn::Gt(out, hn::Zero(d)), grad_out);
+    return hn::IfThenZeroElse(hn::Le(out, hn::Zero(d)), grad_out);  // behind a NaN it flows
   }
 };
 

@@ -1,7 +1,11 @@
 // Convolution: the slots, over the ways that conv_choice.hpp chooses from.
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "vectorized/conv_choice.hpp"
 #include "vectorized/vectorized.hpp"
@@ -20,9 +24,11 @@ double nanoseconds(const Conv2d& shape) {
 
 /// The layout that the forced ways work in, else the rule's.
 Layout layout(const Context& context, const Conv2d& shape) {
+  const bool empty = shape.N * shape.C * shape.O * shape.KH * shape.KW * shape.OH * shape.OW == 0;
   for (const Pass pass : {Pass::forward, Pass::to_x, Pass::to_weight}) {
     const std::string_view forced = forced_way(context, decision_of(pass));
     if (forced == "patches") return Layout::channels_first;
+    if (empty) break;
     if (forced == "rows" || (forced == "tiles" && has_winograd<float>(pass, shape))) return Layout::channels_last;
   }
   return layout_of(shape);
@@ -61,12 +67,29 @@ template <class T>
 void forward(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape, int threads) {
   using Problem = Correlation<T>;
   const auto run = [&](bool winograd) {
-    if (winograd)
-      run_forward<T>(context, WinogradForward<T>(Problem::forward_folded(y, x, weight, bias, shape), threads), threads);
-    else
-      run_forward<T>(context, RowsForward<T>(Problem::forward(y, x, weight, bias, shape), threads), threads);
+    if (winograd) {
+      const WinogradForward<T> tiles(Problem::forward_folded(y, x, weight, bias, shape), threads);
+      run_forward<T>(context, tiles, threads);
+      if (tiles.finite()) return;
+      took_way(context, decision_of(Pass::forward), "rows");  // what the tiles could not carry
+    }
+    run_forward<T>(context, RowsForward<T>(Problem::forward(y, x, weight, bias, shape), threads), threads);
   };
   run(takes_winograd<T>(context, {Pass::forward, shape, threads, sizeof(T), bias != nullptr, false}, run));
+}
+
+template <class T>
+bool all_finite(const T* values, std::int64_t n, int threads) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  constexpr auto exponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  std::atomic<bool> finite{true};
+  parallel(threads, [&](const Team& team) {
+    Bits found = 0;
+    for (std::int64_t i = team.begin(n, 16); i < team.end(n, 16); ++i)
+      found |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
+    if (found != 0) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite.load();
 }
 
 /// The gradients of a channels-last convolution. g may be masked by `saved`.
@@ -96,10 +119,15 @@ struct Backward {
       use(rows_to_weight.emplace(grad_weight, grad_bias, g, saved, g_pixel, x, shape, threads));
     else if (grad_bias != nullptr)
       each = (bias_block + 1) * gemm_kernels<T>().panel_width;
+    // As a convolution, zeros around g are multiplied, which infinity and NaN turn into NaN.
+    const auto zeros_are_harmless = [&] {
+      return is_plain(shape.KH, shape.KW, shape.stride_h, shape.stride_w, shape.pad_h, shape.pad_w) ||
+             all_finite(weight, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW, threads);
+    };
     const auto turned = Correlation<T>::to_x(grad_x, g, saved, g_pixel, weight, shape);
     if (grad_x != nullptr && winograd_x)
       use(tiles_to_x.emplace(turned, threads));
-    else if (grad_x != nullptr && turns_around(shape))
+    else if (grad_x != nullptr && turns_around(shape) && zeros_are_harmless())
       use(rows_to_x.emplace(turned, threads));
     else if (grad_x != nullptr)
       use(patches_to_x.emplace(grad_x, g, saved, g_pixel, weight, shape, threads));
@@ -123,6 +151,15 @@ struct Backward {
       to_x(rows_to_x);
       to_x(patches_to_x);
     });
+    // What the tiles could not carry goes by rows.
+    Backward again = *this;
+    const bool again_x = tiles_to_x && !tiles_to_x->finite(),
+               again_weight = tiles_to_weight && !tiles_to_weight->finite();
+    if (!again_x) again.grad_x = nullptr;
+    if (!again_weight) again.grad_weight = again.grad_bias = nullptr;
+    if (again_x) took_way(context, decision_of(Pass::to_x), "rows");
+    if (again_weight) took_way(context, decision_of(Pass::to_weight), "rows");
+    if (again_x || again_weight) again.run(context, false, false);
   }
 
   void run(Context& context) const {

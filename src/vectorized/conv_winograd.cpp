@@ -235,14 +235,17 @@ void WinogradForward<T>::store_panel(std::int64_t group, std::int64_t panel, std
   T* const outputs = products + products_ + window_;
   T bias[most_panel] = {};
   if (problem_.bias != nullptr) std::copy_n(problem_.bias + group * problem_.O + output, count, bias);
+  bool finite = true;
   for (std::int64_t row = first; row < last; ++row)
-    store(row / tile_rows_, row % tile_rows_, group * problem_.O + output, count,
-          products + (row - first) * tile_columns_ * width, problem_.bias == nullptr ? nullptr : bias, outputs);
+    finite &=
+        store(row / tile_rows_, row % tile_rows_, group * problem_.O + output, count,
+              products + (row - first) * tile_columns_ * width, problem_.bias == nullptr ? nullptr : bias, outputs);
+  if (!finite) finite_.store(false, std::memory_order_relaxed);
 }
 
 /// One row of tiles: whole tiles go to y, those that hang over an edge, or whose channels fill no vector, by a copy.
 template <class T>
-void WinogradForward<T>::store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
+bool WinogradForward<T>::store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
                                const T* products, const T* bias, T* outputs) const {
   const std::int64_t m = kernels_->outputs, size = kernels_->size(), pixel = problem_.y_pixel;
   const std::int64_t width = gemm_kernels<T>().panel_width, lanes = gemm_kernels<T>().lanes;
@@ -255,16 +258,17 @@ void WinogradForward<T>::store(std::int64_t image, std::int64_t row, std::int64_
                     .channels = round_up(channels, lanes),
                     .bias = bias,
                     .relu = problem_.relu};
-  kernels_->output(work);
-  if (whole == tile_columns_) return;
+  bool finite = kernels_->output(work);
+  if (whole == tile_columns_) return finite;
   const std::int64_t columns = (tile_columns_ - whole) * m;
   work.out = {outputs, columns * width, width, m * width};
   work.in.data += whole * width;
   work.count = tile_columns_ - whole;
-  kernels_->output(work);
+  finite &= kernels_->output(work);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < problem_.OW - whole * m; ++j)
       std::copy_n(outputs + (i * columns + j) * width, channels, y + (i * problem_.OW + whole * m + j) * pixel);
+  return finite;
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 // Convolutions of channels-last images and their gradients by Winograd's method, over blocks of tiles (see
 // winograd.hpp). A stride is folded: see correlation.hpp.
 
+#include <atomic>
 #include <cstdint>
 
 #include "vectorized/correlation.hpp"
@@ -14,6 +15,9 @@ namespace tern::vectorized {
 /// y of a Correlation: blocks of tiles through all channels, panel of outputs by panel. The team transforms the weights
 /// first; where the tiles of all images are one block, and there are panels for most threads, each does so for its own,
 /// some channels at a time, which then stay in its cache.
+///
+/// The transforms add up neighbours: what is near the end of T's range leaves it, and an infinity or NaN reaches all
+/// outputs of its tiles. Then some output is not finite, `finite` is false, and the outputs are another way's business.
 template <class T>
 class WinogradForward {
  public:
@@ -27,6 +31,8 @@ class WinogradForward {
   /// The team's weights, in a phase before the others.
   void prepare(const Team& team, T* shared, T* scratch) const;
   void run(const Team& team, const T* shared, T* scratch) const;
+  /// After the run: whether every output, before relu, is finite.
+  bool finite() const { return finite_.load(std::memory_order_relaxed); }
 
   /// A rough cost on one thread.
   static double cycles(const Correlation<T>& problem);
@@ -46,7 +52,7 @@ class WinogradForward {
   void multiply(std::int64_t panel, std::int64_t first, std::int64_t last, std::int64_t rows, const T* weights,
                 bool more, T* scratch) const;
   void store_panel(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* scratch) const;
-  void store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
+  bool store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
              const T* bias, T* outputs) const;
   void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
                          std::int64_t last) const;
@@ -61,11 +67,12 @@ class WinogradForward {
   std::int64_t weight_channels_;           ///< of a panel that are transformed before they are multiplied
   std::int64_t weight_frequency_ = 0, panel_weights_ = 0;
   std::int64_t weights_ = 0, frequency_ = 0, product_frequency_ = 0, products_ = 0, window_ = 0, tile_outputs_ = 0;
+  mutable std::atomic<bool> finite_{true};  // of what all threads have stored
 };
 
 /// The gradients of weight and bias: for every frequency the product of the inputs' tiles and the gradients' tiles,
 /// summed over all tiles in their order. Threads share out blocks of channels and outputs, so small that the tiles and
-/// the sums stay in the second-level cache. A stride is folded.
+/// the sums stay in the second-level cache. A stride is folded. `finite` is as in WinogradForward.
 template <class T>
 class WinogradToWeight {
  public:
@@ -73,6 +80,7 @@ class WinogradToWeight {
                    const kernels::Conv2d& shape, int threads);
   std::int64_t scratch() const { return inputs_ + gradients_ + sums_ + bias_ + window_; }
   void run(const Team& team, T* scratch) const;
+  bool finite() const { return finite_.load(std::memory_order_relaxed); }
 
   static double cycles(const kernels::Conv2d& shape);
 
@@ -102,6 +110,7 @@ class WinogradToWeight {
   std::int64_t block_rows_ = 1;              ///< tile rows that are transformed together
   std::int64_t input_frequency_ = 0, gradient_frequency_ = 0, sum_frequency_ = 0;
   std::int64_t inputs_ = 0, gradients_ = 0, sums_ = 0, bias_ = 0, window_ = 0;
+  mutable std::atomic<bool> finite_{true};
 };
 
 }  // namespace tern::vectorized

@@ -164,10 +164,11 @@ void WinogradToWeight<T>::transform(const Part& part, std::int64_t first, std::i
 template <class T>
 void WinogradToWeight<T>::finish(const Part& part, const T* sums, T* taps) const {
   const std::int64_t r = kernels_->taps;
+  bool finite = true;
   for (std::int64_t c = 0; c < part.channels; ++c) {
-    kernels_->weight_gradient({.out = {taps, r * outputs_, outputs_},
-                               .in = {sums + c * outputs_, kernels_->size() * sum_frequency_, sum_frequency_},
-                               .channels = round_up(part.outputs, gemm_kernels<T>().lanes)});
+    finite &= kernels_->weight_gradient({.out = {taps, r * outputs_, outputs_},
+                                         .in = {sums + c * outputs_, kernels_->size() * sum_frequency_, sum_frequency_},
+                                         .channels = round_up(part.outputs, gemm_kernels<T>().lanes)});
     if (unfolded_ != nullptr) {
       unfold(part, part.channel + c, taps);
       continue;
@@ -175,6 +176,7 @@ void WinogradToWeight<T>::finish(const Part& part, const T* sums, T* taps) const
     gemm_kernels<T>().transpose(grad_weight_ + ((part.group * O_ + part.output) * C_ + part.channel + c) * r * r,
                                 C_ * r * r, taps, outputs_, nullptr, r * r, part.outputs);
   }
+  if (!finite) finite_.store(false, std::memory_order_relaxed);
 }
 
 /// The taps [r, r, outputs] of a folded channel to their places.

@@ -67,6 +67,44 @@ HWY_INLINE ResponsePowers<V> response_powers(D d, V base, double beta) {
   return {hn::Load(d, lane), hn::Div(one, base)};
 }
 
+/// Whether base and its square stay well inside T's range in all lanes; else positions go one by one, in double.
+template <class D, class V>
+HWY_INLINE bool is_ordinary(D d, V base) {
+  using T = hn::TFromD<D>;
+  const T most = sizeof(T) == 4 ? T(1e30) : static_cast<T>(1e250);
+  return hn::AllTrue(d, hn::And(hn::Gt(base, hn::Set(d, 1 / most)), hn::Lt(base, hn::Set(d, most))));
+}
+
+/// The sum of squares around channel c; channels lie `step` apart.
+template <class T>
+double exact_response(const T* x, std::int64_t c, std::int64_t step, const LocalResponseNorm& p) {
+  const std::int64_t first = c - p.size / 2;
+  double squares = 0;
+  for (std::int64_t j = std::max<std::int64_t>(first, 0); j < std::min(first + p.size, p.C); ++j)
+    squares += static_cast<double>(x[j * step]) * static_cast<double>(x[j * step]);
+  return p.k + p.alpha / static_cast<double>(p.size) * squares;
+}
+
+/// All channels of one position, in double.
+template <class T>
+HWY_NOINLINE void exact_response_norm(T* y, const T* x, std::int64_t step, const LocalResponseNorm& p) {
+  for (std::int64_t c = 0; c < p.C; ++c)
+    y[c * step] = static_cast<T>(x[c * step] / std::pow(exact_response(x, c, step, p), p.beta));
+}
+template <class T>
+HWY_NOINLINE void exact_response_norm_backward(T* grad_x, const T* grad_y, const T* x, const T* y, std::int64_t step,
+                                               const LocalResponseNorm& p) {
+  const double factor = 2 * p.alpha * p.beta / static_cast<double>(p.size);
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    const std::int64_t last = c + p.size / 2;
+    double sum = 0;
+    for (std::int64_t j = std::max<std::int64_t>(last - p.size + 1, 0); j <= std::min(last, p.C - 1); ++j)
+      sum += static_cast<double>(grad_y[j * step]) * y[j * step] / exact_response(x, j, step, p);
+    grad_x[c * step] =
+        static_cast<T>(grad_y[c * step] / std::pow(exact_response(x, c, step, p), p.beta) - factor * x[c * step] * sum);
+  }
+}
+
 /// What the elements of local response norm share.
 template <class D>
 struct ResponseNumbers {
@@ -101,11 +139,16 @@ template <class T>
 HWY_NOINLINE void response_norm(T* y, const T* x, std::int64_t columns, const LocalResponseNorm& p) {
   const hn::ScalableTag<T> d;
   const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  bool ordinary = true;
   for (std::int64_t c = 0; c < p.C; ++c) {
     const auto value = load_columns(d, x + c * p.area, columns);
-    const auto powers = response_powers(d, response(d, x, c, columns, p, numbers), p.beta);
-    store_columns(hn::Mul(value, powers.power), d, y + c * p.area, columns);
+    const auto base = response(d, x, c, columns, p, numbers);
+    ordinary &= is_ordinary(d, base);
+    store_columns(hn::Mul(value, response_powers(d, base, p.beta).power), d, y + c * p.area, columns);
   }
+  if (ordinary) return;
+  for (std::int64_t i = 0; i < std::min(columns, static_cast<std::int64_t>(hn::Lanes(d))); ++i)
+    exact_response_norm(y + i, x + i, p.area, p);
 }
 
 /// The same for the gradient. `shares` and `powers` hold a vector per channel: grad_y y / response, and response^-beta.
@@ -115,12 +158,20 @@ HWY_NOINLINE void response_norm_backward(T* grad_x, T* shares, T* powers, const 
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
+  bool ordinary = true;
   for (std::int64_t c = 0; c < p.C; ++c) {
-    const auto own = response_powers(d, response(d, x, c, columns, p, numbers), p.beta);
+    const auto base = response(d, x, c, columns, p, numbers);
+    ordinary &= is_ordinary(d, base);
+    const auto own = response_powers(d, base, p.beta);
     const auto product =
         hn::Mul(load_columns(d, grad_y + c * p.area, columns), load_columns(d, y + c * p.area, columns));
     hn::StoreU(hn::Mul(product, own.inverse), d, shares + c * lanes);
     hn::StoreU(own.power, d, powers + c * lanes);
+  }
+  if (!ordinary) {
+    for (std::int64_t i = 0; i < std::min(columns, lanes); ++i)
+      exact_response_norm_backward(grad_x + i, grad_y + i, x + i, y + i, p.area, p);
+    return;
   }
   for (std::int64_t c = 0; c < p.C; ++c) {  // the windows that include c
     auto sum = hn::Zero(d);
@@ -192,11 +243,14 @@ HWY_NOINLINE void response_norm_rows(T* y, const T* x, T* squares, std::int64_t 
   T* const row = squares + p.size;
   for (std::int64_t i = 0; i < positions; ++i, x += p.C, y += p.C) {
     square_row(row, x, p.C);
+    bool ordinary = true;
     for (std::int64_t c = 0; c < p.C; c += lanes) {
       const auto base = hn::Add(numbers.k, hn::Mul(numbers.scale, window_sum(d, row + c, numbers.before, p.size)));
+      ordinary &= is_ordinary(d, base);
       const auto value = load_columns(d, x + c, p.C - c);
       store_columns(hn::Mul(value, response_powers(d, base, p.beta).power), d, y + c, p.C - c);
     }
+    if (!ordinary) exact_response_norm(y, x, 1, p);
   }
 }
 
@@ -212,12 +266,18 @@ HWY_NOINLINE void response_norm_rows_backward(T* grad_x, const T* grad_y, const 
   T* const powers = shares + response_row<T>(p);
   for (std::int64_t i = 0; i < positions; ++i, x += p.C, y += p.C, grad_y += p.C, grad_x += p.C) {
     square_row(squares, x, p.C);
+    bool ordinary = true;
     for (std::int64_t c = 0; c < p.C; c += lanes) {
       const auto base = hn::Add(numbers.k, hn::Mul(numbers.scale, window_sum(d, squares + c, numbers.before, p.size)));
+      ordinary &= is_ordinary(d, base);
       const auto own = response_powers(d, base, p.beta);
       const auto product = hn::Mul(load_columns(d, grad_y + c, p.C - c), load_columns(d, y + c, p.C - c));
       hn::StoreU(hn::Mul(product, own.inverse), d, shares + c);  // behind the last channel: 0
       hn::StoreU(own.power, d, powers + c);
+    }
+    if (!ordinary) {
+      exact_response_norm_backward(grad_x, grad_y, x, y, 1, p);
+      continue;
     }
     for (std::int64_t c = 0; c < p.C; c += lanes) {
       const auto sum = window_sum(d, shares + c, numbers.after, p.size);

@@ -1,6 +1,14 @@
 // The vectorized mode: threads over the cores, SIMD within them. The instruction set is chosen when the program starts.
 
+// clang-format off
+#include "vectorized/targets.hpp"  // before anything of Highway
+#include <hwy/highway.h>
+// clang-format on
+
+#include <cstdlib>
+
 #include "device/cores.hpp"
+#include "tern/core/error.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -22,9 +30,29 @@ constexpr Decision decisions[]{
     {"linear_grad_weight", {"panels", "turned"}},
 };
 
+/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least. Before any kernel runs.
+/// Throws DeviceUnavailable with the names of those that this library and this processor have.
+void limit_instructions() {
+  const char* const name = std::getenv("TERN_SIMD");
+  if (name == nullptr || *name == 0) return;
+  std::string known;
+  std::int64_t allowed = 0;
+  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    const std::int64_t target = left & -left;  // the best first
+    known += (known.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+    const bool least = left == target;
+    if (std::string(name) == (least && name[0] == 'b' ? "baseline" : hwy::TargetName(target))) allowed = left;
+  }
+  expects<DeviceUnavailable>(allowed != 0, "TERN_SIMD: this processor has no \"", name, "\", it has ", known,
+                             " (baseline)");
+  hwy::SetSupportedTargetsForTest(allowed);
+}
+
 }  // namespace
 
 const Mode& mode() {
+  static const bool limited = (limit_instructions(), true);
+  static_cast<void>(limited);
   static const Mode mode{.name = "vectorized",
                          .description = description(),
                          .memory = &host_memory(),

@@ -118,21 +118,23 @@ struct GradientTimesNormalized {
     return hn::Mul(grad_y, hn::Mul(hn::Sub(x, mean), inverse));
   }
 };
+/// In this order, inverse * weight need not be in T's range.
 template <class V>
 struct Normalize {
-  V mean, scale, shift;
+  V mean, inverse, weight, shift;
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V x) const {
-    return hn::Add(hn::Mul(hn::Sub(x, mean), scale), shift);
+    return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), shift);
   }
 };
-/// scale * (grad_y - grad_mean - (x - mean) * slope).
+/// scale * (grad_y - grad_mean - (x - mean) * inverse * slope), in an order that keeps large x in T's range.
 template <class V>
 struct NormalizeGradient {
-  V mean, scale, grad_mean, slope;
+  V mean, inverse, scale, grad_mean, slope;
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V grad_y, V x) const {
-    return hn::Mul(scale, hn::Sub(hn::Sub(grad_y, grad_mean), hn::Mul(hn::Sub(x, mean), slope)));
+    const V normalized = hn::Mul(hn::Sub(x, mean), inverse);
+    return hn::Mul(scale, hn::Sub(hn::Sub(grad_y, grad_mean), hn::Mul(normalized, slope)));
   }
 };
 
@@ -142,19 +144,51 @@ struct BatchNormForward {
   const T *x, *weight, *bias;
   const BatchNorm& p;
 
+  /// The statistics of channels from `first` on, one per lane, whose squares leave T's range: in double.
+  template <class V>
+  HWY_NOINLINE void exact_statistics(std::int64_t first, V& center, V& variance, V& inverse) const {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    HWY_ALIGN T centers[hn::MaxLanes(d)], variances[hn::MaxLanes(d)], inverses[hn::MaxLanes(d)];
+    hn::Store(center, d, centers);
+    hn::Store(variance, d, variances);
+    hn::Store(inverse, d, inverses);
+    const double count = static_cast<double>(p.N) * static_cast<double>(p.area);
+    const auto mean_over = [&](std::int64_t c, const auto& value) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < p.N; ++n)
+        for (std::int64_t i = 0; i < p.area; ++i) sum += value(static_cast<double>(x[(n * p.C + c) * p.area + i]));
+      return sum / count;
+    };
+    for (std::int64_t i = 0; i < (p.area == 1 ? std::min(lanes, p.C - first) : 1); ++i) {
+      if (std::isfinite(variances[i])) continue;
+      const double exact = mean_over(first + i, [](double value) { return value; });
+      const double squares = mean_over(first + i, [&](double value) { return (value - exact) * (value - exact); });
+      centers[i] = static_cast<T>(exact);
+      variances[i] = static_cast<T>(squares);
+      inverses[i] = static_cast<T>(1 / std::sqrt(squares + p.epsilon));
+    }
+    // One channel has equal lanes.
+    center = p.area == 1 ? hn::Load(d, centers) : hn::Set(d, centers[0]);
+    variance = p.area == 1 ? hn::Load(d, variances) : hn::Set(d, variances[0]);
+    inverse = p.area == 1 ? hn::Load(d, inverses) : hn::Set(d, inverses[0]);
+  }
+
   template <class Channel>
   void operator()(const Channel& channel) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const double elements = static_cast<double>(p.N) * static_cast<double>(p.area);
     const V count = hn::Set(d, static_cast<T>(elements)), one = hn::Set(d, T(1));
-    const V center = hn::Div(channel.sum(Same{}, x), count);
-    const V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, x), count);
-    const V inverse = hn::Div(one, hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<T>(p.epsilon)))));
+    V center = hn::Div(channel.sum(Same{}, x), count);
+    V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, x), count);
+    V inverse = hn::Div(one, hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<T>(p.epsilon)))));
+    if (!hn::AllTrue(d, hn::IsFinite(variance))) exact_statistics(channel.c, center, variance, inverse);
     channel.store(center, mean);
     channel.store(inverse, inverse_deviation);
-    const V scale = weight == nullptr ? inverse : hn::Mul(inverse, channel.load(weight));
-    channel.write(Normalize<V>{center, scale, bias == nullptr ? hn::Zero(d) : channel.load(bias)}, y, x);
+    channel.write(Normalize<V>{center, inverse, weight == nullptr ? one : channel.load(weight),
+                               bias == nullptr ? hn::Zero(d) : channel.load(bias)},
+                  y, x);
 
     if (running_mean == nullptr || elements == 0) return;  // a batch of nothing has nothing to say about them
     const V unbiased = hn::Mul(variance, hn::Set(d, static_cast<T>(elements > 1 ? elements / (elements - 1) : 1)));
@@ -182,8 +216,8 @@ struct BatchNormBackward {
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
     const V scale = weight == nullptr ? inverse : hn::Mul(inverse, channel.load(weight));
-    const V slope = hn::Div(hn::Mul(inverse, product), count);
-    channel.write(NormalizeGradient<V>{center, scale, hn::Div(sum, count), slope}, grad_x, grad_y, x);
+    channel.write(NormalizeGradient<V>{center, inverse, scale, hn::Div(sum, count), hn::Div(product, count)}, grad_x,
+                  grad_y, x);
   }
 };
 
@@ -198,9 +232,10 @@ struct BatchNormInference {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const V deviation = hn::Sqrt(hn::Add(channel.load(running_var), hn::Set(d, static_cast<T>(p.epsilon))));
-    const V scale = hn::Div(weight == nullptr ? hn::Set(d, T(1)) : channel.load(weight), deviation);
-    const V shift = bias == nullptr ? hn::Zero(d) : channel.load(bias);
-    channel.write(Normalize<V>{channel.load(running_mean), scale, shift}, y, x);
+    const V one = hn::Set(d, T(1)), shift = bias == nullptr ? hn::Zero(d) : channel.load(bias);
+    channel.write(Normalize<V>{channel.load(running_mean), hn::Div(one, deviation),
+                               weight == nullptr ? one : channel.load(weight), shift},
+                  y, x);
   }
 };
 

@@ -31,6 +31,12 @@ struct SquaredDeviation {
     return hn::Mul(deviation, deviation);
   }
 };
+struct Deviation {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*d*/, V value, V center) const {
+    return hn::Sub(value, center);
+  }
+};
 struct Value {
   template <class D, class V>
   HWY_INLINE V operator()(D /*d*/, V value, V /*center*/) const {
@@ -297,29 +303,54 @@ void mean(Context& context, T* out, const T* in, const Axis& axis) {
   sum_over(context, out, in, axis, static_cast<T>(axis.length));
 }
 
+/// Whether the rounding of a mean shows in the variance around it.
+template <class T>
+bool is_far(T mean, T variance) {
+  return mean * mean > T(1 << 17) * variance;
+}
+
+/// The variance around the true mean, given that around a rounded one, which is off by `deviation`.
+template <class T>
+T corrected(T variance, T deviation, T length, T freedom) {
+  const T result = variance - deviation * deviation * (length / freedom);
+  return result < T(0) ? T(0) : result;
+}
+
 template <class T>
 void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
   const T freedom = degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
   const int threads = useful_threads(context, 2 * work(axis));
-  if (axis.inner == 1 && axis.length <= fold_block)  // both passes while the row is in the cache
+  if (axis.inner == 1 && axis.length <= fold_block)  // all passes while the row is in the cache
     return parallel(threads, [&](const Team& team) {
       for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row) {
         const T* from = in + row * axis.length;
         const T center = row_sum<Value>(from, axis.length, T(0)) / length;
         out[row] = row_sum<SquaredDeviation>(from, axis.length, center) / freedom;
+        if (is_far(center, out[row]))
+          out[row] = corrected(out[row], row_sum<Deviation>(from, axis.length, center) / length, length, freedom);
       }
     });
+  const std::int64_t results = axis.outer * axis.inner;
   using Mean = AxisSum<Value, T>;
   const Scratch partial(context, Mean::partial_bytes(axis));
-  const Mean mean(out, partial.as<T>(), in, nullptr, axis, length);
-  const AxisSum<SquaredDeviation, T> deviations(out, partial.as<T>(), in, out, axis, freedom);
+  const Scratch two(context, static_cast<std::size_t>(2 * results) * sizeof(T));
+  T *const centers = two.as<T>(), *const means = centers + results;
+  const Mean mean(centers, partial.as<T>(), in, nullptr, axis, length);
+  const AxisSum<SquaredDeviation, T> squares(out, partial.as<T>(), in, centers, axis, freedom);
   const int phases = Mean::phases(axis);
   parallel_phases(threads, 2 * phases, [&](const Team& team, int phase) {
     if (phase < phases)
       mean.run(team, phase);
     else
-      deviations.run(team, phase - phases);
+      squares.run(team, phase - phases);
   });
+  bool far = false;
+  for (std::int64_t i = 0; i < results; ++i) far |= is_far(centers[i], out[i]);
+  if (!far) return;
+  const AxisSum<Deviation, T> deviations(means, partial.as<T>(), in, centers, axis, length);
+  parallel_phases(threads, phases, [&](const Team& team, int phase) { deviations.run(team, phase); });
+  for (std::int64_t i = 0; i < results; ++i)
+    if (is_far(centers[i], out[i])) out[i] = corrected(out[i], means[i], length, freedom);
 }
 
 template <class T>

@@ -104,7 +104,7 @@ template <class T>
 struct AdamNumbers {
   T rate, beta1, beta2, rest1, rest2;  ///< rest = 1 - beta
   T scale1, scale2;                    ///< 1 / (1 - beta^t)
-  T epsilon, decay, shrink;            ///< g += decay p; p *= shrink
+  T epsilon, decay;                    ///< g += decay p, or, decoupled, p -= decay p
 
   AdamNumbers(T learning_rate, std::int64_t step, const Adam& options)
       : rate(learning_rate),
@@ -115,11 +115,10 @@ struct AdamNumbers {
         scale1(static_cast<T>(1 / (1 - std::pow(options.beta1, static_cast<double>(step))))),
         scale2(static_cast<T>(1 / (1 - std::pow(options.beta2, static_cast<double>(step))))),
         epsilon(static_cast<T>(options.epsilon)),
-        decay(options.decoupled ? T(0) : static_cast<T>(options.weight_decay)),
-        shrink(options.decoupled ? static_cast<T>(learning_rate * options.weight_decay) : T(0)) {}
+        decay(static_cast<T>(options.decoupled ? learning_rate * options.weight_decay : options.weight_decay)) {}
 };
 
-template <class T>
+template <class T, bool decoupled>
 struct AdamStep {
   T *value, *first, *second;
   const T* gradient;
@@ -127,8 +126,11 @@ struct AdamStep {
   template <bool whole, class D>
   HWY_INLINE void at(D d, std::int64_t i, std::int64_t count) const {
     auto p = load<whole>(d, value + i, count);
-    const auto g = hn::Add(load<whole>(d, gradient + i, count), hn::Mul(hn::Set(d, numbers.decay), p));
-    p = hn::Sub(p, hn::Mul(hn::Set(d, numbers.shrink), p));
+    auto g = load<whole>(d, gradient + i, count);
+    if constexpr (decoupled)
+      p = hn::Sub(p, hn::Mul(hn::Set(d, numbers.decay), p));
+    else
+      g = hn::Add(g, hn::Mul(hn::Set(d, numbers.decay), p));
     const auto m = hn::Add(hn::Mul(hn::Set(d, numbers.beta1), load<whole>(d, first + i, count)),
                            hn::Mul(hn::Set(d, numbers.rest1), g));
     const auto v = hn::Add(hn::Mul(hn::Set(d, numbers.beta2), load<whole>(d, second + i, count)),
@@ -173,11 +175,15 @@ template <class T>
 void adam(Context& context, const Parameters<T>& parameters, const T* learning_rate, std::int64_t* step,
           const Adam& options) {
   const AdamNumbers<T> numbers(*learning_rate, ++*step, options);
-  for_elements(context, parameters, adam_cost, [&](std::int64_t i, std::int64_t first, std::int64_t n) {
-    run<AdamStep<T>, T>({parameters.value[i] + first, parameters.first[i] + first, parameters.second[i] + first,
-                         parameters.gradient[i] + first, numbers},
-                        n);
-  });
+  const auto update = [&]<bool decoupled>() {
+    for_elements(context, parameters, adam_cost, [&](std::int64_t i, std::int64_t first, std::int64_t n) {
+      using Step = AdamStep<T, decoupled>;
+      run<Step, T>(Step{parameters.value[i] + first, parameters.first[i] + first, parameters.second[i] + first,
+                        parameters.gradient[i] + first, numbers},
+                   n);
+    });
+  };
+  options.decoupled ? update.template operator()<true>() : update.template operator()<false>();
 }
 
 template <class T>

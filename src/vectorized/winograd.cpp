@@ -147,9 +147,10 @@ HWY_INLINE void product(D d, const V (&in)[Matrix::columns], const Use& use) {
   }
 }
 
-/// out [rows, rows] = matrix in [columns, columns] matrix^T for every channel of every square.
-template <class Matrix, bool last, class T>
-void transform(const Transform<T>& work) {
+/// out [rows, rows] = matrix in [columns, columns] matrix^T for every channel of every square. `last`: with bias and
+/// relu; `watched`: tells whether all results, before relu, are finite.
+template <class Matrix, bool last, bool watched, class T>
+bool transform(const Transform<T>& work) {
   constexpr int rows = Matrix::rows, columns = Matrix::columns;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -157,6 +158,7 @@ void transform(const Transform<T>& work) {
   HWY_ALIGN T between[rows * columns * lanes];
   const Squares<T> out = work.out;
   const Squares<const T> in = work.in;
+  auto zero = hn::Zero(d);  // plus 0 times each result: NaN for ever after one that is not finite
   for (std::int64_t n = 0; n < work.count; ++n)
     for (std::int64_t c = 0; c < work.channels; c += lanes) {
       const T* from = in.data + n * in.step + c;
@@ -175,23 +177,27 @@ void transform(const Transform<T>& work) {
         product<Matrix, 0>(d, row, [&](std::int64_t j, V value) HWY_ATTR {
           if constexpr (last) {
             value = hn::Add(value, shift);
+            zero = hn::MulAdd(value, hn::Zero(d), zero);
             if (work.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+          } else if constexpr (watched) {
+            zero = hn::MulAdd(value, hn::Zero(d), zero);
           }
           hn::StoreU(value, d, to + j * out.column);
         });
       }
     }
+  return !watched || hn::AllTrue(d, hn::Eq(zero, hn::Zero(d)));
 }
 
 template <class T, int m, int r>
 const WinogradKernels<T>& kernels() {
   static constexpr WinogradKernels<T> table{.outputs = m,
                                             .taps = r,
-                                            .input = transform<InputMatrix<m, r>, false, T>,
-                                            .output = transform<OutputMatrix<m, r>, true, T>,
-                                            .weight = transform<WeightMatrix<m, r>, false, T>,
-                                            .gradient = transform<GradientMatrix<m, r>, false, T>,
-                                            .weight_gradient = transform<WeightGradientMatrix<m, r>, false, T>};
+                                            .input = transform<InputMatrix<m, r>, false, false, T>,
+                                            .output = transform<OutputMatrix<m, r>, true, true, T>,
+                                            .weight = transform<WeightMatrix<m, r>, false, false, T>,
+                                            .gradient = transform<GradientMatrix<m, r>, false, false, T>,
+                                            .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
   return table;
 }
 

@@ -32,7 +32,8 @@ struct WinogradKernels {
   std::int64_t size() const { return outputs + taps - 1; }      ///< the side of a tile
   std::int64_t frequencies() const { return size() * size(); }  ///< of a tile
 
-  using Kernel = void (*)(const Transform<T>&);
+  /// Whether every result is finite; those of frequencies are not looked at.
+  using Kernel = bool (*)(const Transform<T>&);
   Kernel input;            ///< pixels [size, size] -> frequencies
   Kernel output;           ///< frequencies -> outputs [m, m], with bias and relu
   Kernel weight;           ///< weights [r, r] -> frequencies

@@ -19,7 +19,8 @@ struct Activations {
   using Unary = Kernel<void(Context&, T* out, const T* in, std::int64_t n)>;
   using Backward = Kernel<void(Context&, T* grad_in, const T* grad_out, const T* saved, std::int64_t n)>;
 
-  /// max(in, 0); NaN stays NaN. The derivative at 0 is 0. Backward saves out.
+  /// max(in, 0); NaN stays NaN. The derivative at 0 is 0, at NaN 1: out <= 0 ? 0 : grad. Backward saves out; the same
+  /// holds where linear and conv2d apply it.
   Unary relu;
   Backward relu_backward;
   /// in > 0 ? in : slope * in. The derivative at 0 is `slope`. Backward saves in.

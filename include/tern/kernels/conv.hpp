@@ -5,7 +5,8 @@
 namespace tern::kernels {
 
 /// 2-D cross-correlation. x is [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or null, y [N, O, OH, OW] with
-/// OH = floor((H + 2 pad_h - dilation_h (KH - 1) - 1) / stride_h) + 1 and OW alike; padding is zeros.
+/// OH = floor((H + 2 pad_h - dilation_h (KH - 1) - 1) / stride_h) + 1 and OW alike. Padding is zeros, which are
+/// multiplied like any number: an infinite or NaN weight, or gradient, over the padding is NaN.
 /// Output channel o belongs to group o / (O / groups).
 struct Conv2d {
   std::int64_t N = 0, C = 0, H = 0, W = 0;
@@ -26,6 +27,7 @@ struct Conv {
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
   /// With g = grad_y * activation'(y): the gradients of the three inputs. Any of the three may be null and is then
   /// not computed. What is not read may be null: y without an activation, weight without grad_x, x without the others.
+  /// grad_x sums over the outputs that exist; those beyond y's edges are no zeros.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Conv2d&)>
       conv2d_backward;

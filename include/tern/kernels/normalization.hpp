@@ -19,7 +19,8 @@ struct BatchNorm {
   Layout layout = Layout::channels_first;
 };
 
-/// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C].
+/// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C]. Squares may leave the range of T: y
+/// and the gradients are those of exact squares.
 template <class T>
 struct Normalization {
   Kernel<void(Context&, T* y, const T* x, const LocalResponseNorm&)> local_response_norm;

@@ -9,7 +9,8 @@ template <class T>
 struct Reduction {
   /// An empty sum is 0; an empty mean is NaN.
   Kernel<void(Context&, T*out, const T*in, const Axis&)> sum, mean;
-  /// sum((in - mean)^2) / (length - correction); NaN when length <= correction. Computed in two passes.
+  /// sum((in - mean)^2) / (length - correction); NaN when length <= correction. Computed around the mean, and the
+  /// rounding of a mean far from 0 is taken out.
   Kernel<void(Context&, T* out, const T* in, const Axis&, std::int64_t correction)> var;
   /// grad_in = grad_out * 2 (in - mean) / (length - correction).
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, const Axis&, std::int64_t correction)> var_backward;

@@ -24,7 +24,7 @@ struct Sgd {
 };
 
 /// torch.optim.Adam and AdamW: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-/// p -= learning_rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon).
+/// p -= learning_rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon). Decoupled, g does not see p.
 struct Adam {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool decoupled = false;  ///< AdamW: p -= learning_rate * weight_decay * p first, instead of g += weight_decay p

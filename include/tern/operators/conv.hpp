@@ -21,7 +21,7 @@ struct Conv2dOptions {
 
 /// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, KH, KW], plus bias [O] (or undefined), then the
 /// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + 2 padding - dilation (KH - 1) - 1) /
-/// stride) + 1.
+/// stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 /// The arguments of one conv2d.
