@@ -24,21 +24,89 @@ bool chosen(const Operator& op) {
   return choice == nullptr || op.name == choice || op.family == choice;
 }
 
-void run_catalogue(const std::string& mode, std::int64_t least) {
+/// TERN_TEST_WHOLE=1 runs every case there is, for hours.
+bool whole_asked() {
+  const char* choice = std::getenv("TERN_TEST_WHOLE");
+  return choice != nullptr && std::string(choice) == "1";
+}
+
+/// Each so many-th sample where the whole was not asked for.
+CheckOptions options(std::size_t every, bool deterministic = true) {
+  return {.deterministic = deterministic, .whole = whole_asked(), .every = whole_asked() ? 1 : every};
+}
+
+bool is_available(const std::string& mode) {
   const std::vector<std::string> modes = available_modes();
-  if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
-    WARN("skipped: mode " << mode << " is not available");
-    return;
-  }
+  if (std::find(modes.begin(), modes.end(), mode) != modes.end()) return true;
+  WARN("skipped: mode " << mode << " is not available");
+  return false;
+}
+
+void tell(const std::string& mode, const Report& report) {
+  count_cases(mode, report.cases());
+  for (const std::string& failure : report.failures()) FAIL_CHECK(failure);
+}
+
+void run_catalogue(const std::string& mode, std::int64_t least) {
+  if (!is_available(mode)) return;
+  // Lesser instruction sets are a run of their own.
+  const bool sampled = std::getenv("TERN_SIMD") != nullptr && !whole_asked();
+  check_options() = options(sampled ? 8 : 1);
   Report report(mode);
-  bool whole = true;
+  bool whole = !sampled;
   for (const Operator& op : catalogue()) {
     whole = whole && chosen(op);
     if (chosen(op)) check_operator(op, mode, report);
   }
-  count_cases(mode, report.cases());
-  for (const std::string& failure : report.failures()) FAIL_CHECK(failure);
+  tell(mode, report);
   if (whole) CHECK(report.cases() >= least);
+}
+
+/// The families whose kernels choose between ways.
+bool chooses(const Operator& op) { return (op.family == "conv" || op.family == "dot") && chosen(op); }
+
+/// The samples of those families by every way of the mode that fits them, all decisions that know the way together.
+void run_ways(const std::string& mode_name) {
+  if (!is_available(mode_name)) return;
+  const Device device{mode_name};
+  std::map<std::string, std::vector<const char*>> decisions;  // by way
+  for (const Decision& decision : device.mode().decisions)
+    for (const char* way : decision.ways)
+      if (way != nullptr) decisions[way].push_back(decision.name);
+  REQUIRE(!decisions.empty());
+  for (const auto& [way, names] : decisions) {
+    INFO(way);
+    std::vector<std::unique_ptr<ForcedWay>> forced;
+    for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
+    check_options() = options(3);
+    Report report(mode_name + " by " + way);
+    for (const Operator& op : catalogue())
+      if (chooses(op) && (names[0] == std::string("conv2d")) == (op.family == "conv"))
+        check_operator(op, mode_name, report);
+    tell(mode_name + " by " + way, report);
+    if (std::getenv("TERN_TEST_OPERATOR") != nullptr) continue;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      INFO(names[i] << ", " << forced[i]->missed() << " times another way");
+      CHECK(forced[i]->taken() > 0);
+    }
+  }
+}
+
+/// The same families where the mode may choose freely: what one problem left behind must not decide another. Once in
+/// the catalogue's order, once backwards.
+void run_free(const std::string& mode) {
+  if (!is_available(mode)) return;
+  for (const bool backwards : {false, true}) {
+    check_options() = options(2, false);
+    Report report(mode + " free");
+    for (Operator op : catalogue()) {
+      if (!chooses(op)) continue;
+      if (backwards) std::reverse(op.samples.begin(), op.samples.end());
+      check_operator(op, mode, report);
+    }
+    tell(mode + " free", report);
+  }
+  check_options() = {};
 }
 
 /// How often each function is declared in the public headers of the operators.
@@ -60,6 +128,9 @@ std::map<std::string, int> declared_operators() {
 TEST_CASE("catalogue: sequential", "[catalogue][mode][sequential]") { run_catalogue("sequential", 3000); }
 TEST_CASE("catalogue: vectorized", "[catalogue][mode][vectorized]") { run_catalogue("vectorized", 3000); }
 TEST_CASE("catalogue: cuda", "[catalogue][mode][cuda]") { run_catalogue("cuda", 1500); }
+
+TEST_CASE("catalogue: vectorized by every way", "[catalogue][mode][ways]") { run_ways("vectorized"); }
+TEST_CASE("catalogue: vectorized chooses freely", "[catalogue][mode][ways]") { run_free("vectorized"); }
 
 TEST_CASE("catalogue: every public operator is in it", "[catalogue]") {
   std::map<std::string, int> listed;

@@ -131,6 +131,10 @@ Operator matmul() {
   op.samples.push_back(matmul_sample({{3, 7, 5}, {3, 4, 5}, false, true}, false, false));
   op.samples.push_back(matmul_sample({{3, 5, 7}, {5, 4}, true, false}, false, false));
   op.samples.push_back(matmul_sample({{2, 5, 7}, {2, 4, 5}, true, true}, false, false));
+  // Few elements, long sums: slices of them are added at the end. Integers show a lost slice or a bias twice.
+  op.samples.push_back(matmul_sample({{3, 8200}, {8200, 5}}, true, false));
+  op.samples.push_back(matmul_sample({{2, 12300}, {7, 12300}, false, true}, true, false));
+  op.samples.push_back(matmul_sample({{9001, 3}, {9001, 4}, true, false}, true, false));
   op.samples.push_back(matmul_sample({{193, 211}, {211, 199}}, false, true));
   op.samples.push_back(matmul_sample({{128, 784}, {196, 784}, false, true}, true, true));
   op.samples.push_back(matmul_sample({{7, 1040}, {1040, 1003}}, true, true));  // few rows, a matrix beyond the cache
@@ -233,6 +237,9 @@ Operator linear() {
   for (const auto& [x, out] :
        {std::pair<Shape, std::int64_t>{{0, 5}, 3}, {{4, 5}, 0}, {{31, 65}, 129}, {{1, 300}, 10}, {{64, 64}, 64}})
     op.samples.push_back(linear_sample(x, out, true, Activation::relu, "relu", false));
+  // Sums in slices, with the bias once.
+  op.samples.push_back(linear_sample({1, 8200}, 10, true, Activation::none, "none", false));
+  op.samples.push_back(linear_sample({2, 12300}, 7, true, Activation::relu, "relu", false));
   op.samples.push_back(linear_sample({4, 0}, 3, true, Activation::none, "none", false));
   op.samples.push_back(linear_sample({128, 300}, 196, true, Activation::relu, "relu", true));
   op.samples.push_back(linear_sample({500, 61}, 67, true, Activation::tanh, "tanh", true));

@@ -142,6 +142,7 @@ Sample max_sample(const Window& window, Argument argument, bool gradient, bool l
               },
           .reference = [window](const std::vector<Array>& in) { return std::vector{max_pooled(in[0], window)}; },
           .gradient = gradient,
+          .smooth = argument.fill == Argument::Fill::distinct,
           .exact = true,
           .gradient_terms = static_cast<double>(window.kernel.h * window.kernel.w),
           .large = large};
@@ -154,7 +155,7 @@ Operator max_pool2d() {
        {Window{"dilated", {2, 2, 9, 9}, 3, 2, 1, 2}, Window{"dilated, ceil", {1, 2, 10, 11}, 2, 3, 1, 3, true},
         Window{"dilated", {2, 8, 9, 9}, 3, 2, 1, 2}, Window{"16x16", {1, 2, 18, 17}, 16, 1}})
     op.samples.push_back(max_sample(window, distinct(window.x), true));
-  op.samples.push_back(max_sample({"ties", {2, 2, 6, 6}, 3, 1, 1}, integers({2, 2, 6, 6}, 0, 2), false));
+  op.samples.push_back(max_sample({"ties", {2, 2, 6, 6}, 3, 1, 1}, integers({2, 2, 6, 6}, 0, 2), true));
   op.samples.push_back(
       max_sample({"NaN and infinities", {2, 1, 7, 5}, 2, 1, 1}, listed({2, 1, 7, 5}, special_values()), false));
   for (const Window& window :
@@ -162,9 +163,13 @@ Operator max_pool2d() {
         Window{"2x2", {1, 8, 6, 6}, 2, 2}}) {
     Window ties = window, special = window;
     ties.name = "ties", special.name = "NaN and infinities";
-    op.samples.push_back(max_sample(ties, integers(window.x, 0, 2), false));
+    op.samples.push_back(max_sample(ties, integers(window.x, 0, 2), true));
     op.samples.push_back(max_sample(special, listed(window.x, special_values()), false));
   }
+  // Strides and widths that no vector takes: the first of equal ones wins there too.
+  for (const Window& ties : {Window{"ties, stride 3", {2, 3, 10, 11}, 3, 3}, Window{"ties, narrow", {1, 3, 6, 5}, 3, 1},
+                             Window{"ties, dilated", {2, 2, 11, 10}, 3, 3, 1, 2}})
+    op.samples.push_back(max_sample(ties, integers(ties.x, 0, 2), true));
   op.samples.push_back(max_sample({"all -infinity", {1, 4, 4, 5}, 3, 1, 1}, listed({1, 4, 4, 5}, {-INFINITY}), false));
   op.samples.push_back(max_sample({"all -infinity", {1, 1, 4, 4}, 2, 2}, listed({1, 1, 4, 4}, {-INFINITY}), false));
   op.samples.push_back(max_sample({"large", {16, 20, 24, 24}, 2, 2}, distinct({16, 20, 24, 24}), true, true));
@@ -324,6 +329,15 @@ Operator global_avg_pool2d() {
          .reference = [](const std::vector<Array>& in) { return std::vector{adaptive(in[0], 1)}; },
          .terms = static_cast<double>(shape[2] * shape[3]),
          .large = element_count(shape) > 100000});
+  // Integers, so that one lost element shows among thousands; 2^13 of them, so that the quotient is exact too.
+  for (const Shape& shape : {Shape{1, 2, 64, 128}, Shape{2, 1, 128, 128}})
+    op.samples.push_back(
+        {.name = message(shape, " integers"),
+         .arguments = {integers(shape)},
+         .call = [](const std::vector<Tensor>& in) { return std::vector{op::global_avg_pool2d(in[0])}; },
+         .reference = [](const std::vector<Array>& in) { return std::vector{adaptive(in[0], 1)}; },
+         .exact = true,
+         .terms = static_cast<double>(shape[2] * shape[3])});
   op.invalid = {{"input of two dimensions",
                  Kind::shape,
                  {"[3,5]"},

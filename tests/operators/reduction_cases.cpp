@@ -193,6 +193,14 @@ Operator var() {
   op.samples.back().name += " far from 0";
   op.samples.back().terms = 4000;
   op.samples.back().gradient = false;
+  // The mean is rounded by as much as the deviation, which must not show.
+  for (const auto& [shape, dim] : {std::pair<Shape, std::int64_t>{{20000, 3}, 0}, {{3, 2000}, 1}, {{2, 20000}, 1}}) {
+    op.samples.push_back(sample({shape, {dim}}, integers(shape, 1e7, 1e7 + 3), call, function));
+    op.samples.back().name += " integers far from 0";
+    op.samples.back().terms = 100;
+    op.samples.back().gradient = false;
+    op.samples.back().dtypes = {DType::float32};
+  }
   add_common_mistakes(op, call);
   return op;
 }

@@ -67,6 +67,42 @@ std::uint64_t seed_of(const Operator& op, const Sample& sample, std::size_t inde
   return hash(op.name + "/" + sample.name) + index;
 }
 
+/// An argument with special numbers.
+void put_special(Array& array, Special special, const Sample& sample, DType dtype, std::size_t index,
+                 std::uint64_t seed) {
+  const bool wide = dtype == DType::float64;
+  const double infinity = std::numeric_limits<double>::infinity();
+  Numbers unit(seed + 1000);
+  const auto put = [&](double share, const std::vector<double>& values) {
+    const auto count = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(array.size())));
+    for (std::int64_t i = 0; i < count; ++i)
+      array[static_cast<std::int64_t>(unit(i) * static_cast<double>(array.size()))] =
+          values[static_cast<std::size_t>(i) % values.size()];
+  };
+  switch (special) {
+    case Special::none:
+      return;
+    case Special::nan:
+      return put(0.01, {std::nan("")});
+    case Special::infinity:
+      return put(0.01, {infinity, -infinity});
+    case Special::tiny:
+      return put(0.5, wide ? std::vector<double>{-0.0, 0x1p-1060, -0x1p-1022, 0.0}
+                           : std::vector<double>{-0.0, 0x1p-140, -0x1p-126, 0.0});
+    case Special::large:
+    case Special::small_large: {
+      double terms = std::max(sample.terms, sample.gradient_terms);
+      for (const Argument& argument : sample.arguments)
+        terms = std::max(terms, static_cast<double>(element_count(argument.shape)));
+      terms *= 4;
+      const int most = (wide ? 1023 : 127) - static_cast<int>(std::ceil(std::log2(terms)));
+      const bool is_large = (index % 2 == 0) == (special == Special::large);
+      for (double& value : array.values) value = std::ldexp(value, is_large ? most : -most);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 Argument uniform(const Shape& shape, double low, double high) { return {.shape = shape, .low = low, .high = high}; }
@@ -138,18 +174,17 @@ Array draw(const Operator& op, const Sample& sample, std::size_t index) {
   return broadcast_array(fill(argument, *argument.expanded_from, seed), argument.shape);
 }
 
-std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype, Layout layout) {
+std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype, Layout layout, Special special) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < sample.arguments.size(); ++i) {
     const Argument& argument = sample.arguments[i];
     const DType type = argument.dtype.value_or(dtype);
-    if (argument.expanded_from) {
-      const NoGrad no_grad;
-      const Array small = fill(argument, *argument.expanded_from, seed_of(op, sample, i));
-      inputs.push_back(tensor_of(small, type, layout).expand(argument.shape));
-    } else {
-      inputs.push_back(tensor_of(draw(op, sample, i), type, layout));
-    }
+    const std::uint64_t seed = seed_of(op, sample, i);
+    Array array = fill(argument, argument.expanded_from.value_or(argument.shape), seed);
+    if (!argument.dtype && array.size() > 0) put_special(array, special, sample, dtype, i, seed);
+    Tensor tensor = tensor_of(array, type, layout);
+    const NoGrad no_grad;
+    inputs.push_back(argument.expanded_from ? tensor.expand(argument.shape) : std::move(tensor));
   }
   return inputs;
 }

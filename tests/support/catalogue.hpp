@@ -90,9 +90,20 @@ const std::vector<Operator>& catalogue();
 /// The elements of argument `index` of a sample, the same in each call.
 Array draw(const Operator& op, const Sample& sample, std::size_t index);
 
+/// What stands among, or instead of, the numbers of a sample's arguments.
+enum class Special : std::uint8_t {
+  none,
+  nan,         ///< a few NaN
+  infinity,    ///< a few infinities of either sign
+  tiny,        ///< some zeros of either sign, denormal numbers, the smallest normal ones
+  large,       ///< every other argument near the end of the dtype's range, as far as sums of its products stay inside,
+               ///< and those between as small
+  small_large  ///< the same, beginning with a small one
+};
+
 /// Tensors of one dtype and layout for a sample's arguments.
 std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype,
-                                Layout layout = Layout::contiguous);
+                                Layout layout = Layout::contiguous, Special special = Special::none);
 
 // One function per family, in tests/operators/<family>_cases.cpp.
 std::vector<Operator> arithmetic_cases();

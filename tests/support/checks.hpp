@@ -8,6 +8,14 @@
 
 namespace tern::testing {
 
+/// How the generated cases run.
+struct CheckOptions {
+  bool deterministic = true;  ///< as in DeviceOptions; false leaves out the checks for equal bits
+  bool whole = false;         ///< every kind of special numbers for every sample, every number of threads
+  std::size_t every = 1;      ///< only each so many-th sample of an operator
+};
+CheckOptions& check_options();
+
 /// What came of the generated cases of one mode.
 class Report {
  public:
@@ -32,7 +40,9 @@ class Report {
 /// - value: results against the float64 reference, shapes and dtypes, inputs unchanged;
 /// - sequential: results against the sequential mode's;
 /// - offset, transposed, sliced: the same results from inputs that lie otherwise in memory;
-/// - repeat: the same bits again; threads: the same bits with 1, 2, 3 and 8 threads;
+/// - repeat: the same bits again; threads: the same bits with 1, 2, 3, 8 and 16 threads (a NaN equals every NaN);
+/// - special: the sequential mode's results and gradients, NaN and infinities at the same places, with NaN, infinities,
+///   denormal numbers, and numbers near both ends of the range among the inputs;
 /// - guards: nothing written outside the buffers, nothing left unwritten, nothing leaked, forward and backward;
 /// - gradient: against central differences of the reference, in float64;
 /// - sequential gradient: against the sequential mode's float64 gradient; strided gradient: of transposed leaves;
