@@ -7,14 +7,24 @@ namespace {
 
 using kernels::Axis;
 
+/// In double for float32 too: a mean far from 0 leaves no digits for the deviations.
 template <class T>
-struct VarReducer : MomentsReducer<T> {
+struct VarReducer : MomentsReducer<double> {
   T* out;
-  T divisor;
-  VarReducer(T* variances, T divide_by) : out(variances), divisor(divide_by) {}
-  __device__ void add(Moments<T>& state, T value, std::int64_t) const { MomentsReducer<T>::add(state, value); }
-  __device__ void store(std::int64_t output, const Moments<T>& state) const {
-    out[output] = divisor > 0 ? state.squares / divisor : std::numeric_limits<T>::quiet_NaN();
+  double divisor;
+  VarReducer(T* variances, std::int64_t divide_by) : out(variances), divisor(static_cast<double>(divide_by)) {}
+  __device__ void add(Moments<double>& state, T value, std::int64_t) const {
+    MomentsReducer<double>::add(state, static_cast<double>(value));
+  }
+  template <int V>
+  __device__ void add_pack(Moments<double>& state, const Pack<T, V>& pack) const {
+    Pack<double, V> wide;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) wide.value[lane] = static_cast<double>(pack.value[lane]);
+    MomentsReducer<double>::add_pack(state, wide);
+  }
+  __device__ void store(std::int64_t output, const Moments<double>& state) const {
+    out[output] = divisor > 0 ? static_cast<T>(state.squares / divisor) : std::numeric_limits<T>::quiet_NaN();
   }
 };
 
@@ -87,7 +97,7 @@ void mean(Context& context, T* out, const T* in, const Axis& axis) {
 
 template <class T>
 void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
-  reduce<T>(context, axis, VarReducer<T>(out, static_cast<T>(axis.length - correction)), Elements<T>{in});
+  reduce<T>(context, axis, VarReducer<T>(out, axis.length - correction), Elements<T>{in});
 }
 
 template <class T>
