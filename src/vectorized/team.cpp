@@ -62,33 +62,6 @@ class Sleepers {
 
 thread_local bool inside = false;
 
-/// Whether workers shorten their caller's work. One that shares its core with another process keeps a part for a time
-/// slice or more, and the caller would be done sooner without it. Then the caller works alone for a while, and asks
-/// again; the while doubles as long as the answer stays.
-class Worth {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  bool alone(Clock::time_point now) const { return now < until_; }
-  /// What a call of the team took until `now`, and what its caller alone would have taken.
-  void add(Clock::duration took, Clock::duration alone, Clock::time_point now) {
-    took_ += took;
-    alone_ += alone;
-    if (took_ < stretch) return;
-    const bool slower = took_ > alone_;
-    if (slower) until_ = now + pause_;
-    pause_ = slower ? std::min(2 * pause_, longest) : shortest;
-    took_ = alone_ = {};
-  }
-
- private:
-  // Some time slices of a system, so that one interruption decides nothing; of the longest pause, a hundredth.
-  static constexpr Clock::duration stretch = std::chrono::milliseconds(10);
-  static constexpr Clock::duration shortest = std::chrono::milliseconds(20), longest = std::chrono::seconds(1);
-  Clock::duration took_{}, alone_{}, pause_ = shortest;
-  Clock::time_point until_{};
-};
-
 /// What one caller offers to the workers. Never freed, since a worker may look at any time. Who has taken a part may
 /// read the rest: it does not change before that part has ended.
 struct Offer {
@@ -100,7 +73,6 @@ struct Offer {
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
   Sleepers caller;
-  Worth worth;
   int workers = 0;  ///< that its caller can use; under the pool's lock
   std::atomic<bool> owned{true};
   Offer* next = nullptr;
@@ -145,40 +117,25 @@ class Pool {
   }
 
   void run(Offer& offer, const TeamWork& work) {
-    const auto start = Worth::Clock::now();
-    const bool alone = offer.worth.alone(start);
-    if (!alone && offer.workers < work.parts - 1) grow(offer, work.parts);
+    if (offer.workers < work.parts - 1) grow(offer, work.parts);
     offer.work = work;
-    Worth::Clock::duration waited{};
-    int own_parts = 0;
     for (offer.phase = 0; offer.phase < work.phases; ++offer.phase) {
       offer.left.store(work.parts, std::memory_order_relaxed);
       for (int part = 1; part < work.parts; ++part)
         offer.open[static_cast<std::size_t>(part)].store(true, std::memory_order_release);
-      if (!alone) {
-        offer.parts.store(work.parts, std::memory_order_release);
-        offers_made_.fetch_add(1);
-        workers_.wake();
-      }
+      offer.parts.store(work.parts, std::memory_order_release);
+      offers_made_.fetch_add(1);
+      workers_.wake();
       offer.run(0);
-      ++own_parts;
       for (int part = work.parts - 1; part > 0; --part)
-        if (offer.take(part)) {
-          offer.run(part);
-          ++own_parts;
-        }
+        if (offer.take(part)) offer.run(part);
       offer.parts.store(0, std::memory_order_relaxed);
-      const auto done = Worth::Clock::now();
-      offer.caller.wait([&] { return offer.left.load() == 0; });  // even alone: a worker may have come late
-      waited += Worth::Clock::now() - done;
+      offer.caller.wait([&] { return offer.left.load() == 0; });
       if (offer.failed.load()) {
         offer.failed.store(false);
         std::rethrow_exception(std::exchange(offer.failure, nullptr));
       }
     }
-    if (alone) return;
-    const auto now = Worth::Clock::now();
-    offer.worth.add(now - start, (now - start - waited) * (work.parts * work.phases) / own_parts, now);
   }
 
  private:
