@@ -126,8 +126,9 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is no probability");
   b.cost = reader.one_of("cost", cost_names());
   expects<FileError>(b.net == "mlp" || !b.table, file, ": the net in the description takes images, not a table");
-  expects<FileError>(b.table || b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],
-                     " pixels, expected at most 4096");
+  if (!b.table)
+    expects<FileError>(b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],
+                       " pixels, expected at most 4096");
   const std::string problem = misfit(b);
   expects<FileError>(problem.empty(), file, ": the net ", b.net, " of the description ", problem);
   if (b.net == "mlp") {
