@@ -223,7 +223,7 @@ TEST_CASE("study: asked to stop, it ends after a step and leaves no half cell", 
 TEST_CASE("study: cells that do not fit, take too long or fail are recorded, and the rest runs", "[study]") {
   const tern::testing::TemporaryFolder folder;
   const std::string out = folder / "out";
-  REQUIRE(run(with(tiny, {"--out", out, "--batches", "1,8", "--images", "16", "--memory-limit", "0.003"}),
+  REQUIRE(run(with(tiny, {"--out", out, "--batches", "1,8", "--images", "16", "--memory-limit", "0.0026"}),
               folder / "log") == 0);
   CHECK(cell_of(out, "alexnet_vectorized_strict_8").at("status") == "does not fit");
   CHECK(cell_of(out, "alexnet_vectorized_strict_1").at("status") == "complete");
