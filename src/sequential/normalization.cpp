@@ -114,11 +114,14 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, cons
 
     if (grad_weight != nullptr) grad_weight[c] = static_cast<T>(product);
     if (grad_bias != nullptr) grad_bias[c] = static_cast<T>(sum);
-    if (grad_x != nullptr)
-      write_channel(grad_x, shape, c, [&](std::int64_t i) {
-        return value_or(weight, c, 1) * inverse_deviation[c] *
-               (grad_y[i] - sum / count - normalized(i) * product / count);
-      });
+    if (grad_x == nullptr) continue;
+    // Two factors on one side of 1 are multiplied one after the other: their product may leave double's range.
+    const double inverse = inverse_deviation[c], factor = value_or(weight, c, 1);
+    const bool apart = (inverse > 1) != (std::abs(factor) > 1);
+    const double first = apart ? inverse * factor : inverse, second = apart ? 1 : factor;
+    write_channel(grad_x, shape, c, [&](std::int64_t i) {
+      return first * (grad_y[i] - sum / count - normalized(i) * product / count) * second;
+    });
   }
 }
 

@@ -127,14 +127,14 @@ struct Normalize {
     return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), shift);
   }
 };
-/// scale * (grad_y - grad_mean - (x - mean) * inverse * slope), in an order that keeps large x in T's range.
+/// first * (grad_y - grad_mean - (x - mean) * inverse * slope) * second, in an order that keeps large x in T's range.
 template <class V>
 struct NormalizeGradient {
-  V mean, inverse, scale, grad_mean, slope;
+  V mean, inverse, grad_mean, slope, first, second;
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V grad_y, V x) const {
     const V normalized = hn::Mul(hn::Sub(x, mean), inverse);
-    return hn::Mul(scale, hn::Sub(hn::Sub(grad_y, grad_mean), hn::Mul(normalized, slope)));
+    return hn::Mul(hn::Mul(first, hn::Sub(hn::Sub(grad_y, grad_mean), hn::Mul(normalized, slope))), second);
   }
 };
 
@@ -215,9 +215,13 @@ struct BatchNormBackward {
     if (grad_weight != nullptr) channel.store(product, grad_weight);
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
-    const V scale = weight == nullptr ? inverse : hn::Mul(inverse, channel.load(weight));
-    channel.write(NormalizeGradient<V>{center, inverse, scale, hn::Div(sum, count), hn::Div(product, count)}, grad_x,
-                  grad_y, x);
+    // Two factors on one side of 1 are multiplied one after the other: their product may leave T's range.
+    const V one = hn::Set(d, T(1)), factor = weight == nullptr ? one : channel.load(weight);
+    const auto apart = hn::Xor(hn::Gt(inverse, one), hn::Gt(hn::Abs(factor), one));
+    const V first = hn::IfThenElse(apart, hn::Mul(inverse, factor), inverse);
+    const V second = hn::IfThenElse(apart, one, factor);
+    channel.write(NormalizeGradient<V>{center, inverse, hn::Div(sum, count), hn::Div(product, count), first, second},
+                  grad_x, grad_y, x);
   }
 };
 

@@ -79,6 +79,9 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
          .gradient = gradient,
          .terms = std::max({2.0, std::sqrt(classes), options.reduce == Reduce::none ? 1 : std::sqrt(rows)}),
          .gradient_terms = std::max(2.0, std::sqrt(classes)),
+         // (softmax - target) * g, and no |g| is above 1.
+         .gradient_magnitude =
+             [each_row = options.reduce == Reduce::mean ? 2 / rows : 2](const std::vector<Array>&) { return each_row; },
          .large = large});
   };
   const auto scores = [&](const Shape& shape) { return fused ? uniform(shape, -3, 3) : uniform(shape, -5, -0.1); };

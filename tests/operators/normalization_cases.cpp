@@ -111,6 +111,23 @@ std::vector<Array> batch_normalised(const std::vector<Array>& in, const op::Batc
   return {y, running_mean, running_var};
 }
 
+// inverse * weight * (g - mean g - normal * mean(g * normal)), and no |g| is above 1.
+double batch_norm_gradient_magnitude(const std::vector<Array>& in, const op::BatchNormOptions& options) {
+  const Array& x = in[0];
+  const std::int64_t C = x.size(1), area = area_of(x.shape);
+  double largest = 0;
+  for (std::int64_t c = 0; c < C; ++c) {
+    const Statistics used = statistics_of(x, c);
+    const double inverse = 1 / std::sqrt(used.var + options.epsilon);
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      if (i / area % C == c) {
+        const double weight = in.size() > 3 ? std::abs(in[3][c]) : 1;
+        largest = std::max(largest, inverse * weight * (2 + std::abs(x[i] - used.mean) * inverse));
+      }
+  }
+  return largest;
+}
+
 Operator batch_norm() {
   Operator op{.name = "batch_norm", .ulps = 16};
   struct Use {
@@ -145,6 +162,8 @@ Operator batch_norm() {
          .gradient_outputs = 1,
          .terms = std::max(2.0, std::sqrt(count)),
          .gradient_terms = std::max(4.0, count),
+         .gradient_magnitude = [options = use.options](
+                                   const std::vector<Array>& in) { return batch_norm_gradient_magnitude(in, options); },
          .large = use.large});
   };
   for (const bool training : {true, false})
@@ -159,6 +178,18 @@ Operator batch_norm() {
       add({{2, 0, 3, 3}, training, affine});
       add({{1, 3, 9, 9}, training, affine, {.momentum = 0.5, .epsilon = 1e-2}}, " epsilon 0.01");
     }
+  // inverse * weight is beyond float32's range (on the other side of 1, below it), what it leads to is inside.
+  for (const bool training : {true, false}) {
+    add({{2, 1, 1, 1}, training, true, {.epsilon = 1e-3}}, " large weight, equal x");
+    op.samples.back().arguments[0] = listed({2, 1, 1, 1}, {0.5});
+    op.samples.back().arguments[1] = constant(listed({1}, {0.5}));
+    op.samples.back().arguments[2] = constant(listed({1}, {0}));
+    op.samples.back().arguments[3] = listed({1}, {2e37});
+    add({{2, 2, 1, 2}, training, true}, " large weight, large x");
+    op.samples.back().arguments[0] = listed({2, 2, 1, 2}, {1e12, -2e12, 3e-3, 1e-3, 2e12, -1e12, -2e-3, 4e-3});
+    op.samples.back().arguments[3] = listed({2}, {1e30, 1e-30});
+    op.samples.back().smooth = false;  // a step of 1e-5 is nothing beside 1e12
+  }
   add({{0, 3, 2, 2}, false, true});
   add({{1, 1, 4099}, true, true});
   add({{16, 20, 29, 31}, true, true, {}, true});

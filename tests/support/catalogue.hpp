@@ -62,7 +62,9 @@ struct Sample {
   bool exact = false;          ///< every bit is determined
   double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
   double gradient_terms = 1;   ///< the same for the gradient
-  bool large = false;          ///< enough work for several threads
+  /// For gradients that are a difference of terms far larger than itself: the largest sum of the terms' magnitudes.
+  std::function<double(const std::vector<Array>& inputs)> gradient_magnitude = {};
+  bool large = false;  ///< enough work for several threads
 };
 
 /// A use that must throw.
