@@ -6,7 +6,8 @@ macro(tern_require package title apt_package)
   endif()
 endmacro()
 
-tern_require(OpenMP "OpenMP for C++" "g++ (clang: libomp-dev)" COMPONENTS CXX)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+tern_require(Threads "The system's threads" libc6-dev)
 tern_require(ZLIB "zlib" zlib1g-dev)
 tern_require(hwy "Highway" libhwy-dev CONFIG)
 

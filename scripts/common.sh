@@ -48,7 +48,7 @@ want_images() {
 }
 
 need_to_build() {
-  if ! have_command "${CXX:-c++}"; then need command g++ g++ "the C++ compiler, with OpenMP"; fi
+  if ! have_command "${CXX:-c++}"; then need command g++ g++ "the C++ compiler"; fi
   need command cmake cmake "configures the build"
   need command ninja ninja-build "runs the build"
   need header hwy/highway.h libhwy-dev "Highway, the SIMD of the vectorized mode"

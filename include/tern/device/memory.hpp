@@ -55,7 +55,7 @@ class Memory {
   virtual void reset_peak() = 0;
   /// Gives cached blocks back to the system.
   virtual void trim() = 0;
-  /// Bounds what may be reserved; 0 lifts the bound.
+  /// Bounds what may be reserved; 0 lifts the bound. What other threads keep of small host blocks does not count.
   virtual void set_limit(std::size_t bytes) = 0;
 };
 
