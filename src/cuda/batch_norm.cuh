@@ -19,11 +19,13 @@ template <class T>
 struct BatchNormForward : MomentsReducer<T> {
   using State = Moments<T>;
   struct Channel {
-    T mean, scale, shift;
+    T mean, inverse, scale, shift;
   };
   T *y, *mean, *inverse_deviation, *running_mean, *running_var;
   const T *x, *weight, *bias;
   T epsilon, momentum;
+  std::int64_t images, area;                         ///< of which each channel has elements
+  std::int64_t image_step, channel_step, area_step;  ///< from one to the next, in elements
 
   static constexpr int rows_at_once = 8;  // columns: loads in flight
   template <int L>
@@ -46,8 +48,23 @@ struct BatchNormForward : MomentsReducer<T> {
   __device__ void add(State& state, const Channel&, const Inputs<L>& inputs) const {
     MomentsReducer<T>::add_pack(state, inputs.x);
   }
-  __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
-    const T inverse = 1 / ::sqrt(state.squares / state.count + epsilon);
+  /// Deviations whose squares leave T's range: by one thread, in double.
+  __device__ __noinline__ double exact_squares(std::int64_t c, double center) const {
+    double squares = 0;
+    for (std::int64_t n = 0; n < images; ++n)
+      for (std::int64_t i = 0; i < area; ++i) {
+        const double deviation = x[n * image_step + c * channel_step + i * area_step] - center;
+        squares += deviation * deviation;
+      }
+    return squares;
+  }
+  __device__ Channel finish(std::int64_t c, State state, bool store) const {
+    T inverse = 1 / ::sqrt(state.squares / state.count + epsilon);
+    if (!::isfinite(state.squares) && ::isfinite(state.mean)) {
+      const double squares = exact_squares(c, state.mean);
+      state.squares = static_cast<T>(squares);
+      inverse = static_cast<T>(1 / ::sqrt(squares / state.count + epsilon));
+    }
     if (store) {
       mean[c] = state.mean;
       inverse_deviation[c] = inverse;
@@ -57,12 +74,13 @@ struct BatchNormForward : MomentsReducer<T> {
         running_var[c] = (1 - momentum) * running_var[c] + momentum * unbiased;
       }
     }
-    return {state.mean, weight == nullptr ? inverse : inverse * weight[c], bias == nullptr ? T(0) : bias[c]};
+    return {state.mean, inverse, weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
   __device__ T value(const Channel& channel, const Inputs<L>& inputs, int lane) const {
-    return (inputs.x.value[lane] - channel.mean) * channel.scale + channel.shift;
+    // In this order, inverse * scale need not be in T's range.
+    return (inputs.x.value[lane] - channel.mean) * channel.inverse * channel.scale + channel.shift;
   }
 };
 
@@ -72,7 +90,7 @@ struct BatchNormBackward {
     T gradient, product;  ///< the sums of grad_y and of grad_y times the normalised x
   };
   struct Channel {
-    T mean, inverse, scale, gradient, product;
+    T mean, inverse, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
   T *grad_x, *grad_weight, *grad_bias;
   const T *grad_y, *x, *weight, *mean, *inverse_deviation;
@@ -101,7 +119,7 @@ struct BatchNormBackward {
   __device__ State operator()(const State& a, const State& b) const {
     return {a.gradient + b.gradient, a.product + b.product};
   }
-  __device__ Channel channel(std::int64_t c) const { return {mean[c], inverse_deviation[c], 0, 0, 0}; }
+  __device__ Channel channel(std::int64_t c) const { return {mean[c], inverse_deviation[c]}; }
   template <int L>
   __device__ void add(State& state, const Channel& channel, const Inputs<L>& inputs) const {
 #pragma unroll
@@ -113,15 +131,18 @@ struct BatchNormBackward {
   __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
     if (store && grad_weight != nullptr) grad_weight[c] = state.product;
     if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
-    const T inverse = inverse_deviation[c];
-    return {mean[c], inverse, weight == nullptr ? inverse : inverse * weight[c], state.gradient / count,
+    const T inverse = inverse_deviation[c], outer = weight == nullptr ? T(1) : weight[c], scale = inverse * outer;
+    // Where the product leaves T's range, what it multiplies may bring it back.
+    const bool splits = !::isfinite(scale);
+    return {mean[c],         inverse, splits ? inverse : scale, splits ? outer : T(1), state.gradient / count,
             state.product / count};
   }
   __host__ __device__ T* output() const { return grad_x; }
   template <int L>
   __device__ T value(const Channel& channel, const Inputs<L>& inputs, int lane) const {
     const T normalised = (inputs.x.value[lane] - channel.mean) * channel.inverse;
-    return channel.scale * (inputs.gradient.value[lane] - channel.gradient - normalised * channel.product);
+    return channel.outer *
+           (channel.inner * (inputs.gradient.value[lane] - channel.gradient - normalised * channel.product));
   }
 };
 

@@ -49,6 +49,12 @@ void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* runnin
   pass.bias = bias;
   pass.epsilon = static_cast<T>(sizes.epsilon);
   pass.momentum = static_cast<T>(sizes.momentum);
+  const bool last = columns(sizes);
+  pass.images = sizes.N;
+  pass.area = sizes.area;
+  pass.image_step = sizes.C * sizes.area;
+  pass.channel_step = last ? 1 : sizes.area;
+  pass.area_step = last ? sizes.C : 1;
   over_channels<T>(context, sizes, aligned<pack_size<T>>(x) && aligned<pack_size<T>>(y), pass);
 }
 

@@ -80,14 +80,20 @@ void run_ways(const std::string& mode_name) {
     for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
     check_options() = options(3);
     Report report(mode_name + " by " + way);
+    const auto knows = [&names = names](const Operator& op) {  // a decision about convolutions, or one about products
+      return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+        return name.starts_with("conv2d") == (op.family == "conv");
+      });
+    };
     for (const Operator& op : catalogue())
-      if (chooses(op) && (names[0] == std::string("conv2d")) == (op.family == "conv"))
-        check_operator(op, mode_name, report);
+      if (chooses(op) && knows(op)) check_operator(op, mode_name, report);
     tell(mode_name + " by " + way, report);
     if (std::getenv("TERN_TEST_OPERATOR") != nullptr) continue;
     for (std::size_t i = 0; i < names.size(); ++i) {
       INFO(names[i] << ", " << forced[i]->missed() << " times another way");
-      CHECK(forced[i]->taken() > 0);
+      // Without cuDNN, on an older card or with code for one, some ways are missing.
+      if (mode_name == "cuda" && forced[i]->taken() == 0) WARN("cuda took nowhere " << names[i] << ':' << way);
+      if (mode_name != "cuda") CHECK(forced[i]->taken() > 0);
     }
   }
 }
@@ -130,7 +136,10 @@ TEST_CASE("catalogue: vectorized", "[catalogue][mode][vectorized]") { run_catalo
 TEST_CASE("catalogue: cuda", "[catalogue][mode][cuda]") { run_catalogue("cuda", 1500); }
 
 TEST_CASE("catalogue: vectorized by every way", "[catalogue][mode][ways]") { run_ways("vectorized"); }
+TEST_CASE("catalogue: cuda by every way", "[catalogue][mode][ways][cuda]") { run_ways("cuda"); }
 TEST_CASE("catalogue: vectorized chooses freely", "[catalogue][mode][ways]") { run_free("vectorized"); }
+
+TEST_CASE("catalogue: cuda chooses freely", "[catalogue][mode][ways][cuda]") { run_free("cuda"); }
 
 TEST_CASE("catalogue: every public operator is in it", "[catalogue]") {
   std::map<std::string, int> listed;

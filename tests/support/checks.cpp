@@ -348,9 +348,7 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
     if (mode_name == "vectorized" && (c.sample.large || whole))
       run("threads", [&] { return check_bits(c, mode, {1, 2, 3, 8, 16}); });
   }
-  // On devices some differ as docs/architecture.md says.
-  const bool has_specials = mode_name != "sequential" && mode.memory->host_accessible();
-  if (has_specials && (c.dtype == DType::float32 || c.dtype == DType::float64)) {
+  if (mode_name != "sequential" && (c.dtype == DType::float32 || c.dtype == DType::float64)) {
     // One kind for each sample in turn, unless there is time for all.
     static std::size_t turn = 0;
     const std::size_t one = turn++ % std::size(specials);
