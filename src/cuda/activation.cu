@@ -23,7 +23,7 @@ struct Relu {
 };
 template <class T>
 struct ReluBackward {
-  __device__ T operator()(T grad_out, T out) const { return out > 0 ? grad_out : T(0); }
+  __device__ T operator()(T grad_out, T out) const { return out <= 0 ? T(0) : grad_out; }
 };
 template <class T>
 struct LeakyRelu {
@@ -49,7 +49,7 @@ struct Tanh {
 };
 template <class T>
 struct TanhBackward {
-  __device__ T operator()(T grad_out, T out) const { return grad_out * (1 - out * out); }
+  __device__ T operator()(T grad_out, T out) const { return grad_out * ((1 - out) * (1 + out)); }
 };
 template <class T>
 struct Softplus {

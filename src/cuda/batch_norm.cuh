@@ -48,22 +48,26 @@ struct BatchNormForward : MomentsReducer<T> {
   __device__ void add(State& state, const Channel&, const Inputs<L>& inputs) const {
     MomentsReducer<T>::add_pack(state, inputs.x);
   }
-  /// Deviations whose squares leave T's range: by one thread, in double.
-  __device__ __noinline__ double exact_squares(std::int64_t c, double center) const {
-    double squares = 0;
+  /// Of a channel whose squares leave T's range: by one thread.
+  __device__ __noinline__ Moments<double> exact_moments(std::int64_t c) const {
+    Moments<double> moments{static_cast<double>(images * area), 0, 0};
+    for (std::int64_t n = 0; n < images; ++n)
+      for (std::int64_t i = 0; i < area; ++i) moments.mean += x[n * image_step + c * channel_step + i * area_step];
+    moments.mean /= moments.count;
     for (std::int64_t n = 0; n < images; ++n)
       for (std::int64_t i = 0; i < area; ++i) {
-        const double deviation = x[n * image_step + c * channel_step + i * area_step] - center;
-        squares += deviation * deviation;
+        const double deviation = x[n * image_step + c * channel_step + i * area_step] - moments.mean;
+        moments.squares += deviation * deviation;
       }
-    return squares;
+    return moments;
   }
   __device__ Channel finish(std::int64_t c, State state, bool store) const {
     T inverse = 1 / ::sqrt(state.squares / state.count + epsilon);
-    if (!::isfinite(state.squares) && ::isfinite(state.mean)) {
-      const double squares = exact_squares(c, state.mean);
-      state.squares = static_cast<T>(squares);
-      inverse = static_cast<T>(1 / ::sqrt(squares / state.count + epsilon));
+    if (!::isfinite(state.squares)) {
+      const Moments<double> exact = exact_moments(c);
+      state.mean = static_cast<T>(exact.mean);
+      state.squares = static_cast<T>(exact.squares);
+      inverse = static_cast<T>(1 / ::sqrt(exact.squares / exact.count + epsilon));
     }
     if (store) {
       mean[c] = state.mean;
@@ -134,7 +138,11 @@ struct BatchNormBackward {
     const T inverse = inverse_deviation[c], outer = weight == nullptr ? T(1) : weight[c], scale = inverse * outer;
     // Where the product leaves T's range, what it multiplies may bring it back.
     const bool splits = !::isfinite(scale);
-    return {mean[c],         inverse, splits ? inverse : scale, splits ? outer : T(1), state.gradient / count,
+    return {mean[c],
+            inverse,
+            splits ? inverse : scale,
+            splits ? outer : T(1),
+            state.gradient / count,
             state.product / count};
   }
   __host__ __device__ T* output() const { return grad_x; }

@@ -28,7 +28,7 @@ template <class T>
 __device__ __forceinline__ T through_activation(T gradient, T out, Activation activation) {
   if (activation == Activation::none) return gradient;
   if (activation == Activation::relu) return out <= T(0) ? T(0) : gradient;
-  const T slope = activation == Activation::sigmoid ? out * (T(1) - out) : T(1) - out * out;
+  const T slope = activation == Activation::sigmoid ? out * (T(1) - out) : (T(1) - out) * (T(1) + out);
   return gradient * slope;
 }
 

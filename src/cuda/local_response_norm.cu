@@ -31,6 +31,14 @@ template <class T>
 __device__ T window_sum(const T* values) {
   return values[0] + values[1] + values[2] + values[3] + values[4];
 }
+/// The same of the squares.
+template <class Sum, class T>
+__device__ Sum window_squares(const T* values) {
+  Sum squares[5];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) squares[i] = static_cast<Sum>(values[i]) * static_cast<Sum>(values[i]);
+  return window_sum(squares);
+}
 
 /// The root of a number that is not subnormal: in float to a unit in the last place, for a third of the instructions.
 __device__ inline float quick_root(float value) {
@@ -40,14 +48,20 @@ __device__ inline float quick_root(float value) {
 }
 __device__ inline double quick_root(double value) { return ::sqrt(value); }
 
-/// What x is multiplied by, and the reciprocal root of the denominator; within a few units in the last place.
+/// denominator^-0.75, in two factors since their product may leave T's range; within a few units in the last place.
 template <class T>
 struct UsualFactor {
-  T root, factor;  ///< denominator^-0.5 and ^-0.75
-  __device__ UsualFactor(const Response<T>& p, const T* squares)
-      : root(::rsqrt(p.k + p.scale * window_sum(squares))), factor(root * quick_root(root)) {}
+  T root, fourth_root;  ///< denominator^-0.5 and ^-0.25
+  /// Of the channel in the middle of a window of x.
+  __device__ UsualFactor(const Response<T>& p, const T* window) {
+    const T denominator = p.k + p.scale * window_squares<T>(window);
+    root = ::rsqrt(denominator);
+    if (::isinf(denominator)) root = static_cast<T>(::rsqrt(p.k + p.scale * window_squares<double>(window)));
+    fourth_root = quick_root(root);
+  }
+  __device__ T times(T value) const { return value * root * fourth_root; }
   /// The channel's part of the sum that the gradients of its neighbours need.
-  __device__ T share(T gradient, T x) const { return gradient * (x * factor) * (root * root); }
+  __device__ T share(T gradient, T x) const { return gradient * times(x) * root * root; }
 };
 
 /// The same for channels -2 ... V + 1 around a thread's own pack, from the neighbouring lanes; 0 outside [0, C).
@@ -98,12 +112,10 @@ __global__ void lrn_last_kernel(std::int64_t packs, Divisor<std::uint32_t> row_p
 #pragma unroll
   for (int i = 0; i < packs_forward; ++i) {
     const PackOfPosition<V> at(global_thread() / 32 * packs_forward + i, packs, row_packs, edge);
-    T own[V], squares[V + 4];
+    T wide[V + 4];
+    spread_over_lanes<V>(wide, values[i].value, at.channel, static_cast<int>(p.C));
 #pragma unroll
-    for (int j = 0; j < V; ++j) own[j] = values[i].value[j] * values[i].value[j];
-    spread_over_lanes<V>(squares, own, at.channel, static_cast<int>(p.C));
-#pragma unroll
-    for (int j = 0; j < V; ++j) values[i].value[j] *= UsualFactor<T>(p, squares + j).factor;
+    for (int j = 0; j < V; ++j) values[i].value[j] = UsualFactor<T>(p, wide + j).times(wide[j + 2]);
     if (at.writes) store<V>(y + at.pack * V, values[i]);
   }
 }
@@ -119,14 +131,12 @@ __global__ void lrn_last_backward_kernel(std::int64_t packs, Divisor<std::uint32
     gradients = load<V>(grad_y + at.pack * V);
   }
   T own[V], wide[V + 4];
-#pragma unroll
-  for (int j = 0; j < V; ++j) own[j] = values.value[j] * values.value[j];
-  spread_over_lanes<V>(wide, own, at.channel, static_cast<int>(p.C));
+  spread_over_lanes<V>(wide, values.value, at.channel, static_cast<int>(p.C));
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const UsualFactor<T> factor(p, wide + j);
     own[j] = factor.share(gradients.value[j], values.value[j]);
-    gradients.value[j] *= factor.factor;
+    gradients.value[j] = factor.times(gradients.value[j]);
   }
   spread_over_lanes<V>(wide, own, at.channel, static_cast<int>(p.C));
 #pragma unroll
@@ -154,27 +164,21 @@ __global__ void __launch_bounds__(walk_threads)
   const int first = static_cast<int>(walks.slices.split(n)) * walks.slice, C = static_cast<int>(p.C);
   const int end = min(first + walks.slice, C);
   const std::int64_t base = n * p.C * p.area + position;
-  T in[step + 4], squares[step + 4];  // channels c - 2 ... c + step + 1
+  T in[step + 4];  // channels c - 2 ... c + step + 1
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const int c = first + j - 2;
     in[j] = c >= 0 && c < C ? x[base + c * p.area] : T(0);
-    squares[j] = in[j] * in[j];
   }
   for (int c = first; c < end; c += step) {
 #pragma unroll
     for (int j = 0; j < step; ++j) in[j + 4] = c + j + 2 < C ? x[base + (c + j + 2) * p.area] : T(0);
 #pragma unroll
-    for (int j = 0; j < step; ++j) squares[j + 4] = in[j + 4] * in[j + 4];
-#pragma unroll
     for (int j = 0; j < step; ++j) {
-      if (c + j < end) y[base + (c + j) * p.area] = in[j + 2] * UsualFactor<T>(p, squares + j).factor;
+      if (c + j < end) y[base + (c + j) * p.area] = UsualFactor<T>(p, in + j).times(in[j + 2]);
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      in[j] = in[j + step];
-      squares[j] = squares[j + step];
-    }
+    for (int j = 0; j < 4; ++j) in[j] = in[j + step];
   }
 }
 
@@ -200,14 +204,11 @@ __global__ void __launch_bounds__(walk_threads)
       in[j + 8] = ahead >= 0 && ahead < C ? x[base + ahead * p.area] : T(0);
       gradients[j] = middle >= 0 && middle < C ? grad_y[base + middle * p.area] : T(0);
     }
-    T squares[step + 4];
-#pragma unroll
-    for (int j = 0; j < step + 4; ++j) squares[j] = in[j + 4] * in[j + 4];
 #pragma unroll
     for (int j = 0; j < step; ++j) {
-      const UsualFactor<T> factor(p, squares + j);
+      const UsualFactor<T> factor(p, in + j + 4);
       shares[j + 4] = factor.share(gradients[j], in[j + 6]);
-      direct[j + 2] = gradients[j] * factor.factor;
+      direct[j + 2] = factor.times(gradients[j]);
     }
 #pragma unroll
     for (int j = 0; j < step; ++j) {
@@ -225,12 +226,13 @@ __global__ void __launch_bounds__(walk_threads)
 
 // ---- any window ----
 
+/// In double, whose range holds the squares.
 template <class T>
-__device__ T denominator_at(const Response<T>& p, const T* x, std::int64_t c) {
+__device__ double denominator_at(const Response<T>& p, const T* x, std::int64_t c) {
   const std::int64_t begin = c - p.size / 2;
-  T sum = 0;
+  double sum = 0;
   for (std::int64_t j = max(begin, std::int64_t{0}); j < min(begin + p.size, p.C); ++j)
-    sum += x[j * p.area] * x[j * p.area];
+    sum += double{x[j * p.area]} * double{x[j * p.area]};
   return p.k + p.scale * sum;
 }
 
@@ -239,7 +241,7 @@ __global__ void lrn_kernel(std::int64_t n, Response<T> p, T* y, const T* x) {
   begin_kernel();
   for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
     const std::int64_t c = i / p.area % p.C;
-    y[i] = x[i] / ::pow(denominator_at(p, x + i - c * p.area, c), p.beta);
+    y[i] = static_cast<T>(x[i] / ::pow(denominator_at(p, x + i - c * p.area, c), double{p.beta}));
   }
 }
 
@@ -250,10 +252,11 @@ __global__ void lrn_backward_kernel(std::int64_t n, Response<T> p, T* grad_x, co
     const std::int64_t c = i / p.area % p.C, base = i - c * p.area;
     // The channels whose windows hold c.
     const std::int64_t begin = c + p.size / 2 - p.size + 1;
-    T sum = 0;
+    double sum = 0;
     for (std::int64_t j = max(begin, std::int64_t{0}); j < min(begin + p.size, p.C); ++j)
-      sum += grad_y[base + j * p.area] * y[base + j * p.area] / denominator_at(p, x + base, j);
-    grad_x[i] = grad_y[i] / ::pow(denominator_at(p, x + base, c), p.beta) - 2 * p.scale * p.beta * x[i] * sum;
+      sum += double{grad_y[base + j * p.area]} * y[base + j * p.area] / denominator_at(p, x + base, j);
+    grad_x[i] = static_cast<T>(grad_y[i] / ::pow(denominator_at(p, x + base, c), double{p.beta}) -
+                               2 * double{p.scale} * p.beta * x[i] * sum);
   }
 }
 

@@ -219,7 +219,7 @@ struct SquaredError {
 template <class T>
 struct AbsoluteError {
   __device__ T operator()(T x, T t) const { return ::fabs(x - t); }
-  __device__ T derivative(T x, T t) const { return x > t ? T(1) : x < t ? T(-1) : x == t ? T(0) : quiet_nan<T>(); }
+  __device__ T derivative(T x, T t) const { return x > t ? T(1) : x < t ? T(-1) : T(0); }
 };
 template <class T>
 struct BinaryCrossEntropy {

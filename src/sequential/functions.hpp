@@ -47,7 +47,7 @@ T sigmoid_gradient(T grad_y, T y) {
 }
 template <class T>
 T tanh_gradient(T grad_y, T y) {
-  return grad_y * (1 - y * y);
+  return grad_y * ((1 - y) * (1 + y));
 }
 
 /// What linear and conv2d apply to each output.

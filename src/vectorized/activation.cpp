@@ -76,7 +76,8 @@ struct Tanh {
 struct TanhBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out) const {
-    return hn::Mul(grad_out, hn::Sub(hn::Set(d, hn::TFromD<D>(1)), hn::Mul(out, out)));
+    const V one = hn::Set(d, hn::TFromD<D>(1));
+    return hn::Mul(grad_out, hn::Mul(hn::Sub(one, out), hn::Add(one, out)));
   }
 };
 

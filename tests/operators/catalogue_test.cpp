@@ -30,7 +30,8 @@ bool whole_asked() {
   return choice != nullptr && std::string(choice) == "1";
 }
 
-/// Each so many-th sample where the whole was not asked for. TERN_TEST_EVERY=N takes each N-th of these, for slow tools.
+/// Each so many-th sample where the whole was not asked for. TERN_TEST_EVERY=N takes each N-th of these, for slow
+/// tools.
 CheckOptions options(std::size_t every, bool deterministic = true) {
   const char* choice = std::getenv("TERN_TEST_EVERY");
   const std::size_t slower = choice == nullptr ? 1 : std::max(std::stoul(choice), 1ul);
@@ -83,9 +84,8 @@ void run_ways(const std::string& mode_name) {
     check_options() = options(3);
     Report report(mode_name + " by " + way);
     const auto knows = [&names = names](const Operator& op) {  // a decision about convolutions, or one about products
-      return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-        return name.starts_with("conv2d") == (op.family == "conv");
-      });
+      return std::any_of(names.begin(), names.end(),
+                         [&](std::string_view name) { return name.starts_with("conv2d") == (op.family == "conv"); });
     };
     for (const Operator& op : catalogue())
       if (chooses(op) && knows(op)) check_operator(op, mode_name, report);
