@@ -172,6 +172,7 @@ void* HostMemory::fresh(int index) {
   }
   expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes wanted, ", in_use_.load(),
                        " in use by tensors, ", available_on_system(), " available on the system; use a smaller batch");
+  keep(block);
   reserved_.fetch_add(size);
   return block;
 }

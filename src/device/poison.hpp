@@ -1,6 +1,7 @@
 #pragma once
 // What the pool tells AddressSanitizer, which sees only what comes from the system: a free block, and what a block
-// holds beyond the bytes that were asked for, may not be touched. Nothing without that sanitizer.
+// holds beyond the bytes that were asked for, may not be touched. A block that the pool has taken is no leak, though
+// LeakSanitizer does not follow the lists of free blocks, whose links are poisoned too. Nothing without that sanitizer.
 
 #include <cstddef>
 
@@ -15,6 +16,7 @@
 
 #ifdef TERN_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
+#include <sanitizer/lsan_interface.h>
 #endif
 
 namespace tern {
@@ -27,6 +29,12 @@ inline void poison([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t 
 inline void unpoison([[maybe_unused]] void* pointer, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef TERN_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(pointer, bytes);
+#endif
+}
+
+inline void keep([[maybe_unused]] void* pointer) noexcept {
+#ifdef TERN_ADDRESS_SANITIZER
+  __lsan_ignore_object(pointer);
 #endif
 }
 

@@ -1,6 +1,8 @@
-// Accesses that AddressSanitizer has to report, one per argument: memory that the pool hands out is its own.
+// What AddressSanitizer has to report, one per argument: memory that the pool hands out is its own. And what it must
+// not: blocks that the pool keeps are no leak ("kept").
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "tern/core/create.hpp"
 #include "tern/device/device.hpp"
@@ -9,6 +11,13 @@ using namespace tern;
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "kept" || what == "leaked") {
+    std::vector<Tensor> several;
+    for (int i = 0; i < 8; ++i)
+      for (const std::int64_t elements : {5, 100'000}) several.push_back(ones({elements}));
+    if (what == "leaked") (new Tensor(several[0].clone()))->fill_(2);
+    return 0;
+  }
   // Both ways through the pool: a small block of the thread's cache, and a large one of the shared cache.
   for (const std::int64_t elements : {5, 100'000}) {
     if (what != (elements == 5 ? "small_past" : "large_past") &&
