@@ -52,16 +52,6 @@ std::string count(std::int64_t value) {
   return text;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t point = text.find('.');
-  if (point == std::string::npos) return text;
-  const std::size_t end = std::min(text.find_first_not_of("0123456789", point + 1), text.size());
-  std::size_t last = end;
-  while (text[last - 1] == '0') --last;
-  if (text[last - 1] == '.') --last;
-  return text.substr(0, last) + text.substr(end);
-}
-
 std::string duration(double seconds, int digits) {
   if (seconds < 1e-3) return number(seconds * 1e6, digits) + " µs";
   if (seconds < 1) return number(seconds * 1e3, digits) + " ms";

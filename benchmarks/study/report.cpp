@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chart.hpp"
 #include "format.hpp"
 #include "nets.hpp"
 
@@ -64,6 +65,11 @@ int marker_of(const CellKey& key) {
 }
 
 namespace {
+
+// Puts the drawings where their numbers stand.
+constexpr const char* draw_all =
+    "for (const node of document.querySelectorAll('script.drawing')) "
+    "node.replaceWith(chart(JSON.parse(node.textContent)));\n";
 
 std::string facts_line(const NetFacts& facts) {
   return message(count(facts.parameters), " parameters, ", number(facts.forward_flops * 1e-9),
@@ -173,8 +179,8 @@ std::string report(const Study& study) {
   std::string html = message(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
-      escape(title), "</title>\n<style>", style_sheet, "</style></head>\n<body>\n<header><h1>", escape(title),
-      "</h1>\n<p>Tern ", version(), " on ", escape(study.machine.name), ", ", escape(study.data), ", ",
+      escape(title), "</title>\n<style>", chart_style, style_sheet, "</style></head>\n<body>\n<header><h1>",
+      escape(title), "</h1>\n<p>Tern ", version(), " on ", escape(study.machine.name), ", ", escape(study.data), ", ",
       study.setting.epochs, study.setting.epochs == 1 ? " epoch" : " epochs", ". ", modes_line(study),
       "</p></header>\n<main>\n<section><h2>What came out</h2><ul>\n");
   for (const std::string& sentence : findings(study)) html += message("<li>", escape(sentence), "</li>\n");
@@ -191,7 +197,8 @@ std::string report(const Study& study) {
   for (const std::string& net : nets)
     html += message("<h3>", escape(net_name(study, net)), "</h3>\n", cells_table(study, net));
   return html + "</section>\n<section><h2>Machine</h2>\n" + machine_table(study) +
-         "</section>\n<section><h2>How it is measured</h2>\n" + method(study) + "</section>\n</main></body></html>\n";
+         "</section>\n<section><h2>How it is measured</h2>\n" + method(study) + "</section>\n</main>\n<script>\n" +
+         chart_script + draw_all + "</script></body></html>\n";
 }
 
 }  // namespace tern::study

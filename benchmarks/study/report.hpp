@@ -28,7 +28,7 @@ std::vector<std::pair<double, double>> epoch_losses(const Cell& cell);
 std::string style_of(const CellKey& key);
 int marker_of(const CellKey& key);
 
-std::string chart_figure(const std::string& title, const std::string& note, const std::string& svg);
+std::string chart_figure(const std::string& title, const std::string& note, const std::string& drawing);
 /// The figures of one network: time, speed-up, memory, loss.
 std::string time_figure(const Study& study, const std::string& net);
 std::string speed_up_figures(const Study& study, const std::string& net);

@@ -27,16 +27,12 @@ std::vector<double> batches_of(const std::vector<Row>& rows) {
   return batches;
 }
 
-std::string batch_text(double value) { return count(std::llround(value)); }
-
-Chart batch_chart(const std::string& name, const std::string& y_label, const std::vector<Row>& rows) {
+Chart batch_chart(const std::string& name, const std::string& y_label, const std::string& kind,
+                  const std::vector<Row>& rows) {
   Chart chart;
   chart.name = name;
-  chart.x_label = "images in a batch";
-  chart.y_label = y_label;
-  chart.log_x = chart.log_y = true;
-  chart.x_ticks = batches_of(rows);
-  chart.x_text = batch_text;
+  chart.x = {.label = "images in a batch", .kind = "count", .log = true, .ticks = batches_of(rows)};
+  chart.y = {.label = y_label, .kind = kind, .log = true};
   return chart;
 }
 
@@ -77,8 +73,8 @@ const Cell* fastest(const Row& row) {
 
 }  // namespace
 
-std::string chart_figure(const std::string& title, const std::string& note, const std::string& svg) {
-  return message("<figure><figcaption><h3>", escape(title), "</h3><p>", escape(note), "</p></figcaption>\n", svg,
+std::string chart_figure(const std::string& title, const std::string& note, const std::string& drawing) {
+  return message("<figure><figcaption><h3>", escape(title), "</h3><p>", escape(note), "</p></figcaption>\n", drawing,
                  "</figure>\n");
 }
 
@@ -94,18 +90,14 @@ std::string time_figure(const Study& study, const std::string& net) {
   for (const Row& row : rows)
     if (const Cell* cell = fastest(row); cell != nullptr && row.key.mode != best->key.mode)
       title += message(", ", duration(seconds_per_image(*cell), 2), " in ", row.title);
-  Chart chart = batch_chart(title, "time per image", rows);
-  chart.y_text = [](double value) { return trimmed(duration(value)); };
+  Chart chart = batch_chart(title, "time per image", "duration", rows);
   for (const Row& row : rows) {
     Series series = series_of(row);
     for (const Cell* cell : row.cells) {
       const double batch = static_cast<double>(cell->key.batch);
       if (cell->time.median > 0)
-        series.points.push_back(
-            {batch, seconds_per_image(*cell), cell->time.low / batch, cell->time.high / batch,
-             cell->status == Status::cut,
-             message(row.title, ", batch ", cell->key.batch, ": ", duration(seconds_per_image(*cell)), " an image, ",
-                     number(1 / seconds_per_image(*cell)), " images/s")});
+        series.points.push_back({batch, seconds_per_image(*cell), cell->time.low / batch, cell->time.high / batch,
+                                 cell->status == Status::cut});
       else
         series.missing.push_back(batch);
     }
@@ -125,10 +117,10 @@ std::string speed_up_figures(const Study& study, const std::string& net) {
   for (const char* base : {"sequential", "vectorized"}) {
     const auto reference = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.title == base; });
     if (reference == rows.end()) continue;
-    Chart chart = batch_chart("", message("times as fast as ", base), rows);
-    chart.x_ticks.clear();
+    Chart chart = batch_chart("", message("times as fast as ", base), "times", rows);
+    chart.x.ticks.clear();
     for (const Cell* cell : reference->cells)
-      if (cell->time.median > 0) chart.x_ticks.push_back(static_cast<double>(cell->key.batch));
+      if (cell->time.median > 0) chart.x.ticks.push_back(static_cast<double>(cell->key.batch));
     double best = 0;
     std::string best_place;
     for (const Row& row : rows) {
@@ -143,8 +135,7 @@ std::string speed_up_figures(const Study& study, const std::string& net) {
           best_place = message(row.title, ", batch ", cell->key.batch);
         }
         series.points.push_back({static_cast<double>(cell->key.batch), ratio, 0, 0,
-                                 cell->status == Status::cut || other->status == Status::cut,
-                                 message(row.title, ", batch ", cell->key.batch, ": ", times(ratio))});
+                                 cell->status == Status::cut || other->status == Status::cut});
       }
       if (!series.points.empty()) chart.series.push_back(std::move(series));
     }
@@ -154,7 +145,6 @@ std::string speed_up_figures(const Study& study, const std::string& net) {
     chart.name = title;
     chart.reference = 1;
     chart.reference_label = message("as fast as ", base);
-    chart.y_text = [](double value) { return trimmed(times(value)); };
     html += chart_figure(
         title,
         message("Time of a step in ", base, " over the time of the same step in the other mode. Higher is better."),
@@ -173,14 +163,12 @@ std::string memory_figure(const Study& study, const std::string& net) {
   const std::string title =
       message(net_name(study, net), ": a step of ", most->key.batch, most->key.batch == 1 ? " image" : " images",
               " takes ", bytes(most->peak_bytes), " of memory in ", title_of(most->key));
-  Chart chart = batch_chart(title, "peak memory", rows);
-  chart.y_text = [](double value) { return trimmed(bytes(value)); };
+  Chart chart = batch_chart(title, "peak memory", "bytes", rows);
   for (const Row& row : rows) {
     Series series = series_of(row);
     for (const Cell* cell : row.cells) {
       if (cell->time.median > 0)
-        series.points.push_back({static_cast<double>(cell->key.batch), cell->peak_bytes, 0, 0, false,
-                                 message(row.title, ", batch ", cell->key.batch, ": ", bytes(cell->peak_bytes))});
+        series.points.push_back({static_cast<double>(cell->key.batch), cell->peak_bytes});
       else if (cell->status == Status::does_not_fit)
         series.missing.push_back(static_cast<double>(cell->key.batch));
     }
@@ -214,10 +202,10 @@ std::string loss_figures(const Study& study, const std::string& net) {
       const auto place =
           std::find(batches.begin(), batches.end(), static_cast<double>(cell->key.batch)) - batches.begin();
       const auto shade = batches.size() > 1 ? place * 9 / (std::ssize(batches) - 1) : 9;
-      Series series{std::to_string(cell->key.batch), message("batch b", shade), losses.size() > 1 ? -1 : 0, {}, {}};
+      Series series{message("batch ", cell->key.batch), message("b", shade), losses.size() > 1 ? -1 : 0, {}, {}};
       for (const auto& [epoch, loss] : losses)
         if (std::isfinite(loss)) {
-          series.points.push_back({.x = epoch, .y = loss, .tip = {}});
+          series.points.push_back({.x = epoch, .y = loss});
           most = std::max(most, loss);
         }
       if (series.points.empty()) continue;
@@ -232,19 +220,17 @@ std::string loss_figures(const Study& study, const std::string& net) {
     titles.push_back(message(net_name(study, net), " in ", row.title, ": the loss goes from ", number(first),
                              " in the first epoch to ", number(best_loss, 2), " (batch ", best->key.batch, ')'));
     chart.name = titles.back();
-    chart.x_label = "epoch";
-    chart.y_label = "mean loss of the epoch";
-    chart.series_title = "batch";
+    chart.x = {.label = "epoch"};
+    // One batch size that diverges would flatten the others on a linear axis.
+    chart.y = {.label = "mean loss of the epoch", .log = true};
     const int last = static_cast<int>(std::ceil(reached));
-    for (int epoch = 0; epoch <= last; epoch += std::max(1, (last + 9) / 10)) chart.x_ticks.push_back(epoch);
-    chart.x_text = [](double value) { return trimmed(number(value)); };
-    chart.y_text = [](double value) { return trimmed(number(value, 2)); };
+    for (int epoch = 0; epoch <= last; epoch += std::max(1, (last + 9) / 10)) chart.x.ticks.push_back(epoch);
     charts.push_back(std::move(chart));
   }
   for (std::size_t i = 0; i < charts.size(); ++i) {
-    charts[i].y_most = most;
+    charts[i].y.most = most;
     html += chart_figure(titles[i],
-                         "Mean loss of each epoch; a line for each batch size, named at its end. The learning rate is "
+                         "Mean loss of each epoch; a line for each batch size. The learning rate is "
                          "proportional to the batch up to 32.",
                          draw(charts[i]));
   }

@@ -112,6 +112,17 @@ Json Browser::evaluate(const std::string& expression) {
   return answer["result"].value("value", Json());
 }
 
+void Browser::resize(int width) {
+  call("Emulation.setDeviceMetricsOverride",
+       {{"width", width}, {"height", 1600}, {"deviceScaleFactor", 1}, {"mobile", false}}, true);
+}
+
+void Browser::show_as(const std::string& kind) {
+  const Json scheme = Json::object({{"name", "prefers-color-scheme"}, {"value", kind == "dark" ? "dark" : "light"}});
+  call("Emulation.setEmulatedMedia",
+       {{"media", kind == "print" ? "print" : "screen"}, {"features", Json::array({scheme})}}, true);
+}
+
 bool Browser::wait_for(const std::string& expression) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < deadline) {

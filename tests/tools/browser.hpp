@@ -18,6 +18,10 @@ class Browser {
 
   /// The value of a JavaScript expression.
   nlohmann::json evaluate(const std::string& expression);
+  /// Makes the window so many pixels wide.
+  void resize(int width);
+  /// Shows the page on a "light" or "dark" screen, or as it is printed ("print").
+  void show_as(const std::string& kind);
   /// Waits until an expression is true; false when 20 seconds passed.
   bool wait_for(const std::string& expression);
   /// What the page complained of: exceptions and errors on its console.

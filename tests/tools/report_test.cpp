@@ -1,11 +1,13 @@
 // What people look at: the report, the live page, the event files, the progress.
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "browser.hpp"
+#include "layout.hpp"
 #include "metrics.hpp"
 #include "process.hpp"
 #include "samples.hpp"
@@ -65,11 +67,48 @@ TEST_CASE("report: one file holds the curves, the confusion and the examples", "
                          "document.body.innerText.includes('NaN')") == false);
     browser.evaluate("document.querySelector('#loss button').click()");
     CHECK(browser.evaluate("document.querySelectorAll('#loss polyline').length") == 3);
+    CHECK(faults_of(browser) == "");
     CHECK(browser.complaints() == "");
   }
   Browser browser("file://" + (folder / "both.html"));
   CHECK(browser.wait_for("document.querySelectorAll('#loss polyline').length === 4"));
   CHECK(browser.evaluate("document.body.innerText.includes('Settings that differ')") == true);
+  CHECK(faults_of(browser) == "");
+  CHECK(browser.complaints() == "");
+}
+
+TEST_CASE("report: a loss that runs away has an axis to be read by, also under the pointer", "[tools][report]") {
+  if (!Browser::available()) {
+    WARN("skipped: there is no Chromium here");
+    return;
+  }
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "r");
+  std::string lines =
+      R"({"event":"start","net":"mlp","steps_per_epoch":1,"epochs":60,"data":{"classes":["a","b","c"]}})";
+  lines += "\n";
+  for (int epoch = 1; epoch <= 60; ++epoch) {
+    const double loss = std::exp(epoch / 1.5);  // up to 2e17
+    lines += Json{{"event", "step"}, {"step", epoch}, {"loss", loss}}.dump() + "\n";
+    lines +=
+        Json{{"event", "epoch"}, {"epoch", epoch}, {"loss", loss}, {"accuracy", 0.5}, {"learning_rate", 0.1}}.dump() +
+        "\n";
+  }
+  // Without a confusion matrix, as in the comparison of a search.
+  lines += R"({"event":"evaluation","examples":3,"classes":{"a":{},"b":{},"c":{}},"macro":{},"weighted":{}})";
+  write_bytes(folder / "r/metrics.jsonl", lines + "\n");
+  REQUIRE(tern({"report", "r"}, {.folder = folder.path()}).code == 0);
+  Browser browser("file://" + (folder / "r/report.html"));
+  REQUIRE(browser.wait_for("document.querySelector('#loss polyline') !== null"));
+  CHECK(browser.evaluate("document.querySelector('#loss .label').textContent") == "loss, logarithmic");
+  CHECK(browser.evaluate("document.querySelectorAll('#loss text').length > 8") == true);
+  CHECK(browser.evaluate("document.body.innerText.includes('100 classes')") == false);
+  CHECK(faults_of(browser) == "");
+  const Json said = browser.evaluate(hovering);
+  INFO(said);
+  CHECK(said.size() == 4);  // and no complaint among them
+  CHECK(said.front() == "at epoch 1:");
+  CHECK(said.back() == "at epoch 60:");
   CHECK(browser.complaints() == "");
 }
 

@@ -108,22 +108,27 @@ TEST_CASE("resume: a training in parts is the training in one piece, bit for bit
   }
 }
 
-TEST_CASE("resume: early stop and its best weights survive", "[tools][resume]") {
+TEST_CASE("resume: early stop, its best weights and the refit survive", "[tools][resume]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(110));
-  const std::vector<std::string> options{"--early-stop", "3", "--schedule", "step:2:0.7", "--seed", "4"};
-  REQUIRE(tern(training("whole", options), {.folder = folder.path()}).code == 0);
-  auto stopping = options;
-  stopping.insert(stopping.end(), {"--checkpoint-every", "1", "--resume"});
-  for (int i = 0; i < 10; ++i) {
-    Process process(with_program(training("k", stopping)), {.folder = folder.path()});
-    std::this_thread::sleep_for(std::chrono::milliseconds(15));
-    process.signal(SIGKILL);
-    process.wait();
+  for (const std::string refit : {"no", "yes"}) {
+    INFO("refit " << refit);
+    const std::vector<std::string> options{"--early-stop", "3",          "--refit", refit,
+                                           "--schedule",   "step:2:0.7", "--seed",  "4"};
+    REQUIRE(tern(training("whole" + refit, options), {.folder = folder.path()}).code == 0);
+    auto stopping = options;
+    stopping.insert(stopping.end(), {"--checkpoint-every", "1", "--resume"});
+    for (int i = 0; i < 10; ++i) {
+      Process process(with_program(training("k" + refit, stopping)), {.folder = folder.path()});
+      std::this_thread::sleep_for(std::chrono::milliseconds(15));
+      process.signal(SIGKILL);
+      process.wait();
+    }
+    REQUIRE(tern(training("k" + refit, stopping), {.folder = folder.path()}).code == 0);
+    CHECK(read_bytes(folder / ("k" + refit + "/model.safetensors")) ==
+          read_bytes(folder / ("whole" + refit + "/model.safetensors")));
+    CHECK(timeless(folder / ("k" + refit)) == timeless(folder / ("whole" + refit)));
   }
-  REQUIRE(tern(training("k", stopping), {.folder = folder.path()}).code == 0);
-  CHECK(read_bytes(folder / "k/model.safetensors") == read_bytes(folder / "whole/model.safetensors"));
-  CHECK(timeless(folder / "k").back() == timeless(folder / "whole").back());
 }
 
 // The suite kills a few dozen times; TERN_TEST_KILLS=1000 asks for more.

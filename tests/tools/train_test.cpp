@@ -7,6 +7,7 @@
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
+#include "tern/core/create.hpp"
 
 namespace tern::testing {
 
@@ -21,7 +22,7 @@ TEST_CASE("train: a table becomes a model, a run and one line", "[tools][train]"
   INFO(trained.err);
   REQUIRE(trained.code == 0);
   CHECK_THAT(trained.out, ContainsSubstring("validation accuracy: "));
-  CHECK_THAT(trained.err, ContainsSubstring("mlp 3-64-64-3, relu"));
+  CHECK_THAT(trained.err, ContainsSubstring("mlp 3-128-3, relu, dropout 0.5"));
 
   const auto events = events_of(folder / "run");
   CHECK(events.front()["event"] == "start");
@@ -150,25 +151,76 @@ TEST_CASE("train: drawn digits and IDX files are images", "[tools][train]") {
   CHECK_THAT(tested.out, ContainsSubstring("class,precision,recall,f1,examples\n0,"));
 }
 
-TEST_CASE("train: early stop keeps the best weights", "[tools][train]") {
+namespace {
+
+/// Two classes that no column tells apart: whatever is learnt of them is learnt by heart.
+std::string noise(int rows) {
+  Generator generator(9);
+  const auto values = randn({rows, 8}, generator).to_vector<float>();
+  std::string text;
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < 8; ++j) text += std::to_string(values[static_cast<std::size_t>(8 * i + j)]) + ",";
+    text += i % 2 == 0 ? "a\n" : "b\n";
+  }
+  return text;
+}
+
+/// The last epoch that is marked as best.
+Json best_of(const std::vector<Json>& events) {
+  Json best;
+  for (const Json& event : events)
+    if (event["event"] == "epoch" && event.value("best", false)) best = event;
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("train: early stop keeps the weights of the best epoch", "[tools][train]") {
   const TemporaryFolder folder;
-  write_bytes(folder / "c.csv", clusters(60));
-  const Outcome trained = tern({"train", "--dataset", "c.csv", "--epochs", "500", "--early-stop", "5", "--schedule",
-                                "constant", "--learning-rate", "0.05"},
+  write_bytes(folder / "c.csv", noise(80));
+  const Outcome trained = tern({"train", "--dataset", "c.csv", "--epochs", "500", "--early-stop", "5", "--refit", "no",
+                                "--schedule", "constant", "--learning-rate", "0.02", "--dropout", "0"},
                                {.folder = folder.path()});
   INFO(trained.err);
   REQUIRE(trained.code == 0);
   const auto events = events_of(folder / "run");
   CHECK(events.back()["reason"] == "stopped early");
-  double best = 1e9;
-  int epochs = 0;
+  CHECK(events.front()["data"]["training_examples"] == 64);
+  CHECK(events.front()["data"]["stopping_examples"] == 12);  // 6 of the 32 of each class
+  const Json best = best_of(events);
+  CHECK(events.back()["epochs"] < 500);
+  CHECK(events.back()["epochs"] == best["epoch"].get<int>() + 5);
+  CHECK(events.back()["best_epoch"] == best["epoch"]);
+  // The saved model is of that epoch, judged on rows that had no part in the choice.
+  CHECK(events.back()["loss"].get<double>() == Approx(best["validation_loss"].get<double>()).epsilon(1e-5));
+  CHECK_THAT(trained.out, ContainsSubstring("the best epoch was " + best["epoch"].dump() + "; its weights are kept"));
+}
+
+TEST_CASE("train: a table by default stops early and trains anew on all its rows", "[tools][train]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", noise(80));
+  const Outcome trained = tern({"train", "--dataset", "c.csv"}, {.folder = folder.path()});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const auto events = events_of(folder / "run");
+  const Json best = best_of(events);
+  int refits = 0;
   for (const Json& event : events)
-    if (event["event"] == "epoch") {
-      ++epochs;
-      best = std::min(best, event["validation_loss"].get<double>());
+    if (event["event"] == "refit") {
+      ++refits;
+      CHECK(event["epochs"] == best["epoch"]);
+      CHECK(event["examples"] == 64);
     }
-  CHECK(epochs < 500);
-  CHECK(events.back()["loss"].get<double>() == Approx(best).epsilon(1e-5));
+  CHECK(refits == 1);
+  // As one training on all rows that stops after as many epochs of the same schedule.
+  CHECK_THAT(trained.out, ContainsSubstring("trained anew for as many on all 64 training examples"));
+  REQUIRE(tern({"train", "--dataset", "c.csv", "--epochs", "100", "--dropout", "0.5", "--run", "all"},
+               {.folder = folder.path()})
+              .code == 0);
+  const auto whole = events_of(folder / "all");
+  for (const Json& event : whole)
+    if (event["event"] == "epoch" && event["epoch"] == best["epoch"])
+      CHECK(event["validation_loss"].get<double>() == Approx(events.back()["loss"].get<double>()).epsilon(1e-5));
 }
 
 }  // namespace tern::testing

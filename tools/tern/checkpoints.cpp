@@ -14,7 +14,7 @@ namespace {
 constexpr const char* model_part = "model.";
 constexpr const char* optimizer_part = "optimizer.";
 constexpr const char* best_part = "best.";
-constexpr std::int64_t history_columns = 8;
+constexpr std::int64_t history_columns = 10;
 
 Tensor history_tensor(const std::vector<EpochResult>& history) {
   Tensor table({static_cast<std::int64_t>(history.size()), history_columns}, DType::float64);
@@ -28,7 +28,9 @@ Tensor history_tensor(const std::vector<EpochResult>& history) {
                        epoch.validation_accuracy.value_or(NAN),
                        epoch.learning_rate,
                        epoch.seconds,
-                       epoch.best ? 1.0 : 0.0};
+                       epoch.best ? 1.0 : 0.0,
+                       epoch.stopping ? epoch.stopping->loss : NAN,
+                       epoch.stopping ? epoch.stopping->error : NAN};
     std::copy(std::begin(row), std::end(row), values.begin() + static_cast<std::ptrdiff_t>(i) * history_columns);
   }
   return table;
@@ -49,6 +51,7 @@ std::vector<EpochResult> history_from(const Tensor& table) {
       epoch.validation_loss = values[i + 3];
       epoch.validation_accuracy = values[i + 4];
     }
+    if (!std::isnan(values[i + 9])) epoch.stopping = {values[i + 8], values[i + 9]};
     history.push_back(epoch);
   }
   return history;
@@ -73,6 +76,7 @@ io::Checkpoint Training::snapshot() const {
   checkpoint.tensors["totals"] = totals_;
   checkpoint.tensors["history"] = history_tensor(history_);
   checkpoint.tensors["since_best"] = scalar(since_best_);
+  checkpoint.tensors["refit"] = scalar(refit_epochs_);
   checkpoint.metadata["model"] = to_json(blueprint_).dump();
   checkpoint.step = position_.step;
   checkpoint.epoch = position_.epoch;
@@ -92,10 +96,21 @@ void Training::restore(const io::Checkpoint& checkpoint, const std::string& file
                        file, ": '", name, "' in the checkpoint has another shape than expected");
     return found->second;
   };
+  const Tensor totals = need("totals", {3}), history = need("history", {-1, history_columns}),
+               since_best = need("since_best", {}), refit = need("refit", {});
+  history_ = history_from(history);
+  since_best_ = since_best.item<std::int64_t>();
+  expects<FileError>(
+      refit.item<std::int64_t>() >= 0 && refit.item<std::int64_t>() <= static_cast<std::int64_t>(history_.size()), file,
+      ": the checkpoint repeats ", refit.item<std::int64_t>(), " of ", history_.size(), " epochs");
+  if (refit.item<std::int64_t>() > 0) {
+    expects<UsageError>(search_is_over(), file,
+                        ": this training has found its number of epochs and trains anew on all ",
+                        "examples; more --epochs need another --run, or --refit no from the start");
+    begin_refit(refit.item<std::int64_t>());
+  }
   expects<FileError>(checkpoint.batch <= position_.batches, file, ": the checkpoint stands in batch ", checkpoint.batch,
                      ", but an epoch has ", position_.batches, "; the data set has changed");
-  const Tensor totals = need("totals", {3}), history = need("history", {-1, history_columns}),
-               since_best = need("since_best", {});
   try {
     net_->load_state(checkpoint.part(model_part));
     // The optimiser's rate is that of the schedule's present position; the schedule knows its start.
@@ -107,13 +122,12 @@ void Training::restore(const io::Checkpoint& checkpoint, const std::string& file
   }
   best_ = checkpoint.part(best_part);
   totals_.copy_(totals);
-  history_ = history_from(history);
-  since_best_ = since_best.item<std::int64_t>();
   position_.epoch = checkpoint.epoch;
   position_.batch = checkpoint.batch;
   position_.step = checkpoint.step;
-  expects<FileError>(static_cast<std::int64_t>(history_.size()) == checkpoint.epoch, file, ": the checkpoint tells of ",
-                     history_.size(), " epochs and stands after ", checkpoint.epoch);
+  const std::int64_t told = refit_epochs_ > 0 ? refit_epochs_ : static_cast<std::int64_t>(history_.size());
+  expects<FileError>(refit_epochs_ > 0 ? checkpoint.epoch <= told : checkpoint.epoch == told, file,
+                     ": the checkpoint tells of ", told, " epochs and stands after ", checkpoint.epoch);
   schedule_->set_position(checkpoint.epoch);
   manual_seed(checkpoint.seed);
   default_generator().set_position(checkpoint.random_position);

@@ -14,6 +14,8 @@ struct TrainingData {
   Examples train, validation;  // `validation` is empty when nothing is held out
   Blueprint blueprint;         // its part about the data
   bool own_test_part = false;  // `validation` is the test part that the set came with
+  // The training examples neither cropped nor mirrored at random, where `train` does that to photographs.
+  std::shared_ptr<const data::ExampleSource> plain = {};
 };
 
 /// Throws FileError with the place, UsageError when the settings make no sense.

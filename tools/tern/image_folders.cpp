@@ -110,6 +110,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
     expects<FileError>(test.class_names() == train.class_names(), other, ": found other class folders than in ", root,
                        ", expected the same");
     result.train = to_train_on(train, rows);
+    result.plain = subset(data::ImageFolder(root, options_for(size, false, settings.corrupt)), rows).source;
     result.validation = subset(test, chosen(test, settings.limit));
     return result;
   }
@@ -119,6 +120,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
   const data::SplitRows parts = data::split_rows(labels, train.classes(), blueprint.validation, settings.split);
   result.train = to_train_on(train, picked(rows, parts.train));
   const data::ImageFolder held(root, options_for(size, false, settings.corrupt));
+  result.plain = subset(held, picked(rows, parts.train)).source;
   if (!parts.validation.empty()) result.validation = subset(held, picked(rows, parts.validation));
   return result;
 }

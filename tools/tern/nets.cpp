@@ -11,7 +11,7 @@ namespace tern::tool {
 namespace {
 
 // Layers of a table of numbers, where nothing else is asked for.
-const std::vector<std::int64_t> table_hidden{64, 64};
+const std::vector<std::int64_t> table_hidden{128};
 
 /// models::Mlp with every activation that there is.
 class Perceptron : public nn::Sequential {
@@ -138,7 +138,7 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   expects<UsageError>(settings.layers.empty() || settings.net.empty(),
                       "--layers and --net are both given; one of them says what the network is");
   blueprint.activation = settings.activation;
-  blueprint.dropout = settings.dropout;
+  blueprint.dropout = settings.dropout.value_or(0);
   blueprint.cost = settings.cost;
   blueprint.net = "mlp";
   const std::string name =
@@ -149,7 +149,8 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
     blueprint.layers.clear();
     const std::string problem = misfit(blueprint);
     expects<UsageError>(problem.empty(), "--net ", net->name, " ", problem);
-    expects<UsageError>(settings.dropout == 0, "--dropout is for --layers and the mlp nets, not for --net ", net->name);
+    expects<UsageError>(blueprint.dropout == 0, "--dropout is for --layers and the mlp nets, not for --net ",
+                        net->name);
     return;
   }
   if (!settings.layers.empty()) {

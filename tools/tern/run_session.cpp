@@ -31,10 +31,10 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
-  static const std::vector<std::string> names{"target",       "ignore",    "header",        "limit",      "split",
-                                              "validation",   "layers",    "net",           "activation", "dropout",
-                                              "cost",         "optimizer", "learning-rate", "momentum",   "nesterov",
-                                              "weight-decay", "schedule",  "batch-size",    "seed",       "early-stop"};
+  static const std::vector<std::string> names{
+      "target",     "ignore",     "header", "limit",      "split",         "validation", "layers",   "net",
+      "activation", "dropout",    "cost",   "optimizer",  "learning-rate", "momentum",   "nesterov", "weight-decay",
+      "schedule",   "batch-size", "seed",   "early-stop", "stopping",      "refit"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -192,6 +192,7 @@ void RunSession::write_start() {
                    {{"source", blueprint.source},
                     {"synthetic", data_->train.synthetic()},
                     {"training_examples", data_->train.size()},
+                    {"stopping_examples", training_->stopping_examples()},
                     {"validation_examples", data_->validation.size()},
                     {"validation_is_test_part", data_->own_test_part},
                     {"classes", blueprint.classes}}},
@@ -207,7 +208,7 @@ void RunSession::write_start() {
 
 void RunSession::stepped(const Position& position, const Tensor& loss) {
   const std::int64_t every = std::max<std::int64_t>(1, position.batches / points_per_epoch);
-  if (position.batch % every == 0) {
+  if (position.batch % every == 0 && !position.refit) {
     const double value = loss.item();
     expects<NumericError>(std::isfinite(value), "the loss is ", std::isnan(value) ? "NaN" : "infinite", " in step ",
                           position.step, "; try a smaller --learning-rate than ", *settings_.learning_rate);
@@ -217,15 +218,33 @@ void RunSession::stepped(const Position& position, const Tensor& loss) {
 }
 
 void RunSession::epoch_done(const EpochResult& result) {
-  folder_->write({{"event", "epoch"},
-                  {"epoch", result.epoch},
-                  {"step", training_->position().step},
-                  {"loss", number(result.loss)},
-                  {"accuracy", number(result.accuracy)},
-                  {"validation_loss", number(result.validation_loss)},
-                  {"validation_accuracy", number(result.validation_accuracy)},
-                  {"learning_rate", result.learning_rate},
-                  {"seconds", result.seconds}});
+  Json event{{"event", "epoch"},
+             {"epoch", result.epoch},
+             {"step", training_->position().step},
+             {"loss", number(result.loss)},
+             {"accuracy", number(result.accuracy)},
+             {"validation_loss", number(result.validation_loss)},
+             {"validation_accuracy", number(result.validation_accuracy)},
+             {"learning_rate", result.learning_rate},
+             {"seconds", result.seconds}};
+  if (result.stopping) {
+    event["stopping_loss"] = number(result.stopping->loss);
+    event["best"] = result.best;
+  }
+  folder_->write(event);
+  save_when_due();
+}
+
+void RunSession::refitting(const Position& position) {
+  if (position.epoch == 0)
+    folder_->write({{"event", "refit"},
+                    {"epochs", training_->refit_epochs()},
+                    {"step", position.step},
+                    {"examples", data_->train.size()}});
+  save_when_due();
+}
+
+void RunSession::save_when_due() {
   if (settings_.checkpoint_every == 0 && seconds_now() - last_save_ > save_interval) save();
 }
 
@@ -243,21 +262,23 @@ std::string RunSession::interrupt() {
   return file;
 }
 
-std::string RunSession::finish(Ended ended) {
+Finished RunSession::finish(Ended ended) {
   save();
   Training& training = *training_;
   training.net().load_state(training.result());
   const std::string model = settings_.model.empty() ? RunFolder::model_in(path_) : settings_.model;
+  Finished finished{model, {}};
   save_model(model, training.blueprint(), training.net().state());
   Json end{{"event", "end"},
            {"time", time_of_day()},
            {"seconds", seconds_now() - began_},
            {"reason", ended == Ended::stopped_early ? "stopped early" : "finished"},
-           {"epochs", training.position().epoch},
+           {"epochs", training.history().size()},
            {"step", training.position().step},
            {"model", model}};
-  end["training_accuracy"] = number(training.history().back().accuracy);
-  end["training_loss"] = number(training.history().back().loss);
+  if (training.kept().best) end["best_epoch"] = training.kept().epoch;
+  end["training_accuracy"] = number(training.kept().accuracy);
+  end["training_loss"] = number(training.kept().loss);
   end["accuracy"] = nullptr;
   if (data_->validation.size() > 0) {
     const Prediction prediction = predict(training.net(), training.blueprint(), data_->validation);
@@ -269,6 +290,7 @@ std::string RunSession::finish(Ended ended) {
     folder_->write(event);
     end["accuracy"] = evaluation.figures.accuracy;
     end["loss"] = number(evaluation.loss);
+    finished.validation = Score{evaluation.loss, evaluation.figures.accuracy};
   }
   if (data_->train.folder) {
     end["unreadable"] = data_->train.unreadable_count() + data_->validation.unreadable_count();
@@ -277,7 +299,7 @@ std::string RunSession::finish(Ended ended) {
     if (!validated.empty()) say(validated + "; left out");
   }
   folder_->write(end);
-  return model;
+  return finished;
 }
 
 }  // namespace tern::tool

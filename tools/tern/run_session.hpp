@@ -13,6 +13,12 @@
 
 namespace tern::tool {
 
+/// What a training left.
+struct Finished {
+  std::string model;                // its file
+  std::optional<Score> validation;  // of that model, where examples were held out
+};
+
 class RunSession {
  public:
   /// With --resume, takes the settings of the training that is in the run folder; those in `given` must not contradict
@@ -24,12 +30,14 @@ class RunSession {
   /// After each step: an event now and then, a checkpoint when one is due.
   void stepped(const Position& position, const Tensor& loss);
   void epoch_done(const EpochResult& result);
+  /// Before the refit, and after each epoch of it.
+  void refitting(const Position& position);
   /// Saves a checkpoint, says so in the metrics and returns its name.
   std::string interrupt();
   /// Saves a checkpoint to go on from later.
   void pause() { save(); }
-  /// Evaluates, writes the model and the last event; returns the model's file.
-  std::string finish(Ended ended);
+  /// Evaluates, writes the model and the last event.
+  Finished finish(Ended ended);
 
   const std::string& path() const { return path_; }
   /// Available after `start`.
@@ -42,6 +50,7 @@ class RunSession {
   void begin_again(const Given& given);
   void apply_saved(const Json& saved, const std::string& file, const Given& given);
   std::string save();
+  void save_when_due();
   Json settings_json() const;
   void write_config() const;
   void write_start();

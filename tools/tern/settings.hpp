@@ -27,7 +27,7 @@ struct Settings {
   std::vector<std::int64_t> layers = {};
   std::string net = {};
   std::string activation = "relu";
-  double dropout = 0;
+  std::optional<double> dropout = {};
 
   // Training.
   std::string cost = "cross-entropy";
@@ -39,7 +39,9 @@ struct Settings {
   std::optional<std::string> schedule = {};
   std::optional<std::int64_t> epochs = {};
   std::optional<std::int64_t> batch_size = {};
-  std::int64_t early_stop = 0;
+  std::optional<std::int64_t> early_stop = {};  // epochs without a gain after which it stops; 0: never
+  double stopping = 0.2;                        // share of the training examples that this is decided on
+  std::string refit = "auto";                   // "yes" or "no": train on all of them in the end
   std::uint64_t seed = 1;
 
   // Machine.

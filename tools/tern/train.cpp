@@ -67,6 +67,9 @@ class Train : public Command {
                 device.name(), " (", device.description(), ")"));
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
                 " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
+    if (const std::int64_t stopping = training.stopping_examples(); stopping > 0)
+      say(message(grouped(stopping), " of the training examples are set aside to find the best epoch",
+                  settings_.refit == "yes" ? "; then it trains anew on all of them, for as many epochs." : "."));
     if (data.train.synthetic()) say("These digits are drawn by a generator: the accuracy says nothing about MNIST.");
     if (data.train.source && blueprint.net == "mlp" && settings_.net.empty() && settings_.layers.empty())
       say("Without --net photographs get an mlp, which knows nothing of images; --net resnet18 is made for them.");
@@ -87,6 +90,7 @@ class Train : public Command {
       session.epoch_done(result);
       progress.epoch(result, result.epoch == *settings_.epochs);
     };
+    hooks.refit = [&](const Position& position) { session.refitting(position); };
     hooks.stop = [] { return SignalGuard::received() != 0; };
     const double began = seconds_now();
     const Ended ended = training.run(*settings_.epochs, hooks);
@@ -97,16 +101,17 @@ class Train : public Command {
                   ". To go on: tern train --resume --run ", shell_word(session.path())));
       return 128 + SignalGuard::received();
     }
-    const std::string model = session.finish(ended);
+    const Finished finished = session.finish(ended);
+    const std::string& model = finished.model;
     if (settings_.quiet) {
-      print(result_line(training) + "\n");
+      print(result_line(training, finished) + "\n");
       return success;
     }
-    print(result_line(training) +
+    print(result_line(training, finished) +
           message(" after ", counted(static_cast<std::int64_t>(training.history().size()), "epoch"), " in ",
                   duration(seconds_now() - began), "\n") +
-          "model in " + model + "\nnext: tern report " + shell_word(session.path()) + "\n      " +
-          test_command(model, data) + "\n");
+          best_line(training, data) + "model in " + model + "\nnext: tern report " + shell_word(session.path()) +
+          "\n      " + test_command(model, data) + "\n");
     return success;
   }
 
@@ -129,14 +134,17 @@ class Train : public Command {
     });
   }
 
-  static std::string result_line(const Training& training) {
-    const EpochResult* result = &training.history().back();
-    if (training.keeps_best())
-      for (const EpochResult& epoch : training.history())
-        if (epoch.best) result = &epoch;
-    if (!result->validation_accuracy) return "training accuracy: " + fixed(100 * result->accuracy, 2) + " %";
-    return "validation accuracy: " + fixed(100 * *result->validation_accuracy, 2) + " %, loss " +
-           fixed(*result->validation_loss, 4);
+  static std::string result_line(const Training& training, const Finished& finished) {
+    if (!finished.validation) return "training accuracy: " + fixed(100 * training.kept().accuracy, 2) + " %";
+    return "validation accuracy: " + fixed(100 * finished.validation->accuracy, 2) + " %, loss " +
+           fixed(finished.validation->loss, 4);
+  }
+
+  static std::string best_line(const Training& training, const TrainingData& data) {
+    if (!training.kept().best) return {};
+    const std::string best = message("the best epoch was ", training.kept().epoch);
+    if (training.refit_epochs() == 0) return best + "; its weights are kept\n";
+    return best + message("; trained anew for as many on all ", grouped(data.train.size()), " training examples\n");
   }
 
   Settings settings_;

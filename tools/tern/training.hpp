@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data_sets.hpp"
+#include "early_stopping.hpp"
 #include "settings.hpp"
 #include "tern/data/loader.hpp"
 #include "tern/device/step.hpp"
@@ -25,9 +26,10 @@ struct EpochResult {
   std::int64_t epoch = 0;  // from 1
   double loss = 0, accuracy = 0;
   std::optional<double> validation_loss = {}, validation_accuracy = {};
+  std::optional<StoppingLoss> stopping = {};  // with early stopping
   double learning_rate = 0;
   double seconds = 0;  // of its training steps
-  bool best = false;   // the best validation so far
+  bool best = false;   // its weights are kept, unless a later epoch is best too
 };
 
 /// Where a training stands.
@@ -36,6 +38,7 @@ struct Position {
   std::int64_t batch = 0;    // done of the epoch under way
   std::int64_t batches = 0;  // of an epoch
   std::int64_t step = 0;     // done in all
+  bool refit = false;        // epochs are those of the refit
 };
 
 enum class Ended { finished, stopped_early, interrupted };
@@ -51,10 +54,13 @@ class Training {
     /// After each step. `loss` is still on its way: reading it waits for the device.
     std::function<void(const Position& position, const Tensor& loss)> step = [](const auto&, const auto&) {};
     std::function<void(const EpochResult& result)> epoch = [](const auto&) {};
+    /// Before the refit, and after each epoch of it.
+    std::function<void(const Position& position)> refit = [](const auto&) {};
     /// Asked after each step and each part of the validation: true stops, with everything as it stands.
     std::function<bool()> stop = [] { return false; };
   };
-  /// Trains until `epochs` epochs are done. Throws NumericError when the loss is not finite.
+  /// Trains until `epochs` epochs are done or the early stopping ends them; then, where the settings want it, anew on
+  /// all training examples for as many epochs as were best. Throws NumericError when the loss is not finite.
   Ended run(std::int64_t epochs, const Hooks& hooks);
 
   /// Everything that the rest of the training depends on. Throws NumericError when a weight is not finite.
@@ -70,19 +76,29 @@ class Training {
   const std::vector<EpochResult>& history() const { return history_; }
   const Blueprint& blueprint() const { return blueprint_; }
   nn::Module& net() { return *net_; }
-  /// The weights to keep: the best of the validation where training stops early, else the present ones.
+  /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
   nn::State result() const;
-  /// Whether `result` is the best of the validation, not the last.
-  bool keeps_best() const { return !best_.empty(); }
+  /// The epoch that `result` is of: the last best one, else the last.
+  const EpochResult& kept() const;
   std::int64_t examples() const { return loader_.examples(); }
+  std::int64_t stopping_examples() const { return stopping_.size(); }
+  /// Epochs of the refit; 0 before it, and where there is none.
+  std::int64_t refit_epochs() const { return refit_epochs_; }
 
  private:
+  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts);
   Step make_step();
   Tensor train_on(const Tensor& x, const Tensor& labels);
   bool train_epoch(const Hooks& hooks);
   void stepped(const Tensor& loss, const Hooks& hooks);
+  Ended search(std::int64_t epochs, const Hooks& hooks);
+  bool search_is_over() const;
   bool validate(EpochResult& result, const Hooks& hooks);
   void finish_epoch(const EpochResult& result);
+  void next_epoch();
+  void seed_draws() const;
+  void begin_refit(std::int64_t epochs);
+  Ended refit(const Hooks& hooks);
 
   const Settings& settings_;
   const TrainingData& data_;
@@ -91,12 +107,12 @@ class Training {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> schedule_;
   data::DataLoader loader_;
-  Examples validation_;  // scaled, where they are in memory
-  Tensor totals_;        // float64 [3]: sum of losses, right, seen, of the epoch under way
+  Examples validation_, stopping_;  // scaled, where they are in memory
+  Tensor totals_;                   // float64 [3]: sum of losses, right, seen, of the epoch under way
   Position position_;
   std::vector<EpochResult> history_;
   nn::State best_;
-  std::int64_t since_best_ = 0;
+  std::int64_t since_best_ = 0, refit_epochs_ = 0;
   Step step_;
 };
 
@@ -104,9 +120,10 @@ class Training {
 /// when it says true, nothing is returned.
 struct Score {
   double loss = 0, accuracy = 0;
+  double error = 0;  // standard error of the loss
 };
 std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
-                           const std::function<bool()>& stop);
+                           const std::function<bool()>& stop, bool with_error = false);
 /// Examples that pass through the net at once when nothing is learnt.
 std::int64_t evaluation_batch(const Blueprint& blueprint);
 

@@ -142,8 +142,8 @@ Options training_options(Settings& settings) {
       {layers_option(settings.layers),
        choice_option("net", "a network by name instead of --layers", net_names(), settings.net),
        choice_option("activation", "between the layers", activation_names(), settings.activation),
-       number_option("dropout", "P", "share of hidden values dropped in training", settings.dropout, 0, 1,
-                     "a probability from 0 to below 1")},
+       optional_option("dropout", "P", "share of hidden values dropped in training", settings.dropout,
+                       number_in(0, 1, false, "a probability from 0 to below 1"))},
       {"layers", "net"});
   add(table, "Training",
       {choice_option("cost", "what is minimised", cost_names(), settings.cost),
@@ -159,8 +159,12 @@ Options training_options(Settings& settings) {
        optional_option("epochs", "N", "passes over the training examples", settings.epochs, integer_in(1, 1000000000)),
        with_alias(optional_option("batch-size", "N", "examples per step", settings.batch_size, integer_in(1, 1 << 30)),
                   "batch-number"),
-       integer_option("early-stop", "N", "stop N epochs after the best validation; 0: never", settings.early_stop, 0,
-                      1000000000),
+       optional_option("early-stop", "N", "stop N epochs after the best one; 0: never", settings.early_stop,
+                       integer_in(0, 1000000000)),
+       number_option("stopping", "SHARE", "share of the training examples that early stopping watches (0.2)",
+                     settings.stopping, 0, 1, "a share from 0 to below 1"),
+       choice_option("refit", "train anew on all training examples for the best number of epochs: auto, yes or no",
+                     {"auto", "yes", "no"}, settings.refit),
        seed_option("seed", "of the weights and the order of the examples", settings.seed)},
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
   for (Option& option : machine_options(settings)) table.push_back(std::move(option));

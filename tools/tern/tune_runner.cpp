@@ -144,6 +144,7 @@ void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
     session.epoch_done(result);
     tell(result);
   };
+  hooks.refit = [&](const Position& position) { session.refitting(position); };
   hooks.stop = [] { return SignalGuard::received() != 0; };
   const Ended ended = training.run(std::min(epochs, *settings.epochs), hooks);
   TrialState state = TrialState::done;
@@ -151,10 +152,13 @@ void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
     session.interrupt();
     state = TrialState::paused;
   } else if (last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
-    session.finish(ended);
-    if (training.keeps_best())
-      for (const EpochResult& result : training.history())
-        if (result.best) tell(result);
+    const Finished finished = session.finish(ended);
+    EpochResult result = training.kept();
+    if (finished.validation) {
+      result.validation_loss = finished.validation->loss;
+      result.validation_accuracy = finished.validation->accuracy;
+    }
+    if (result.best) tell(result);
   } else {
     session.pause();
     state = TrialState::paused;
