@@ -260,7 +260,7 @@ TEST_CASE("usage: bench measures every mode, export writes what others read", "[
   REQUIRE(tern({"train", "--dataset", "c.csv", "--epochs", "1", "--run", "m"}, {.folder = folder.path()}).code == 0);
   CHECK(tern({"export", "--model", "m", "--out", "w.safetensors"}, {.folder = folder.path()}).code == 0);
   CHECK(tern({"export", "--model", "m", "--format", "npy", "--out", "w"}, {.folder = folder.path()}).code == 0);
-  CHECK(read_bytes(folder / "w/0.weight.npy").find("'shape': (64,3,), }") != std::string::npos);
+  CHECK(read_bytes(folder / "w/0.weight.npy").find("'shape': (128,3,), }") != std::string::npos);
   CHECK(fs::exists(folder / "w/model.json"));
 }
 
