@@ -83,8 +83,8 @@ void add_to(Tensor& totals, const Tensor& loss, const Tensor& logits, const Tens
 
 // Few rows of many columns are learnt by heart: the decay grows with the columns per row.
 double table_decay(const TrainingData& data) {
-  return std::clamp(5 * static_cast<double>(data.blueprint.features()) / static_cast<double>(data.train.size()), 0.3,
-                    2.0);
+  return std::clamp(8 * static_cast<double>(data.blueprint.features()) / static_cast<double>(data.train.size()), 0.3,
+                    3.0);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void complete(Settings& s, const TrainingData& data) {
   if (sgd && !s.momentum) s.momentum = 0.9;
   expects<UsageError>(!s.nesterov || *s.momentum > 0, "--nesterov needs a --momentum above 0");
   const bool photographs = data.train.source != nullptr;
-  if (!s.learning_rate) s.learning_rate = sgd ? (photographs ? 0.01 : 0.02) : table ? 1.5e-3 : 1e-3;
+  if (!s.learning_rate) s.learning_rate = sgd ? (photographs ? 0.01 : 0.02) : 1e-3;
   if (!s.weight_decay) s.weight_decay = sgd ? 5e-4 : table && *s.optimizer == "adamw" ? table_decay(data) : 0;
   // A wide layer of which each step sees a half: its loss stays honest on a hundred rows and on thousands.
   if (!s.dropout) s.dropout = table && s.layers.empty() && s.net.empty() ? 0.5 : 0;
