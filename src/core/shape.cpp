@@ -1,6 +1,7 @@
 #include "tern/core/shape.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 namespace tern {
@@ -38,7 +39,11 @@ std::int64_t checked_count(const Shape& shape, std::int64_t element) {
 std::int64_t element_count(const Shape& shape) { return checked_count(shape, 1); }
 
 std::size_t byte_count(const Shape& shape, std::size_t element) {
-  return static_cast<std::size_t>(checked_count(shape, static_cast<std::int64_t>(element)));
+  const std::int64_t bytes = checked_count(shape, static_cast<std::int64_t>(element));
+  constexpr std::int64_t most = std::numeric_limits<std::ptrdiff_t>::max();  // less than 2^63 on a machine of 32 bits
+  expects<OutOfMemory>(bytes <= most, "shape: ", shape, " of ", element, "-byte elements needs ", bytes,
+                       " bytes; this machine addresses ", most);
+  return static_cast<std::size_t>(bytes);
 }
 
 Shape contiguous_strides(const Shape& shape) {

@@ -17,9 +17,6 @@ namespace tern::data {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "the swaps below turn big-endian files into little-endian memory");
-
 constexpr std::size_t chunk = std::size_t{1} << 16;
 
 /// Bytes at a position of the file or the memory that is read.
@@ -177,12 +174,6 @@ void check_size(Stream& stream, const Header& header, const std::string& name) {
                      " bytes, but more follow; the header is wrong or the file damaged");
 }
 
-// From big-endian to memory order, and back.
-void swap_elements(std::span<std::byte> bytes, std::size_t element) {
-  if (element == 1) return;
-  for (std::size_t i = 0; i < bytes.size(); i += element) std::reverse(&bytes[i], &bytes[i] + element);
-}
-
 // Twice over the file: first to know that its size is what it declares, then into a tensor of that size.
 template <class Stream>
 Tensor read_with(const Source& source, const IdxOptions& options) {
@@ -195,7 +186,7 @@ Tensor read_with(const Source& source, const IdxOptions& options) {
   Tensor result(header.shape, header.dtype);
   const std::span<std::byte> bytes = io::writable_bytes(result);
   expects<FileError>(stream.read(bytes) == bytes.size(), source.name, ": the file changed while it was read");
-  swap_elements(bytes, size_of(header.dtype));
+  io::reorder(bytes, size_of(header.dtype), std::endian::big);
   return result;
 }
 
@@ -245,12 +236,10 @@ void write_idx(const std::string& file, const Tensor& tensor) {
     for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<std::byte>(size >> shift));
   }
   const Tensor whole = tensor.detach().contiguous();
-  const std::span<const std::byte> elements = io::readable_bytes(whole);
-  std::vector<std::byte> bytes(elements.begin(), elements.end());
-  swap_elements(bytes, size_of(tensor.dtype()));
+  std::vector<std::byte> turned;
   io::AtomicFile output(file);
   output.write(header);
-  output.write(bytes);
+  output.write(io::bytes_in(std::endian::big, whole, turned));
   output.commit();
 }
 

@@ -4,11 +4,14 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <vector>
 
@@ -53,14 +56,14 @@ void* pop(void*& head) noexcept {
 }
 
 std::size_t available_on_system() {
-  std::size_t kilobytes = 0;
+  std::uint64_t kilobytes = 0;
   if (std::FILE* file = std::fopen("/proc/meminfo", "r")) {
     char line[128];
     while (std::fgets(line, sizeof line, file))
-      if (std::sscanf(line, "MemAvailable: %zu", &kilobytes) == 1) break;
+      if (std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1) break;
     std::fclose(file);
   }
-  return kilobytes * 1024;
+  return static_cast<std::size_t>(std::min<std::uint64_t>(kilobytes * 1024, std::numeric_limits<std::size_t>::max()));
 }
 
 class HostMemory final : public Memory {
@@ -127,7 +130,8 @@ HostMemory::ThreadCache* HostMemory::thread_cache() {
 }
 
 void* HostMemory::allocate(std::size_t bytes, void*) {
-  expects<OutOfMemory>(bytes <= (std::size_t{1} << 62), "host memory: ", bytes, " bytes were asked for at once");
+  constexpr std::size_t most = std::size_t{1} << (std::numeric_limits<std::size_t>::digits - 1);
+  expects<OutOfMemory>(bytes <= most, "host memory: ", bytes, " bytes were asked for at once");
   const int index = class_of(bytes);
   const std::size_t size = class_bytes(index);
   void* block = nullptr;

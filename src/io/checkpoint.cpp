@@ -1,10 +1,12 @@
 #include "tern/io/checkpoint.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "io/checkpoint_sum.hpp"
 #include "io/tensor_bytes.hpp"
@@ -95,11 +97,12 @@ std::string checkpoint_sum(const std::map<std::string, Tensor>& tensors,
   const auto add = [&](const std::string& text) {
     sum.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
   };
+  std::vector<std::byte> turned;
   for (const auto& [name, tensor] : tensors) {
     add(name);
     add(message(tensor.dtype(), tensor.shape()));
     const Tensor whole = tensor.detach().contiguous();
-    sum.update(readable_bytes(whole));
+    sum.update(bytes_in(std::endian::little, whole, turned));  // as in the file
   }
   for (const auto& [key, value] : metadata) {
     if (key == checkpoint_sum_key) continue;

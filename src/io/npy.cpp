@@ -1,13 +1,12 @@
 #include "tern/io/npy.hpp"
 
 #include <bit>
+#include <vector>
 
 #include "io/tensor_bytes.hpp"
 #include "tern/io/file.hpp"
 
 namespace tern::io {
-
-static_assert(std::endian::native == std::endian::little, "the type names below say little-endian");
 
 namespace {
 
@@ -48,7 +47,8 @@ void save_npy(const std::string& file, const Tensor& tensor) {
   AtomicFile output(file);
   start += header;
   output.write(std::as_bytes(std::span(start)));
-  output.write(readable_bytes(whole));
+  std::vector<std::byte> turned;
+  output.write(bytes_in(std::endian::little, whole, turned));  // as the type names say
   output.commit();
 }
 

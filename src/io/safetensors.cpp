@@ -14,9 +14,9 @@
 
 namespace tern::io {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian, and so is this reader");
-
 namespace {
+
+constexpr auto order = std::endian::little;
 
 // `read(position, bytes)` fills bytes of a source of `size` bytes. One path for files and memory, so that what is
 // tested and fuzzed in memory is what reads files.
@@ -25,7 +25,9 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
   expects<FileError>(size >= 8, file, ": not a safetensors file: expected at least 8 bytes, found ", size);
   std::array<std::byte, 8> prefix{};
   read(0, std::span(prefix));
-  const auto length = std::bit_cast<std::uint64_t>(prefix);
+  std::array<std::byte, 8> length_bytes = prefix;
+  reorder(length_bytes, 8, order);
+  const auto length = std::bit_cast<std::uint64_t>(length_bytes);
   // torch.save writes a zip archive, or pickled it plainly before that.
   const auto starts = [&](std::initializer_list<int> bytes) {
     return std::equal(bytes.begin(), bytes.end(), prefix.begin(),
@@ -50,6 +52,7 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
     Tensor tensor(entry.shape, entry.dtype);
     const std::span<std::byte> bytes = writable_bytes(tensor);
     if (!bytes.empty()) read(8 + length + entry.begin, bytes);
+    reorder(bytes, size_of(entry.dtype), order);
     if (entry.dtype == DType::boolean)
       for (const std::byte value : bytes)
         expects<FileError>(std::to_integer<int>(value) <= 1, file, ": tensor ", quoted(entry.name),
@@ -105,12 +108,14 @@ void save_safetensors(const std::string& file, const std::map<std::string, Tenso
   const std::string text = write_header(header);
 
   AtomicFile output(file);
-  const auto length = std::bit_cast<std::array<std::byte, 8>>(std::uint64_t{text.size()});
+  auto length = std::bit_cast<std::array<std::byte, 8>>(std::uint64_t{text.size()});
+  reorder(length, 8, order);
   output.write(length);
   output.write(std::as_bytes(std::span(text)));
+  std::vector<std::byte> turned;
   for (const auto& [entry, tensor] : parts) {
     const Tensor whole = tensor.detach().contiguous();
-    output.write(readable_bytes(whole));
+    output.write(bytes_in(order, whole, turned));
   }
   output.commit();
 }

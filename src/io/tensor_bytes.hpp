@@ -1,8 +1,11 @@
 #pragma once
-// The bytes of a contiguous tensor on the host, whatever its dtype: for readers and writers of files.
+// The bytes of a contiguous tensor on the host, whatever its dtype, and their order: for readers and writers of files.
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "tern/core/tensor.hpp"
 
@@ -20,6 +23,22 @@ inline std::span<std::byte> writable_bytes(Tensor& tensor) {
   const std::size_t bytes = byte_count(tensor.shape(), size_of(tensor.dtype()));
   if (bytes == 0) return {};
   return {static_cast<std::byte*>(tensor.storage().write_host()), bytes};
+}
+
+/// Turns elements of `element` bytes around in place where the machine's order is not `order`: from a file's, and back.
+inline void reorder(std::span<std::byte> bytes, std::size_t element, std::endian order) {
+  if (element == 1 || order == std::endian::native) return;
+  for (; !bytes.empty(); bytes = bytes.subspan(element)) std::ranges::reverse(bytes.first(element));
+}
+
+/// `readable_bytes` in the order of a file; `turned` holds them where that is not the machine's.
+inline std::span<const std::byte> bytes_in(std::endian order, const Tensor& tensor, std::vector<std::byte>& turned) {
+  const std::span<const std::byte> bytes = readable_bytes(tensor);
+  const std::size_t element = size_of(tensor.dtype());
+  if (element == 1 || order == std::endian::native) return bytes;
+  turned.assign(bytes.begin(), bytes.end());
+  reorder(turned, element, order);
+  return turned;
 }
 
 }  // namespace tern::io

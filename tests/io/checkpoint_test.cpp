@@ -48,6 +48,12 @@ std::vector<std::string> names_in(const std::string& folder) {
 
 }  // namespace
 
+TEST_CASE("checkpoint: its sum is of the file's bytes, whatever the machine's order", "[io]") {
+  // hashlib.sha256(b"a\0float32[2]\0" + struct.pack("<2f", 1, 2) + b"k\0v\0") in Python.
+  CHECK(checkpoint_sum({{"a", tensor({1.f, 2.f})}}, {{"k", "v"}}) ==
+        "45b4e117701c76451dd216494eb4765bacda4ab91e1b885cbc6464758f8bad0b");
+}
+
 TEST_CASE("checkpoint: the whole state comes back", "[io]") {
   const TemporaryFolder folder;
   const Checkpoint saved = checkpoint_of(42);

@@ -1,5 +1,7 @@
 #include "tern/io/npy.hpp"
 
+#include <bit>
+
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "tern/core/create.hpp"
@@ -17,8 +19,12 @@ TEST_CASE("npy: the bytes that NumPy writes", "[io]") {
   CHECK(bytes.substr(0, 10) == std::string("\x93NUMPY\x01\x00\x76\x00", 10));
   CHECK(bytes.substr(10, header.size()) == header);
   CHECK(bytes[127] == '\n');
-  const float expected[]{1, 4, 2, 5, 3, 6};
-  CHECK(bytes.substr(128) == std::string(reinterpret_cast<const char*>(expected), 24));
+  std::string expected;
+  for (const float value : {1.f, 4.f, 2.f, 5.f, 3.f, 6.f}) {
+    const std::string word = big_endian(std::bit_cast<std::uint32_t>(value));
+    expected.append(word.rbegin(), word.rend());
+  }
+  CHECK(bytes.substr(128) == expected);
 }
 
 TEST_CASE("npy: every dtype that NumPy has, any shape, no torn file", "[io]") {

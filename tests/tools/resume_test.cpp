@@ -12,11 +12,13 @@
 #include <random>
 #include <thread>
 
+#include "fingerprint.hpp"
 #include "metrics.hpp"
 #include "process.hpp"
 #include "samples.hpp"
 #include "signals.hpp"
 #include "support/catch.hpp"
+#include "tern/core/create.hpp"
 #include "tern/io/checkpoint.hpp"
 
 namespace tern::testing {
@@ -92,6 +94,18 @@ int kill_until_done(const TemporaryFolder& folder, const std::string& mode, int 
 }
 
 }  // namespace
+
+TEST_CASE("fingerprint: the same on every machine", "[tools][resume]") {
+  const auto examples = [](const Tensor& images, std::int64_t label) {
+    return data::Dataset{.images = images, .labels = tensor<std::int64_t>({label}), .classes = 3};
+  };
+  // The words of eight bytes, the first the lowest, computed in Python.
+  CHECK(tool::Fingerprint()
+            .add("a table, 1")
+            .add(examples(tensor<float>({1, -2, 0.5}, {1, 3}), 2))
+            .add(examples(tensor<std::uint8_t>({7, 9}, {1, 2}), 1))
+            .text() == "89ae279444d09b94");
+}
 
 TEST_CASE("resume: a training in parts is the training in one piece, bit for bit", "[tools][resume]") {
   const TemporaryFolder folder;

@@ -1,19 +1,32 @@
 #include "fingerprint.hpp"
 
+#include <bit>
 #include <cstdio>
-#include <cstring>
 
 namespace tern::tool {
 
 namespace {
 
-std::string_view bytes_of(const Tensor& tensor) {
-  const auto view = [](auto values) {
-    return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+// Eight bytes to a word, the first of them the lowest on every machine.
+template <class Bits, class Values>
+void add_bits(Fingerprint& sum, const Values& values) {
+  constexpr std::size_t whole = sizeof(std::uint64_t) / sizeof(Bits);
+  const auto word = [&](std::size_t begin, std::size_t count) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      bits |= std::uint64_t{std::bit_cast<Bits>(values[begin + i])} << (8 * sizeof(Bits) * i);
+    return bits;
   };
-  if (tensor.dtype() == DType::uint8) return view(tensor.read<std::uint8_t>());
-  if (tensor.dtype() == DType::int64) return view(tensor.read<std::int64_t>());
-  return view(tensor.read<float>());
+  sum.add(values.size() * sizeof(Bits));
+  std::size_t i = 0;
+  for (; i + whole <= values.size(); i += whole) sum.add(word(i, whole));
+  if (i < values.size()) sum.add(word(i, values.size() - i));
+}
+
+void add_elements(Fingerprint& sum, const Tensor& tensor) {
+  if (tensor.dtype() == DType::uint8) return add_bits<std::uint8_t>(sum, tensor.read<std::uint8_t>());
+  if (tensor.dtype() == DType::int64) return add_bits<std::uint64_t>(sum, tensor.read<std::int64_t>());
+  add_bits<std::uint32_t>(sum, tensor.read<float>());
 }
 
 }  // namespace
@@ -26,20 +39,14 @@ Fingerprint& Fingerprint::add(std::uint64_t word) {
 }
 
 Fingerprint& Fingerprint::add(std::string_view bytes) {
-  add(bytes.size());
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
-    add(word);
-  }
+  add_bits<std::uint8_t>(*this, bytes);
   return *this;
 }
 
 Fingerprint& Fingerprint::add(const data::Dataset& examples) {
   for (const Tensor& part : {examples.images, examples.labels}) {
     for (const std::int64_t extent : part.shape()) add(static_cast<std::uint64_t>(extent));
-    const Tensor whole = part.contiguous();
-    add(bytes_of(whole));
+    add_elements(*this, part.contiguous());
   }
   return *this;
 }

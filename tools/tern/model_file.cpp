@@ -1,7 +1,6 @@
 #include "model_file.hpp"
 
 #include <array>
-#include <cstring>
 #include <filesystem>
 
 #include "errors.hpp"
@@ -60,7 +59,7 @@ void check_model_place(const std::string& file) {
     std::array<std::byte, 9> head{};
     input.read(0, std::span(head).first(std::min<std::size_t>(head.size(), input.size())));
     std::uint64_t length = 0;
-    std::memcpy(&length, head.data(), sizeof length);
+    for (std::size_t i = 8; i-- > 0;) length = (length << 8) | std::to_integer<std::uint64_t>(head[i]);
     expects<FileError>(input.size() == 0 || (length <= input.size() && head[8] == std::byte{'{'}), file,
                        ": is no model and would be overwritten by one; choose another --model");
   }

@@ -17,10 +17,11 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-template <class T>
-std::string little_endian(T value) {
-  const auto bytes = std::bit_cast<std::array<char, sizeof(T)>>(value);
-  return {bytes.begin(), bytes.end()};
+template <class Word>
+std::string little_endian(Word word) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof word; ++i) bytes += static_cast<char>(static_cast<unsigned char>(word >> (8 * i)));
+  return bytes;
 }
 
 // ---- protocol buffers: a key is the field's number and how its value is written
@@ -31,8 +32,12 @@ std::string varint(std::uint64_t value) {
   return bytes + static_cast<char>(static_cast<unsigned char>(value));
 }
 std::string key(unsigned field, unsigned kind) { return varint(field << 3 | kind); }
-std::string double_field(unsigned field, double value) { return key(field, 1) + little_endian(value); }
-std::string float_field(unsigned field, float value) { return key(field, 5) + little_endian(value); }
+std::string double_field(unsigned field, double value) {
+  return key(field, 1) + little_endian(std::bit_cast<std::uint64_t>(value));
+}
+std::string float_field(unsigned field, float value) {
+  return key(field, 5) + little_endian(std::bit_cast<std::uint32_t>(value));
+}
 std::string integer_field(unsigned field, std::int64_t value) {
   return key(field, 0) + varint(static_cast<std::uint64_t>(value));
 }

@@ -64,7 +64,7 @@ std::ostream& operator<<(std::ostream& stream, const Shape& shape);
 
 /// The number of elements. Throws ShapeError for a negative size or a product beyond 2^63.
 std::int64_t element_count(const Shape& shape);
-/// element_count * element bytes, checked alike.
+/// element_count * element bytes, checked alike. Throws OutOfMemory beyond what the machine addresses.
 std::size_t byte_count(const Shape& shape, std::size_t element);
 /// Row-major strides in elements.
 Shape contiguous_strides(const Shape& shape);
