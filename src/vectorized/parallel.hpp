@@ -16,7 +16,8 @@ namespace tern::vectorized {
 /// in its cache.
 inline int useful_threads(const Context& context, double nanoseconds) {
   constexpr double least = 20'000, least_per_thread = 2'500;
-  if (context.threads <= 1 || nanoseconds < std::max(least, least_per_thread * context.threads)) return 1;
+  if (context.threads <= 1) return 1;
+  if (nanoseconds < std::max(least, least_per_thread * context.threads) && !teams_always) return 1;
   return in_team() ? 1 : std::min(context.threads, most_threads);
 }
 

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -209,6 +211,11 @@ Pool& pool() {
 }  // namespace
 
 bool in_team() { return inside; }
+
+const bool teams_always = [] {
+  const char* const wanted = std::getenv("TERN_TEAMS");
+  return wanted != nullptr && std::string_view(wanted) == "always";
+}();
 
 void run_team(const TeamWork& work) {
   Pool& pool = vectorized::pool();

@@ -358,7 +358,7 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
   const bool whole = check_options().whole;
   if (check_options().deterministic) {
     run("repeat", [&] { return check_bits(c, mode, {0, 0}); });
-    if (mode_name == "vectorized" && (c.sample.large || whole))
+    if (mode_name == "vectorized" && (c.sample.large || whole || check_options().only == "threads"))
       run("threads", [&] { return check_bits(c, mode, {1, 2, 3, 8, 16}); });
   }
   if (mode_name != "sequential" && (c.dtype == DType::float32 || c.dtype == DType::float64)) {
@@ -433,6 +433,7 @@ CheckOptions& check_options() {
 
 void Report::run(const Operator& op, const std::string& sample, std::string_view dtype, const char* check,
                  const std::function<std::string()>& body) {
+  if (!check_options().only.empty() && check_options().only != check) return;
   ++cases_;
   ++per_check_[check];
   std::string wrong;

@@ -13,6 +13,7 @@ struct CheckOptions {
   bool deterministic = true;  ///< as in DeviceOptions; false leaves out the checks for equal bits
   bool whole = false;         ///< every kind of special numbers for every sample, every number of threads
   std::size_t every = 1;      ///< only each so many-th sample of an operator
+  std::string only = {};      ///< only this check, for every sample; all where empty
 };
 CheckOptions& check_options();
 
