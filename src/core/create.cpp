@@ -38,13 +38,24 @@ std::pair<std::int64_t, std::int64_t> exact_integers(DType dtype) {
 
 std::uint32_t word(const random::Key& key, std::uint64_t index) { return random::word(key.seed, key.offset, index); }
 
+struct Product {
+  std::uint64_t high, low;
+};
+// In parts of 32 bits: not every machine has numbers of 128.
+Product multiply(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t half = 0xffffffff;
+  const std::uint64_t first = (a >> 32) * (b & half) + ((a & half) * (b & half) >> 32);
+  const std::uint64_t second = (a & half) * (b >> 32) + (first & half);
+  return {(a >> 32) * (b >> 32) + (first >> 32) + (second >> 32), a * b};
+}
+
 // Uniform in [0, bound) without bias: Lemire's multiplication, drawing again in the rare rejected case.
 std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_t bound) {
   const std::uint64_t threshold = (0 - bound) % bound;
   for (;;) {
     const std::uint64_t high = word(key, index++), low = word(key, index++);
-    const unsigned __int128 product = static_cast<unsigned __int128>((high << 32) | low) * bound;
-    if (static_cast<std::uint64_t>(product) >= threshold) return static_cast<std::uint64_t>(product >> 64);
+    const Product product = multiply((high << 32) | low, bound);
+    if (product.low >= threshold) return product.high;
   }
 }
 
@@ -160,7 +171,7 @@ Tensor randperm(std::int64_t n, Generator& generator) {
   Tensor result = arange(0, n);
   const random::Key key = generator.next();
   std::uint64_t index = 0;
-  std::span<std::int64_t> order = result.write<std::int64_t>();
+  std::int64_t* const order = result.write<std::int64_t>().data();
   for (std::int64_t i = n - 1; i > 0; --i)
     std::swap(order[i], order[bounded(key, index, static_cast<std::uint64_t>(i) + 1)]);
   return result;

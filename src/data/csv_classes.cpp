@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tern/io/number.hpp"
+
 namespace tern::data {
 
 namespace {
@@ -29,7 +31,7 @@ bool is_tiny(std::string_view text) {
 std::optional<double> number(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = io::read_number(text, value);
   if (end != text.data() + text.size()) return std::nullopt;
   if (error == std::errc::result_out_of_range && is_tiny(text)) return text[0] == '-' ? -0.0 : 0.0;
   if (error != std::errc() || !std::isfinite(value)) return std::nullopt;

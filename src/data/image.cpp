@@ -92,7 +92,8 @@ DecodedImage decode_image_file(const std::string& file, const DecodeRequest& req
   const io::InputFile input(file);
   // The first bytes alone say whether the rest is worth the memory.
   std::array<std::byte, 16> beginning{};
-  const auto found = std::span(beginning).first(std::min<std::uint64_t>(beginning.size(), input.size()));
+  const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(beginning.size(), input.size()));
+  const auto found = std::span(beginning).first(count);
   input.read(0, found);
   expect_image(found, file);
   // No image of the limit takes more than eight bytes a pixel; the rest is for what else a file may carry.

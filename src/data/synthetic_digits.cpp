@@ -221,7 +221,7 @@ void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
 
 // Each ten images hold every digit once, in an order of their own.
 std::int64_t digit_of(std::uint64_t seed, std::uint64_t number) {
-  std::array<std::int64_t, 10> order{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::int64_t order[]{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   Draws draws(seed, streams::digits + number / 10);
   for (std::size_t i = 9; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
   return order[number % 10];

@@ -55,7 +55,8 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
 Tensor unplan(const Tensor& gradient, const std::vector<std::int64_t>& order) {
   if (order.empty()) return gradient;
   std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) back[order[i]] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   return gradient.permute(back);
 }
 

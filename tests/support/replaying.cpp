@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,8 +22,8 @@ namespace {
 
 constexpr int pattern = 0xff;  // a float or double of these bytes is a NaN, an int64 is -1
 
-// What the library is handed is no address: it lies this far beyond the block, where no program has memory.
-constexpr std::uintptr_t distance = std::uintptr_t{1} << 62;
+// What the library is handed is no address: it lies this far beyond the block, where no program of 64 bits has memory.
+constexpr std::uintptr_t distance = std::uintptr_t{1} << (std::numeric_limits<std::uintptr_t>::digits - 2);
 
 template <class T>
 T* reachable(T* pointer) {

@@ -57,7 +57,8 @@ void check_model_place(const std::string& file) {
     const io::InputFile input(file);
     // The length of a header of JSON, and its first character.
     std::array<std::byte, 9> head{};
-    input.read(0, std::span(head).first(std::min<std::size_t>(head.size(), input.size())));
+    input.read(
+        0, std::span(head).first(input.size() < head.size() ? static_cast<std::size_t>(input.size()) : head.size()));
     std::uint64_t length = 0;
     for (std::size_t i = 8; i-- > 0;) length = (length << 8) | std::to_integer<std::uint64_t>(head[i]);
     expects<FileError>(input.size() == 0 || (length <= input.size() && head[8] == std::byte{'{'}), file,

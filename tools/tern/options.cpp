@@ -8,6 +8,7 @@
 
 #include "errors.hpp"
 #include "tern/io/file.hpp"
+#include "tern/io/number.hpp"
 
 namespace tern::tool {
 
@@ -87,7 +88,7 @@ std::int64_t parse_integer(const std::string& name, const std::string& text, std
 
 double parse_number(const std::string& name, const std::string& text) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = io::read_number(text, value);
   expects<UsageError>(error == std::errc() && end == text.data() + text.size() && !text.empty() && std::isfinite(value),
                       "--", name, ": found '", text, "', expected a number");
   return value;

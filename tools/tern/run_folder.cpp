@@ -101,7 +101,7 @@ void read_metrics(const std::string& folder, const std::function<void(Json event
   std::string text;
   std::size_t line = 1;
   for (std::uint64_t read = 0; read < input.size();) {
-    const std::uint64_t count = std::min(part, input.size() - read);
+    const auto count = static_cast<std::size_t>(std::min(part, input.size() - read));
     text.resize(text.size() + count);
     input.read(read, std::as_writable_bytes(std::span(text).last(count)));
     read += count;

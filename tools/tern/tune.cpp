@@ -343,7 +343,7 @@ class Tune : public Command {
     const std::string* const names[]{&a, &b};
     for (int i = 0; i < 2; ++i) {
       const io::InputFile file(*names[i]);
-      content[i].resize(file.size());
+      content[i].resize(static_cast<std::size_t>(file.size()));
       file.read(0, std::as_writable_bytes(std::span(content[i])));
     }
     return content[0] == content[1];
