@@ -22,7 +22,7 @@ TEST_CASE("train: a table becomes a model, a run and one line", "[tools][train]"
   INFO(trained.err);
   REQUIRE(trained.code == 0);
   CHECK_THAT(trained.out, ContainsSubstring("validation accuracy: "));
-  CHECK_THAT(trained.err, ContainsSubstring("mlp 3-128-3, relu, dropout 0.5"));
+  CHECK_THAT(trained.err, ContainsSubstring("mlp 3-128-3, relu, dropout 0.33"));
 
   const auto events = events_of(folder / "run");
   CHECK(events.front()["event"] == "start");
@@ -214,7 +214,7 @@ TEST_CASE("train: a table by default stops early and trains anew on all its rows
   CHECK(refits == 1);
   // As one training on all rows that stops after as many epochs of the same schedule.
   CHECK_THAT(trained.out, ContainsSubstring("trained anew for as many on all 64 training examples"));
-  REQUIRE(tern({"train", "--dataset", "c.csv", "--epochs", "100", "--dropout", "0.5", "--run", "all"},
+  REQUIRE(tern({"train", "--dataset", "c.csv", "--epochs", "200", "--dropout", "0.5", "--run", "all"},
                {.folder = folder.path()})
               .code == 0);
   const auto whole = events_of(folder / "all");

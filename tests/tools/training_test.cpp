@@ -135,6 +135,26 @@ TEST_CASE("training: too few rows to set some aside", "[tools][training]") {
   CHECK_THROWS_AS(complete(refit, data), UsageError);
 }
 
+TEST_CASE("training: a table's dropout and decay follow its classes, columns and rows", "[tools][training]") {
+  const auto completed = [](std::int64_t rows, std::int64_t columns, std::size_t classes) {
+    TrainingData data = numbered(rows, 2);
+    data.blueprint = blueprint_of(columns, rows);
+    data.blueprint.classes.resize(classes);
+    Settings settings;
+    complete(settings, data);
+    return std::pair{*settings.dropout, *settings.weight_decay};
+  };
+  CHECK(completed(100, 8, 2) == std::pair{0.5, 0.8});
+  CHECK(completed(100, 8, 4) == std::pair{0.25, 0.8});
+  CHECK(completed(1000, 2, 2) == std::pair{0.5, 0.3});  // never below 0.6 / classes
+  CHECK(completed(1000, 2, 4) == std::pair{0.25, 0.15});
+  CHECK(completed(20, 500, 2) == std::pair{0.5, 3.0});  // never above 3
+  Settings layers;
+  layers.layers = {1, 4, 2};
+  complete(layers, numbered(100, 2));
+  CHECK(*layers.dropout == 0);  // who says what the net is gets it
+}
+
 TEST_CASE("training: an epoch is kept within a standard error of the least loss", "[tools][training]") {
   using Losses = std::vector<StoppingLoss>;
   CHECK(worth_keeping(Losses{{1, 0.1}}));

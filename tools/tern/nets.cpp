@@ -5,6 +5,7 @@
 #include "errors.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -200,7 +201,7 @@ std::string describe_net(const Blueprint& blueprint) {
   for (std::size_t i = 0; i < blueprint.layers.size(); ++i)
     text += (i == 0 ? "" : "-") + std::to_string(blueprint.layers[i]);
   text += ", " + blueprint.activation;
-  if (blueprint.dropout > 0) text += message(", dropout ", blueprint.dropout);
+  if (blueprint.dropout > 0) text += ", dropout " + fixed(blueprint.dropout, 2);
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "training.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -81,10 +82,16 @@ void add_to(Tensor& totals, const Tensor& loss, const Tensor& logits, const Tens
   totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
 }
 
-// Few rows of many columns are learnt by heart: the decay grows with the columns per row.
+// The fewer the classes, the less a label says, and the sooner rows are learnt by heart.
+double table_dropout(const TrainingData& data) {
+  return 1 / static_cast<double>(std::max<std::int64_t>(2, data.blueprint.class_count()));
+}
+
+// So are few rows of many columns: the decay grows with the columns per row.
 double table_decay(const TrainingData& data) {
-  return std::clamp(8 * static_cast<double>(data.blueprint.features()) / static_cast<double>(data.train.size()), 0.3,
-                    3.0);
+  const double columns_per_row =
+      static_cast<double>(data.blueprint.features()) / static_cast<double>(data.train.size());
+  return std::clamp(10 * columns_per_row, 0.6 * table_dropout(data), 3.0);
 }
 
 }  // namespace
@@ -100,11 +107,10 @@ void complete(Settings& s, const TrainingData& data) {
   const bool photographs = data.train.source != nullptr;
   if (!s.learning_rate) s.learning_rate = sgd ? (photographs ? 0.01 : 0.02) : 1e-3;
   if (!s.weight_decay) s.weight_decay = sgd ? 5e-4 : table && *s.optimizer == "adamw" ? table_decay(data) : 0;
-  // A wide layer of which each step sees a half: its loss stays honest on a hundred rows and on thousands.
-  if (!s.dropout) s.dropout = table && s.layers.empty() && s.net.empty() ? 0.5 : 0;
+  if (!s.dropout) s.dropout = table && s.layers.empty() && s.net.empty() ? table_dropout(data) : 0;
   // Whoever says how many epochs to train gets as many.
   if (!s.early_stop) s.early_stop = table && !s.epochs && divisible(s, data) ? 20 : 0;
-  if (!s.epochs) s.epochs = table ? 100 : photographs ? 30 : 5;
+  if (!s.epochs) s.epochs = table ? 200 : photographs ? 30 : 5;
   if (!s.batch_size) s.batch_size = table ? 16 : photographs ? 32 : 64;
   if (!s.schedule) s.schedule = "cosine";
   (void)parse_schedule(*s.schedule, *s.epochs);
