@@ -1,4 +1,4 @@
-// Copies, joins and indexing, of every dtype that they take; and the members of Tensor that change it.
+// Copies and indexing, of every dtype that they take; and the members of Tensor that change it.
 
 #include <limits>
 
@@ -77,140 +77,6 @@ Operator cast(const char* name, Tensor (*call)(const Tensor&, DType), bool membe
                               },
                           .gradient = false,
                           .exact = true});
-  return op;
-}
-
-Array joined(const std::vector<Array>& parts, int dim) {
-  Shape shape = parts[0].shape;
-  shape[dim] = 0;
-  for (const Array& part : parts) shape[dim] += part.shape[dim];
-  Array result(shape);
-  std::int64_t start = 0;
-  for (const Array& part : parts) {
-    for_each_position(part.shape, [&](Shape position) {
-      const double value = part.at(position);
-      position[dim] += start;
-      result.at(position) = value;
-    });
-    start += part.shape[dim];
-  }
-  return result;
-}
-
-Operator cat() {
-  Operator op = movement("cat");
-  struct Use {
-    std::vector<Shape> parts;
-    std::int64_t dim;
-    bool large = false;
-  };
-  for (const Use& use : {Use{{{3}}, 0}, Use{{{3}, {4}}, 0}, Use{{{2, 3}, {2, 5}, {2, 1}}, 1}, Use{{{2, 3}, {5, 3}}, 0},
-                         Use{{{2, 3}, {2, 0}}, -1}, Use{{{2, 3, 4}, {2, 1, 4}}, 1}, Use{{{0, 3}, {0, 2}}, 1},
-                         Use{{{1, 2, 3, 3}, {1, 5, 3, 3}, {1, 1, 3, 3}}, 1}, Use{{{500, 301}, {500, 299}}, 1, true}}) {
-    std::vector<Argument> arguments;
-    for (const Shape& part : use.parts) arguments.push_back(any_values(part));
-    const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.parts[0].rank() : use.dim);
-    op.samples.push_back(moving(
-        message(use.parts.size(), " from ", use.parts[0], " along ", use.dim), arguments,
-        [dim = use.dim](const std::vector<Tensor>& in) { return std::vector{op::cat(in, dim)}; },
-        [dim](const std::vector<Array>& in) { return std::vector{joined(in, dim)}; }, use.large));
-  }
-  op.invalid = {{"nothing", Kind::shape, {}, [] { op::cat({}, 0); }},
-                {"sizes that differ",
-                 Kind::shape,
-                 {"[2,3]", "[4,5]"},
-                 [] {
-                   op::cat({ones({2, 3}), ones({4, 5})}, 0);
-                 }},
-                {"ranks that differ",
-                 Kind::shape,
-                 {"[2,3]", "[2]"},
-                 [] {
-                   op::cat({ones({2, 3}), ones({2})}, 0);
-                 }},
-                {"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::cat({ones({2, 3})}, 2);
-                 }},
-                {"two dtypes", Kind::dtype, {"float32", "int32"}, [] {
-                   op::cat({ones({2}), ones({2}, DType::int32)}, 0);
-                 }}};
-  return op;
-}
-
-Operator stack() {
-  Operator op = movement("stack");
-  struct Use {
-    Shape part;
-    int count;
-    std::int64_t dim;
-  };
-  for (const Use& use : {Use{{3}, 1, 0}, Use{{3}, 2, 0}, Use{{3}, 4, 1}, Use{{2, 5}, 3, 1}, Use{{2, 5}, 3, -1},
-                         Use{{}, 3, 0}, Use{{0, 2}, 2, 0}}) {
-    const std::vector<Argument> arguments(static_cast<std::size_t>(use.count), any_values(use.part));
-    const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.part.rank() + 1 : use.dim);
-    op.samples.push_back(moving(
-        message(use.count, " of ", use.part, " along ", use.dim), arguments,
-        [dim = use.dim](const std::vector<Tensor>& in) { return std::vector{op::stack(in, dim)}; },
-        [dim](std::vector<Array> in) {
-          Shape one;
-          for (int i = 0; i <= in[0].shape.rank(); ++i) {
-            if (i == dim) one.push_back(1);
-            if (i < in[0].shape.rank()) one.push_back(in[0].shape[i]);
-          }
-          for (Array& part : in) part.shape = one;
-          return std::vector{joined(in, dim)};
-        }));
-  }
-  op.invalid = {{"nothing", Kind::shape, {}, [] { op::stack({}, 0); }},
-                {"shapes that differ", Kind::shape, {"[2]", "[3]"}, [] {
-                   op::stack({ones({2}), ones({3})}, 0);
-                 }}};
-  return op;
-}
-
-Operator split() {
-  Operator op = movement("split");
-  struct Use {
-    Shape x;
-    std::vector<std::int64_t> sizes;
-    std::int64_t dim;
-  };
-  for (const Use& use : {Use{{9}, {4, 5}, 0}, Use{{9}, {9}, 0}, Use{{3, 7}, {1, 2, 4}, 1}, Use{{3, 7}, {2, 1}, 0},
-                         Use{{3, 7}, {0, 7}, -1}, Use{{2, 6, 3}, {3, 3}, 1}, Use{{0, 4}, {2, 2}, 1}})
-    op.samples.push_back(moving(
-        message(use.x, " in ", use.sizes.size(), " along ", use.dim), {any_values(use.x)},
-        [use](const std::vector<Tensor>& in) { return op::split(in[0], use.sizes, use.dim); },
-        [use](const std::vector<Array>& in) {
-          std::vector<Array> parts;
-          const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.x.rank() : use.dim);
-          std::int64_t start = 0;
-          for (const std::int64_t size : use.sizes) {
-            Shape shape = use.x;
-            shape[dim] = size;
-            parts.push_back(picked(in[0], shape, [&](Shape position) {
-              position[dim] += start;
-              return position;
-            }));
-            start += size;
-          }
-          return parts;
-        }));
-  op.invalid = {{"sizes that do not add up",
-                 Kind::shape,
-                 {"9", "8"},
-                 [] {
-                   op::split(ones({9}), {4, 4}, 0);
-                 }},
-                {"a negative size",
-                 Kind::shape,
-                 {"-1"},
-                 [] {
-                   op::split(ones({3}), {4, -1}, 0);
-                 }},
-                {"a dimension outside", Kind::shape, {"1"}, [] { op::split(ones({9}), {9}, 1); }}};
   return op;
 }
 
@@ -448,9 +314,6 @@ std::vector<Operator> shape_cases() {
   all.push_back(cast("cast", op::cast, false));
   all.push_back(cast(
       "to", [](const Tensor& x, DType dtype) { return x.to(dtype); }, true));
-  all.push_back(cat());
-  all.push_back(stack());
-  all.push_back(split());
   all.push_back(pad());
   all.push_back(gather());
   all.push_back(one_hot());

@@ -161,6 +161,7 @@ const std::vector<Operator>& catalogue() {
     append("normalization", normalization_cases());
     append("shape", view_cases());
     append("shape", shape_cases());
+    append("shape", joining_cases());
     append("update", update_cases());
     return result;
   }();

@@ -118,6 +118,7 @@ std::vector<Operator> loss_cases();
 std::vector<Operator> normalization_cases();
 std::vector<Operator> view_cases();
 std::vector<Operator> shape_cases();
+std::vector<Operator> joining_cases();
 std::vector<Operator> update_cases();
 
 /// A reference that applies `function` to each element.

@@ -12,7 +12,8 @@ namespace tern::testing {
 struct CheckOptions {
   bool deterministic = true;  ///< as in DeviceOptions; false leaves out the checks for equal bits
   bool whole = false;         ///< every kind of special numbers for every sample, every number of threads
-  std::size_t every = 1;      ///< only each so many-th sample of an operator
+  std::size_t every = 1;      ///< only each so many-th sample of an operator,
+  std::size_t first = 0;      ///< beginning with this one; the mistakes belong to sample 0
   std::string only = {};      ///< only this check, for every sample; all where empty
 };
 CheckOptions& check_options();

@@ -1,0 +1,79 @@
+#include "support/case.hpp"
+
+#include <algorithm>
+
+#include "support/checks.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/create.hpp"
+
+namespace tern::testing {
+namespace {
+
+DeviceOptions device_options(int threads) {
+  return {.threads = threads, .deterministic = check_options().deterministic};
+}
+
+}  // namespace
+
+std::vector<Array> to_arrays(const std::vector<Tensor>& tensors) {
+  std::vector<Array> arrays;
+  for (const Tensor& tensor : tensors) arrays.push_back(array_of(tensor));
+  return arrays;
+}
+
+std::vector<Array> reference_inputs(const Case& c) {
+  std::vector<Array> inputs;
+  for (std::size_t i = 0; i < c.sample.arguments.size(); ++i) {
+    Array input = draw(c.op, c.sample, i);
+    input.dtype = c.sample.arguments[i].dtype.value_or(c.dtype);
+    for (double& value : input.values) value = stored(value, *input.dtype);
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+bool differentiable(const Case& c) {
+  if (!c.sample.gradient || (c.dtype != DType::float32 && c.dtype != DType::float64)) return false;
+  return std::any_of(c.sample.arguments.begin(), c.sample.arguments.end(),
+                     [](const Argument& argument) { return argument.differentiable && !argument.dtype; });
+}
+
+Array cotangent_of(const Shape& shape, std::size_t index) {
+  Array result(shape);
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    const std::uint32_t word = random::word(99, index, static_cast<std::uint64_t>(i));
+    result[i] = (word & 1 ? -1 : 1) * (0.5 + 0.5 * static_cast<double>(random::uniform(word)));
+  }
+  return result;
+}
+
+std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout, int threads) {
+  const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special);
+  const Device device(mode, device_options(threads));
+  return c.sample.call(inputs);
+}
+
+std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout, int threads) {
+  std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (c.sample.arguments[i].differentiable && !c.sample.arguments[i].dtype) inputs[i].set_requires_grad();
+  {
+    const Device device(mode, device_options(threads));
+    const std::vector<Tensor> results = c.sample.call(inputs);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (static_cast<int>(i) < c.sample.gradient_outputs && results[i].requires_grad())
+        results[i].backward(tensor_of(cotangent_of(results[i].shape(), i), results[i].dtype()), {.retain_graph = true});
+  }
+  std::vector<Array> gradients;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) {
+      gradients.emplace_back();
+    } else {
+      expects(inputs[i].grad().defined(), "argument ", i, " got no gradient");
+      gradients.push_back(array_of(inputs[i].grad()));
+    }
+  }
+  return gradients;
+}
+
+}  // namespace tern::testing

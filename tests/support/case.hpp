@@ -1,0 +1,35 @@
+#pragma once
+// One generated case: an operator with one sample and dtype, and its runs.
+
+#include "support/catalogue.hpp"
+#include "tern/device/device.hpp"
+
+namespace tern::testing {
+
+/// An operator with one sample and dtype.
+struct Case {
+  const Operator& op;
+  const Sample& sample;
+  DType dtype;
+  Special special = Special::none;
+};
+
+std::vector<Array> to_arrays(const std::vector<Tensor>& tensors);
+
+/// The arguments as the tensors hold them.
+std::vector<Array> reference_inputs(const Case& c);
+
+bool differentiable(const Case& c);
+
+/// The gradient that flows into result `index`: fixed numbers between 1/2 and 1 of either sign.
+Array cotangent_of(const Shape& shape, std::size_t index);
+
+std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0);
+
+/// The gradient of each differentiable argument; empty arrays for the others.
+std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0);
+
+/// What is wrong with gradients in float64 beside central differences of the reference, or nothing.
+std::string check_differences(const Case& c, const std::vector<Array>& gradients);
+
+}  // namespace tern::testing
