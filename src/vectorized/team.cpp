@@ -1,6 +1,7 @@
 #include "vectorized/team.hpp"
 
 #include <pthread.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "device/cores.hpp"
+#include "vectorized/worth.hpp"
 
 namespace tern::vectorized {
 namespace {
@@ -62,6 +64,13 @@ class Sleepers {
   std::atomic<int> count_{0};
 };
 
+/// What this thread has used of a core.
+Worth::Time processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 thread_local bool inside = false;
 
 /// What one caller offers to the workers. Never freed, since a worker may look at any time. Who has taken a part may
@@ -72,10 +81,14 @@ struct Offer {
   alignas(64) std::atomic<int> left{0};                            ///< parts that have not ended
   TeamWork work{};
   int phase = 0;
+  bool timed = false;                           ///< whether parts say what processor time they took
+  std::atomic<std::int64_t> processor_time{0};  ///< of the parts, in nanoseconds
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
   Sleepers caller;
-  int workers = 0;  ///< that its caller can use; under the pool's lock
+  Worth worth;
+  int worth_parts = 0;  ///< of the calls that `worth` is about
+  int workers = 0;      ///< that its caller can use; under the pool's lock
   std::atomic<bool> owned{true};
   Offer* next = nullptr;
 
@@ -86,12 +99,14 @@ struct Offer {
 
   void run(int part) {
     inside = true;
+    const Worth::Time begin = timed ? vectorized::processor_time() : Worth::Time{};
     try {
       if (!failed.load(std::memory_order_relaxed)) work.run(work.body, part, work.parts, phase);
     } catch (...) {
       if (!failed.exchange(true)) failure = std::current_exception();
     }
     inside = false;
+    if (timed) processor_time.fetch_add((vectorized::processor_time() - begin).count(), std::memory_order_relaxed);
     if (left.fetch_sub(1) == 1) caller.wake();
   }
 };
@@ -119,28 +134,44 @@ class Pool {
   }
 
   void run(Offer& offer, const TeamWork& work) {
-    if (offer.workers < work.parts - 1) grow(offer, work.parts);
+    if (std::exchange(offer.worth_parts, work.parts) != work.parts) offer.worth = {};
+    const auto start = Worth::Clock::now();
+    const bool alone = offer.worth.alone(start) && !teams_always;
+    offer.timed = offer.worth.looks();
     offer.work = work;
     for (offer.phase = 0; offer.phase < work.phases; ++offer.phase) {
       offer.left.store(work.parts, std::memory_order_relaxed);
-      for (int part = 1; part < work.parts; ++part)
-        offer.open[static_cast<std::size_t>(part)].store(true, std::memory_order_release);
-      offer.parts.store(work.parts, std::memory_order_release);
-      offers_made_.fetch_add(1);
-      workers_.wake();
-      offer.run(0);
-      for (int part = work.parts - 1; part > 0; --part)
-        if (offer.take(part)) offer.run(part);
-      offer.parts.store(0, std::memory_order_relaxed);
-      offer.caller.wait([&] { return offer.left.load() == 0; });
+      if (alone)
+        for (int part = 0; part < work.parts; ++part) offer.run(part);
+      else
+        share(offer);
       if (offer.failed.load()) {
         offer.failed.store(false);
         std::rethrow_exception(std::exchange(offer.failure, nullptr));
       }
     }
+    if (!offer.timed) return;
+    const auto now = Worth::Clock::now();
+    offer.worth.add(now - start, Worth::Time(offer.processor_time.exchange(0)), now);
   }
 
  private:
+  /// Runs the parts of a phase together with the workers.
+  void share(Offer& offer) {
+    const int parts = offer.work.parts;
+    if (offer.workers < parts - 1) grow(offer, parts);
+    for (int part = 1; part < parts; ++part)
+      offer.open[static_cast<std::size_t>(part)].store(true, std::memory_order_release);
+    offer.parts.store(parts, std::memory_order_release);
+    offers_made_.fetch_add(1);
+    workers_.wake();
+    offer.run(0);
+    for (int part = parts - 1; part > 0; --part)
+      if (offer.take(part)) offer.run(part);
+    offer.parts.store(0, std::memory_order_relaxed);
+    offer.caller.wait([&] { return offer.left.load() == 0; });
+  }
+
   /// Workers for all callers, but together no more than there are cores or than the largest team needs.
   void grow(Offer& offer, int parts) {
     const std::lock_guard lock(mutex_);

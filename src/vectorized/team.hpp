@@ -22,7 +22,8 @@ void run_team(const TeamWork& work);
 /// Whether this thread runs a part now.
 bool in_team();
 
-/// TERN_TEAMS=always shares out short work too, which is slower: for tests of what threads do.
+/// TERN_TEAMS=always shares out all work, also short work and beside other processes, which is slower: for tests of
+/// what threads do.
 extern const bool teams_always;
 
 }  // namespace tern::vectorized

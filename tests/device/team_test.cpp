@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <thread>
 
@@ -75,6 +76,31 @@ TEST_CASE("team: what a part throws reaches the caller, and later phases do not 
     CHECK(later == 0);
     CHECK(run_phases(4, 3) == expected(4, 3));
   }
+}
+
+TEST_CASE("team: a caller whom workers hold up works alone, until they help again", "[device]") {
+  using Clock = std::chrono::steady_clock;
+  const auto caller = std::this_thread::get_id();
+  // A worker that sleeps within its part is as one that has lost its core.
+  std::atomic<int> by_workers{0};
+  const auto call = [&](bool held_up) {
+    by_workers = 0;
+    vectorized::parallel(2, [&](const Team&) {
+      const bool worker = std::this_thread::get_id() != caller;
+      if (worker) ++by_workers;
+      if (worker && held_up) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (const auto end = Clock::now() + std::chrono::microseconds(60); Clock::now() < end;) {
+      }
+    });
+    return by_workers == 0;
+  };
+  int alone = 0;
+  for (const auto end = Clock::now() + std::chrono::seconds(20); alone < 300 && Clock::now() < end;)
+    alone = call(true) ? alone + 1 : 0;
+  CHECK(alone == 300);
+  for (const auto end = Clock::now() + std::chrono::seconds(20); alone > 0 && Clock::now() < end;)
+    if (!call(false)) alone = 0;
+  CHECK(alone == 0);
 }
 
 TEST_CASE("team: work inside of work stays on its thread", "[device]") {
