@@ -146,6 +146,13 @@ std::vector<Array> with_nans_of(const std::vector<Array>& got, std::vector<Array
   return expected;
 }
 
+std::int64_t nans_of(const std::vector<Array>& arrays) {
+  std::int64_t count = 0;
+  for (const Array& array : arrays)
+    count += std::count_if(array.values.begin(), array.values.end(), [](double value) { return std::isnan(value); });
+  return count;
+}
+
 std::string check_special(const Case& c, const Mode& mode) {
   const Mode& reference = tern::mode("sequential");
   // Sums of integers are exact; of integers and tiny numbers not.
@@ -156,9 +163,11 @@ std::string check_special(const Case& c, const Mode& mode) {
                             const char* what, double magnitude) {
     return compare_scaled(got, spreads ? with_nans_of(got, expected) : expected, c, unit, what, magnitude);
   };
-  const std::string wrong = compared(to_arrays(results_of(c, mode)), to_arrays(results_of(c, reference)),
-                                     is_exact ? 0 : c.op.ulps, "result", 0);
+  const std::vector<Array> got = to_arrays(results_of(c, mode)), expected = to_arrays(results_of(c, reference));
+  const std::string wrong = compared(got, expected, is_exact ? 0 : c.op.ulps, "result", 0);
   if (!wrong.empty() || !differentiable(c)) return wrong;
+  // Behind a NaN that the reference has not, the activation lets another gradient pass.
+  if (spreads && nans_of(got) != nans_of(expected)) return {};
   const bool cancels = c.sample.gradient_magnitude && c.special > Special::infinity;
   const double magnitude =
       cancels ? c.sample.gradient_magnitude(to_arrays(make_inputs(c.op, c.sample, c.dtype, {}, c.special))) : 0;
