@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -87,6 +88,8 @@ TEST_CASE("random: ranges and moments", "[core]") {
   const std::vector<double> uniform = rand({20000}, generator, -2, 3, DType::float64).values();
   CHECK(*std::min_element(uniform.begin(), uniform.end()) >= -2);
   CHECK(*std::max_element(uniform.begin(), uniform.end()) < 3);
+  CHECK(std::abs(std::accumulate(uniform.begin(), uniform.end(), 0.0) / 20000 - 0.5) < 0.05);
+  CHECK(std::count_if(uniform.begin(), uniform.end(), [](double x) { return x > 2; }) == Approx(4000).margin(300));
   const Tensor normal = randn({20000}, generator, 1, 2, DType::float64);
   CHECK(std::abs(operators::mean(normal).item() - 1) < 0.06);
   CHECK(std::abs(operators::var(normal).item() - 4) < 0.2);

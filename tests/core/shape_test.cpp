@@ -27,6 +27,7 @@ TEST_CASE("shape: element counts and strides", "[core]") {
   CHECK(byte_count({2, 3}, 8) == 48);
   CHECK(contiguous_strides({2, 3, 5}) == Shape{15, 5, 1});
   CHECK(contiguous_strides({}) == Shape{});
+  CHECK(contiguous_strides({2, 0, 3}) == Shape{3, 3, 1});
   CHECK(element_count({std::int64_t{1} << 31, 4}) == std::int64_t{1} << 33);
 }
 

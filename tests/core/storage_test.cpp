@@ -220,6 +220,13 @@ TEST_CASE("storage: nothing is allocated for no bytes", "[core]") {
   CHECK(x.numel() == 0);
   CHECK(x.values().empty());
   CHECK(fake_memory().live == before);
+  // A write of nothing is one all the same, a read is none.
+  Tensor none = zeros({0, 3});
+  const std::uint64_t version = none.storage().version();
+  none.read<float>();
+  CHECK(none.storage().version() == version);
+  none.write<float>();
+  CHECK(none.storage().version() == version + 1);
 }
 
 TEST_CASE("storage: many threads may read at once", "[core][transfers]") {

@@ -15,7 +15,7 @@ A section of faults.txt begins with "@ file | tests": the tests in the order of 
 is a line "original => mutated", with "anchor >>> " in front where the original is not the only one in the file: then
 the first one behind the anchor, which must be the only one, is meant. What ends with ";" is a statement, the rest an
 expression. "= reason" behind a fault says why it changes nothing that a test could see; it is not counted. A line that
-begins with "#" is a remark, one with "# ----" names the area of what follows.
+begins with "#" is a remark.
 """
 import argparse
 import concurrent.futures
@@ -32,7 +32,7 @@ PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "example
           "tools"]
 FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "io", "models", "docs", "golden", "training"]
 SUITE = [*FOLDERS, "operators", "catalogue:sequential", "catalogue:vectorized", "simd:AVX2", "simd:baseline",
-         "operators:[mode][ways]", "environment:ways", "card", "tools"]
+         "teams", "operators:[mode][ways]", "environment:ways", "card", "tools"]
 THREADS = 2  # of each test, as on the machines that the suite is made for
 LEAST_TIME = 60  # seconds that a test may take whatever it took without a fault; what runs longer is found as a hang
 
@@ -46,6 +46,9 @@ def command(test):
                 {"TERN_TEST_OPERATOR": operator[0]} if operator else {})
     if program == "simd":
         return "tern_test_operators", ["[mode][vectorized]"], {"TERN_SIMD": rest[0]}
+    if program == "teams":
+        return ("tern_test_operators", ["catalogue: vectorized"],
+                {"TERN_TEAMS": "always", "TERN_TEST_CHECK": "threads"})
     if program == "environment":
         return "tern_test_device", ["[environment-ways]"], {"TERN_WAY": "vectorized.conv2d:rows,matmul:turned"}
     if program == "tools":
@@ -54,8 +57,9 @@ def command(test):
 
 
 class Fault:
-    def __init__(self, number, area, file, tests, line):
-        self.number, self.area, self.file, self.tests, self.line = number, area, file, tests, line
+    def __init__(self, number, file, tests, line):
+        self.number, self.file, self.tests, self.line = number, file, tests, line
+        self.area = file.split("/")[1]
         self.anchor, change = line.split(" >>> ", 1) if " >>> " in line else (None, line)
         self.original, self.mutated = change.split(" => ", 1)
         self.equivalent = ""  # why, where it is
@@ -86,17 +90,15 @@ class Fault:
 
 
 def read_faults():
-    faults, area, file, tests = [], "", None, []
+    faults, file, tests = [], None, []
     for line in (pathlib.Path(__file__).parent / "faults.txt").read_text().splitlines():
-        if line.startswith("# ----"):
-            area = line.strip("# -")
-        elif line.startswith("@ "):
+        if line.startswith("@ "):
             file, tests = (part.strip() for part in line[2:].split("|"))
             tests = tests.split()
         elif line.startswith("= "):
             faults[-1].equivalent = line[2:]
         elif line.strip() and not line.startswith("#"):
-            faults.append(Fault(len(faults) + 1, area, file, tests, line))
+            faults.append(Fault(len(faults) + 1, file, tests, line))
     return faults
 
 
@@ -204,7 +206,7 @@ def report(faults, path):
     lines = [f"{len(counted)} faults, {len(ran)} ran, {len(ran) - len(survivors)} were found "
              f"({100 * (len(ran) - len(survivors)) / max(1, len(ran)):.1f} %).", "",
              "| area | faults | found |", "|---|---|---|"]
-    for area in dict.fromkeys(fault.area for fault in ran):
+    for area in sorted({fault.area for fault in ran}):
         own = [fault for fault in ran if fault.area == area]
         lines.append(f"| {area} | {len(own)} | {sum(fault.outcome != 'survived' for fault in own)} |")
 

@@ -38,6 +38,9 @@ TEST_CASE("init: gains and fans are torch's", "[nn]") {
   CHECK(init::fan_in(zeros({6, 4, 3, 5})) == 60);
   CHECK(init::fan_out(zeros({6, 4, 3, 5})) == 90);
   CHECK_THROWS_AS(init::fan_in(zeros({6})), ShapeError);
+  Generator generator(1);
+  CHECK(init::kaiming_uniform_(zeros({6, 0}), generator).numel() == 0);
+  CHECK(init::xavier_normal_(zeros({0, 0}), generator).numel() == 0);
 }
 
 TEST_CASE("init: the helpers give the distributions that they are named for", "[nn]") {

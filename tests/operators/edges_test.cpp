@@ -134,3 +134,90 @@ TEST_CASE("edges: sums of images of one layout take one allocation for the eleme
     CHECK(a.grad().values() == Values(120, 1));
   });
 }
+
+TEST_CASE("edges: mae has no gradient where it is 0", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor target = tensor<double>({1, -1, 0, 1, 2, 3, 4, 5, 6}).to(dtype);
+    CHECK(gradient({1, -2, 0, 2, 2, 3, 4, 5, 6}, dtype, [&](const Tensor& x) {
+            return op::mae(x, target, Reduce::none);
+          }) == Values{0, -1, 0, 1, 0, 0, 0, 0, 0});
+  });
+}
+
+TEST_CASE("edges: cross entropy smoothed over all classes is infinite where one is impossible", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor logits = tensor<double>({0, -infinity, 0, 0}, {2, 2}).to(dtype);
+    const Tensor loss =
+        op::cross_entropy(logits, tensor<std::int64_t>({1, 1}), {.label_smoothing = 1, .reduce = Reduce::none});
+    CHECK(loss.values()[0] == infinity);
+    CHECK(loss.values()[1] == Approx(std::log(2.0)));
+  });
+}
+
+TEST_CASE("edges: of a window of nothing but -infinity the first element gets the gradient", "[operators]") {
+  everywhere([](DType dtype) {
+    for (const std::int64_t width : {3, 65}) {  // single outputs, and vectors of them
+      Tensor x = full({1, 1, 3, width}, -infinity, dtype).set_requires_grad();
+      const Tensor y = op::max_pool2d(x, 3, {.stride = 2, .padding = 1});
+      CHECK(y.values() == Values(static_cast<std::size_t>(2 * y.size(3)), -infinity));
+      y.backward(ones(y.shape(), dtype));
+      const Values grad = x.grad().values();
+      double sum = 0;
+      for (const double value : grad) sum += value;
+      CHECK(sum == static_cast<double>(y.numel()));
+      // The windows begin at -1, 1, 3 ... in either direction.
+      CHECK(grad[0] == 1);
+      CHECK(grad[1] == 1);
+      CHECK(grad[2] == 0);
+      CHECK(grad[static_cast<std::size_t>(width)] == 1);
+    }
+  });
+}
+
+TEST_CASE("edges: a product with a number keeps the sign of 0, forward and backward", "[operators]") {
+  everywhere([](DType dtype) {
+    Tensor x = tensor<double>({-0.0, 0, 3}).to(dtype).set_requires_grad();
+    const Tensor y = op::mul(x, 2);
+    CHECK(std::signbit(y.values()[0]));
+    CHECK(!std::signbit(y.values()[1]));
+    y.backward(tensor<double>({-0.0, 0, 1}).to(dtype));
+    CHECK(std::signbit(x.grad().values()[0]));
+    CHECK(!std::signbit(x.grad().values()[1]));
+  });
+}
+
+TEST_CASE("edges: a slice's gradient reaches its last element, for every step", "[operators]") {
+  everywhere([](DType dtype) {
+    for (const std::int64_t step : {1, 2, 3, 5}) {
+      INFO(step);
+      Tensor x = zeros({11}, dtype).set_requires_grad();
+      const Tensor y = x.slice(0, 1, 11, step);
+      y.backward(ones(y.shape(), dtype));
+      Values expected(11, 0);
+      for (std::int64_t i = 1; i < 11; i += step) expected[static_cast<std::size_t>(i)] = 1;
+      CHECK(x.grad().values() == expected);
+    }
+  });
+}
+
+TEST_CASE("edges: local responses beyond the range are those of either layout", "[operators]") {
+  everywhere([](DType dtype) {
+    const double large = 1e25;  // beyond the root of float32's range
+    const Tensor plain = full({2, 6, 3, 5}, large, dtype);
+    const Tensor last = full({2, 3, 5, 6}, large, dtype).permute({0, 3, 1, 2});
+    const auto run = [](const Tensor& x_in) {
+      Tensor x = x_in.detach().set_requires_grad();
+      const Tensor y = op::local_response_norm(x, {.size = 3, .alpha = 1, .k = 1});
+      y.backward(ones(y.shape(), y.dtype()));
+      return std::pair{y.values(), x.grad().values()};
+    };
+    const auto [one, one_grad] = run(plain);
+    const auto [other, other_grad] = run(last);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      CHECK((std::isfinite(one[i]) && one[i] > 0));
+      CHECK(other[i] == Approx(one[i]).epsilon(1e-5));
+      CHECK(std::isfinite(one_grad[i]));
+      CHECK(other_grad[i] == Approx(one_grad[i]).epsilon(1e-5));
+    }
+  });
+}

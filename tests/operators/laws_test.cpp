@@ -235,3 +235,41 @@ TEST_CASE("laws: a convolution of more groups than a launch has layers", "[laws]
     CHECK(same(weight.grad(), op::sum(x.detach(), {2}).reshape({groups, 1, 1, 1})));
   });
 }
+
+TEST_CASE("laws: relu comes after the whole sum, however a product is cut", "[laws]") {
+  const Device device{"vectorized"};
+  Generator generator(11);
+  for (const char* way : {"panels", "turned", "dots"})
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{80, 80, 1500}, {7, 6, 20'000}, {70, 75, 600}}) {
+      INFO(message(way, " ", m, " x ", n, " x ", k));
+      const ForcedWay forced{"matmul", way};
+      const Tensor x = randn({m, k}, generator), weight = randn({n, k}, generator), bias = randn({n}, generator);
+      CHECK(op::linear(x, weight, bias, Activation::relu).values() == op::relu(op::linear(x, weight, bias)).values());
+    }
+}
+
+TEST_CASE("laws: a gradient of a convolution does not depend on which others are wanted", "[laws]") {
+  Generator generator(12);
+  for (const auto& [C, O, size] : {std::array<std::int64_t, 3>{3, 5, 9}, {16, 24, 19}, {24, 16, 33}}) {
+    const Tensor x = randn({2, C, size, size}, generator), weight = randn({O, C, 3, 3}, generator),
+                 bias = randn({O}, generator);
+    for (const char* name : {"sequential", "vectorized"}) {
+      if (name == std::string("sequential") && C > 3) continue;  // has no second way
+      const Device device{name};
+      const auto gradient = [&](int which) {  // of x, weight or bias, alone or (-1) together
+        std::vector<Tensor> leaves{x.clone(), weight.clone(), bias.clone()};
+        for (int i = 0; i < 3; ++i)
+          if (which < 0 || which == i) leaves[static_cast<std::size_t>(i)].set_requires_grad();
+        op::sum(op::conv2d(leaves[0], leaves[1], leaves[2], {.padding = 1, .activation = Activation::relu})).backward();
+        return leaves;
+      };
+      const std::vector<Tensor> together = gradient(-1);
+      for (int i = 0; i < 3; ++i) {
+        INFO(message(name, ", ", C, " channels, argument ", i));
+        const auto at = static_cast<std::size_t>(i);
+        const std::vector<double> one = gradient(i)[at].grad().values(), all = together[at].grad().values();
+        for (std::size_t j = 0; j < one.size(); ++j) REQUIRE(one[j] == Approx(all[j]).epsilon(1e-4).margin(1e-3));
+      }
+    }
+  }
+}

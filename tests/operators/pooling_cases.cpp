@@ -286,10 +286,11 @@ Operator adaptive_avg_pool2d() {
     Pair output;
     bool large = false;
   };
-  for (const Use& use : {Use{{1, 1, 1, 1}, 1}, Use{{2, 3, 6, 8}, 2}, Use{{2, 3, 7, 5}, {3, 2}}, Use{{1, 2, 5, 7}, 1},
-                         Use{{1, 2, 5, 7}, {5, 7}}, Use{{1, 2, 3, 4}, {6, 7}}, Use{{0, 2, 5, 5}, 2},
-                         Use{{2, 0, 5, 5}, 2}, Use{{1, 3, 13, 17}, {6, 6}}, Use{{2, 8, 7, 5}, {3, 2}},
-                         Use{{1, 4, 3, 4}, {6, 7}}, Use{{1, 8, 5, 7}, {5, 7}}, Use{{16, 16, 27, 31}, {7, 6}, true}})
+  for (const Use& use :
+       {Use{{1, 1, 1, 1}, 1}, Use{{2, 3, 6, 8}, 2}, Use{{2, 3, 7, 5}, {3, 2}}, Use{{1, 3, 5, 3}, 2},
+        Use{{1, 2, 5, 7}, 1}, Use{{1, 2, 5, 7}, {5, 7}}, Use{{1, 2, 3, 4}, {6, 7}}, Use{{0, 2, 5, 5}, 2},
+        Use{{2, 0, 5, 5}, 2}, Use{{1, 3, 13, 17}, {6, 6}}, Use{{2, 8, 7, 5}, {3, 2}}, Use{{1, 4, 3, 4}, {6, 7}},
+        Use{{1, 8, 5, 7}, {5, 7}}, Use{{16, 16, 27, 31}, {7, 6}, true}})
     op.samples.push_back(
         {.name = message(use.x, " to ", use.output.h, "x", use.output.w),
          .arguments = {uniform(use.x)},

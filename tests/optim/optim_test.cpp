@@ -240,7 +240,9 @@ TEST_CASE("optim: states that do not fit and options that make no sense are refu
   CHECK_THROWS_AS(optim::SGD({p}, {.learning_rate = -1}), Error);
   CHECK_THROWS_AS(optim::SGD({p}, {.momentum = -1}), Error);
   CHECK_THROWS_AS(optim::SGD({p}, {.nesterov = true}), Error);
+  CHECK_THROWS_AS(optim::SGD({p}, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), Error);
   CHECK_THROWS_AS(optim::Adam({p}, {.beta1 = 1}), Error);
+  CHECK_THROWS_AS(optim::Adam({p}, {.beta2 = 1}), Error);
   Tensor q = ones({3}, DType::float64);
   q.set_requires_grad();
   CHECK_THROWS_AS(optim::AdamW({p, q}), DTypeError);
