@@ -193,33 +193,11 @@ __global__ void gather_kernel(Unit* out, const Unit* in, const std::int64_t* ind
 
 // ---- cast ----
 
-template <class T>
-inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
-/// `value` as a float that rounds to a half precision as `value` itself would: between two floats, the one with the odd
-/// last bit, which is never halfway between two halves.
-__device__ float round_to_odd(double value) {
-  const float truncated = __double2float_rz(value);
-  const bool exact = static_cast<double>(truncated) == value || isnan(value);
-  return exact ? truncated : __uint_as_float(__float_as_uint(truncated) | 1u);
-}
-
 template <class To>
 struct Convert {
   template <class From>
   __device__ To operator()(From value) const {
-    if constexpr (is_half<From>)
-      return (*this)(static_cast<float>(value));
-    else if constexpr (is_half<To> && std::is_same_v<From, float>)
-      return To(value);
-    else if constexpr (is_half<To>)
-      return To(round_to_odd(static_cast<double>(value)));
-    else if constexpr (std::is_same_v<To, bool>)
-      return value != 0;
-    else if constexpr (std::is_integral_v<To>)
-      return saturate<To>(value);
-    else
-      return static_cast<To>(value);
+    return convert<To>(value);
   }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
-// How a number of one type becomes one of another, wherever the library converts: in `to`, `item`, `full` and `fill_`.
+// How a number of one type becomes one of another, wherever the library converts, on devices too: in `to`, `item`,
+// `full` and `fill_`.
 
 #include <bit>
 #include <cstdint>
