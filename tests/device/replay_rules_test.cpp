@@ -145,7 +145,8 @@ TEST_CASE("replay: what cannot be replayed runs as it stands", "[device]") {
     }
   };
   struct Counts : Weight {
-    Tensor count = zeros({1}), call(const Tensor&x) override {
+    Tensor count = zeros({1});
+    Tensor call(const Tensor& x) override {
       count.write<float>()[0] += 1;
       return op::mul(x, 2.0);
     }
