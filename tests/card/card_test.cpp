@@ -179,9 +179,9 @@ TEST_CASE("card: an event that cannot be recorded costs neither the event nor th
   Memory& memory = cuda::memory();
   const Tensor warm = made({64}, 1);
   (void)warm.values();
-  const int events = card::live_events();
   void* other = nullptr;
   std::thread([&] { other = memory.stream(); }).join();
+  const int events = card::live_events();
   void* const block = memory.allocate(4096, memory.stream());
   const std::size_t in_use = memory.statistics().in_use;
   card::fail_event_records(1);
