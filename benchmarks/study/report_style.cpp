@@ -33,6 +33,7 @@ em { font-style: normal; font-weight: 400; color: var(--soft); }
 .track i { display: block; height: 100%; background: var(--accent); border-radius: 2px; }
 .key { display: inline-block; width: 10px; height: 10px; margin-right: 7px; border-radius: 2px; background: var(--line); }
 code { font-size: 13px; overflow-wrap: anywhere; }
+@media screen and (max-width: 1200px) { table { font-size: 13px; } th, td { padding-right: 8px; } td.remark { min-width: 9em; } }
 @media print { body { padding: 0; max-width: none; font-size: 11pt; } .figures { grid-template-columns: 1fr 1fr; gap: 10px; } .profiles { grid-template-columns: 1fr; }
   figure, tr, li, .profile { break-inside: avoid; } h2, h3 { break-after: avoid; } .wide { overflow: visible; } table { font-size: 8.5pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } .track { width: 60px; } th, td { padding-right: 7px; } }

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <thread>
 
+#include "browser.hpp"
+#include "layout.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
 
@@ -167,6 +169,43 @@ TEST_CASE("study: cells, tables and a report that needs nothing else", "[study]"
   fs::remove(out + "/report.html");
   CHECK(run({"--report-only", "--out", out}, folder / "log") == 0);
   CHECK(text_of(out + "/report.html") == html);
+}
+
+TEST_CASE("study: its page is whole on every screen and in print, also where a loss runs away", "[study]") {
+  using tern::testing::Browser;
+  if (!Browser::available()) {
+    WARN("skipped: there is no Chromium here");
+    return;
+  }
+  const tern::testing::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const std::string batches = "1,2,4,8,16,32,64,128,256,512";
+  REQUIRE(run(with(tiny, {"--out", out, "--modes", "vectorized", "--batches", batches, "--images", "512", "--epochs",
+                          "3", "--steps", "3"}),
+              folder / "log") == 0);
+  // As a machine with a GPU would have left it: three precisions of cuda, a cell that is missing and one that diverges.
+  for (const char* precision : {"strict", "tf32", "bf16"})
+    for (int batch = 1; batch <= 512; batch *= 2) {
+      json cell = cell_of(out, "alexnet_vectorized_strict_" + std::to_string(batch));
+      const double factor = precision[0] == 's' ? 0.1 : 0.05;
+      cell["key"]["mode"] = "cuda";
+      cell["key"]["precision"] = precision;
+      for (const char* time : {"median", "low", "high"}) cell["time"][time] = cell["time"][time].get<double>() * factor;
+      if (batch == 512)
+        for (json& loss : cell["loss"]) loss = loss.get<double>() * 1e9;
+      const std::string name = "alexnet_cuda_" + std::string(precision) + "_" + std::to_string(batch) + ".json";
+      std::ofstream(out + "/cells/" + name) << cell;
+    }
+  REQUIRE(run({"--report-only", "--out", out}, folder / "log") == 0);
+  Browser browser("file://" + out + "/report.html");
+  REQUIRE(browser.wait_for("document.querySelectorAll('.chart > svg').length > 3"));
+  CHECK(tern::testing::faults_of(browser) == "");
+  const json said = browser.evaluate(tern::testing::hovering("figure"));
+  INFO(said);
+  CHECK(said.size() == 4);  // and no complaint among them
+  CHECK(said.front() == "at images in a batch 1:");
+  CHECK(said.back() == "at images in a batch 512:");
+  CHECK(browser.complaints() == "");
 }
 
 TEST_CASE("study: killed, it goes on where it was", "[study]") {

@@ -29,9 +29,11 @@ inline const char* const layout_faults = R"js((() => {
   return bad;
 })())js";
 
-/// Moves the pointer over the drawing `#loss` and tells what is then read below it, and what leaves its place.
-inline const char* const hovering = R"js((() => {
-  const panel = document.querySelector("#loss"), svg = panel.querySelector("svg"), frame = svg.getBoundingClientRect();
+/// Moves the pointer over the first drawing in `panel` (a selector) and tells what is then read below it, and what
+/// leaves its place.
+inline std::string hovering(const std::string& panel) {
+  return "(" + std::string(R"js((panel) => {
+  const svg = panel.querySelector("svg"), frame = svg.getBoundingClientRect();
   const height = panel.offsetHeight, said = [];
   for (const share of [0.02, 0.3, 0.6, 0.999]) {
     svg.dispatchEvent(new PointerEvent("pointermove", { clientX: frame.left + share * frame.width, clientY: frame.top + 90 }));
@@ -41,7 +43,9 @@ inline const char* const hovering = R"js((() => {
     said.push(panel.querySelector(".place").textContent);
   }
   return said;
-})())js";
+})js") + ")(document.querySelector('" +
+         panel + "'))";
+}
 
 /// The faults of a page on screens of three widths, light and dark, and in print.
 inline std::string faults_of(Browser& browser) {

@@ -104,7 +104,7 @@ TEST_CASE("report: a loss that runs away has an axis to be read by, also under t
   CHECK(browser.evaluate("document.querySelectorAll('#loss text').length > 8") == true);
   CHECK(browser.evaluate("document.body.innerText.includes('100 classes')") == false);
   CHECK(faults_of(browser) == "");
-  const Json said = browser.evaluate(hovering);
+  const Json said = browser.evaluate(hovering("#loss"));
   INFO(said);
   CHECK(said.size() == 4);  // and no complaint among them
   CHECK(said.front() == "at epoch 1:");
