@@ -246,12 +246,14 @@ class Parser {
   std::size_t position_ = 0;
 };
 
-// Bytes of a tensor; nothing when the product leaves 64 bits.
+// Bytes of a tensor, also of one that this machine cannot hold; nothing when the product leaves 64 bits.
 std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
   try {
     return byte_count(entry.shape, size_of(entry.dtype));
   } catch (const ShapeError&) {
     return std::nullopt;
+  } catch (const OutOfMemory&) {
+    return static_cast<std::uint64_t>(element_count(entry.shape)) * size_of(entry.dtype);
   }
 }
 

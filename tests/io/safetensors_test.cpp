@@ -98,7 +98,8 @@ TEST_CASE("safetensors: a file of the reference writer is read", "[io]") {
       R"("m":{"dtype":"BOOL","shape":[3],"data_offsets":[20,23]}})";
   header.append((8 - header.size() % 8) % 8, ' ');
   std::string file;
-  for (int i = 0; i < 8; ++i) file += static_cast<char>(static_cast<unsigned char>(header.size() >> (8 * i)));
+  for (int i = 0; i < 8; ++i)
+    file += static_cast<char>(static_cast<unsigned char>(std::uint64_t{header.size()} >> (8 * i)));
   file += header;
   file += std::string("\x07\0\0\0\0\0\0\0", 8) + std::string("\0\0\0\x3c\0\x40\0\x42\0\x44\0\x45", 12) +
           std::string("\1\0\1", 3);
