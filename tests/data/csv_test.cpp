@@ -158,6 +158,7 @@ TEST_CASE("csv: classes are ordered as numbers where they are numbers, or as the
   CHECK(known.labels.to_vector<std::int64_t>() == Labels{0, 2});
   CHECK_THAT(problem_of("1,b\n1,z\n", {.classes = {"a", "b"}}),
              ContainsSubstring("t.csv:2:3: found the class 'z', expected one of a, b"));
+  CHECK(parsed("1,inf\n2,2\n3,10\n").classes == Names{"10", "2", "inf"});  // infinity is no number here
 }
 
 TEST_CASE("csv: a table may come without classes", "[data]") {
@@ -185,6 +186,7 @@ TEST_CASE("csv: every error has its place and says what was expected", "[data]")
   CHECK_THAT(problem_of("1,2,a\n", {.target = "kind"}),
              ContainsSubstring("found 3 columns and no header, expected one named 'kind'"));
   CHECK_THAT(problem_of("1,2,a\n", {.target = "4"}), ContainsSubstring("expected one with the number 4"));
+  CHECK_THAT(problem_of("1,2,a\n", {.target = "0"}), ContainsSubstring("expected one with the number 0"));
   CHECK_THAT(problem_of("x,x,c\n1,2,a\n", {.target = "x"}), ContainsSubstring("more than one column named 'x'"));
   CHECK_THAT(problem_of(std::string("\xff\xfe") + "1\0", {}), ContainsSubstring("UTF-16"));
   CHECK_THAT(problem_of(std::string("\x89PNG\0\0", 6)), ContainsSubstring("bytes that are no text"));

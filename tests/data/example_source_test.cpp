@@ -1,5 +1,6 @@
 #include "tern/data/example_source.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -25,8 +26,9 @@ class Counted final : public ExampleSource {
   std::int64_t size() const override { return n_; }
   std::int64_t classes() const override { return 5; }
   Shape shape() const override { return {3}; }
-  std::int64_t label(std::int64_t index) const override { return index % 5; }
+  std::int64_t label(std::int64_t index) const override { return index == n_ - 1 ? last_label_ : index % 5; }
   std::string name() const override { return "counted"; }
+  void set_last_label(std::int64_t label) { last_label_ = label; }
   std::optional<std::int64_t> read(std::int64_t index, const random::Words& draw, std::span<float> to) const override {
     expects<ShapeError>(to.size() == 3, "room for ", to.size());
     // The later an example, the sooner it is done, so that threads finish in another order than they began.
@@ -40,7 +42,7 @@ class Counted final : public ExampleSource {
   }
 
  private:
-  std::int64_t n_;
+  std::int64_t n_, last_label_ = (n_ - 1) % 5;
   std::set<std::int64_t> missing_, broken_;
 };
 
@@ -174,6 +176,36 @@ TEST_CASE("source: what a loader knows without reading", "[data]") {
   CHECK(flat(DataLoader(Counted(0)), 0).sizes.empty());
 }
 
+TEST_CASE("source: a loader reads no further ahead than it was told", "[data]") {
+  class Watched final : public ExampleSource {
+   public:
+    explicit Watched(std::atomic<int>& reads) : reads_(&reads) {}
+    std::int64_t size() const override { return 40; }
+    std::int64_t classes() const override { return 1; }
+    Shape shape() const override { return {1}; }
+    std::int64_t label(std::int64_t) const override { return 0; }
+    std::string name() const override { return "watched"; }
+    std::optional<std::int64_t> read(std::int64_t, const random::Words&, std::span<float> to) const override {
+      to[0] = 1;
+      ++*reads_;
+      return 0;
+    }
+
+   private:
+    std::atomic<int>* reads_;
+  };
+  std::atomic<int> reads{0};
+  const DataLoader loader(Watched(reads), {.batch_size = 2, .prefetch = 3, .workers = 2});
+  int batches = 0;
+  for (const Batch& batch : loader.epoch(0)) {
+    batches += static_cast<int>(batch.size) / 2;
+    std::this_thread::sleep_for(std::chrono::milliseconds(batches < 4 ? 30 : 0));
+    CHECK(reads <= 2 * (batches + 3));
+  }
+  CHECK(batches == 20);
+  CHECK(reads == 40);
+}
+
 TEST_CASE("source: memory that runs out is thrown in the loop, and the loader lives on", "[data]") {
   class Large final : public ExampleSource {
    public:
@@ -226,6 +258,11 @@ TEST_CASE("source: collected, it is a Dataset", "[data]") {
   const DataLoader resident(all, {.batch_size = 7, .resident = true});
   CHECK(flat(resident, 0).values.size() == 38 * 3);
   CHECK(collect(Counted(0)).size() == 0);
+  for (const std::int64_t label : {-1, 5}) {
+    Counted wrong(8);
+    wrong.set_last_label(label);
+    CHECK_THAT(said<NumericError>([&] { DataLoader{wrong}; }), ContainsSubstring("at position 7 is outside [0, 5)"));
+  }
 }
 
 }  // namespace tern::data

@@ -190,6 +190,10 @@ TEST_CASE("loader: options and data are checked at once", "[data]") {
   Dataset wrong = counted(3);
   wrong.classes = 2;
   CHECK_THAT(said<NumericError>([&] { DataLoader{wrong}; }), ContainsSubstring("counted: label 2 at position 2"));
+  wrong = counted(3);
+  wrong.labels = wrong.labels.clone();
+  wrong.labels.write<std::int64_t>()[1] = -1;
+  CHECK_THAT(said<NumericError>([&] { DataLoader{wrong}; }), ContainsSubstring("counted: label -1 at position 1"));
 }
 
 TEST_CASE("loader: a batch outlives the loop, the loader and the set", "[data]") {
