@@ -8,6 +8,7 @@
 
 namespace tern::io {
 
+#if !defined(_LIBCPP_VERSION) || _LIBCPP_VERSION >= 200000  // which have a from_chars to compare with
 TEST_CASE("numbers in text: strtod reads what from_chars reads, and not more", "[io]") {
   for (const std::string text : {"0",
                                  "-0",
@@ -69,6 +70,7 @@ TEST_CASE("numbers in text: strtod reads what from_chars reads, and not more", "
     CHECK(std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(c));
   }
 }
+#endif
 
 TEST_CASE("numbers in text: only the text itself is read", "[io]") {
   const std::string_view digits = "12345";
