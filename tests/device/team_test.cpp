@@ -79,6 +79,7 @@ TEST_CASE("team: what a part throws reaches the caller, and later phases do not 
 }
 
 TEST_CASE("team: a caller whom workers hold up works alone, until they help again", "[device]") {
+  if (vectorized::teams_always) return;
   using Clock = std::chrono::steady_clock;
   const auto caller = std::this_thread::get_id();
   // A worker that sleeps within its part is as one that has lost its core.
