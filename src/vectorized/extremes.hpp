@@ -30,7 +30,7 @@ struct Larger {
   }
   template <class D, class V>
   HWY_INLINE V of_lanes(D d, V v) const {
-    return hn::MaxOfLanes(d, v);
+    return largest_lane(d, v);
   }
   template <class T>
   bool replaces(T challenger, T best) const {
@@ -48,7 +48,7 @@ struct Smaller {
   }
   template <class D, class V>
   HWY_INLINE V of_lanes(D d, V v) const {
-    return hn::MinOfLanes(d, v);
+    return smallest_lane(d, v);
   }
   template <class T>
   bool replaces(T challenger, T best) const {

@@ -11,6 +11,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -107,6 +108,29 @@ HWY_INLINE V smaller(V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
 }
 
+/// The largest and the smallest lane, in all lanes. Highway's emulated vectors have no infinity there: they begin at
+/// the outermost finite number.
+template <class D>
+HWY_INLINE hn::Vec<D> largest_lane(D d, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_EMU128
+  auto largest = hn::GetLane(v);
+  for (std::size_t i = 1; i < hn::Lanes(d); ++i) largest = std::max(largest, hn::ExtractLane(v, i));
+  return hn::Set(d, largest);
+#else
+  return hn::MaxOfLanes(d, v);
+#endif
+}
+template <class D>
+HWY_INLINE hn::Vec<D> smallest_lane(D d, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_EMU128
+  auto smallest = hn::GetLane(v);
+  for (std::size_t i = 1; i < hn::Lanes(d); ++i) smallest = std::min(smallest, hn::ExtractLane(v, i));
+  return hn::Set(d, smallest);
+#else
+  return hn::MinOfLanes(d, v);
+#endif
+}
+
 /// The largest of n > 0 elements; unspecified if one is NaN.
 template <class T>
 HWY_INLINE T fold_max(const T* in, std::int64_t n) {
@@ -124,7 +148,7 @@ HWY_INLINE T fold_max(const T* in, std::int64_t n) {
     const auto mask = hn::FirstN(d, static_cast<std::size_t>(n - i));
     best1 = hn::Max(best1, hn::IfThenElse(mask, load_first(d, in + i, n - i), lowest));
   }
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(best0, best1)));
+  return hn::GetLane(largest_lane(d, hn::Max(best0, best1)));
 }
 
 /// A vector of `count` columns from `in`, all lanes if that many are left.

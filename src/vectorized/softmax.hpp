@@ -60,7 +60,7 @@ HWY_NOINLINE RowSum<T> softmax_row(T* out, const T* in, std::int64_t n) {
     const auto lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
     const auto mask = hn::FirstN(d, static_cast<std::size_t>(n));
     const auto values = hn::IfThenElse(mask, load_columns(d, in, n), lowest);
-    const auto maximum = hn::MaxOfLanes(d, values);
+    const auto maximum = largest_lane(d, values);
     const auto lowered = hn::IfThenElseZero(mask, hn::Sub(values, maximum));
     const auto raised = hn::IfThenElseZero(mask, HWY_NAMESPACE::exp(d, lowered));
     const auto sum = hn::SumOfLanes(d, raised);
