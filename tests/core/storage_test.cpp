@@ -81,6 +81,15 @@ TEST_CASE("storage: a write makes the other copies stale", "[core][transfers]") 
   CHECK(!x.storage().valid_in(fake_memory()));
 }
 
+TEST_CASE("storage: a copy into a part keeps the rest", "[core][transfers]") {
+  const Tensor x = tensor<float>({1, 2, 3, 4}), one = full({1}, 9.0);
+  {
+    const Device fake(fake_mode());
+    x.slice(0, 1, 2).copy_(one);
+  }
+  CHECK(x.values() == std::vector<double>{1, 9, 3, 4});
+}
+
 TEST_CASE("storage: what is overwritten whole does not move", "[core][transfers]") {
   Tensor x = ones({4});
   reset_transfers();

@@ -51,8 +51,10 @@ TEST_CASE("replay: recordings are bounded, the one used longest ago goes", "[dev
   const int before = testing::live_recordings();
   const std::size_t bytes = memory_statistics("replaying").in_use;
   Step step([](const Tensor& x) { return op::mul(x, 2.0); });
-  for (int n = 1; n <= 100; ++n)
+  for (int n = 1; n <= 100; ++n) {
     for (int i = 0; i < 3; ++i) step(ones({n, 1024}));
+    CHECK(testing::live_recordings() - before == std::min(n, 32));
+  }
   CHECK(testing::live_recordings() - before == 32);
   step.keep_recordings(2);
   CHECK(testing::live_recordings() - before == 2);

@@ -150,6 +150,9 @@ TEST_CASE("cores: control groups limit the default number of threads", "[device]
   write("outer/inner/cpu.max", "800000 100000\n");
   CHECK(granted("0::/\n") == 0);
   CHECK(granted("0::/outer\n") == 3);
+  write("outer/cpu.max", "200000 100000\n");
+  CHECK(granted("0::/outer\n") == 2);
+  write("outer/cpu.max", "250000 100000\n");
   CHECK(granted("0::/outer/inner\n") == 3);
   write("outer/inner/cpu.max", "1000 100000\n");
   CHECK(granted("0::/outer/inner\n") == 1);

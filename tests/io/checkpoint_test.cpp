@@ -78,9 +78,11 @@ TEST_CASE("checkpoint: the newest ones are kept, other files are left alone", "[
   const TemporaryFolder folder;
   write_bytes(folder / "checkpoint-notes.txt", "mine");
   write_bytes(folder / "checkpoint-x.safetensors", "mine");
+  write_bytes(folder / "checkpoint--1.safetensors", "mine");
   write_bytes(folder / "checkpoint-000000000001.safetensors.tmp.999.0", "left by a killed process");
   for (const std::int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), checkpoint_of(step), 2);
-  CHECK(names_in(folder.path()) == std::vector<std::string>{"checkpoint-000000000003.safetensors",
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"checkpoint--1.safetensors",
+                                                            "checkpoint-000000000003.safetensors",
                                                             "checkpoint-000000000004.safetensors",
                                                             "checkpoint-notes.txt", "checkpoint-x.safetensors"});
   CHECK_THROWS_AS(save_checkpoint(folder.path(), checkpoint_of(5), 0), FileError);

@@ -83,7 +83,9 @@ TEST_CASE("module: names are checked", "[nn]") {
   CHECK_THROWS_AS(net.add_child_named("last"), Error);
   CHECK_THROWS_AS(net.add_itself(), Error);
   CHECK_NOTHROW(net.add_parameter("another"));
-  CHECK(net.parameter_count() == 27);
+  CHECK_NOTHROW(net.add_parameter("and another"));
+  CHECK_THROWS_AS(net.add_parameter("another"), Error);
+  CHECK(net.parameter_count() == 28);
 }
 
 TEST_CASE("module: a child that was not registered is an error when it is called", "[nn]") {
@@ -101,6 +103,15 @@ TEST_CASE("module: a child that was not registered is an error when it is called
     Block block_ = module("block", Block(4, 2));
   };
   CHECK(nn::Sequential(Inline())(x).shape() == Shape{1, 2});
+  // A module may call itself.
+  class Twice : public nn::Module {
+   public:
+    Tensor forward(const Tensor& x) const override { return operators::sum(x).item() < 100 ? (*this)(x * scale_) : x; }
+
+   private:
+    nn::Parameter scale_ = parameter("scale", full({4}, 2.0));
+  };
+  CHECK(Twice()(x).values() == std::vector<double>(4, 32));
 }
 
 TEST_CASE("module: a copy is another handle of the same module", "[nn]") {

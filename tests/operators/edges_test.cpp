@@ -221,3 +221,21 @@ TEST_CASE("edges: local responses beyond the range are those of either layout", 
     }
   });
 }
+
+TEST_CASE("edges: an update reads a gradient that lies apart", "[operators]") {
+  everywhere([](DType dtype) {
+    const Tensor parameter = zeros({2, 3}, dtype);
+    const Tensor gradient = arange(0, 6, 1, dtype).reshape({3, 2}).transpose(0, 1);
+    op::sgd({parameter}, {gradient}, {}, ones({1}, dtype), {});
+    CHECK(parameter.values() == Values{0, -2, -4, -1, -3, -5});
+    op::sgd({parameter}, {ones({1}, dtype).expand({2, 3})}, {}, ones({1}, dtype), {});
+    CHECK(parameter.values() == Values{-1, -3, -5, -2, -4, -6});
+  });
+}
+
+TEST_CASE("edges: a dimension of one element overlaps with nothing, whatever its stride", "[operators]") {
+  const Tensor x = zeros({6});
+  Tensor(x.shared_storage(), DType::float32, {1, 3}, {0, 2}, 0).fill_(1);
+  CHECK(x.values() == Values{1, 0, 1, 0, 1, 0});
+  CHECK_THROWS_AS(Tensor(x.shared_storage(), DType::float32, {2, 3}, {0, 2}, 0).fill_(1), Error);
+}

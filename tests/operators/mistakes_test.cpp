@@ -56,4 +56,7 @@ TEST_CASE("mistakes: what changes in place is contiguous, and statistics come to
   CHECK_THROWS_AS(op::batch_norm(x, weight, bias, mean, apart), ShapeError);
   CHECK_THROWS_AS(op::sgd({ones({3})}, {ones({3})}, {apart}, ones({1}), {.momentum = 0.9}), ShapeError);
   CHECK_THROWS_AS(op::sgd({apart}, {ones({3})}, {}, ones({1}), {}), ShapeError);
+  const Tensor moment = zeros({3});
+  CHECK_THROWS_AS(op::adam({ones({3})}, {ones({3})}, {moment}, {moment}, ones({1}), zeros({2}, DType::int64), {}),
+                  DTypeError);
 }
