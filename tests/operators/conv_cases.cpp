@@ -97,7 +97,7 @@ Operator joined() {
         {{in[0], in[1], in[2], options[0]}, {in[0], in[3], in[4], options[1]}, {in[0], in[5], {}, options[2]}});
   };
   for (const auto& [C, first, second, third] :
-       {std::array<std::int64_t, 4>{3, 2, 5, 1}, {8, 16, 8, 24}, {16, 8, 12, 8}, {16, 16, 24, 8}})
+       {std::array<std::int64_t, 4>{3, 2, 5, 1}, {8, 16, 8, 24}, {16, 8, 12, 8}, {24, 16, 24, 8}})
     op.samples.push_back(
         {.name = message(C, " to ", first, ", ", second, " and ", third, " channels"),
          .arguments = {uniform({2, C, 5, 7}), uniform({first, C, 3, 3}), uniform({first}), uniform({second, C, 1, 1}),
