@@ -99,6 +99,7 @@ void read_metrics(const std::string& folder, const std::function<void(Json event
   expects<FileError>(input.size() <= most, file, ": found ", input.size(),
                      " bytes, expected the metrics of a training, ", most, " at most");
   std::string text;
+  text.reserve(static_cast<std::size_t>(std::min(input.size(), longest_line + part)));  // else it is held twice to grow
   std::size_t line = 1;
   for (std::uint64_t read = 0; read < input.size();) {
     const auto count = static_cast<std::size_t>(std::min(part, input.size() - read));

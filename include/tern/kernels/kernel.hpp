@@ -32,8 +32,7 @@ class Kernel<Result(Arguments...)> {
 // - a size of 0 is legal and does nothing, except where the result of nothing is defined (an empty sum is 0);
 // - work is ordered on `context.stream`; a kernel never waits and never touches the host;
 // - sums run in an order that does not depend on `context.threads`;
-// - NaN and infinity follow IEEE 754 and reach what they reach in the sequential mode; the sign and payload of a NaN
-// mean
+// - NaN and infinity follow IEEE 754 and reach what they reach in the sequential mode; a NaN's sign and payload mean
 //   nothing;
 // - finite inputs give finite results where the exact result, and for a sum the sum of its terms' magnitudes, is inside
 //   half of the dtype's range, whatever an algorithm does in between. docs/numbers.md has the bounds on rounding.
