@@ -136,14 +136,10 @@ struct BatchNormBackward {
     if (store && grad_weight != nullptr) grad_weight[c] = state.product;
     if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
     const T inverse = inverse_deviation[c], outer = weight == nullptr ? T(1) : weight[c], scale = inverse * outer;
-    // Where the product leaves T's range, what it multiplies may bring it back.
-    const bool splits = !::isfinite(scale);
-    return {mean[c],
-            inverse,
-            splits ? inverse : scale,
-            splits ? outer : T(1),
-            state.gradient / count,
-            state.product / count};
+    // Two factors on one side of 1 are multiplied one after the other: their product may leave T's range.
+    const bool apart = (inverse > 1) != (::abs(outer) > 1);
+    return {
+        mean[c], inverse, apart ? scale : inverse, apart ? T(1) : outer, state.gradient / count, state.product / count};
   }
   __host__ __device__ T* output() const { return grad_x; }
   template <int L>

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "support/catch.hpp"
+#include "support/summary.hpp"
 #include "tern/device/ways.hpp"
 #include "tern/tern.hpp"
 
@@ -153,6 +154,31 @@ TEST_CASE("numbers: squares beyond the range", "[numbers]") {
     // x / (k + alpha / size x^2)^(3 / 4) of one channel
     const Tensor y = op::local_response_norm(full({1, 1, 3, 3}, 1e22), {.size = 1, .alpha = 1, .k = 1});
     for (const double value : y.values()) CHECK(value == Approx(1e-11).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("numbers: a normalised gradient whose factors' product is below the range", "[numbers]") {
+  // 1e-18 and 1e-26: two digits are left of their product, seven of the gradient, which is 1e-8.
+  const std::vector<float> x{1e18f, -2e18f, 3e18f, -1e18f}, g{1e36f, 2e36f, -1e36f, 3e36f};
+  const double count = 4, weight = 1.1e-26f;
+  double mean = 0, var = 0, sum = 0, product = 0;
+  for (const double value : x) mean += value / count;
+  for (const double value : x) var += (value - mean) * (value - mean) / count;
+  const double inverse = 1 / std::sqrt(var + 1e-5);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sum += g[i];
+    product += g[i] * (x[i] - mean) * inverse;
+  }
+  for (const std::string& name : testing::available_modes()) {
+    INFO(name);
+    const Device device{name};
+    const Tensor in = tensor(x, {4, 1, 1, 1}).set_requires_grad();
+    const Tensor y = op::batch_norm(in, full({1}, weight), zeros({1}), {}, {});
+    y.backward(tensor(g, {4, 1, 1, 1}));
+    const std::vector<double> found = in.grad().values();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      CHECK(found[i] ==
+            Approx(inverse * weight * (g[i] - sum / count - (x[i] - mean) * inverse * product / count)).epsilon(1e-5));
   }
 }
 
