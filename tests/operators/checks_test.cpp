@@ -34,6 +34,9 @@ void right(float* out, const float* in, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = in[i] > 0 || in[i] != in[i] ? in[i] : 0;
 }
 
+// The check is to find it, not AddressSanitizer.
+__attribute__((no_sanitize("address"))) void write_behind(float* out, std::int64_t n) { out[n] = 0; }
+
 }  // namespace
 
 TEST_CASE("checks: a right operator has no failures", "[catalogue]") {
@@ -68,7 +71,7 @@ TEST_CASE("checks: a write behind the buffer is found", "[catalogue]") {
                       [](Table& table) {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           right(out, in, n);
-                          if (n == 9) out[n] = 0;
+                          if (n == 9) write_behind(out, n);
                         };
                       }),
              ContainsSubstring("something was written behind a block of 36 bytes"));

@@ -55,8 +55,13 @@ std::atomic<int> failures{0};
 std::atomic<int> recordings{0};
 
 Stream& own_stream() {
-  // Never freed: a storage may name the stream of a thread that has ended.
-  static thread_local Stream* const own = new Stream;
+  // Never freed, but listed, so that none is a leak: a storage may name the stream of a thread that has ended.
+  static std::mutex mutex;
+  static auto& all = *new std::vector<std::unique_ptr<Stream>>;
+  static thread_local Stream* const own = [] {
+    const std::lock_guard lock(mutex);
+    return all.emplace_back(std::make_unique<Stream>()).get();
+  }();
   return *own;
 }
 

@@ -19,6 +19,12 @@ namespace tern::testing {
 
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Takes what is there; false when the other end is closed.
@@ -101,6 +107,7 @@ Process::~Process() {
 }
 
 void Process::signal(int number) {
+  const std::lock_guard lock(mutex_);
   if (!ended_) ::kill(pid_, number);
 }
 
@@ -119,12 +126,14 @@ bool Process::running() {
   drain();
   int status = 0;
   rusage used{};
-  const pid_t gone = ::wait4(pid_, &status, WNOHANG, &used);
-  if (gone != pid_) return true;
-  ended_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (::wait4(pid_, &status, WNOHANG, &used) != pid_) return true;
+    ended_ = true;
+  }
   drain();
   outcome_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome_.peak_bytes = std::int64_t{used.ru_maxrss} * 1024;
+  outcome_.peak_bytes = sanitized ? 0 : std::int64_t{used.ru_maxrss} * 1024;
   return false;
 }
 

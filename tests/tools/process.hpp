@@ -4,16 +4,17 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace tern::testing {
 
 struct Outcome {
-  int code = -1;           ///< exit code; 128 + signal for a process that was killed
-  bool timed_out = false;  ///< it ran past the limit and was killed
-  std::string out, err;    ///< what it wrote
-  std::int64_t peak_bytes = 0;
+  int code = -1;                ///< exit code; 128 + signal for a process that was killed
+  bool timed_out = false;       ///< it ran past the limit and was killed
+  std::string out, err;         ///< what it wrote
+  std::int64_t peak_bytes = 0;  ///< of memory; 0 under a sanitizer, whose own memory is not the program's
 };
 
 struct ProcessOptions {
@@ -33,6 +34,7 @@ class Process {
   Process& operator=(const Process&) = delete;
   ~Process();
 
+  /// Also while another thread waits.
   void signal(int number);
   bool running();
   /// Waits for the end, or kills it after the limit.
@@ -46,6 +48,7 @@ class Process {
   int out_ = -1, err_ = -1;
   double deadline_ = 0;
   Outcome outcome_;
+  std::mutex mutex_;  // for ended_: a process that is no more gets no signal
   bool ended_ = false;
 };
 
