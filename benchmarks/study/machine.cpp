@@ -73,7 +73,7 @@ Machine describe_machine(const std::string& name, int threads) {
 
 void add_roofline(Machine& machine, const CellKey& key, int threads) {
   if (machine.roofline.contains(roofline_key(key))) return;
-  const bool on_host = mode(key.mode).memory->host_accessible();
+  const bool on_host = mode(key.mode).on_host();
   const CellKey measured{"", on_host ? "vectorized" : key.mode, on_host ? "strict" : key.precision, 0};
   const std::string known = roofline_key(measured);
   if (!machine.roofline.contains(known)) {

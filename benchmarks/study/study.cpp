@@ -36,7 +36,7 @@ std::vector<CellKey> cells_of(const Options& options) {
   for (const std::string& net : options.nets)
     for (const std::string& name : options.modes)
       for (const std::string& precision :
-           mode(name).memory->host_accessible() ? std::vector<std::string>{"strict"} : options.precisions)
+           mode(name).on_host() ? std::vector<std::string>{"strict"} : options.precisions)
         for (const std::int64_t batch : options.batches) keys.push_back({net, name, precision, batch});
   return keys;
 }

@@ -2,7 +2,7 @@
 /// The whole library: `#include <tern/tern.hpp>`.
 
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/core/version.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/image.hpp"
@@ -12,10 +12,10 @@
 #include "tern/data/scaling.hpp"
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"
-#include "tern/device/branches.hpp"
-#include "tern/device/profile.hpp"
-#include "tern/device/step.hpp"
-#include "tern/device/ways.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/run/profile.hpp"
+#include "tern/run/step.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"

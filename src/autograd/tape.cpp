@@ -5,9 +5,9 @@
 #include <queue>
 #include <unordered_map>
 
-#include "device/profiler.hpp"
-#include "tern/core/create.hpp"
-#include "tern/operators/arithmetic.hpp"
+#include "autograd/gradient_sum.hpp"
+#include "modes/observed.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern {
 
@@ -109,7 +109,7 @@ namespace {
 void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const Tensor& known = leaf.grad();
   if (known.defined())
-    gradient = operators::add(known, gradient);
+    gradient = sum_of({known, gradient});
   else if (!Handle::owns(gradient))
     gradient = gradient.clone();
   Tensor(leaf).set_grad(std::move(gradient));
@@ -125,7 +125,7 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 // each time, before it is passed on.
 void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
-  const ProfileBackward profiled;
+  const ObservedBackward observed;
   // Gradients that meet are added when the last of them is there, in one pass.
   std::unordered_map<Node*, std::vector<Tensor>> gradients;
   const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
@@ -147,7 +147,7 @@ void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& option
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
     std::optional<Device> place;
     if (!node->scope.same_settings(current_scope())) place.emplace(node->scope);
-    Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : operators::add_all(meeting));
+    Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : sum_of(meeting));
     meeting.clear();
     expects<AutogradError>(input_gradients.size() == node->edges.size(), "backward of ", node->name, ": ",
                            input_gradients.size(), " gradients for ", node->edges.size(), " inputs");

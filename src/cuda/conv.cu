@@ -2,7 +2,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/fused_rows.cuh"
 #include "cuda/streams.cuh"
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 namespace {

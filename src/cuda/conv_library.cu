@@ -3,7 +3,7 @@
 #include "cuda/conv_implicit.cuh"
 #include "cuda/conv_library.cuh"
 #include "cuda/timing.cuh"
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include "cuda/conv_library.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 namespace {

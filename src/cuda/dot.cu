@@ -12,7 +12,7 @@
 #include "cuda/products.cuh"
 #include "cuda/streams.cuh"
 #include "cuda/timing.cuh"
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // What the library opens. Compiled by the compiler of the library, which writes the names in the contract as it does.
 
-#include "tern/device/plugin.hpp"
+#include "tern/modes/plugin.hpp"
 
 #include <exception>
 

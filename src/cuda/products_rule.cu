@@ -6,7 +6,7 @@
 
 #include "cuda/choice.cuh"
 #include "cuda/products.cuh"
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 namespace {

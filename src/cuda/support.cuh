@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tern/core/error.hpp"
-#include "tern/device/context.hpp"
+#include "tern/kernels/context.hpp"
 
 namespace tern::cuda {
 

@@ -5,8 +5,8 @@
 
 #include "data/conversion.hpp"
 #include "data/streams.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::data {
@@ -21,7 +21,7 @@ Dataset Dataset::take(std::int64_t n) const {
 }
 
 Dataset Dataset::select(const Tensor& rows) const {
-  const Device host{"sequential"};
+  const Device host(reference_mode());
   Dataset part = *this;
   part.images = operators::gather(images, rows);
   part.labels = operators::gather(labels, rows);

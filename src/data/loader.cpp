@@ -9,7 +9,7 @@
 #include "data/conversion.hpp"
 #include "data/pipeline.hpp"
 #include "data/streams.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::data {

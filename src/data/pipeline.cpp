@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "data/streams.hpp"
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 
 namespace tern::data {
 
@@ -137,7 +137,7 @@ void Pipeline::close(Job& job) {
   try {
     job.batch = job.assembly->finish();
     // To the device from here, beside the work of the consumer.
-    if (job.batch.size > 0 && !current_scope().mode->memory->host_accessible()) {
+    if (job.batch.size > 0 && !current_scope().mode->on_host()) {
       job.batch.images.storage().read(current_scope());
       job.batch.labels.storage().read(current_scope());
     }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tern/data/loader.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::data {
 

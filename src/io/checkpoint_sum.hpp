@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::io {
 

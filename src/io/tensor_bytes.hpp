@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::io {
 

@@ -1,6 +1,6 @@
 #include "tern/models/inception.hpp"
 
-#include "tern/device/branches.hpp"
+#include "tern/run/branches.hpp"
 
 namespace tern::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "device/recording.hpp"
+#include "run/recording.hpp"
 #include "nn/observer.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/gradient_sum.hpp"
 #include "operators/layout.hpp"
 #include "tern/operators/reduction.hpp"
 
@@ -293,3 +294,11 @@ Tensor clamp(const Tensor& x, double low, double high) {
 #undef SLOT
 
 }  // namespace tern::operators
+
+namespace tern {
+
+Tensor autograd::sum_of(const std::vector<Tensor>& gradients) {
+  return gradients.size() == 2 ? operators::add(gradients[0], gradients[1]) : operators::add_all(gradients);
+}
+
+}  // namespace tern

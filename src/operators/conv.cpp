@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/branches.hpp"
+#include "modes/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
 
@@ -51,6 +51,11 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
+/// How much of the tensor that it writes its channels of are a convolution's own.
+double part_of(const kernels::Conv2d& s) {
+  return s.y_channels > 0 ? static_cast<double>(s.O) / static_cast<double>(s.y_channels) : 1;
+}
+
 /// A convolution whose arguments are checked and lie as the mode wants them.
 struct Prepared {
   kernels::Conv2d sizes;
@@ -93,14 +98,10 @@ struct Backward {
     visit("conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
-      const bool reads = sizes.activation != Activation::none;
-      if (sizes.y_channels > 0) {
-        call.only(grad, sizes.O, sizes.y_channels);
-        if (reads) call.only(out, sizes.O, sizes.y_channels);
-      }
-      const T* const y = reads ? call.in(out) + first : nullptr;
+      const double part = part_of(sizes);
+      const T* const y = sizes.activation != Activation::none ? call.in(out, part) + first : nullptr;
       call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
-                                        call.in(grad) + first, call.in(x.get()), call.in(weight.get()), y, sizes);
+                                        call.in(grad, part) + first, call.in(x.get()), call.in(weight.get()), y, sizes);
     });
     return {grad_x, grad_weight, grad_bias};
   }
@@ -110,8 +111,7 @@ void run(const Prepared& prepared, Tensor& out, std::int64_t first) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
-    if (prepared.sizes.y_channels > 0) call.only(out, prepared.sizes.O, prepared.sizes.y_channels);
-    call.table().conv.conv2d(call.context(), call.out(out) + first, call.in(prepared.x), call.in(prepared.weight),
+    call.table().conv.conv2d(call.context(), call.out(out, part_of(prepared.sizes)) + first, call.in(prepared.x), call.in(prepared.weight),
                              call.in(prepared.bias), prepared.sizes);
   });
 }

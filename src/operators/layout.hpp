@@ -48,9 +48,7 @@ inline Tensor copy_in(Layout layout, const Tensor& x) {
 
 /// The layout in which pooling and normalisation run on x: its own where the mode can.
 inline Layout layout_for(const Tensor& x) {
-  const Mode& mode = *current_scope().mode;
-  const bool takes = x.dtype() == DType::float64 ? mode.operators_double.channels_last : mode.operators.channels_last;
-  return takes ? layout_of(x) : Layout::channels_first;
+  return current_scope().mode->channels_last(x.dtype()) ? layout_of(x) : Layout::channels_first;
 }
 
 }  // namespace tern::operators

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "device/recording.hpp"
 #include "operators/layout.hpp"
 
 namespace tern::operators {
@@ -19,11 +18,11 @@ Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", "the input", x);
   const Tensor whole = x.detach().contiguous();
   Tensor out(x.shape(), dtype);
-  const ProfileSpan span("cast", {&whole, &out});
-  Scope& scope = current_scope();
-  const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) +
-                     whole.offset() * static_cast<std::int64_t>(size_of(whole.dtype()));
-  scope.mode->movement.cast(scope.context, out.storage().write(scope), dtype, from, x.dtype(), x.numel());
+  visit_any("cast", dtype, [&] {
+    const AnyCall call;
+    const std::byte* const from = call.bytes_in(whole);
+    call.movement().cast(call.context(), call.bytes_out(out), dtype, from, x.dtype(), x.numel());
+  });
   if (recording(x) && is_floating(dtype))
     record("cast", out, {x}, [dtype = x.dtype()](const Tensor& grad) { return Gradients{grad.to(dtype)}; });
   return out;
@@ -109,13 +108,14 @@ Tensor gather(const Tensor& x, const Tensor& index) {
   for (int i = 1; i < x.rank(); ++i) columns *= shape[i];
   const Tensor whole = x.detach().contiguous();
   Tensor out(shape, x.dtype());
-  const ProfileSpan span("gather", {&out, &out, &rows});
-  Scope& scope = current_scope();
-  const std::int64_t element = static_cast<std::int64_t>(size_of(x.dtype()));
-  const auto* from = static_cast<const std::byte*>(whole.storage().read(scope)) + whole.offset() * element;
-  const auto* places = static_cast<const std::int64_t*>(rows.storage().read(scope)) + rows.offset();
-  scope.mode->movement.gather(scope.context, out.storage().write(scope), from, places, rows.numel(), in_rows,
-                              columns * element);
+  visit_any("gather", x.dtype(), [&] {
+    const AnyCall call;
+    const std::byte* const from =
+        call.bytes_in(whole, static_cast<double>(out.numel()) / static_cast<double>(std::max<std::int64_t>(x.numel(), 1)));
+    const auto* const places = call.in_as<std::int64_t>(rows);
+    call.movement().gather(call.context(), call.bytes_out(out), from, places, rows.numel(), in_rows,
+                           columns * static_cast<std::int64_t>(size_of(x.dtype())));
+  });
   if (recording(x))
     record("gather", out, {x}, [rows = Saved(rows), in_shape = x.shape(), in_rows, columns](const Tensor& grad) {
       const Tensor whole_grad = grad.contiguous();
@@ -194,10 +194,10 @@ Tensor& Tensor::fill_(Number value) {
     operators::copy_elements(*this, one.expand(shape()));
     return *this;
   }
-  const ProfileSpan span("fill", {this});
-  Scope& scope = current_scope();
-  scope.mode->movement.fill(scope.context, storage().write(scope), numel(), one.storage().read_host(),
-                            size_of(dtype()));
+  operators::visit_any("fill", dtype(), [&] {
+    const operators::AnyCall call;
+    call.movement().fill(call.context(), call.bytes_out(*this), numel(), one.storage().read_host(), size_of(dtype()));
+  });
   return *this;
 }
 

@@ -7,6 +7,35 @@
 
 namespace tern::operators {
 
+const std::byte* AnyCall::bytes_in(const Tensor& x, double part) const {
+  const std::size_t element = size_of(x.dtype());
+  if (void* const elsewhere = use(x, Role::in, element, part)) [[unlikely]]
+    return static_cast<const std::byte*>(elsewhere);
+  return static_cast<const std::byte*>(x.storage().read(scope_)) + x.offset() * static_cast<std::int64_t>(element);
+}
+
+std::byte* AnyCall::bytes_out(Tensor& x) const {
+  if (void* const elsewhere = use(x, Role::out, size_of(x.dtype()), 1)) [[unlikely]]
+    return static_cast<std::byte*>(elsewhere);
+  return static_cast<std::byte*>(x.storage().write(scope_));
+}
+
+std::byte* AnyCall::bytes_into(const Tensor& x) const {
+  const std::size_t element = size_of(x.dtype());
+  if (void* const elsewhere = use(x, Role::out, element, 1)) [[unlikely]]
+    return static_cast<std::byte*>(elsewhere);
+  const bool whole = static_cast<std::size_t>(x.numel()) * element == x.storage().bytes();
+  return static_cast<std::byte*>(whole ? x.storage().write(scope_) : x.storage().update(scope_)) +
+         x.offset() * static_cast<std::int64_t>(element);
+}
+
+random::Key draw(Generator& generator) {
+  bool drawn = false;
+  random::Key key;
+  tell([&](Observer& observer) { drawn = drawn || observer.draw(generator, key); });
+  return drawn ? key : generator.next();
+}
+
 kernels::Broadcast run_of(std::int64_t count, std::size_t inputs) {
   kernels::Broadcast result;
   result.count = count;
@@ -80,15 +109,11 @@ void copy_elements(const Tensor& out, const Tensor& in) {
       strided.in[strided.rank++] = from;
     }
   }
-  const ProfileSpan span("copy", {&in, &out});
-  Scope& scope = current_scope();
-  const std::size_t element = size_of(out.dtype());
-  const bool whole = static_cast<std::size_t>(out.numel()) * element == out.storage().bytes();
-  const auto* source =
-      static_cast<const std::byte*>(in.storage().read(scope)) + in.offset() * static_cast<std::int64_t>(element);
-  auto* target = static_cast<std::byte*>(whole ? out.storage().write(scope) : out.storage().update(scope)) +
-                 out.offset() * static_cast<std::int64_t>(element);
-  scope.mode->movement.copy(scope.context, target, source, strided, element);
+  visit_any("copy", out.dtype(), [&] {
+    const AnyCall call;
+    const std::byte* const source = call.bytes_in(in);
+    call.movement().copy(call.context(), call.bytes_into(out), source, strided, size_of(out.dtype()));
+  });
 }
 
 Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored) {
@@ -96,7 +121,7 @@ Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, 
   expects<DTypeError>(labels.dtype() == DType::int64, op, ": labels are ", labels.dtype(),
                       ", expected int64; convert with to(...)");
   const Tensor whole = labels.detach().contiguous();
-  if (current_scope().mode->memory->host_accessible()) {
+  if (current_scope().mode->on_host()) {
     const auto values = whole.read<std::int64_t>();
     for (std::size_t i = 0; i < values.size(); ++i)
       expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": label ", values[i],

@@ -1,9 +1,10 @@
 #pragma once
 // What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
 
-#include "device/profiler.hpp"
+#include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/movement.hpp"
 
 namespace tern::operators {
@@ -44,62 +45,91 @@ void with_type(const char* op, DType dtype, F&& f) {
         message(op, ": inputs are ", dtype, "; operators compute in float32 and float64, convert with to(...)"));
 }
 
-/// The work of the operator `op`: with_type, seen by a Profile.
+/// The work of the operator `op`: with_type, seen by whoever observes.
 template <class F>
 void visit(const char* op, DType dtype, F&& f) {
-  const ProfileSpan span(op);
-  with_type(op, dtype, std::forward<F>(f));
+  if (!observed()) [[likely]]
+    with_type(op, dtype, std::forward<F>(f));
+  else
+    observe(op, dtype, [&](DType compute) { with_type(op, compute, f); });
 }
 
-/// One use of the scope by an operator: the table of a compute type, its context, and pointers in its memory.
-template <class T>
-class Call {
- public:
-  Call() : scope_(current_scope()) {}
-  const kernels::Operators<T>& table() const { return scope_.mode->template table<T>(); }
-  Context& context() const { return scope_.context; }
+/// The work of an operator that only moves elements, of any dtype.
+template <class F>
+void visit_any(const char* op, DType dtype, F&& f) {
+  if (!observed()) [[likely]]
+    f();
+  else
+    observe(op, dtype, [&](DType) { f(); });
+}
 
-  // These are inlined by force: with the test for a Profile they would be calls, which operators on few elements
-  // notice.
-  /// The first element for reading; null for an undefined tensor. Contiguous unless the kernel takes strides.
-  [[gnu::always_inline]] const T* in(const Tensor& x) const { return x.defined() ? in_as<T>(x) : nullptr; }
-  /// The first element of a new tensor, to be overwritten whole; null for an undefined tensor.
-  [[gnu::always_inline]] T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
-  /// The first element for reading and writing.
-  T* inout(const Tensor& x) const {
-    if (!x.defined()) return nullptr;
-    touch(x, sizeof(T), 2);
-    return static_cast<T*>(x.storage().update(scope_)) + x.offset();
-  }
+/// One use of the scope by an operator: its context, and pointers in its memory.
+class AnyCall {
+ public:
+  AnyCall() : scope_(current_scope()) {}
+  Context& context() const { return scope_.context; }
+  const kernels::Movement& movement() const { return scope_.mode->movement; }
+
+  // These are inlined by force: with the test for observers they would be calls, which operators on few elements
+  // notice. `part`: how much of the elements the kernel reads or writes, for those who observe.
+  /// The first element for reading. Contiguous unless the kernel takes strides.
   template <class U>
-  [[gnu::always_inline]] const U* in_as(const Tensor& x) const {
-    touch(x, sizeof(U), 1);
+  [[gnu::always_inline]] const U* in_as(const Tensor& x, double part = 1) const {
+    if (void* const elsewhere = use(x, Role::in, sizeof(U), part)) [[unlikely]]
+      return static_cast<const U*>(elsewhere);
     return static_cast<const U*>(x.storage().read(scope_)) + x.offset();
   }
+  /// The first element of a new tensor, to be overwritten whole.
   template <class U>
-  [[gnu::always_inline]] U* out_as(Tensor& x) const {
-    touch(x, sizeof(U), 1);
+  [[gnu::always_inline]] U* out_as(Tensor& x, double part = 1) const {
+    if (void* const elsewhere = use(x, Role::out, sizeof(U), part)) [[unlikely]]
+      return static_cast<U*>(elsewhere);
     return static_cast<U*>(x.storage().write(scope_));
   }
-  /// Tells a Profile what the operator computes by its definition.
-  void flops(std::int64_t count) const {
-    if (ProfileRecorder::any()) [[unlikely]]
-      ProfileRecorder::count_flops(static_cast<double>(count));
-  }
-  /// Tells a Profile that of a tensor whose pointer it saw only `part` of `whole` is read or written.
-  void only(const Tensor& x, std::int64_t part, std::int64_t whole) const {
-    if (ProfileRecorder::any()) [[unlikely]]
-      ProfileRecorder::count_bytes(x, sizeof(T), static_cast<double>(part) / static_cast<double>(whole) - 1);
+  /// The first element for reading and writing.
+  template <class U>
+  U* inout_as(const Tensor& x) const {
+    if (void* const elsewhere = use(x, Role::inout, sizeof(U), 1)) [[unlikely]]
+      return static_cast<U*>(elsewhere);
+    return static_cast<U*>(x.storage().update(scope_)) + x.offset();
   }
 
- private:
-  [[gnu::always_inline]] static void touch(const Tensor& x, std::size_t element, int times) {
-    if (ProfileRecorder::any()) [[unlikely]]
-      ProfileRecorder::count_bytes(x, element, times);
+  // The same for elements of any dtype.
+  const std::byte* bytes_in(const Tensor& x, double part = 1) const;
+  std::byte* bytes_out(Tensor& x) const;
+  /// Of a view; what is around it stays.
+  std::byte* bytes_into(const Tensor& x) const;
+
+ protected:
+  [[gnu::always_inline]] static void* use(const Tensor& x, Role role, std::size_t element, double part) {
+    OperatorCall* const call = OperatorCall::open();
+    return call == nullptr ? nullptr : call->use({&x, role, element, part});
   }
 
   Scope& scope_;
 };
+
+/// The same with the table of a compute type.
+template <class T>
+class Call : public AnyCall {
+ public:
+  const kernels::Operators<T>& table() const { return scope_.mode->template table<T>(); }
+
+  /// Null for an undefined tensor.
+  [[gnu::always_inline]] const T* in(const Tensor& x, double part = 1) const {
+    return x.defined() ? in_as<T>(x, part) : nullptr;
+  }
+  [[gnu::always_inline]] T* out(Tensor& x, double part = 1) const { return x.defined() ? out_as<T>(x, part) : nullptr; }
+  T* inout(const Tensor& x) const { return x.defined() ? inout_as<T>(x) : nullptr; }
+  /// What the operator computes by its definition, for those who observe.
+  void flops(std::int64_t count) const {
+    if (OperatorCall* const call = OperatorCall::open()) [[unlikely]]
+      call->add_flops(static_cast<double>(count));
+  }
+};
+
+/// The key of a stream for an operator.
+random::Key draw(Generator& generator);
 
 /// What a backward needs only where `condition` holds.
 inline Saved saved_if(bool condition, const Tensor& tensor) { return condition ? Saved(tensor) : Saved(); }

@@ -92,7 +92,7 @@ void adam(const std::vector<Tensor>& parameters, const std::vector<Tensor>& grad
   visit("adam", parameters[0].dtype(), [&]<class T>() {
     const Call<T> call;
     const Pointers<T> pointers(call, parameters, whole_gradients, first, second);
-    auto* counter = static_cast<std::int64_t*>(step.storage().update(current_scope())) + step.offset();
+    auto* const counter = call.template inout_as<std::int64_t>(step);
     call.table().update.adam(call.context(), pointers.list(), call.in(learning_rate), counter, options);
   });
 }

@@ -41,7 +41,7 @@ void Adam::step() {
       counter = counter->part();
       for (const std::size_t i : together) counters_[i] = counter;
     }
-    if (detail::listener != nullptr) detail::listener->depends(counter->whole);
+    if (detail::observer != nullptr) tell([&](Observer& observer) { observer.depends(counter->whole); });
     step(together, counter->steps);
     waiting = std::move(others);
   }

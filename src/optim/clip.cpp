@@ -1,7 +1,7 @@
 #include "tern/optim/clip.hpp"
 
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/reduction.hpp"
 

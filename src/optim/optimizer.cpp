@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "device/recording.hpp"
+#include "run/recording.hpp"
 
 namespace tern::optim {
 
@@ -44,7 +44,7 @@ void Optimizer::apply_learning_rate(double rate) {
 }
 
 std::vector<std::size_t> Optimizer::active() const {
-  if (detail::listener != nullptr) detail::listener->depends(same_slots_);
+  if (detail::observer != nullptr) tell([&](Observer& observer) { observer.depends(same_slots_); });
   std::vector<std::size_t> found;
   found.reserve(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i)

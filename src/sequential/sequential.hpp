@@ -1,7 +1,7 @@
 #pragma once
 // The families of the sequential mode. A mode may borrow any of them from another.
 
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 
 namespace tern::sequential {
 

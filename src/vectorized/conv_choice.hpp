@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 #include "vectorized/conv_patches.hpp"
 #include "vectorized/conv_rows.hpp"
 #include "vectorized/conv_winograd.hpp"

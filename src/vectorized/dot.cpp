@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tern/device/ways.hpp"
+#include "tern/kernels/ways.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
 #include "vectorized/sums.hpp"

@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "device/cores.hpp"
+#include "modes/cores.hpp"
 #include "tern/core/error.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/vectorized.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tern/device/context.hpp"
+#include "tern/kernels/context.hpp"
 #include "vectorized/team.hpp"
 
 namespace tern::vectorized {

@@ -1,7 +1,7 @@
 #pragma once
 // Pooling of channels-last images: lanes are channels, every position gathers what belongs to it.
 
-#include "tern/device/context.hpp"
+#include "tern/kernels/context.hpp"
 #include "tern/kernels/pooling.hpp"
 
 namespace tern::vectorized {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "device/cores.hpp"
+#include "modes/cores.hpp"
 #include "vectorized/worth.hpp"
 
 namespace tern::vectorized {

@@ -4,7 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/memories.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

@@ -13,9 +13,9 @@
 #include "cuda/timing.cuh"
 #include "support/catch.hpp"
 #include "support/memory_conformance.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/branches.hpp"
-#include "tern/device/step.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/run/step.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

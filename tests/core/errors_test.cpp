@@ -1,8 +1,8 @@
 // What typical mistakes are told, word for word: operator, expected, came, what to try.
 
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

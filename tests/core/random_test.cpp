@@ -8,8 +8,8 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

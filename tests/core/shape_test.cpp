@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;

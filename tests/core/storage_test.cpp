@@ -1,4 +1,4 @@
-#include "tern/core/storage.hpp"
+#include "tern/tensor/storage.hpp"
 
 #include <thread>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/memories.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

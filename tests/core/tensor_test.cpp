@@ -1,9 +1,9 @@
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 #include <cmath>
 
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

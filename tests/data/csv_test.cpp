@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/data/scaling.hpp"
 
 namespace tern::data {

@@ -4,7 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

@@ -8,7 +8,7 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "tern/data/loader.hpp"
-#include "tern/device/memory.hpp"
+#include "tern/memory/memory.hpp"
 
 namespace tern::data {
 

@@ -4,8 +4,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/memory.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/memory/memory.hpp"
 
 namespace tern::data {
 

@@ -1,4 +1,4 @@
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 #include <filesystem>
 #include <future>
@@ -9,7 +9,7 @@
 
 #include "support/catch.hpp"
 #include "support/memories.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

@@ -4,7 +4,7 @@
 #include "support/memories.hpp"
 #include "support/memory_conformance.hpp"
 #include "support/summary.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 using namespace tern;
 using namespace tern::testing;

@@ -1,4 +1,4 @@
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 
 #include <dlfcn.h>
 
@@ -8,9 +8,9 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
-#include "tern/device/plugin.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/modes/plugin.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

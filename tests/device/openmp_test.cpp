@@ -1,7 +1,7 @@
 // What a program with OpenMP regions of its own may do.
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tern/core/create.hpp"
-#include "tern/device/device.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/modes/device.hpp"
 
 using namespace tern;
 

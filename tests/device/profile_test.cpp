@@ -1,4 +1,4 @@
-#include "tern/device/profile.hpp"
+#include "tern/run/profile.hpp"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -5,9 +5,9 @@
 #include <memory>
 #include <random>
 
-#include "tern/core/create.hpp"
-#include "tern/device/branches.hpp"
-#include "tern/device/step.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/run/step.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"

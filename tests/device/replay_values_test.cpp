@@ -5,7 +5,7 @@
 #include "device/replays.hpp"
 #include "support/catch.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/device/branches.hpp"
+#include "tern/run/branches.hpp"
 #include "tern/nn/nn.hpp"
 
 using namespace tern;

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "support/replaying.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/step.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/run/step.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
 

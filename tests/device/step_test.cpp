@@ -1,11 +1,11 @@
-#include "tern/device/step.hpp"
+#include "tern/run/step.hpp"
 
 #include <thread>
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/core/create.hpp"
-#include "tern/device/branches.hpp"
+#include "tern/tensor/create.hpp"
+#include "tern/run/branches.hpp"
 #include "tern/models/inception.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"

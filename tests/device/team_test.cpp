@@ -7,12 +7,12 @@
 #include <numeric>
 #include <thread>
 
-#include "device/cores.hpp"
+#include "modes/cores.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/core/error.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 #include "vectorized/parallel.hpp"
 

@@ -1,4 +1,4 @@
-#include "tern/device/ways.hpp"
+#include "tern/modes/forced_way.hpp"
 
 #include "support/catch.hpp"
 #include "tern/tern.hpp"

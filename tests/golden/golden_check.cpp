@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "golden/golden.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 int main(int argc, char* argv[]) {
   if (argc < 2 || argc > 3) {

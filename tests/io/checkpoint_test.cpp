@@ -13,7 +13,7 @@
 #include "../../src/io/checkpoint_sum.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/io/safetensors.hpp"
 
 namespace tern::io {

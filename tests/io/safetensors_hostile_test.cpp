@@ -4,7 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/device/memory.hpp"
+#include "tern/memory/memory.hpp"
 #include "tern/io/safetensors.hpp"
 
 namespace tern::io {

@@ -6,7 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::io {

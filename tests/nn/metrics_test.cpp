@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 

@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 using namespace tern;

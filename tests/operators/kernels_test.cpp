@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/core/random.hpp"
-#include "tern/device/device.hpp"
-#include "tern/device/mode.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/modes/mode.hpp"
 
 using namespace tern;
 

@@ -10,7 +10,7 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/device/ways.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;

@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace {

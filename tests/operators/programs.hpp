@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace tern::testing {

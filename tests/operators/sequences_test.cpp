@@ -9,8 +9,8 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/device/device.hpp"
-#include "tern/device/ways.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <tern/core/error.hpp>
 #include <tern/core/version.hpp>
-#include <tern/device/device.hpp>
+#include <tern/modes/device.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 namespace {

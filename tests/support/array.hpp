@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::testing {
 

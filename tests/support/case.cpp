@@ -4,7 +4,7 @@
 
 #include "support/checks.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 namespace {

@@ -2,7 +2,7 @@
 // One generated case: an operator with one sample and dtype, and its runs.
 
 #include "support/catalogue.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::testing {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "support/catalogue.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::testing {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::testing {
 

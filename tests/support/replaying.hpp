@@ -1,7 +1,7 @@
 #pragma once
 // A device without a device whose work can be recorded and replayed: it tests Step where there is no GPU.
 
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 
 namespace tern::testing {
 

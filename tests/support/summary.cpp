@@ -3,7 +3,7 @@
 #include <iostream>
 #include <map>
 
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::testing {
 namespace {

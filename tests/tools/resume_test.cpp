@@ -18,7 +18,7 @@
 #include "samples.hpp"
 #include "signals.hpp"
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/io/checkpoint.hpp"
 
 namespace tern::testing {

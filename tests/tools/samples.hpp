@@ -4,7 +4,7 @@
 #include <string>
 
 #include "support/files.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

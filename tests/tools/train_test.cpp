@@ -7,7 +7,7 @@
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

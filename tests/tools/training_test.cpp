@@ -9,7 +9,7 @@
 
 #include "errors.hpp"
 #include "support/catch.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

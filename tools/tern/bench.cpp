@@ -10,7 +10,7 @@
 #include "machine.hpp"
 #include "names.hpp"
 #include "output.hpp"
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 

@@ -9,7 +9,7 @@
 #include "fingerprint.hpp"
 #include "image_folders.hpp"
 #include "names.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/mnist.hpp"
 #include "text.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::tool {
 

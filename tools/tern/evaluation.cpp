@@ -7,7 +7,7 @@
 
 #include "names.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "text.hpp"
 #include "training.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "tern/core/error.hpp"
 #include "tern/core/version.hpp"
-#include "tern/device/mode.hpp"
+#include "tern/modes/mode.hpp"
 
 namespace tern::tool {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
-#include "tern/device/context.hpp"
+#include "tern/tensor/tensor.hpp"
+#include "tern/kernels/context.hpp"
 #include "tern/optim/schedule.hpp"
 
 namespace tern::tool {

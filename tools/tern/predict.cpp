@@ -6,7 +6,7 @@
 #include "model_file.hpp"
 #include "names.hpp"
 #include "output.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 

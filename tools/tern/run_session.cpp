@@ -15,7 +15,7 @@
 #include "pictures.hpp"
 #include "progress.hpp"
 #include "tern/core/version.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/io/file.hpp"
 #include "text.hpp"
 

@@ -6,7 +6,7 @@
 #include "names.hpp"
 #include "nets.hpp"
 #include "output.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 

@@ -12,7 +12,7 @@
 #include "progress.hpp"
 #include "run_session.hpp"
 #include "signals.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/io/file.hpp"
 #include "text.hpp"
 #include "verbs.hpp"

@@ -14,7 +14,7 @@
 #include "page.hpp"
 #include "progress.hpp"
 #include "signals.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/io/file.hpp"
 #include "text.hpp"
 #include "tune_plan.hpp"
@@ -219,7 +219,7 @@ class Tune : public Command {
   }
 
   void share_out(TunePlan& plan, const Device& device) const {
-    const bool host = device.mode().memory->host_accessible();
+    const bool host = device.mode().on_host();
     const auto threads = static_cast<std::size_t>(current_scope().context.threads);
     plan.jobs = jobs_ > 0 ? static_cast<std::size_t>(jobs_) : host ? threads : 8;
     plan.jobs = std::clamp<std::size_t>(plan.jobs, 1, plan.trials.size());
@@ -254,7 +254,7 @@ class Tune : public Command {
 
   void introduce(const TunePlan& plan, const Device& device) const {
     std::fprintf(stderr, "%zu trials, %zu at a time, in mode %s", plan.trials.size(), plan.jobs, device.name().c_str());
-    if (device.mode().memory->host_accessible())
+    if (device.mode().on_host())
       std::fprintf(stderr, " with %d thread%s each", plan.threads, plan.threads == 1 ? "" : "s");
     std::fputs("\n", stderr);
   }

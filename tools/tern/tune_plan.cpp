@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "errors.hpp"
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::tool {
 

@@ -9,7 +9,7 @@
 #include "names.hpp"
 #include "progress.hpp"
 #include "signals.hpp"
-#include "tern/device/device.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::tool {
 

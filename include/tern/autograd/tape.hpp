@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::data {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::data {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::data {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tern/device/context.hpp"
+#include "tern/kernels/context.hpp"
 
 namespace tern::kernels {
 

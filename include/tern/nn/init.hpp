@@ -2,7 +2,7 @@
 // Starting values, torch.nn.init's names and formulas. They overwrite the tensor (never recorded) and return it; the
 // numbers come from the generator's next stream, so the same seed gives the same bits in every mode.
 
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 

@@ -2,7 +2,7 @@
 // Metrics that count in the mode of the scope: `update` only queues work, and the host waits once, where the value is
 // read. The counters live on from update to update, so an update may be part of a Step.
 
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::nn {
@@ -93,8 +93,8 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const {
-    if (detail::listener != nullptr) [[unlikely]]
-      detail::listener->depends({body_, &body_->training});
+    if (detail::observer != nullptr) [[unlikely]]
+      tell([&](Observer& observer) { observer.depends({body_, &body_->training}); });
     return body_->training;
   }
   /// Forgets the gradients of all parameters.

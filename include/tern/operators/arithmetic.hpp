@@ -1,8 +1,8 @@
 #pragma once
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 
-/// The public operators. They run in the mode of the scope (device/device.hpp), on float32 or float64 tensors of one
+/// The public operators. They run in the mode of the scope (modes/device.hpp), on float32 or float64 tensors of one
 /// dtype unless said otherwise, take strided inputs, return new contiguous tensors and record their gradient. Bad
 /// shapes throw ShapeError, bad dtypes DTypeError.
 namespace tern::operators {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tern/core/create.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::operators {
 

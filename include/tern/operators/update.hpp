@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tern/core/tensor.hpp"
+#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/update.hpp"
 
 namespace tern::operators {

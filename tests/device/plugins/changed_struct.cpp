@@ -1,6 +1,6 @@
 // Built from headers in which one member of a parameter struct had another name; sizes and types are the same.
 #define pad_h pad_height
-#include "tern/device/plugin.hpp"
+#include "tern/modes/plugin.hpp"
 #undef pad_h
 
 extern "C" const tern::Plugin* tern_plugin();

@@ -1,5 +1,5 @@
 // A plug-in that cannot be used here.
-#include "tern/device/plugin.hpp"
+#include "tern/modes/plugin.hpp"
 
 extern "C" const tern::Plugin* tern_plugin();
 const tern::Plugin* tern_plugin() {

@@ -1,5 +1,5 @@
 // Built when plug-ins had another form.
-#include "tern/device/plugin.hpp"
+#include "tern/modes/plugin.hpp"
 
 extern "C" const tern::Plugin* tern_plugin();
 const tern::Plugin* tern_plugin() {

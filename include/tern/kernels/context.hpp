@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tern/memory/memory.hpp"
+
+namespace tern {
+
+struct Ways;
+
+/// How float32 matrix products and convolutions may round. `strict` is IEEE float32 throughout; `tf32` lets a mode with
+/// such units read the factors with 10 mantissa bits, `bf16` with 7. Sums, everything stored and all other operators
+/// stay float32 (so the weights are float32 masters). Modes without such units compute `strict`.
+enum class Precision : std::uint8_t { strict, tf32, bf16 };
+
+/// What a kernel knows of its surroundings. Made by the scope, never kept by a kernel.
+struct Context {
+  Memory* memory = nullptr;  ///< where every pointer that the kernel gets lives
+  void* stream = nullptr;    ///< the order in which the kernel's work runs; null on the host
+  int threads = 1;           ///< the most threads that a kernel may use
+  Precision precision = Precision::strict;
+  bool deterministic = true;   ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
+  const Ways* ways = nullptr;  ///< see kernels/ways.hpp; null: kernels choose freely and tell nobody
+};
+
+/// Temporary memory of one kernel call, released (in stream order) at the end of the block.
+class Scratch {
+ public:
+  Scratch(Context& context, std::size_t bytes)
+      : memory_(context.memory),
+        stream_(context.stream),
+        bytes_(bytes),
+        pointer_(bytes == 0 ? nullptr : memory_->allocate(bytes, stream_)) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (pointer_ != nullptr) memory_->release(pointer_, bytes_, stream_);
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(pointer_);
+  }
+
+ private:
+  Memory* memory_;
+  void* stream_;
+  std::size_t bytes_;
+  void* pointer_;
+};
+
+}  // namespace tern

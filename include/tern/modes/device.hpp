@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tern/kernels/context.hpp"
+#include "tern/modes/mode.hpp"
+
+namespace tern {
+
+class Observer;
+
+/// What happens when a tensor must move between memories. Every move is counted in `transfers()`.
+enum class Transfers : std::uint8_t {
+  allow,  ///< move and count
+  log,    ///< move, count, and report to the handler of set_transfer_log
+  forbid  ///< throw TransferError
+};
+
+/// What a Device sets. An option that is not named is inherited from the scope outside; outside every Device moves are
+/// allowed, kernels use all cores, and arithmetic is strict and deterministic.
+struct DeviceOptions {
+  std::optional<Transfers> transfers = {};
+  int threads = 0;  ///< the most threads of a kernel; 0: inherited
+  std::optional<Precision> precision = {};
+  std::optional<bool> deterministic = {};
+};
+
+/// Where operators run: a mode and the context that its kernels get. One per Device and thread.
+struct Scope {
+  const Mode* mode = nullptr;
+  Context context;
+  Transfers transfers = Transfers::allow;
+  Observer* observer = nullptr;  ///< sees every operator of the scope; lives as long as the process. Null: none
+
+  /// Whether work runs in both in the same way; streams are the threads' and do not matter.
+  bool same_settings(const Scope& other) const {
+    return mode == other.mode && context.threads == other.context.threads &&
+           context.precision == other.context.precision && context.deterministic == other.context.deterministic &&
+           transfers == other.transfers && observer == other.observer;
+  }
+};
+
+namespace detail {
+extern constinit thread_local Scope* innermost_scope;  // of the innermost Device; null outside
+Scope& default_scope();
+struct OpenScope;
+}  // namespace detail
+
+/// The scope of the calling thread: its innermost Device, else the process's default.
+inline Scope& current_scope() {
+  return detail::innermost_scope != nullptr ? *detail::innermost_scope : detail::default_scope();
+}
+
+/// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
+/// way out. Without a name, or with "auto", the fastest mode present. Costs a few nanoseconds when it gets a Mode.
+///
+/// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
+/// thread takes effect in its own when that makes or ends its next Device.
+class [[nodiscard]] Device {
+ public:
+  Device() : Device("auto") {}
+  /// Throws DeviceUnavailable with the reason.
+  explicit Device(std::string_view mode, const DeviceOptions& options = {});
+  /// A registered mode: what is recorded keeps its address. A mode of one's own goes through register_mode first.
+  explicit Device(const Mode& mode, const DeviceOptions& options = {});
+  explicit Device(const Mode&& mode, const DeviceOptions& options = {}) = delete;
+  /// Takes up a scope of another thread, with a stream of this thread: how worker threads inherit.
+  explicit Device(const Scope& scope);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  const std::string& name() const { return mode().name; }
+  const std::string& description() const { return mode().description; }
+  const Mode& mode() const;
+  /// Waits until everything queued in this scope is done; throws what it reported.
+  void synchronize();
+
+ private:
+  detail::OpenScope* open_;
+};
+
+/// The process's default mode, for programs and threads that never scope; "vectorized" at first. Throws
+/// DeviceUnavailable.
+void set_mode(std::string_view name);
+
+/// Tensors moved between memories since the start or the last reset.
+struct Transfer {
+  std::string from, to;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+};
+std::vector<Transfer> transfers();
+void reset_transfers();
+/// Called with one sentence per move in a scope with Transfers::log; null switches off. The library itself never
+/// prints.
+void set_transfer_log(void (*handler)(const std::string& sentence));
+
+/// Use of the memory of a mode: bytes in use, reserved, peak; its cache and limit.
+MemoryStatistics memory_statistics(std::string_view mode);
+
+}  // namespace tern

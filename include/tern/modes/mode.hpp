@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "tern/kernels/ways.hpp"
+#include "tern/kernels/operators.hpp"
+
+namespace tern {
+
+/// Recording the work of a stream once and replaying it as one launch (CUDA graphs). A mode without it leaves
+/// Mode::capture null, and a Step just runs.
+struct Capture {
+  /// Starts recording what the calling thread queues on `stream`; nothing runs meanwhile. Blocks allocated while
+  /// recording belong to the recording and keep their addresses until `destroy`.
+  void (*begin)(void* stream);
+  /// Ends recording; the result is ready to launch. Throws Error with the reason when something cannot be recorded.
+  void* (*end)(void* stream);
+  /// Ends a recording that failed, without a result. Never throws.
+  void (*abandon)(void* stream);
+  void (*launch)(void* recording, void* stream);
+  void (*destroy)(void* recording);
+  /// While recording: what is queued on `stream` from here on is one more branch, beside those before it, until `join`.
+  /// Branches must not depend on each other. Null in a mode whose recordings have no branches.
+  void (*branch)(void* stream) = nullptr;
+  /// What is queued from here on comes after all branches. Never throws.
+  void (*join)(void* stream) = nullptr;
+};
+
+/// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A
+/// mode without it leaves Mode::timer null: its work is done when the call returns, and the host's clock times it.
+struct Timer {
+  void* (*make)();                               ///< a mark that can be put into a stream. Throws Error.
+  void (*record)(void* mark, void* stream);      ///< puts it behind the work queued so far. Throws Error.
+  double (*elapsed)(void* first, void* second);  ///< seconds between two marks; waits for the second. Throws Error.
+  void (*destroy)(void* mark);                   ///< never throws
+  void (*begin_range)(const char* name);         ///< what the thread does until `end_range`; ranges nest. Never throws.
+  void (*end_range)();
+};
+
+/// A device mode: a name, a memory, and one dispatch table per compute dtype. Copyable, so that a new mode may start as
+/// another one and replace what it likes:
+///
+///     Mode mine = mode("vectorized");
+///     mine.operators.dot.matmul = my_matmul;
+///     register_mode("mine", mine);
+struct Mode {
+  std::string name;
+  std::string description;  ///< what it runs on: "2 threads, AVX-512", "NVIDIA H200, 132 multiprocessors"
+  Memory* memory;
+  kernels::Operators<float> operators;
+  kernels::Operators<double> operators_double;
+  kernels::Movement movement;
+  const Capture* capture = nullptr;
+  const Timer* timer = nullptr;
+  std::span<const Decision> decisions = {};  ///< where its kernels know more than one way; lives with the mode
+
+  /// The table of one compute dtype.
+  template <class T>
+  const kernels::Operators<T>& table() const {
+    if constexpr (std::is_same_v<T, float>)
+      return operators;
+    else
+      return operators_double;
+  }
+  /// Whether its pooling and normalisation take images whose channels lie side by side.
+  bool channels_last(DType compute) const {
+    return compute == DType::float64 ? operators_double.channels_last : operators.channels_last;
+  }
+  /// Whether its memory is the host's: work is done when a kernel returns, and the host may read what it wrote.
+  bool on_host() const { return memory->host_accessible(); }
+};
+
+/// The mode of that name; opens the cuda plug-in on first use. The reference stays valid for the life of the process.
+/// Throws DeviceUnavailable with the modes there are, or with the reason why this one is missing.
+const Mode& mode(std::string_view name);
+
+/// The mode that all others are compared with: plain loops on the host's memory. Always present.
+const Mode& reference_mode();
+
+/// Adds a mode, or throws Error when the name is taken. Thread-safe; the mode stays until the process ends.
+const Mode& register_mode(std::string name, Mode mode);
+
+/// Opens a shared library that offers a mode through the entry point of modes/plugin.hpp, and registers it.
+/// Throws DeviceUnavailable with the reason.
+const Mode& load_mode(const std::string& file);
+
+/// A mode and whether it can be used here.
+struct ModeStatus {
+  std::string name;
+  bool available = false;
+  std::string reason;  ///< the description of an available mode, or the sentence that says why it is missing
+};
+
+/// Every mode by name, from the slowest to the fastest, then those of the user.
+std::vector<ModeStatus> modes();
+
+/// The name of the fastest mode that is present: "cuda" if it is available, else "vectorized".
+std::string fastest_mode();
+
+}  // namespace tern

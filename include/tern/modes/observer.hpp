@@ -1,0 +1,170 @@
+#pragma once
+// What the library does can be watched: every operator with its tensors, every move between memories, every wait. The
+// profiler, the ledger of moves, the recorder of a Step and the checks of a scope are observers.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tern/core/dtype.hpp"
+#include "tern/core/random.hpp"
+
+namespace tern {
+
+class Generator;
+class Memory;
+class Storage;
+class Tensor;
+struct Capture;
+
+/// What a kernel does with one of its tensors.
+enum class Role : std::uint8_t { in, out, inout };
+
+/// A tensor whose pointer a kernel takes.
+struct Operand {
+  const Tensor* tensor = nullptr;
+  Role role = Role::in;
+  std::size_t element = 0;  ///< bytes of one element, as the kernel sees it
+  double part = 1;          ///< how much of its distinct elements is read or written
+};
+
+/// Where a repeated call finds its operands: `number` counts them in the order in which the kernel takes them.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  /// The first element of the operand for this run.
+  virtual void* pointer(const Operand& operand, std::size_t number) = 0;
+};
+
+/// One call of a kernel by a public operator.
+class OperatorCall {
+ public:
+  /// Runs the kernel in the scope of the thread, for the compute type.
+  using Work = std::function<void(DType compute)>;
+  using Way = std::pair<const char*, const char*>;  ///< a decision and what it took
+
+  OperatorCall(const char* name, DType compute, const Work* work) : name_(name), compute_(compute), work_(work) {}
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+  const char* name() const { return name_; }     ///< "conv2d"; lives as long as the process
+  DType compute() const { return compute_; }     ///< of what only moves elements: theirs
+  bool repeats() const { return work_ != nullptr; }  ///< whether `repeat` may be called
+  /// Runs the kernel once more in the scope of the thread, on what `stage` gives it.
+  void repeat(Stage& stage, DType compute) const;
+
+  // Complete when the kernel has returned.
+  const std::vector<Operand>& operands() const { return operands_; }
+  double flops() const { return flops_; }  ///< by the operator's definition; 0 but for products and convolutions
+  const std::vector<Way>& ways() const { return ways_; }
+
+  // ---- for operators and kernels ----
+  /// The call that the thread is in, where it is observed; else null.
+  static OperatorCall* open() { return open_; }
+  /// Notes an operand. What it returns, unless null, is the pointer to take.
+  void* use(const Operand& operand);
+  void add_flops(double flops) { flops_ += flops; }
+  void took(const char* decision, const char* way) noexcept;
+
+ private:
+  friend class ObservedCall;
+  static constinit thread_local OperatorCall* open_;
+
+  const char* name_;
+  DType compute_;
+  const Work* work_;
+  Stage* stage_ = nullptr;
+  std::vector<Operand> operands_;
+  double flops_ = 0;
+  std::vector<Way> ways_;
+};
+
+/// Bytes that go from one memory to another.
+struct Move {
+  Memory& from;
+  Memory& to;
+  std::size_t bytes;
+};
+
+/// Sees what happens on a thread from `begin` to `end`. The youngest is told first. A scope may have one as well
+/// (Scope::observer), which sees the operators.
+class Observer {
+ public:
+  Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  virtual ~Observer() { end(); }
+
+  /// An operator's kernel is about to run; has run; has thrown.
+  virtual void before(const OperatorCall& /*call*/) {}
+  virtual void after(const OperatorCall& /*call*/) {}
+  virtual void failed(const OperatorCall& /*call*/) noexcept {}
+
+  /// Bytes are about to move (an exception stops them); have moved.
+  virtual void begin_move(const Move& /*move*/) {}
+  virtual void end_move(const Move& /*move*/) noexcept {}
+  /// The host is about to wait for a device; has waited.
+  virtual void begin_wait() {}
+  virtual void end_wait() noexcept {}
+  /// Tensor::backward begins; ends.
+  virtual void begin_backward() {}
+  virtual void end_backward() noexcept {}
+
+  // What a thread's work depends on. Whatever the library reads on the host, and a replay does not read again, has to
+  // be said here.
+  /// The storage is about to be used in `memory`.
+  virtual void uses(Storage& /*storage*/, Memory& /*memory*/, bool /*reads*/, bool /*writes*/) {}
+  /// The gradient of the tensor is about to be looked at, or to be replaced.
+  virtual void gradient(const Tensor& /*tensor*/, bool /*replaced*/) {}
+  /// The generator is about to hand out a stream.
+  virtual void draws(Generator& /*generator*/) {}
+  /// What is queued depends on a switch on the host.
+  virtual void depends(const std::shared_ptr<const bool>& /*on*/) {}
+
+  /// Draws the key of a stream for an operator, where this observer has the say; else false.
+  virtual bool draw(Generator& /*generator*/, random::Key& /*key*/) { return false; }
+  /// By what this observer records the thread's work instead of running it; null: it does not.
+  virtual const Capture* captures() const noexcept { return nullptr; }
+
+ protected:
+  void begin() noexcept;
+  void end() noexcept;
+
+ private:
+  template <class Event>
+  friend void tell(Event&& event);
+  friend class Unobserved;
+
+  Observer* outer_ = nullptr;
+  bool watches_ = false;
+};
+
+namespace detail {
+extern constinit thread_local Observer* observer;  // the youngest of the thread; null: nobody watches
+}
+
+/// Tells each observer of the thread, the youngest first.
+template <class Event>
+void tell(Event&& event) {
+  for (Observer *each = detail::observer, *next = nullptr; each != nullptr; each = next) {
+    next = each->outer_;
+    event(*each);
+  }
+}
+
+/// Nobody watches the thread to the end of the block: for the work of an observer itself.
+class [[nodiscard]] Unobserved {
+ public:
+  Unobserved() : hidden_(std::exchange(detail::observer, nullptr)) {}
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
+  ~Unobserved() { detail::observer = hidden_; }
+
+ private:
+  Observer* hidden_;
+};
+
+}  // namespace tern

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tern/tensor/tensor.hpp"
+
+namespace tern {
+
+/// The results of functions that do not depend on each other, such as the branches of an inception module. They run one
+/// after the other; in a Step that a mode has recorded (cuda) small work of theirs runs side by side. The functions may
+/// read the same tensors and must not write to what another one reads.
+///
+///     std::vector<Tensor> parts = branches({[&] { return narrow(x); }, [&] { return wide(x); }});
+std::vector<Tensor> branches(const std::vector<std::function<Tensor()>>& functions);
+
+}  // namespace tern

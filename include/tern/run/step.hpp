@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tern/tensor/tensor.hpp"
+
+namespace tern {
+
+/// A training (or inference) step that a mode may record and replay. Called with input tensors, it runs the function
+/// and returns its result. In a mode that can capture (cuda) it is recorded once its runs do the same work, from the
+/// second call on (the third, if the first one made something for those to come, such as momenta), and then each call
+/// is one launch, bit for bit what the function does: inputs, parameters, gradients, learning rate and random numbers
+/// have their present values, and what it changes (inputs, gradients, the place of a random generator) is changed. In
+/// other modes it just runs.
+///
+/// A recording belongs to everything that it was decided from: the scope, whether gradients are recorded, dtypes,
+/// shapes, strides and requires_grad of the inputs, which leaves have a gradient, whether modules train, seeds. Another
+/// combination gets a recording of its own. What cannot be replayed runs as it stands, and `unrecorded` says why.
+///
+/// What must hold: the function does the same work each time and draws its data only from the inputs and from tensors
+/// that live on. What else it does on the host (counting, printing, numbers of its own) happens only when it runs: call
+/// `reset` after a change. It may run a second time in the call that finds that it cannot be recorded.
+///
+/// In every mode the result has no graph, so `backward` belongs inside the function, and it stays as it is when the
+/// Step is called again. Steps nest: an inner one is a part of the outer one's work. One thread at a time.
+class Step {
+ public:
+  using Function = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+
+  explicit Step(std::function<Tensor(const Tensor&)> function);
+  explicit Step(std::function<Tensor(const Tensor&, const Tensor&)> function);
+  explicit Step(std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> function);
+  ~Step();
+  Step(Step&&) noexcept;
+  Step& operator=(Step&&) noexcept;
+
+  template <class... Inputs>
+  Tensor operator()(const Inputs&... inputs) {
+    return run({inputs...});
+  }
+  Tensor run(const std::vector<Tensor>& inputs);
+
+  /// How many calls replayed a recording.
+  std::int64_t replays() const;
+  /// Why the last call ran the function although the mode can record, and the next one of its kind will; empty if it
+  /// was replayed, or may still be recorded.
+  const std::string& unrecorded() const;
+  /// Bounds the number of recordings, 32 at first: beyond it the one that was used longest ago is forgotten.
+  void keep_recordings(std::int64_t most);
+  /// Forgets the recordings: after a change of what the function does.
+  void reset();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tern

@@ -1,0 +1,102 @@
+#pragma once
+// New tensors. Values are made on the host and move when they are first used; random ones come from Philox streams, so
+// the same seed gives the same bits whatever the mode.
+
+#include <memory>
+
+#include "tern/core/random.hpp"
+#include "tern/tensor/tensor.hpp"
+
+namespace tern {
+
+Tensor empty(const Shape& shape, DType dtype = DType::float32);
+Tensor zeros(const Shape& shape, DType dtype = DType::float32);
+Tensor ones(const Shape& shape, DType dtype = DType::float32);
+/// `value` is converted as core/convert.hpp says: full({2}, 300, DType::uint8) is 255 twice.
+Tensor full(const Shape& shape, Number value, DType dtype = DType::float32);
+/// begin, begin + step, ... below end (above it, when step is negative). Integers are exact, without a detour through
+/// double. Throws ShapeError when a bound is not finite or the step is 0 or not finite.
+Tensor arange(Number begin, Number end, Number step = 1, DType dtype = DType::int64);
+Tensor eye(std::int64_t n, DType dtype = DType::float32);
+
+/// A tensor of `values` in row-major order. Throws ShapeError when the count differs.
+template <class T>
+Tensor tensor(std::span<const T> values, const Shape& shape) {
+  expects<ShapeError>(element_count(shape) == static_cast<std::int64_t>(values.size()), "tensor: ", values.size(),
+                      " values cannot fill ", shape);
+  Tensor result(shape, dtype_of<T>);
+  std::span<T> elements = result.write<T>();
+  for (std::size_t i = 0; i < values.size(); ++i) elements[i] = values[i];
+  return result;
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, const Shape& shape) {
+  return tensor(std::span<const T>(values), shape);
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const Shape& shape) {
+  return tensor(std::span<const T>(values.begin(), values.size()), shape);
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values) {
+  return tensor(values, Shape{static_cast<std::int64_t>(values.size())});
+}
+/// A rank-0 tensor.
+template <class T>
+Tensor scalar(T value) {
+  return tensor({value}, Shape{});
+}
+
+/// A seeded source of Philox streams: every use takes the next stream. Copy it to repeat its numbers; its whole state
+/// is two integers, so that a checkpoint can hold it.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed = 0) : seed_(seed) {}
+  Generator(const Generator& other) : seed_(other.seed_), position_(other.position_) {}
+  Generator& operator=(const Generator& other) {
+    seed_ = other.seed_;
+    position_ = other.position_;
+    return *this;
+  }
+  ~Generator() = default;
+  std::uint64_t seed() const { return seed_; }
+  std::uint64_t position() const { return position_; }
+  void set_position(std::uint64_t position) { position_ = position; }
+  /// The key of the next stream.
+  random::Key next() {
+    if (detail::observer != nullptr) [[unlikely]]
+      tell([&](Observer& observer) { observer.draws(*this); });
+    return {seed_, position_++, nullptr};
+  }
+  void skip(std::uint64_t streams) { position_ += streams; }
+  /// Expires with this generator; a copy has a life of its own.
+  std::weak_ptr<const void> life() {
+    if (life_ == nullptr) life_ = std::make_shared<char>();
+    return life_;
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t position_ = 0;
+  std::shared_ptr<const void> life_;
+};
+
+// rand and randn are for floating dtypes, else DTypeError; randint is for integers.
+/// Uniform in [low, high), ends and numbers rounded to the dtype; `high` itself never comes, unless they are one.
+/// Throws NumericError unless low <= high and high - low is finite.
+Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::float32);
+/// Normal, by Box and Muller's transform in double precision.
+Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double deviation = 1,
+             DType dtype = DType::float32);
+/// Integers in [low, high), each as likely as the others. Throws NumericError when the dtype cannot tell all of them
+/// apart (uint8 beyond 255, float16 beyond 2048, ...), ShapeError when there is none.
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator,
+               DType dtype = DType::int64);
+/// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle. Throws ShapeError for a negative n.
+Tensor randperm(std::int64_t n, Generator& generator);
+
+/// The generator of the calling thread that dropout draws from; `manual_seed` restarts it.
+Generator& default_generator();
+void manual_seed(std::uint64_t seed);
+
+}  // namespace tern

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tern/core/convert.hpp"
+#include "tern/core/dtype.hpp"
+#include "tern/core/shape.hpp"
+#include "tern/tensor/storage.hpp"
+
+namespace tern {
+
+namespace autograd {
+struct Node;
+struct Handle;
+}  // namespace autograd
+class Tensor;
+
+/// How `backward` treats the graph.
+struct BackwardOptions {
+  bool retain_graph = false;  ///< keep the graph for another backward
+};
+
+/// A view of shared storage: dtype, shape, strides and offset (in elements). Copying a Tensor copies the handle.
+/// Views (reshape, slice, transpose, permute, expand) share the storage. Where the bytes live is the storage's
+/// business: operators run in the mode of the scope, and the bytes come over by themselves, once.
+class Tensor {
+ public:
+  /// No tensor: `defined()` is false, as it is of a moved-from handle. Every other use of it throws Error, but for
+  /// `requires_grad` (false), `is`, `detach` (undefined) and printing.
+  Tensor() = default;
+  /// Uninitialised elements of a new storage.
+  explicit Tensor(const Shape& shape, DType dtype = DType::float32);
+  /// A view of `storage`. Throws ShapeError unless all its elements lie inside.
+  Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Shape& strides, std::int64_t offset);
+
+  bool defined() const { return body_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+  const Shape& shape() const { return checked("shape").shape; }
+  const Shape& strides() const { return checked("strides").strides; }
+  std::int64_t offset() const { return checked("offset").offset; }
+  DType dtype() const { return checked("dtype").dtype; }
+  int rank() const { return checked("rank").shape.rank(); }
+  /// Size of one dimension; negative counts from the end.
+  std::int64_t size(std::int64_t dim) const { return shape()[normalize_dim("size", dim, rank())]; }
+  std::int64_t numel() const { return checked("numel").numel; }
+  bool is_contiguous() const { return checked("is_contiguous").contiguous; }
+  Storage& storage() const { return *checked("storage").storage; }
+  const std::shared_ptr<Storage>& shared_storage() const { return checked("shared_storage").storage; }
+  /// True when both handles are the same tensor (not merely equal values).
+  bool is(const Tensor& other) const { return body_ == other.body_; }
+
+  // ---- values on the host: these wait for the device ----
+  /// The one element of a one-element tensor, converted to T (core/convert.hpp). Throws ShapeError otherwise.
+  template <class T = double>
+  T item() const {
+    return element().to<T>();
+  }
+  /// All elements in row-major order. Throws DTypeError unless T is the tensor's element type.
+  template <class T>
+  std::vector<T> to_vector() const;
+  /// All elements in row-major order, as double, from any dtype.
+  std::vector<double> values() const;
+  /// The elements of a contiguous tensor, in place. `write` makes the copies on devices stale and counts as one change
+  /// at the time of the call: write before anything uses the tensor again, and call it anew for the next change. What
+  /// goes through a span that was kept for longer reaches no device, and backward does not notice it.
+  template <class T>
+  std::span<const T> read() const {
+    return {static_cast<const T*>(host_pointer(dtype_of<T>, false)), static_cast<std::size_t>(numel())};
+  }
+  template <class T>
+  std::span<T> write() {
+    return {static_cast<T*>(const_cast<void*>(host_pointer(dtype_of<T>, true))), static_cast<std::size_t>(numel())};
+  }
+
+  // ---- views and copies (recorded by autograd; see operators/shape.hpp) ----
+  /// One size may be -1: it is computed. Copies only when the strides cannot express the shape.
+  Tensor reshape(const Shape& shape) const;
+  /// Merges the dimensions from `begin` to the last into one.
+  Tensor flatten(std::int64_t begin = 0) const;
+  /// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end.
+  Tensor slice(std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
+  Tensor transpose(std::int64_t a, std::int64_t b) const;
+  Tensor permute(const std::vector<std::int64_t>& order) const;
+  /// Repeats dimensions of size 1 without a copy.
+  Tensor expand(const Shape& shape) const;
+  Tensor squeeze(std::int64_t dim) const;
+  Tensor unsqueeze(std::int64_t dim) const;
+  /// Itself when contiguous, else a copy.
+  Tensor contiguous() const;
+  Tensor clone() const;
+  /// Converted elements; itself when the dtype is the same.
+  Tensor to(DType dtype) const;
+
+  // ---- changes in place ----
+  // A view whose elements share places (an expanded one) cannot be written to: ShapeError.
+  Tensor& fill_(Number value);
+  /// Copies `source`, broadcast and converted, into this tensor (a view writes through). Not recorded: a source that
+  /// requires a gradient is an AutogradError, unless under NoGrad.
+  Tensor& copy_(const Tensor& source);
+
+  // ---- autograd ----
+  bool requires_grad() const { return body_ && (body_->requires_grad || body_->node); }
+  /// Marks a leaf whose gradient `backward` fills in. Floating dtypes only.
+  Tensor& set_requires_grad(bool value = true);
+  bool is_leaf() const { return !checked("is_leaf").node; }
+  /// The accumulated gradient; undefined before a backward and after zero_grad.
+  const Tensor& grad() const {
+    const std::unique_ptr<Tensor>& gradient = checked("grad").gradient;
+    if (detail::observer != nullptr) [[unlikely]]
+      tell([&](Observer& observer) { observer.gradient(*this, false); });
+    return gradient ? *gradient : undefined();
+  }
+  /// Takes `gradient`, cut from its graph, as it is: its elements are shared with the caller.
+  void set_grad(Tensor gradient);
+  void zero_grad() {
+    std::unique_ptr<Tensor>& gradient = checked("zero_grad").gradient;
+    if (detail::observer != nullptr) [[unlikely]]
+      tell([&](Observer& observer) { observer.gradient(*this, true); });
+    gradient.reset();
+  }
+  /// The gradient of this one-element tensor in every leaf that led to it, added to what is there. `gradient`, of this
+  /// tensor's shape and dtype, is required for more than one element. A leaf's gradient shares its elements with no
+  /// other tensor. Throws AutogradError on a second call (unless retained).
+  void backward(const BackwardOptions& options = {}) const;
+  void backward(const Tensor& gradient, const BackwardOptions& options = {}) const;
+  /// The same elements, cut from the graph.
+  Tensor detach() const;
+
+  struct Body {
+    std::shared_ptr<Storage> storage;
+    Shape shape, strides;
+    std::int64_t offset = 0;
+    std::int64_t numel = 0;
+    DType dtype = DType::float32;
+    bool contiguous = true;
+    bool requires_grad = false;
+    std::shared_ptr<autograd::Node> node;
+    std::unique_ptr<Tensor> gradient;
+  };
+  /// What all handles of one tensor share; null for an undefined one.
+  const Body* body() const { return body_.get(); }
+  /// How many handles this tensor has.
+  std::int64_t handles() const { return body_.use_count(); }
+
+ private:
+  friend struct autograd::Handle;
+  explicit Tensor(std::shared_ptr<Body> body) : body_(std::move(body)) {}
+  Body& checked(const char* use) const {
+    if (body_ == nullptr) [[unlikely]]
+      throw_undefined(use);
+    return *body_;
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] static void throw_undefined(const char* use);
+  static const Tensor& undefined();
+  Number element() const;
+  const void* host_pointer(DType dtype, bool writes) const;
+
+  std::shared_ptr<Body> body_;
+};
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor whole = detach().contiguous();
+  const auto elements = whole.read<T>();
+  return std::vector<T>(elements.begin(), elements.end());
+}
+
+/// "tensor float32 [2,3]" and up to a few values.
+std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
+
+}  // namespace tern

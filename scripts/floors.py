@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Checks that every folder of the library sees only the floors beneath it, and draws them.
+
+A file may include what stands on its own floor or on a lower one. The modes stand beside the tower: each sees only the
+contracts, and nobody sees into a mode. Since every arrow goes down, there are no circles. Only the
+registry names a mode.
+
+usage: floors.py [--root FOLDER] [--picture]     (0: all arrows go down; 1: some do not, each named)
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "optim", "data",
+          "models"]
+MODES = ["sequential", "vectorized", "cuda"]
+SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:tern/)?([a-z_]+)/[\w./]+|tern/tern\.hpp)[">]')
+NAMES_MODES = ["src/modes/modes.cpp"]  # the registry
+NAMED = re.compile(r'"(sequential|vectorized|cuda)"')
+SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
+
+
+def arrows(root):
+    """(file, line number, floor of the file, floor that it includes) of every include between floors."""
+    for top in ("include/tern", "src"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in SOURCES or len(file.relative_to(root / top).parts) < 2:
+                continue
+            own = file.relative_to(root / top).parts[0]
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                seen = "everything" if match[1] == "tern/tern.hpp" else match[2]
+                if seen in FLOORS + MODES + ["everything"]:
+                    yield file.relative_to(root), number, own, seen
+
+
+def names(root):
+    """(file, line number, mode) wherever the code of a floor names a mode."""
+    for top in ("include/tern", "src"):
+        for file in sorted((root / top).rglob("*")):
+            place = file.relative_to(root)
+            if file.suffix not in SOURCES or file.relative_to(root / top).parts[0] in MODES or str(place) in NAMES_MODES:
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                for match in NAMED.finditer(line.split("//")[0]):
+                    yield place, number, match[1]
+
+
+def problem(own, seen):
+    """What is wrong with an arrow; None where it may be."""
+    if own in MODES:
+        if seen != own and seen not in SEEN_BY_MODES:
+            return f"a mode sees only {', '.join(SEEN_BY_MODES)}"
+        return None
+    if own not in FLOORS:
+        return f"{own} is no floor: name it in scripts/floors.py"
+    if seen in MODES:
+        return "nobody sees into a mode"
+    if seen == "everything" or FLOORS.index(seen) > FLOORS.index(own):
+        return f"{seen} stands above {own}"
+    return None
+
+
+def picture(found):
+    """Every floor, the highest first, and those that it sees."""
+    seen = {}
+    for _, _, own, other in found:
+        if own != other:
+            seen.setdefault(own, set()).add(other)
+    width = max(map(len, FLOORS + MODES))
+    lines = []
+    for floor in list(reversed(FLOORS)) + MODES:
+        below = [each for each in FLOORS if each in seen.get(floor, ())]
+        lines.append(f"{floor:<{width}}  sees  {' '.join(below)}".rstrip() if below else f"{floor:<{width}}  sees nothing")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--picture", action="store_true", help="print who sees whom")
+    options = parser.parse_args()
+    found = list(arrows(options.root))
+    if not found:
+        sys.exit(f"floors: no sources under {options.root}")
+    wrong = [(file, number, own, seen, problem(own, seen)) for file, number, own, seen in found if problem(own, seen)]
+    for file, number, own, seen, what in wrong:
+        print(f"{file}:{number}: {own} includes {seen}: {what}")
+    named = list(names(options.root))
+    for file, number, mode in named:
+        print(f'{file}:{number}: names the mode "{mode}", which only its folder and the registry may')
+    if options.picture:
+        print(picture(found))
+    if wrong or named:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

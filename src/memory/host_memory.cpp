@@ -1,0 +1,222 @@
+// The host's memory: blocks of rounded sizes, cached for reuse. Small blocks have a cache per thread, so that the
+// common allocation of an operator costs a few nanoseconds; larger ones share a cache, because fresh pages from the
+// system cost far more than its lock.
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "memory/poison.hpp"
+#include "tern/core/error.hpp"
+#include "tern/memory/memory.hpp"
+
+namespace tern {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t small_limit = 32 * 1024;  // larger blocks go to the shared cache
+constexpr int class_count = 4 * 58;
+constexpr std::size_t thread_cache_blocks = 64;  // of each small class
+
+// Four classes per power of two: at most a quarter of a block is waste.
+int class_of(std::size_t bytes) {
+  if (bytes <= alignment) return 0;
+  const std::size_t last = bytes - 1;
+  const int power = static_cast<int>(std::bit_width(last)) - 1;
+  return 4 * (power - 6) + static_cast<int>((last >> (power - 2)) & 3) + 1;
+}
+std::size_t class_bytes(int index) {
+  if (index == 0) return alignment;
+  const int power = (index - 1) / 4 + 6, quarter = (index - 1) % 4 + 1;
+  return (std::size_t{1} << power) + (std::size_t{1} << (power - 2)) * static_cast<std::size_t>(quarter);
+}
+
+// Free blocks are lists that are threaded through the blocks themselves, so that returning one cannot fail.
+void push(void*& head, void* block) noexcept {
+  unpoison(block, sizeof(void*));
+  *static_cast<void**>(block) = head;
+  head = block;
+  poison(block, sizeof(void*));
+}
+void* pop(void*& head) noexcept {
+  void* const block = head;
+  unpoison(block, sizeof(void*));
+  head = *static_cast<void**>(block);
+  return block;
+}
+
+std::size_t available_on_system() {
+  std::uint64_t kilobytes = 0;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "r")) {
+    char line[128];
+    while (std::fgets(line, sizeof line, file))
+      if (std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1) break;
+    std::fclose(file);
+  }
+  return static_cast<std::size_t>(std::min<std::uint64_t>(kilobytes * 1024, std::numeric_limits<std::size_t>::max()));
+}
+
+class HostMemory final : public Memory {
+ public:
+  std::string_view name() const override { return "host"; }
+  bool host_accessible() const override { return true; }
+
+  void* allocate(std::size_t bytes, void*) override;
+  void release(void* pointer, std::size_t bytes, void*) noexcept override;
+
+  void copy_in(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memcpy(to, from, bytes); }
+  void copy_out(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes, void*) override { __builtin_memmove(to, from, bytes); }
+
+  MemoryStatistics statistics() const override {
+    return {in_use_.load(), reserved_.load(), peak_.load(), limit_.load()};
+  }
+  void reset_peak() override { peak_.store(in_use_.load()); }
+  void trim() override;
+  void set_limit(std::size_t bytes) override { limit_.store(bytes); }
+
+  void give_back(int index, void* pointer) noexcept {
+    const std::lock_guard lock(mutex_);
+    push(free_[index], pointer);
+  }
+
+  // A fork while another thread holds the lock would leave it locked in the child for ever.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  struct ThreadCache;
+  static ThreadCache* thread_cache();
+
+  void* fresh(int index);
+
+  std::mutex mutex_;
+  std::array<void*, class_count> free_{};
+  std::atomic<std::size_t> in_use_{0}, reserved_{0}, peak_{0}, limit_{0};
+};
+
+struct HostMemory::ThreadCache {
+  static constexpr int classes = 4 * (15 - 6) + 1;  // up to small_limit = 2^15
+  std::array<void*, classes> head{};
+  std::array<std::uint32_t, classes> count{};
+  static thread_local bool alive;
+  ThreadCache() { alive = true; }
+  ~ThreadCache() {
+    alive = false;
+    auto& memory = static_cast<HostMemory&>(host_memory());
+    for (int i = 0; i < classes; ++i)
+      while (head[i] != nullptr) memory.give_back(i, pop(head[i]));
+  }
+};
+thread_local bool HostMemory::ThreadCache::alive = false;
+
+// Null once the thread's storage is being torn down: tensors in other thread-locals may still be released then.
+HostMemory::ThreadCache* HostMemory::thread_cache() {
+  static thread_local bool made = false;
+  if (made && !ThreadCache::alive) return nullptr;
+  static thread_local ThreadCache cache;
+  made = true;
+  return &cache;
+}
+
+void* HostMemory::allocate(std::size_t bytes, void*) {
+  constexpr std::size_t most = std::size_t{1} << (std::numeric_limits<std::size_t>::digits - 1);
+  expects<OutOfMemory>(bytes <= most, "host memory: ", bytes, " bytes were asked for at once");
+  const int index = class_of(bytes);
+  const std::size_t size = class_bytes(index);
+  void* block = nullptr;
+  if (size <= small_limit) {
+    if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->head[index] != nullptr) {
+      block = pop(cache->head[index]);
+      --cache->count[index];
+    }
+  }
+  if (block == nullptr) {
+    const std::lock_guard lock(mutex_);
+    if (free_[index] != nullptr) block = pop(free_[index]);
+  }
+  if (block == nullptr) block = fresh(index);
+  unpoison(block, bytes);
+  poison(static_cast<char*>(block) + bytes, size - bytes);
+  const std::size_t now = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
+  std::size_t peak = peak_.load(std::memory_order_relaxed);
+  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return block;
+}
+
+void* HostMemory::fresh(int index) {
+  const std::size_t size = class_bytes(index);
+  const std::size_t limit = limit_.load();
+  if (limit != 0 && reserved_.load() + size > limit) {
+    trim();
+    // What is left beside the tensors lies in the caches of other threads, which only they can empty.
+    expects<OutOfMemory>(in_use_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
+                         limit, " (", in_use_.load(), " in use); use a smaller batch or raise the limit");
+  }
+  // The kernel may promise memory that it does not have and kill the process later, so a large request asks first.
+  const bool large = size >= (std::size_t{1} << 30);
+  void* block = large && size > available_on_system()
+                    ? nullptr
+                    : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (block == nullptr) {
+    trim();
+    if (!large || size <= available_on_system())
+      block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  }
+  expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes wanted, ", in_use_.load(),
+                       " in use by tensors, ", available_on_system(), " available on the system; use a smaller batch");
+  keep(block);
+  reserved_.fetch_add(size);
+  return block;
+}
+
+void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
+  const int index = class_of(bytes);
+  const std::size_t size = class_bytes(index);
+  poison(pointer, size);
+  in_use_.fetch_sub(size, std::memory_order_relaxed);
+  if (size <= small_limit) {
+    if (ThreadCache* cache = thread_cache(); cache != nullptr && cache->count[index] < thread_cache_blocks) {
+      push(cache->head[index], pointer);
+      ++cache->count[index];
+      return;
+    }
+  }
+  give_back(index, pointer);
+}
+
+void HostMemory::trim() {
+  const std::lock_guard lock(mutex_);
+  for (int i = 0; i < class_count; ++i)
+    while (free_[i] != nullptr) {
+      void* const block = pop(free_[i]);
+      unpoison(block, class_bytes(i));
+      std::free(block);
+      reserved_.fetch_sub(class_bytes(i));
+    }
+}
+
+}  // namespace
+
+Memory& host_memory() {
+  static HostMemory* const memory = [] {
+    pthread_atfork([] { static_cast<HostMemory&>(host_memory()).lock(); },
+                   [] { static_cast<HostMemory&>(host_memory()).unlock(); },
+                   [] { static_cast<HostMemory&>(host_memory()).unlock(); });
+    return new HostMemory;  // never destroyed: tensors may outlive static destructors
+  }();
+  return *memory;
+}
+
+}  // namespace tern

@@ -1,0 +1,30 @@
+#include "modes/branches.hpp"
+
+#include "modes/observed.hpp"
+
+namespace tern {
+
+namespace {
+thread_local bool branching = false;
+}
+
+Branches::Branches() {
+  if (branching) return;
+  const Capture* const capture = capturing();
+  if (capture == nullptr || capture->branch == nullptr) return;
+  capture_ = capture;
+  stream_ = current_scope().context.stream;
+  branching = true;
+}
+
+Branches::~Branches() {
+  if (capture_ == nullptr) return;
+  branching = false;
+  capture_->join(stream_);
+}
+
+void Branches::next() {
+  if (capture_ != nullptr) capture_->branch(stream_);
+}
+
+}  // namespace tern

@@ -1,0 +1,68 @@
+#include "modes/cores.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace tern {
+
+namespace {
+
+/// The quota of one group in cores, or infinity.
+double quota_of(const std::filesystem::path& group) {
+  std::string quota;
+  double period = 0;
+  if (std::ifstream file(group / "cpu.max"); file >> quota >> period) {  // version 2: "max 100000" or "50000 100000"
+  } else {
+    std::ifstream(group / "cpu.cfs_quota_us") >> quota;  // version 1: -1 or 50000
+    std::ifstream(group / "cpu.cfs_period_us") >> period;
+  }
+  const double time = std::strtod(quota.c_str(), nullptr);
+  return time > 0 && period > 0 ? time / period : INFINITY;
+}
+
+int allowed_cores() {
+  cpu_set_t set;  // 1,024 cores; where there are more, the call fails
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+int granted_cores(const std::filesystem::path& process, const std::filesystem::path& groups) {
+  double cores = INFINITY;
+  std::ifstream file(process);
+  for (std::string line; std::getline(file, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::filesystem::path root = groups;
+    if (controllers.find(",cpu,") != std::string::npos)
+      root /= "cpu";
+    else if (controllers != ",,")
+      continue;
+    // Every group above limits those below. In a container some of them may not be in sight.
+    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
+    for (; !group.empty(); group = group.parent_path()) cores = std::min(cores, quota_of(root / group));
+    cores = std::min(cores, quota_of(root));
+  }
+  return std::isfinite(cores) ? static_cast<int>(std::ceil(cores)) : 0;
+}
+
+int default_threads() {
+  static const int threads = [] {
+    if (const char* wanted = std::getenv("OMP_NUM_THREADS"))
+      if (const long number = std::strtol(wanted, nullptr, 10); number > 0 && number <= 4096)
+        return static_cast<int>(number);
+    const int allowed = allowed_cores(), granted = granted_cores("/proc/self/cgroup", "/sys/fs/cgroup");
+    return granted == 0 ? allowed : std::min(allowed, granted);
+  }();
+  return threads;
+}
+
+}  // namespace tern

@@ -1,0 +1,192 @@
+#include "tern/modes/device.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "modes/cores.hpp"
+#include "modes/observed.hpp"
+#include "modes/registry.hpp"
+#include "modes/way_book.hpp"
+#include "tern/core/error.hpp"
+
+namespace tern {
+
+constinit thread_local Scope* detail::innermost_scope = nullptr;
+
+namespace {
+
+std::atomic<const Mode*> process_mode{nullptr};
+
+const Mode& default_mode() {
+  const Mode* known = process_mode.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    known = &fastest_built_in();
+    process_mode.store(known, std::memory_order_release);
+  }
+  return *known;
+}
+
+Scope make_scope(const Mode& mode, const DeviceOptions& options, const Scope& outside) {
+  expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
+  check_environment_ways(mode);
+  return {&mode,
+          {.memory = mode.memory,
+           .stream = mode.memory->stream(),
+           .threads = options.threads != 0 ? options.threads : outside.context.threads,
+           .precision = options.precision.value_or(outside.context.precision),
+           .deterministic = options.deterministic.value_or(outside.context.deterministic),
+           .ways = &ways()},
+          options.transfers.value_or(outside.transfers),
+          outside.observer};
+}
+
+// Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
+const Mode& lasting(const Mode& mode) {
+  static thread_local const Mode* known = nullptr;
+  if (&mode != known) {
+    expects(is_registered(mode), "Device: the mode \"", mode.name,
+            "\" is a copy of one's own, not a registered one; pass what register_mode returns");
+    known = &mode;
+  }
+  return mode;
+}
+
+const Mode& find(std::string_view name) { return name == "auto" ? mode(fastest_mode()) : mode(name); }
+
+}  // namespace
+
+// The scope of a thread outside every Device; follows set_mode. One for each mode, because an operator may still be
+// running in the one before.
+Scope& detail::default_scope() {
+  static thread_local std::vector<std::unique_ptr<Scope>> scopes;
+  static thread_local Scope* latest = nullptr;
+  const Mode& mode = default_mode();
+  if (latest != nullptr && latest->mode == &mode) [[likely]]
+    return *latest;
+  for (const auto& scope : scopes)
+    if (scope->mode == &mode) return *(latest = scope.get());
+  Scope outside;
+  outside.context.threads = default_threads();
+  return *(latest = scopes.emplace_back(std::make_unique<Scope>(make_scope(mode, {}, outside))).get());
+}
+
+void set_mode(std::string_view name) { process_mode.store(&find(name), std::memory_order_release); }
+
+namespace detail {
+
+// The scopes of the Devices of one thread, the youngest last. They outlive the thread, because a Device may.
+struct OpenScopes {
+  std::vector<std::unique_ptr<OpenScope>> scopes;  // kept for the next Device
+  std::size_t count = 0;
+
+  OpenScope* push(const Scope& scope);
+  void pop_ended();
+  bool all_ended() const;
+};
+
+struct OpenScope {
+  Scope scope;
+  OpenScopes* owner = nullptr;
+  std::atomic<bool> ended{false};  // perhaps by another thread
+};
+
+OpenScope* OpenScopes::push(const Scope& scope) {
+  pop_ended();
+  if (count == scopes.size()) scopes.push_back(std::make_unique<OpenScope>());
+  OpenScope& open = *scopes[count++];
+  open.scope = scope;
+  open.owner = this;
+  open.ended.store(false, std::memory_order_relaxed);
+  innermost_scope = &open.scope;
+  return &open;
+}
+
+bool OpenScopes::all_ended() const {
+  for (std::size_t i = 0; i < count; ++i)
+    if (!scopes[i]->ended.load(std::memory_order_acquire)) return false;
+  return true;
+}
+
+void OpenScopes::pop_ended() {
+  while (count > 0 && scopes[count - 1]->ended.load(std::memory_order_acquire)) --count;
+  innermost_scope = count > 0 ? &scopes[count - 1]->scope : nullptr;
+}
+
+}  // namespace detail
+
+namespace {
+
+// Lists are taken up again by later threads; one with a Device that outlives its thread waits for it.
+struct Lists {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<detail::OpenScopes>> all;
+  std::vector<detail::OpenScopes*> free;
+};
+Lists& lists() {
+  static Lists* const lists = new Lists;  // never destroyed: a Device may outlive static destructors
+  return *lists;
+}
+
+constinit thread_local detail::OpenScopes* own_scopes = nullptr;
+
+detail::OpenScopes* take_list() {
+  const std::lock_guard lock(lists().mutex);
+  for (detail::OpenScopes*& list : lists().free) {
+    if (!list->all_ended()) continue;
+    std::swap(list, lists().free.back());
+    detail::OpenScopes* const taken = lists().free.back();
+    lists().free.pop_back();
+    return taken;
+  }
+  lists().all.push_back(std::make_unique<detail::OpenScopes>());
+  lists().free.reserve(lists().all.size());
+  return lists().all.back().get();
+}
+
+struct Lease {
+  Lease() { own_scopes = take_list(); }
+  ~Lease() {
+    const std::lock_guard lock(lists().mutex);
+    lists().free.push_back(std::exchange(own_scopes, nullptr));
+  }
+};
+
+detail::OpenScope* open_scope(const Scope& scope) {
+  if (own_scopes == nullptr) [[unlikely]] {
+    static thread_local const Lease lease;
+    // After the end of the lease only a destructor of the thread comes here.
+    if (own_scopes == nullptr) own_scopes = take_list();
+  }
+  return own_scopes->push(scope);
+}
+
+}  // namespace
+
+Device::Device(std::string_view mode_name, const DeviceOptions& options) : Device(find(mode_name), options) {}
+
+Device::Device(const Mode& mode, const DeviceOptions& options)
+    : open_(open_scope(make_scope(lasting(mode), options, current_scope()))) {}
+
+Device::Device(const Scope& scope) : open_(open_scope(scope)) {
+  open_->scope.context.stream = scope.context.memory->stream();
+}
+
+Device::~Device() {
+  detail::OpenScopes* const owner = open_->owner;
+  open_->ended.store(true, std::memory_order_release);
+  if (owner == own_scopes) owner->pop_ended();
+}
+
+const Mode& Device::mode() const { return *open_->scope.mode; }
+
+void Device::synchronize() {
+  const ObservedWait wait;
+  open_->scope.context.memory->synchronize(open_->scope.context.stream);
+}
+
+MemoryStatistics memory_statistics(std::string_view name) { return mode(name).memory->statistics(); }
+
+}  // namespace tern

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "tern/modes/device.hpp"
+#include "tern/modes/observer.hpp"
+
+namespace tern {
+
+/// Counts every move of the process between two memories, and reports or refuses it as the scope says. It is told of
+/// moves only, behind the observers of the thread.
+Observer& ledger();
+
+/// All moves since the process began, whatever reset_transfers() did.
+std::vector<Transfer> all_transfers();
+/// Those of `now` that came after `before`, an earlier result of all_transfers().
+std::vector<Transfer> since(std::vector<Transfer> now, const std::vector<Transfer>& before);
+
+}  // namespace tern

@@ -1,0 +1,202 @@
+// The modes by name: the built-in ones from the list that CMake writes, cuda from its plug-in on first use, the user's
+// by register_mode.
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+
+#include "modes/registry.hpp"
+#include "tern/core/error.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/modes/plugin.hpp"
+
+// modes.inc holds one MODE(name) per built-in mode, slowest first.
+#define MODE(name)       \
+  namespace tern::name { \
+  const Mode& mode();    \
+  }
+#include "modes.inc"
+#undef MODE
+
+namespace tern {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::deque<Mode> modes;     // a deque, so that references stay valid
+  std::size_t built_in = 0;   // the first of them, slowest first
+  std::string cuda_reason;  // why cuda is missing, once tried
+  bool cuda_tried = false;
+
+  Registry() {
+#define MODE(name) modes.push_back(::tern::name::mode());
+#include "modes.inc"
+#undef MODE
+    built_in = modes.size();
+  }
+  const Mode* find(std::string_view name) const {
+    for (const Mode& mode : modes)
+      if (mode.name == name) return &mode;
+    return nullptr;
+  }
+};
+
+Registry& registry() {
+  static Registry* const registry = new Registry;
+  return *registry;
+}
+
+std::string in_hex(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+// Opens a plug-in; null, and the reason, when it offers no mode. The library stays open for the life of the process.
+const Mode* open_plugin(const std::string& file, std::string& reason) {
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* error = dlerror();
+    reason = message("a library could not be loaded: ", error ? error : "unknown reason");
+    return nullptr;
+  }
+  const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, plugin_entry_name));
+  if (entry == nullptr) {
+    reason = message(file, " is no plug-in: it exports no ", plugin_entry_name);
+    return nullptr;
+  }
+  const Plugin* plugin = entry();
+  if (plugin == nullptr) {
+    reason = message(file, " returned nothing from ", plugin_entry_name);
+    return nullptr;
+  }
+  const auto ours = [] { return message("contract ", in_hex(plugin_contract), " (", plugin_compiler, ")"); };
+  if (plugin->form != plugin_form) {
+    reason = message(file, " has plug-ins of form ", plugin->form, ", this library those of form ", plugin_form,
+                     " with ", ours(), ": build both from one source");
+    return nullptr;
+  }
+  if (plugin->contract != plugin_contract || plugin->mode_size != sizeof(Mode)) {
+    reason = message(file, " was built for contract ", in_hex(plugin->contract), " (", plugin->compiler,
+                     "), this library for ", ours(), ": build both from one source with one compiler");
+    return nullptr;
+  }
+  if (plugin->mode == nullptr) reason = plugin->status ? plugin->status : "the plug-in gives no reason";
+  return plugin->mode;
+}
+
+std::filesystem::path folder_of_this_code() {
+  Dl_info info{};
+  std::error_code error;
+  if (dladdr(reinterpret_cast<void*>(&registry), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  // In a static program the name may be the command as typed.
+  if (error) file = std::filesystem::read_symlink("/proc/self/exe", error);
+  return file.parent_path();
+}
+
+// Beside the library or the program, in the usual places of an installation, or where TERN_PLUGIN_PATH says.
+std::string find_cuda_plugin() {
+  namespace fs = std::filesystem;
+  const std::string name = "libtern_cuda.so";
+  std::error_code error;
+  if (const char* path = std::getenv("TERN_PLUGIN_PATH")) {
+    const fs::path file = fs::path(path) / name;
+    return fs::exists(file, error) ? file.string() : std::string{};
+  }
+  const fs::path here = folder_of_this_code();
+  for (const fs::path& folder :
+       {here, here / "tern", here / "..", here / "../..", here / "../lib/tern", fs::path(TERN_PLUGIN_DIR)})
+    if (fs::exists(folder / name, error)) return (folder / name).string();
+  return {};
+}
+
+// Call with the registry locked.
+const Mode* find_cuda(Registry& modes) {
+  if (const Mode* known = modes.find("cuda")) return known;
+  if (modes.cuda_tried) return nullptr;
+  modes.cuda_tried = true;
+  const std::string file = find_cuda_plugin();
+  if (file.empty()) {
+    modes.cuda_reason = TERN_CUDA_BUILT ? "its plug-in libtern_cuda.so was not found (looked beside the library, "
+                                          "beside the program and in " TERN_PLUGIN_DIR
+                                          "; TERN_PLUGIN_PATH names another folder)"
+                                        : "this library was built without it (no nvcc, or TERN_CUDA=OFF)";
+    return nullptr;
+  }
+  const Mode* mode = open_plugin(file, modes.cuda_reason);
+  if (mode == nullptr) return nullptr;
+  modes.modes.push_back(*mode);
+  return &modes.modes.back();
+}
+
+}  // namespace
+
+const Mode& mode(std::string_view name) {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  if (const Mode* known = modes.find(name)) return *known;
+  if (name == "cuda") {
+    if (const Mode* cuda = find_cuda(modes)) return *cuda;
+    throw DeviceUnavailable(message("cuda is not available: ", modes.cuda_reason));
+  }
+  std::string known;
+  for (const Mode& mode : modes.modes) known += (known.empty() ? "" : ", ") + mode.name;
+  if (modes.find("cuda") == nullptr) known += ", cuda";
+  throw DeviceUnavailable(message("mode \"", name, "\" is unknown; there are ", known));
+}
+
+const Mode& reference_mode() { return registry().modes.front(); }
+const Mode& fastest_built_in() { return registry().modes[registry().built_in - 1]; }
+
+bool is_registered(const Mode& mode) {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  return std::ranges::any_of(modes.modes, [&](const Mode& known) { return &known == &mode; });
+}
+
+const Mode& register_mode(std::string name, Mode mode) {
+  expects(!name.empty() && name != "auto", "register_mode: \"", name, "\" cannot be a mode's name");
+  expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  expects(modes.find(name) == nullptr && name != "cuda", "register_mode: there is a mode \"", name,
+          "\" already; choose another name");
+  mode.name = std::move(name);
+  modes.modes.push_back(std::move(mode));
+  return modes.modes.back();
+}
+
+const Mode& load_mode(const std::string& file) {
+  std::string reason;
+  const Mode* mode = open_plugin(file, reason);
+  if (mode == nullptr) throw DeviceUnavailable(message("load_mode: ", reason));
+  return register_mode(mode->name, *mode);
+}
+
+std::vector<ModeStatus> modes() {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  const Mode* cuda = find_cuda(modes);
+  std::vector<ModeStatus> result;
+  for (const Mode& mode : modes.modes) result.push_back({mode.name, true, mode.description});
+  if (cuda == nullptr) {
+    const auto place = result.begin() + static_cast<std::ptrdiff_t>(modes.built_in);
+    result.insert(place, {"cuda", false, modes.cuda_reason});
+  }
+  return result;
+}
+
+std::string fastest_mode() {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  return find_cuda(modes) ? "cuda" : modes.modes[modes.built_in - 1].name;
+}
+
+}  // namespace tern

@@ -1,0 +1,137 @@
+#include "tern/modes/observer.hpp"
+
+#include <exception>
+#include <new>
+
+#include "modes/ledger.hpp"
+#include "modes/observed.hpp"
+#include "modes/way_book.hpp"
+
+namespace tern {
+
+constinit thread_local Observer* detail::observer = nullptr;
+constinit thread_local OperatorCall* OperatorCall::open_ = nullptr;
+
+void Observer::begin() noexcept {
+  watches_ = true;
+  outer_ = std::exchange(detail::observer, this);
+}
+
+void Observer::end() noexcept {
+  if (!std::exchange(watches_, false)) return;
+  Observer** place = &detail::observer;
+  while (*place != nullptr && *place != this) place = &(*place)->outer_;
+  if (*place == this) *place = outer_;
+}
+
+void* OperatorCall::use(const Operand& operand) {
+  operands_.push_back(operand);
+  return stage_ == nullptr ? nullptr : stage_->pointer(operand, operands_.size() - 1);
+}
+
+void OperatorCall::took(const char* decision, const char* way) noexcept {
+  try {
+    ways_.emplace_back(decision, way);
+  } catch (const std::bad_alloc&) {  // the kernel that says it goes on; its observers know less
+  }
+}
+
+void OperatorCall::repeat(Stage& stage, DType compute) const {
+  OperatorCall again(name_, compute, work_);
+  again.stage_ = &stage;
+  OperatorCall* const outer = std::exchange(open_, &again);
+  const Unobserved alone;
+  try {
+    (*work_)(compute);
+  } catch (...) {
+    open_ = outer;
+    throw;
+  }
+  open_ = outer;
+}
+
+const Capture* capturing() noexcept {
+  const Capture* found = nullptr;
+  tell([&](Observer& observer) {
+    if (found == nullptr) found = observer.captures();
+  });
+  return found;
+}
+
+/// An operator's call, told to everybody who watches.
+class ObservedCall {
+ public:
+  ObservedCall(const char* name, DType compute, const OperatorCall::Work* work)
+      : call_(name, compute, work), outer_(OperatorCall::open_) {
+    tell([&](Observer& observer) { watching_.push_back(&observer); });
+    if (Observer* const observer = current_scope().observer) watching_.push_back(observer);
+  }
+  ObservedCall(const ObservedCall&) = delete;
+  ObservedCall& operator=(const ObservedCall&) = delete;
+  /// Those who were told that the call begins and not yet that it ended hear that it failed.
+  ~ObservedCall() {
+    close();
+    while (told_ > 0) watching_[--told_]->failed(call_);
+  }
+
+  void begin() {
+    for (; told_ < watching_.size(); ++told_) watching_[told_]->before(call_);
+    OperatorCall::open_ = &call_;
+    watch_ways(+1);
+  }
+  /// The kernel has returned.
+  void succeed() {
+    close();
+    while (told_ > 0) watching_[--told_]->after(call_);
+  }
+
+ private:
+  void close() {
+    if (OperatorCall::open_ != &call_) return;
+    OperatorCall::open_ = outer_;
+    watch_ways(-1);
+  }
+
+  OperatorCall call_;
+  OperatorCall* outer_;
+  std::vector<Observer*> watching_;
+  std::size_t told_ = 0;
+};
+
+ObservedMove::ObservedMove(const Move& move) : move_(move) {
+  std::size_t told = 0;
+  try {
+    tell([&](Observer& observer) {
+      observer.begin_move(move);
+      ++told;
+    });
+    ledger().begin_move(move);
+  } catch (...) {
+    tell([&](Observer& observer) {
+      if (told > 0) observer.end_move(move);
+      told -= told > 0;
+    });
+    throw;
+  }
+}
+
+ObservedMove::~ObservedMove() {
+  ledger().end_move(move_);
+  tell([&](Observer& observer) { observer.end_move(move_); });
+}
+
+void observe(const char* name, DType compute, const OperatorCall::Work& work) {
+  ObservedCall call(name, compute, &work);
+  call.begin();
+  work(compute);
+  call.succeed();
+}
+
+void observe(const char* name, const std::function<void()>& work) {
+  ObservedCall call(name, DType::uint8, nullptr);
+  call.begin();
+  work();
+  call.succeed();
+}
+
+}  // namespace tern

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "run/recording.hpp"
+
+namespace tern {
+
+using StepFunction = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+
+/// The result of a Step has no graph: a replay makes none.
+inline Tensor cut(Tensor result) { return result.defined() && result.requires_grad() ? result.detach() : result; }
+
+/// Copies between views of the same strides. Where a stride is 0, one element stands for all.
+void copy_view(Tensor to, Tensor from);
+
+/// What a call brings that decides which work is queued. What a run looks at besides (switches, gradients, generators)
+/// is known after the first one: Plan::fits compares it.
+struct StepKey {
+  static constexpr std::size_t most_inputs = 3;
+  struct Input {
+    DType dtype = DType::float32;
+    Shape shape, strides;
+    bool requires_grad = false;
+    std::size_t same_tensor = 0;   ///< the first input that is this tensor
+    std::size_t same_storage = 0;  ///< the first input that shares its elements
+    bool operator==(const Input&) const = default;
+  };
+  const Mode* mode = nullptr;
+  int threads = 0;
+  Precision precision = Precision::strict;
+  bool deterministic = true;
+  bool records_gradients = true;
+  std::string ways;  // that are forced
+  std::array<Input, most_inputs> inputs;
+
+  StepKey(const Scope& scope, const std::vector<Tensor>& tensors);
+  bool operator==(const StepKey&) const = default;
+};
+
+/// The work of one key: run until two runs after one another do the same, then recorded, then replayed.
+class Plan {
+ public:
+  explicit Plan(const StepKey& key) : key_(key) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() { forget(); }
+
+  /// Whether a call does what this plan's runs did.
+  bool fits(const StepKey& key, const std::vector<Tensor>& inputs) const;
+  /// True when no call will ever fit: a leaf, a generator or a switch of the runs is gone.
+  bool gone() const;
+  Tensor call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+
+  /// Why the last call ran the function; empty where nothing stands in the way of a recording.
+  const std::string& reason() const { return overlap_.empty() ? reason_ : overlap_; }
+  /// Whether the last call replayed a recording.
+  bool replayed() const { return replayed_; }
+
+ private:
+  enum class Source : std::uint8_t { none, input, gradient, outside, made };
+  // A tensor that a replay hands out: a view of the storage that stands for `source`.
+  struct View {
+    Source source = Source::none;
+    std::size_t index = 0;             // of the input, gradient or made storage
+    std::shared_ptr<Storage> outside;  // itself
+    DType dtype = DType::float32;
+    Shape shape, strides;
+    std::int64_t offset = 0;
+    Tensor handle;  // of what the recording made: handed out again once nobody holds it any more
+  };
+  struct Input {
+    Tensor recorded;                          // what the recording reads
+    bool written = false;                     // by the recording
+    std::weak_ptr<Storage> copied_from = {};  // weak: a new tensor may have the address of one that is gone
+    std::uint64_t copied_version = 0;
+    std::int64_t copied_offset = 0;
+  };
+  // The gradient of a leaf goes into the recording and comes out of it, as inputs and the result do.
+  struct Gradient {
+    Tensor leaf;     // undefined: an input
+    int input = -1;  // that the leaf is
+    bool looked = false;
+    Tensor recorded;  // what the recording takes for the gradient before it; undefined: there was none
+    bool written = false;
+    bool replaced = false;
+    View after;
+  };
+  struct Outside {
+    std::shared_ptr<Storage> storage;
+    const void* pointer;  // where the recording expects it
+    bool written;
+    std::uint32_t roles;  // Storage::roles: whether its tensors require gradients
+  };
+  struct Made {
+    std::shared_ptr<Storage> storage;
+    bool result = false;                      // the result is a view of it
+    std::vector<std::size_t> gradients = {};  // that are views of it
+    bool copied = false;                      // what is handed out is a copy:
+    std::shared_ptr<Storage> copy = {};       // this one, in this call
+  };
+  struct Random {
+    Generator* generator;
+    std::uint64_t seed;
+    Tensor counter;
+    std::uint64_t consumed;
+  };
+
+  Tensor run(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+  bool record(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+  void capture(const StepFunction& function, Recording& run, const std::vector<Tensor>& recorded, Scope& scope);
+  bool repeats(const Recording& run) const;
+  void remember(Recording& run);
+  void keep(Recording& run, const Tensor& result, const Scope& scope);
+  View view_of(const Tensor& tensor, const Recording& run);
+
+  bool held(const std::vector<Tensor>& inputs);
+  bool overlaps(const std::vector<Tensor>& inputs) const;
+  bool prepare(const std::vector<Tensor>& inputs, Scope& scope);
+  Tensor replay(const std::vector<Tensor>& inputs, Scope& scope);
+  Tensor hand_out(View& view, const std::vector<Tensor>& inputs);
+  static const Tensor& leaf_of(const Gradient& gradient, const std::vector<Tensor>& inputs) {
+    return gradient.input >= 0 ? inputs[static_cast<std::size_t>(gradient.input)] : gradient.leaf;
+  }
+  void forget();
+  void restless(const char* reason);
+
+  StepKey key_;
+  std::string reason_;   // why every call runs the function
+  std::string overlap_;  // why the last one did
+  int restless_ = 0;     // runs after one another that differed from the one before, and recordings that served once
+
+  // Of the last run.
+  bool ran_ = false;
+  std::vector<std::weak_ptr<Storage>> known_;
+  std::vector<std::uint64_t> order_;
+  struct KnownGradient {
+    Tensor leaf;     // undefined: an input
+    int input = -1;  // that the leaf is
+    bool looked, defined;
+    Shape strides;
+  };
+  std::vector<KnownGradient> known_gradients_;
+  struct KnownRandom {
+    Generator* generator;
+    std::weak_ptr<const void> life;
+    bool of_thread;
+  };
+  std::vector<KnownRandom> known_random_;
+  std::vector<Recording::Switch> switches_;
+
+  // Of the recording.
+  void* recording_ = nullptr;
+  std::int64_t served_ = 0;  // calls
+  bool replayed_ = false;
+  bool settled_ = false;  // it did what the run before did
+  bool copies_result_ = false, copies_gradients_ = false;
+  std::vector<Input> inputs_;
+  std::vector<Gradient> gradients_;
+  std::vector<Outside> outside_;
+  std::vector<std::pair<const Storage*, bool>> outside_sorted_;  // and whether the recording writes it
+  std::vector<Made> made_;
+  std::vector<Random> random_;
+  View result_;
+  std::vector<std::function<void()>> undo_;  // what the function did on the host, until the recording is replayed
+};
+
+}  // namespace tern

@@ -1,0 +1,180 @@
+// What a Plan does at every call once it has a recording.
+
+#include <algorithm>
+#include <atomic>
+
+#include "modes/observed.hpp"
+#include "run/plan.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern {
+
+void copy_view(Tensor to, Tensor from) {
+  const NoGrad no_grad;
+  for (int i = 0; i < to.rank() && !to.is_contiguous(); ++i)
+    if (to.strides()[i] == 0 && to.shape()[i] > 1) {
+      to = to.slice(i, 0, 1);
+      from = from.slice(i, 0, 1);
+    }
+  to.copy_(from);
+}
+
+// What an earlier call handed out is overwritten by a replay: not while somebody looks at it. True when somebody does;
+// recorded anew, copies are handed out.
+bool Plan::held(const std::vector<Tensor>& inputs) {
+  bool any = false;
+  for (const Made& made : made_) {
+    if (made.copied) continue;
+    long handles = 0;
+    bool held = false;
+    const auto look_at = [&](const Tensor& handle, bool bound) {
+      if (!handle.defined()) return;
+      ++handles;
+      held |= handle.handles() > (bound ? 2 : 1);
+    };
+    for (const std::size_t position : made.gradients) {
+      const Gradient& gradient = gradients_[position];
+      const auto& present = leaf_of(gradient, inputs).body()->gradient;
+      look_at(gradient.after.handle, present != nullptr && present->is(gradient.after.handle));
+    }
+    if (made.result) look_at(result_.handle, false);
+    if (!held && made.storage.use_count() == 1 + handles) continue;
+    any = true;
+    copies_gradients_ |= !made.gradients.empty();
+    copies_result_ |= made.result;
+  }
+  // Who has let go did so before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return any;
+}
+
+// Whether tensors that the recording holds apart are one storage in this call, of which it writes a part.
+bool Plan::overlaps(const std::vector<Tensor>& inputs) const {
+  const auto meets_outside = [&](const Storage& storage, bool written) {
+    const auto found = std::ranges::lower_bound(outside_sorted_, &storage, {}, &std::pair<const Storage*, bool>::first);
+    return found != outside_sorted_.end() && found->first == &storage && (written || found->second);
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (meets_outside(inputs[i].storage(), inputs_[i].written)) return true;
+    for (std::size_t j = 0; j < i; ++j)
+      if (&inputs[i].storage() == &inputs[j].storage() && !inputs[i].is(inputs[j]) &&
+          (inputs_[i].written || inputs_[j].written))
+        return true;
+  }
+  for (const Gradient& gradient : gradients_) {
+    if (!gradient.recorded.defined()) continue;
+    const Storage& present = leaf_of(gradient, inputs).grad().storage();
+    if (meets_outside(present, gradient.written)) return true;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (&inputs[i].storage() == &present && (gradient.written || inputs_[i].written)) return true;
+    for (const Gradient& other : gradients_)
+      if (gradient.written && &other != &gradient && other.recorded.defined() &&
+          &leaf_of(other, inputs).grad().storage() == &present)
+        return true;
+  }
+  return false;
+}
+
+// Brings inputs, gradients, parameters and random positions up to date. False when the recording does not hold any
+// more.
+bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
+  for (const Random& random : random_)
+    if (random.generator->seed() != random.seed) return false;
+  for (const Outside& outside : outside_) {
+    if (outside.storage->roles() != outside.roles) return false;
+    if ((outside.written ? outside.storage->update(scope) : outside.storage->read(scope)) != outside.pointer)
+      return false;
+  }
+  for (const Made& made : made_) made.storage->update(scope);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Input& input = inputs_[i];
+    if (key_.inputs[i].same_tensor < i) continue;
+    const Storage& source = inputs[i].storage();
+    const std::shared_ptr<Storage> known = input.copied_from.lock();
+    const bool same = known && known.get() == &source && input.copied_version == source.version() &&
+                      input.copied_offset == inputs[i].offset();
+    if (same) continue;
+    copy_view(input.recorded, inputs[i]);
+    input.copied_from = inputs[i].shared_storage();
+    input.copied_version = source.version();
+    input.copied_offset = inputs[i].offset();
+  }
+  for (const Gradient& gradient : gradients_) {
+    if (!gradient.recorded.defined()) continue;
+    const Tensor& present = leaf_of(gradient, inputs).grad();
+    if (present.shared_storage() != gradient.recorded.shared_storage()) copy_view(gradient.recorded, present);
+  }
+  for (const Random& random : random_) {
+    const std::uint64_t position = random.generator->position();
+    scope.context.memory->copy_in(random.counter.storage().write(scope), &position, sizeof position,
+                                  scope.context.stream);
+  }
+  return true;
+}
+
+Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
+  if (observed())
+    observe("step replay", [&] { key_.mode->capture->launch(recording_, scope.context.stream); });
+  else
+    key_.mode->capture->launch(recording_, scope.context.stream);
+  undo_.clear();
+  replayed_ = true;
+  if (++served_ == 2) restless_ = 0;
+  for (const Random& random : random_) random.generator->skip(random.consumed);
+  for (Made& made : made_) {
+    if (!made.copied) continue;
+    made.copy = std::make_shared<Storage>(made.storage->bytes());
+    scope.context.memory->copy(made.copy->write(scope), made.storage->read(scope), made.storage->bytes(),
+                               scope.context.stream);
+  }
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].written) continue;
+    copy_view(inputs[i].detach(), inputs_[i].recorded);
+    inputs_[i].copied_from.reset();
+  }
+  for (Gradient& gradient : gradients_) {
+    const Tensor& leaf = leaf_of(gradient, inputs);
+    const auto& present = leaf.body()->gradient;
+    if (gradient.written && present->shared_storage() != gradient.recorded.shared_storage())
+      copy_view(*present, gradient.recorded);
+    if (!gradient.replaced) continue;
+    // Mostly it is there already.
+    if (present != nullptr && present->is(gradient.after.handle)) continue;
+    Tensor(leaf).set_grad(hand_out(gradient.after, inputs));
+  }
+  Tensor result = hand_out(result_, inputs);
+  for (Made& made : made_)
+    if (made.copied) made.copy.reset();
+  return result;
+}
+
+Tensor Plan::hand_out(View& view, const std::vector<Tensor>& inputs) {
+  const auto make = [&](const std::shared_ptr<Storage>& storage, std::int64_t offset) {
+    return Tensor(storage, view.dtype, view.shape, view.strides, offset + view.offset);
+  };
+  switch (view.source) {
+    case Source::none:
+      return {};
+    case Source::input:
+      return make(inputs[view.index].shared_storage(), inputs[view.index].offset());
+    case Source::gradient: {
+      const Tensor& present = leaf_of(gradients_[view.index], inputs).grad();
+      return make(present.shared_storage(), present.offset());
+    }
+    case Source::outside:
+      return make(view.outside, 0);
+    case Source::made:
+      break;
+  }
+  const Made& made = made_[view.index];
+  if (made.copied) return make(made.copy, 0);
+  // A fresh tensor where the last one was given a gradient, or requires one.
+  const auto fresh = [](const Tensor& handle) {
+    return handle.defined() && !handle.requires_grad() && handle.body()->gradient == nullptr;
+  };
+  if (!fresh(view.handle)) view.handle = make(made.storage, 0);
+  return view.handle;
+}
+
+}  // namespace tern

@@ -1,0 +1,186 @@
+#include "tern/tensor/create.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace tern {
+
+namespace {
+
+// A tensor whose element i is value(i), a number of any type; i rises from 0. The elements are written on the host.
+template <class Value>
+Tensor generate(const Shape& shape, DType dtype, Value value) {
+  Tensor result(shape, dtype);
+  with_type_of(dtype, [&]<class T>(T) {
+    std::span<T> elements = result.write<T>();
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = convert<T>(value(i));
+  });
+  return result;
+}
+
+void check_floating(const char* function, DType dtype) {
+  expects<DTypeError>(is_floating(dtype), function, ": ", dtype, " holds integers; use randint");
+}
+
+// The largest integer up to which a dtype holds every one, and the smallest alike.
+std::pair<std::int64_t, std::int64_t> exact_integers(DType dtype) {
+  return with_type_of(dtype, []<class T>(T) -> std::pair<std::int64_t, std::int64_t> {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_integral_v<T>)
+      return {Limits::min(), Limits::max()};
+    else {
+      const int bits = std::is_same_v<T, BFloat16> ? 8 : std::is_same_v<T, Float16> ? 11 : Limits::digits;
+      return {-(std::int64_t{1} << bits), std::int64_t{1} << bits};
+    }
+  });
+}
+
+std::uint32_t word(const random::Key& key, std::uint64_t index) { return random::word(key.seed, key.offset, index); }
+
+struct Product {
+  std::uint64_t high, low;
+};
+// In parts of 32 bits: not every machine has numbers of 128.
+Product multiply(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t half = 0xffffffff;
+  const std::uint64_t first = (a >> 32) * (b & half) + ((a & half) * (b & half) >> 32);
+  const std::uint64_t second = (a & half) * (b >> 32) + (first & half);
+  return {(a >> 32) * (b >> 32) + (first >> 32) + (second >> 32), a * b};
+}
+
+// Uniform in [0, bound) without bias: Lemire's multiplication, drawing again in the rare rejected case.
+std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_t bound) {
+  const std::uint64_t threshold = (0 - bound) % bound;
+  for (;;) {
+    const std::uint64_t high = word(key, index++), low = word(key, index++);
+    const Product product = multiply((high << 32) | low, bound);
+    if (product.low >= threshold) return product.high;
+  }
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
+Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor full(const Shape& shape, Number value, DType dtype) {
+  const auto filled = [&](auto number) { return generate(shape, dtype, [=](std::size_t) { return number; }); };
+  return value.is_integer() ? filled(value.to<std::int64_t>()) : filled(value.to<double>());
+}
+
+namespace {
+
+Tensor arange_of_integers(std::int64_t begin, std::int64_t end, std::int64_t step, DType dtype) {
+  // Modulo 2^64, where a distance between two integers always fits.
+  const auto first = static_cast<std::uint64_t>(begin), last = static_cast<std::uint64_t>(end),
+             by = static_cast<std::uint64_t>(step);
+  const std::uint64_t distance = step > 0 ? last - first : first - last, stride = step > 0 ? by : 0 - by;
+  const bool none = step > 0 ? begin >= end : begin <= end;
+  const std::uint64_t count = none ? 0 : (distance - 1) / stride + 1;
+  return generate({saturate<std::int64_t>(count)}, dtype,
+                  [&](std::size_t i) { return static_cast<std::int64_t>(first + i * by); });
+}
+
+}  // namespace
+
+Tensor arange(Number begin, Number end, Number step, DType dtype) {
+  const auto first = begin.to<double>(), last = end.to<double>(), by = step.to<double>();
+  expects<ShapeError>(by != 0 && std::isfinite(first) && std::isfinite(last) && std::isfinite(by), "arange: from ",
+                      first, " to ", last, " by ", by, " never ends");
+  if (begin.is_integer() && end.is_integer() && step.is_integer())
+    return arange_of_integers(begin.to<std::int64_t>(), end.to<std::int64_t>(), step.to<std::int64_t>(), dtype);
+  const auto count = saturate<std::int64_t>(std::max(0.0, std::ceil((last - first) / by)));
+  return generate({count}, dtype, [&](std::size_t i) { return first + static_cast<double>(i) * by; });
+}
+
+Tensor eye(std::int64_t n, DType dtype) {
+  return generate({n, n}, dtype, [&](std::size_t i) {
+    return static_cast<std::int64_t>(i) / n == static_cast<std::int64_t>(i) % n ? 1.0 : 0.0;
+  });
+}
+
+namespace {
+
+// The largest T below `value`, which is finite.
+template <class T>
+T below(T value) {
+  if constexpr (detail::is_half<T>) {
+    // The bits count up with the magnitude.
+    constexpr std::uint16_t sign = 0x8000;
+    T next = value;
+    next.bits =
+        (value.bits & ~sign) == 0 ? sign | 1 : static_cast<std::uint16_t>(value.bits + (value.bits & sign ? 1 : -1));
+    return next;
+  } else {
+    return std::nextafter(value, -std::numeric_limits<T>::infinity());
+  }
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype) {
+  check_floating("rand", dtype);
+  expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is no interval");
+  Tensor result(shape, dtype);
+  const random::Key key = generator.next();
+  random::Words words{};  // four elements share a block
+  with_type_of(dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
+      // Rounding may reach the end that is excluded.
+      const auto first = convert<double>(convert<T>(low)), end = convert<double>(convert<T>(high));
+      const T last = first < end ? below(convert<T>(high)) : convert<T>(low);
+      std::span<T> elements = result.write<T>();
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        if (i % 4 == 0) words = random::philox(key.seed, i / 4, key.offset);
+        const double value = low + (high - low) * static_cast<double>(random::uniform(words.word[i % 4]));
+        const T rounded = convert<T>(value);
+        elements[i] = convert<double>(rounded) < end ? rounded : last;
+      }
+    }
+  });
+  return result;
+}
+
+Tensor randn(const Shape& shape, Generator& generator, double mean, double deviation, DType dtype) {
+  check_floating("randn", dtype);
+  const random::Key key = generator.next();
+  return generate(shape, dtype, [&](std::size_t i) {
+    // 1 - uniform is in (0, 1], so its logarithm is finite.
+    const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(random::uniform(word(key, 2 * i)))));
+    const double angle = 2 * std::numbers::pi * static_cast<double>(random::uniform(word(key, 2 * i + 1)));
+    return mean + deviation * radius * std::cos(angle);
+  });
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator, DType dtype) {
+  expects<ShapeError>(low < high, "randint: no integer is in [", low, ", ", high, ")");
+  const auto [smallest, largest] = exact_integers(dtype);
+  expects<NumericError>(smallest <= low && high - 1 <= largest, "randint: ", dtype, " holds the integers from ",
+                        smallest, " to ", largest, ", not all of [", low, ", ", high, ")");
+  const random::Key key = generator.next();
+  std::uint64_t index = 0;
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  return generate(shape, dtype, [&](std::size_t) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bounded(key, index, range));
+  });
+}
+
+Tensor randperm(std::int64_t n, Generator& generator) {
+  expects<ShapeError>(n >= 0, "randperm: ", n, " elements");
+  Tensor result = arange(0, n);
+  const random::Key key = generator.next();
+  std::uint64_t index = 0;
+  std::int64_t* const order = result.write<std::int64_t>().data();
+  for (std::int64_t i = n - 1; i > 0; --i)
+    std::swap(order[i], order[bounded(key, index, static_cast<std::uint64_t>(i) + 1)]);
+  return result;
+}
+
+namespace {
+thread_local Generator thread_generator{0};
+}
+Generator& default_generator() { return thread_generator; }
+void manual_seed(std::uint64_t seed) { thread_generator = Generator(seed); }
+
+}  // namespace tern
