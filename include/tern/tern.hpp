@@ -2,7 +2,6 @@
 /// The whole library: `#include <tern/tern.hpp>`.
 
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/core/version.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/image.hpp"
@@ -12,18 +11,19 @@
 #include "tern/data/scaling.hpp"
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"
-#include "tern/run/branches.hpp"
-#include "tern/run/profile.hpp"
-#include "tern/run/step.hpp"
-#include "tern/modes/forced_way.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/run/profile.hpp"
+#include "tern/run/step.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern {
 /// Short for programs: `using namespace tern; op::relu(x)`.

@@ -5,9 +5,9 @@
 
 #include "data/conversion.hpp"
 #include "data/streams.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/shape.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

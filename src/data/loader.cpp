@@ -9,8 +9,8 @@
 #include "data/conversion.hpp"
 #include "data/pipeline.hpp"
 #include "data/streams.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/shape.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

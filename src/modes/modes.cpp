@@ -29,9 +29,9 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::deque<Mode> modes;     // a deque, so that references stay valid
-  std::size_t built_in = 0;   // the first of them, slowest first
-  std::string cuda_reason;  // why cuda is missing, once tried
+  std::deque<Mode> modes;    // a deque, so that references stay valid
+  std::size_t built_in = 0;  // the first of them, slowest first
+  std::string cuda_reason;   // why cuda is missing, once tried
   bool cuda_tried = false;
 
   Registry() {

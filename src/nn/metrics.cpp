@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 namespace {

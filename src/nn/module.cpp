@@ -4,8 +4,8 @@
 #include <set>
 #include <unordered_set>
 
-#include "run/recording.hpp"
 #include "nn/observer.hpp"
+#include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"
 

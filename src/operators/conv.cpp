@@ -111,8 +111,8 @@ void run(const Prepared& prepared, Tensor& out, std::int64_t first) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
-    call.table().conv.conv2d(call.context(), call.out(out, part_of(prepared.sizes)) + first, call.in(prepared.x), call.in(prepared.weight),
-                             call.in(prepared.bias), prepared.sizes);
+    call.table().conv.conv2d(call.context(), call.out(out, part_of(prepared.sizes)) + first, call.in(prepared.x),
+                             call.in(prepared.weight), call.in(prepared.bias), prepared.sizes);
   });
 }
 

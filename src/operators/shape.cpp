@@ -110,8 +110,8 @@ Tensor gather(const Tensor& x, const Tensor& index) {
   Tensor out(shape, x.dtype());
   visit_any("gather", x.dtype(), [&] {
     const AnyCall call;
-    const std::byte* const from =
-        call.bytes_in(whole, static_cast<double>(out.numel()) / static_cast<double>(std::max<std::int64_t>(x.numel(), 1)));
+    const std::byte* const from = call.bytes_in(
+        whole, static_cast<double>(out.numel()) / static_cast<double>(std::max<std::int64_t>(x.numel(), 1)));
     const auto* const places = call.in_as<std::int64_t>(rows);
     call.movement().gather(call.context(), call.bytes_out(out), from, places, rows.numel(), in_rows,
                            columns * static_cast<std::int64_t>(size_of(x.dtype())));

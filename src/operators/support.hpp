@@ -3,9 +3,9 @@
 
 #include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
+#include "tern/kernels/movement.hpp"
 #include "tern/tensor/create.hpp"
 #include "tern/tensor/tensor.hpp"
-#include "tern/kernels/movement.hpp"
 
 namespace tern::operators {
 
@@ -66,7 +66,7 @@ void visit_any(const char* op, DType dtype, F&& f) {
 /// One use of the scope by an operator: its context, and pointers in its memory.
 class AnyCall {
  public:
-  AnyCall() : scope_(current_scope()) {}
+  AnyCall() : scope_(current_scope()), observed_(OperatorCall::open()) {}
   Context& context() const { return scope_.context; }
   const kernels::Movement& movement() const { return scope_.mode->movement; }
 
@@ -101,12 +101,12 @@ class AnyCall {
   std::byte* bytes_into(const Tensor& x) const;
 
  protected:
-  [[gnu::always_inline]] static void* use(const Tensor& x, Role role, std::size_t element, double part) {
-    OperatorCall* const call = OperatorCall::open();
-    return call == nullptr ? nullptr : call->use({&x, role, element, part});
+  [[gnu::always_inline]] void* use(const Tensor& x, Role role, std::size_t element, double part) const {
+    return observed_ == nullptr ? nullptr : observed_->use({&x, role, element, part});
   }
 
   Scope& scope_;
+  OperatorCall* observed_;  // null: nobody watches
 };
 
 /// The same with the table of a compute type.
@@ -123,8 +123,8 @@ class Call : public AnyCall {
   T* inout(const Tensor& x) const { return x.defined() ? inout_as<T>(x) : nullptr; }
   /// What the operator computes by its definition, for those who observe.
   void flops(std::int64_t count) const {
-    if (OperatorCall* const call = OperatorCall::open()) [[unlikely]]
-      call->add_flops(static_cast<double>(count));
+    if (observed_ != nullptr) [[unlikely]]
+      observed_->add_flops(static_cast<double>(count));
   }
 };
 

@@ -1,9 +1,9 @@
 #include "tern/optim/clip.hpp"
 
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/reduction.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::optim {
 

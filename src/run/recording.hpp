@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/observer.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern {
 

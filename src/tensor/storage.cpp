@@ -104,8 +104,7 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   const bool first = first_.memory.load(std::memory_order_acquire) == memory;
   Copy& copy = first ? first_ : copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
-  if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
-    prepare(copy, stream, reads);
+  if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire))) prepare(copy, stream, reads);
   if (copy.stream.load(std::memory_order_relaxed) != stream || (writes && copy.shared.load(std::memory_order_relaxed)))
     change_stream(copy, stream, writes);
   if (writes) {

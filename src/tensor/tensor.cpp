@@ -2,7 +2,6 @@
 
 #include <ostream>
 
-
 namespace tern {
 
 namespace {
@@ -90,7 +89,8 @@ std::vector<double> leading_values(const Tensor& tensor, std::int64_t count) {
   Shape index = Shape::filled(tensor.rank(), 0);
   std::int64_t place = tensor.offset();
   for (; count > 0; --count) {
-    with_type_of(tensor.dtype(), [&]<class T>(T) { result.push_back(convert<double>(static_cast<const T*>(base)[place])); });
+    with_type_of(tensor.dtype(),
+                 [&]<class T>(T) { result.push_back(convert<double>(static_cast<const T*>(base)[place])); });
     for (int i = tensor.rank() - 1; i >= 0; --i) {
       place += tensor.strides()[i];
       if (++index[i] < tensor.shape()[i]) break;

@@ -3,11 +3,11 @@
 #include "support/catch.hpp"
 #include "support/memories.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
-#include "tern/run/profile.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/run/profile.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;

@@ -4,8 +4,8 @@
 
 #include "support/catch.hpp"
 #include "support/memories.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;

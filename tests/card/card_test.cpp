@@ -13,10 +13,10 @@
 #include "cuda/timing.cuh"
 #include "support/catch.hpp"
 #include "support/memory_conformance.hpp"
-#include "tern/tensor/create.hpp"
+#include "tern/operators/operators.hpp"
 #include "tern/run/branches.hpp"
 #include "tern/run/step.hpp"
-#include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

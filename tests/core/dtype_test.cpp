@@ -6,8 +6,8 @@
 
 #include "support/array.hpp"
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using testing::stored;

@@ -1,9 +1,9 @@
 // What typical mistakes are told, word for word: operator, expected, came, what to try.
 
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

@@ -8,9 +8,9 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 

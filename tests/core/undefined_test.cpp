@@ -5,9 +5,9 @@
 
 #include "support/catch.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;

@@ -5,8 +5,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/data/scaling.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

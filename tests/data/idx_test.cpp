@@ -4,8 +4,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/memory/memory.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

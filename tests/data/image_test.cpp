@@ -6,8 +6,8 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "tern/data/image_folder.hpp"
-#include "tern/modes/device.hpp"
 #include "tern/memory/memory.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::data {
 

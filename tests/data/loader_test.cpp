@@ -8,8 +8,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/mode.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

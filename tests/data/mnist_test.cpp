@@ -4,9 +4,9 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/data/idx.hpp"
 #include "tern/io/sha256.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 

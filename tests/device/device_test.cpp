@@ -9,8 +9,8 @@
 
 #include "support/catch.hpp"
 #include "support/memories.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using namespace tern::testing;

@@ -8,10 +8,10 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/plugin.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;

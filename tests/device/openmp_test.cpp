@@ -1,8 +1,8 @@
 // What a program with OpenMP regions of its own may do.
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

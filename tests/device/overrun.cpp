@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tern/tensor/create.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 

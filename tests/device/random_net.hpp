@@ -5,12 +5,12 @@
 #include <memory>
 #include <random>
 
-#include "tern/tensor/create.hpp"
-#include "tern/run/branches.hpp"
-#include "tern/run/step.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/run/step.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

@@ -5,8 +5,8 @@
 #include "device/replays.hpp"
 #include "support/catch.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/run/branches.hpp"
 #include "tern/nn/nn.hpp"
+#include "tern/run/branches.hpp"
 
 using namespace tern;
 using namespace tern::testing;

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "support/replaying.hpp"
-#include "tern/tensor/create.hpp"
-#include "tern/run/step.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/run/step.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

@@ -4,11 +4,11 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/tensor/create.hpp"
-#include "tern/run/branches.hpp"
 #include "tern/models/inception.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/run/branches.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

@@ -10,10 +10,10 @@
 #include "modes/cores.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/core/error.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 #include "vectorized/parallel.hpp"
 
 using namespace tern;

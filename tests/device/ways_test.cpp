@@ -1,6 +1,5 @@
-#include "tern/modes/forced_way.hpp"
-
 #include "support/catch.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;

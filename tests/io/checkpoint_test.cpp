@@ -13,8 +13,8 @@
 #include "../../src/io/checkpoint_sum.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/io/safetensors.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::io {
 

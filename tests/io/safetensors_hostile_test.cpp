@@ -4,8 +4,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/memory/memory.hpp"
 #include "tern/io/safetensors.hpp"
+#include "tern/memory/memory.hpp"
 
 namespace tern::io {
 

@@ -6,8 +6,8 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/shape.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::io {
 

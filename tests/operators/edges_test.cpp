@@ -5,8 +5,8 @@
 
 #include "support/catch.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/core/random.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/mode.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 

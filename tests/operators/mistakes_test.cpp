@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 using namespace tern;
 namespace op = tern::operators;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tern/autograd/tape.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

@@ -18,8 +18,8 @@
 #include "samples.hpp"
 #include "signals.hpp"
 #include "support/catch.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/io/checkpoint.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::testing {
 

@@ -9,9 +9,9 @@
 #include "fingerprint.hpp"
 #include "image_folders.hpp"
 #include "names.hpp"
-#include "tern/tensor/create.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/mnist.hpp"
+#include "tern/tensor/create.hpp"
 #include "text.hpp"
 
 namespace tern::tool {

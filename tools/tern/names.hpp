@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/context.hpp"
 #include "tern/optim/schedule.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::tool {
 

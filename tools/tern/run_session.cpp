@@ -15,8 +15,8 @@
 #include "pictures.hpp"
 #include "progress.hpp"
 #include "tern/core/version.hpp"
-#include "tern/modes/device.hpp"
 #include "tern/io/file.hpp"
+#include "tern/modes/device.hpp"
 #include "text.hpp"
 
 namespace tern::tool {

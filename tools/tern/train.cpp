@@ -12,8 +12,8 @@
 #include "progress.hpp"
 #include "run_session.hpp"
 #include "signals.hpp"
-#include "tern/modes/device.hpp"
 #include "tern/io/file.hpp"
+#include "tern/modes/device.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 

@@ -11,10 +11,10 @@
 #include "early_stopping.hpp"
 #include "settings.hpp"
 #include "tern/data/loader.hpp"
-#include "tern/run/step.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/run/step.hpp"
 
 namespace tern::tool {
 

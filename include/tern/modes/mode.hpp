@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "tern/kernels/ways.hpp"
 #include "tern/kernels/operators.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern {
 

@@ -50,8 +50,8 @@ class OperatorCall {
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
-  const char* name() const { return name_; }     ///< "conv2d"; lives as long as the process
-  DType compute() const { return compute_; }     ///< of what only moves elements: theirs
+  const char* name() const { return name_; }         ///< "conv2d"; lives as long as the process
+  DType compute() const { return compute_; }         ///< of what only moves elements: theirs
   bool repeats() const { return work_ != nullptr; }  ///< whether `repeat` may be called
   /// Runs the kernel once more in the scope of the thread, on what `stage` gives it.
   void repeat(Stage& stage, DType compute) const;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "tern/tensor/create.hpp"
 #include "tern/kernels/activation.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 

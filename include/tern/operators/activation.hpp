@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/activation.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern {
 using kernels::Activation;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/loss.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern {
 using kernels::Reduce;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tern/tensor/tensor.hpp"
 #include "tern/kernels/update.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern::operators {
 
