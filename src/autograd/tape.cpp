@@ -55,6 +55,7 @@ struct Node {
   Scope scope;
   std::vector<Edge> edges;
   Backward backward;
+  std::string where = {};  // the modules that it was recorded in, where the scope is observed
   bool used = false;
 
   // A chain of a hundred thousand nodes must not be released by as many nested destructors.
@@ -99,6 +100,8 @@ void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward 
       node->edges.push_back({Handle::node(input), {}, input.shape(), input.dtype()});
   }
   node->backward = std::move(backward);
+  if (node->scope.observer != nullptr) [[unlikely]]
+    node->where = whereabouts();
   Handle::node(out) = std::move(node);
 }
 
@@ -121,11 +124,17 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
                          " ", edge.shape);
 }
 
+struct BackwardOf final : Whereabouts {
+  explicit BackwardOf(const Node& of) : node(of) {}
+  std::string describe() const override { return node.where; }
+  const Node& node;
+};
+
 // Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in the same order
 // each time, before it is passed on.
 void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
-  const ObservedBackward observed;
+  const RunningBackward running;
   // Gradients that meet are added when the last of them is there, in one pass.
   std::unordered_map<Node*, std::vector<Tensor>> gradients;
   const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
@@ -147,6 +156,9 @@ void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& option
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
     std::optional<Device> place;
     if (!node->scope.same_settings(current_scope())) place.emplace(node->scope);
+    std::optional<BackwardOf> where;
+    if (node->scope.observer != nullptr) [[unlikely]]
+      where.emplace(*node);
     Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : sum_of(meeting));
     meeting.clear();
     expects<AutogradError>(input_gradients.size() == node->edges.size(), "backward of ", node->name, ": ",

@@ -9,6 +9,7 @@
 #include "modes/cores.hpp"
 #include "modes/observed.hpp"
 #include "modes/registry.hpp"
+#include "modes/scope_observer.hpp"
 #include "modes/way_book.hpp"
 #include "tern/core/error.hpp"
 
@@ -31,16 +32,19 @@ const Mode& default_mode() {
 
 Scope make_scope(const Mode& mode, const DeviceOptions& options, const Scope& outside) {
   expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
-  check_environment_ways(mode);
+  const Numerics numerics = options.numerics.value_or(outside.numerics);
+  const bool verify = options.verify.value_or(outside.verify);
   return {&mode,
           {.memory = mode.memory,
            .stream = mode.memory->stream(),
            .threads = options.threads != 0 ? options.threads : outside.context.threads,
            .precision = options.precision.value_or(outside.context.precision),
            .deterministic = options.deterministic.value_or(outside.context.deterministic),
-           .ways = &ways()},
+           .ways = outside.context.ways},
           options.transfers.value_or(outside.transfers),
-          outside.observer};
+          numerics,
+          verify,
+          verify || numerics == Numerics::check ? scope_observer(numerics, verify) : nullptr};
 }
 
 // Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
@@ -49,12 +53,23 @@ const Mode& lasting(const Mode& mode) {
   if (&mode != known) {
     expects(is_registered(mode), "Device: the mode \"", mode.name,
             "\" is a copy of one's own, not a registered one; pass what register_mode returns");
+    check_environment_ways(mode);
     known = &mode;
   }
   return mode;
 }
 
-const Mode& find(std::string_view name) { return name == "auto" ? mode(fastest_mode()) : mode(name); }
+constexpr std::string_view verify_prefix = "verify:";
+
+const Mode& find(std::string_view name) {
+  if (name.starts_with(verify_prefix)) name.remove_prefix(verify_prefix.size());
+  return name == "auto" ? mode(fastest_mode()) : mode(name);
+}
+
+DeviceOptions named(std::string_view mode, DeviceOptions options) {
+  if (mode.starts_with(verify_prefix)) options.verify = true;
+  return options;
+}
 
 }  // namespace
 
@@ -70,6 +85,8 @@ Scope& detail::default_scope() {
     if (scope->mode == &mode) return *(latest = scope.get());
   Scope outside;
   outside.context.threads = default_threads();
+  outside.context.ways = &ways();
+  check_environment_ways(mode);
   return *(latest = scopes.emplace_back(std::make_unique<Scope>(make_scope(mode, {}, outside))).get());
 }
 
@@ -165,7 +182,8 @@ detail::OpenScope* open_scope(const Scope& scope) {
 
 }  // namespace
 
-Device::Device(std::string_view mode_name, const DeviceOptions& options) : Device(find(mode_name), options) {}
+Device::Device(std::string_view mode_name, const DeviceOptions& options)
+    : Device(find(mode_name), named(mode_name, options)) {}
 
 Device::Device(const Mode& mode, const DeviceOptions& options)
     : open_(open_scope(make_scope(lasting(mode), options, current_scope()))) {}

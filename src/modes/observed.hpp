@@ -45,19 +45,17 @@ class [[nodiscard]] ObservedMove {
   Move move_;
 };
 
-/// What runs belongs to backward.
-class [[nodiscard]] ObservedBackward {
+/// What runs to the end of the block belongs to backward.
+class [[nodiscard]] RunningBackward {
  public:
-  ObservedBackward() {
-    if (detail::observer != nullptr) [[unlikely]]
-      tell([](Observer& observer) { observer.begin_backward(); });
-  }
-  ObservedBackward(const ObservedBackward&) = delete;
-  ObservedBackward& operator=(const ObservedBackward&) = delete;
-  ~ObservedBackward() {
-    if (detail::observer != nullptr) [[unlikely]]
-      tell([](Observer& observer) { observer.end_backward(); });
-  }
+  RunningBackward() { ++depth_; }
+  RunningBackward(const RunningBackward&) = delete;
+  RunningBackward& operator=(const RunningBackward&) = delete;
+  ~RunningBackward() { --depth_; }
+  static bool any() { return depth_ > 0; }
+
+ private:
+  static constinit thread_local int depth_;
 };
 
 }  // namespace tern

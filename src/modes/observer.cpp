@@ -11,6 +11,13 @@ namespace tern {
 
 constinit thread_local Observer* detail::observer = nullptr;
 constinit thread_local OperatorCall* OperatorCall::open_ = nullptr;
+constinit thread_local const Whereabouts* Whereabouts::innermost = nullptr;
+constinit thread_local int RunningBackward::depth_ = 0;
+
+std::string whereabouts() { return Whereabouts::innermost == nullptr ? "" : Whereabouts::innermost->describe(); }
+
+OperatorCall::OperatorCall(const char* name, DType compute, const Work* work)
+    : name_(name), compute_(compute), backward_(RunningBackward::any()), work_(work) {}
 
 void Observer::begin() noexcept {
   watches_ = true;
@@ -26,7 +33,7 @@ void Observer::end() noexcept {
 
 void* OperatorCall::use(const Operand& operand) {
   operands_.push_back(operand);
-  return stage_ == nullptr ? nullptr : stage_->pointer(operand, operands_.size() - 1);
+  return stage_ == nullptr ? nullptr : stage_->pointer(operand);
 }
 
 void OperatorCall::took(const char* decision, const char* way) noexcept {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "nn/call_log.hpp"
 #include "nn/layer.hpp"
-#include "nn/observer.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::nn {
@@ -54,7 +54,7 @@ std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
 Tensor cat(const std::vector<Conv2dInput>& inputs) {
   const bool plain =
       std::ranges::all_of(inputs, [](const auto& input) { return typeid(input.conv) == typeid(Conv2d); });
-  if (!plain || observer() != nullptr) {
+  if (!plain || call_log() != nullptr) {
     std::vector<Tensor> parts;
     for (const auto& [conv, x] : inputs) parts.push_back(conv(x));
     return operators::cat(parts, 1);

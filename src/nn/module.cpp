@@ -1,10 +1,11 @@
 #include "tern/nn/module.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <unordered_set>
 
-#include "nn/observer.hpp"
+#include "nn/call_log.hpp"
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"
@@ -12,28 +13,52 @@
 namespace tern::nn {
 namespace {
 
-thread_local Observer* current_observer = nullptr;
-
-/// A module whose operator() the thread is in.
-struct Frame {
-  explicit Frame(const Module& called) : module(called), outer(innermost) { innermost = this; }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-  ~Frame() { innermost = outer; }
-
-  static thread_local const Frame* innermost;
-  const Module& module;
-  const Frame* outer;
-};
-thread_local const Frame* Frame::innermost = nullptr;
+thread_local CallLog* current_log = nullptr;
 
 std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
+// Where the exception that is on its way left the innermost module; empty until one does.
+thread_local std::string failed_at;
+
 }  // namespace
 
-Observer::Observer() : outer_(current_observer) { current_observer = this; }
-Observer::~Observer() { current_observer = outer_; }
-Observer* observer() { return current_observer; }
+/// A module that the thread has called and is in.
+struct Frame final : Whereabouts {
+  explicit Frame(const Module& called) : module(called), caller(innermost), exceptions(std::uncaught_exceptions()) {
+    innermost = this;
+    if (caller == nullptr) failed_at.clear();
+  }
+  ~Frame() override {
+    innermost = caller;
+    if (std::uncaught_exceptions() > exceptions && failed_at.empty()) [[unlikely]]
+      remember_failure();
+  }
+  std::string path() const {
+    if (caller == nullptr) return "";
+    return join(caller->path(), Module::path_of(caller->module, module));
+  }
+  std::string describe() const override {
+    const std::string where = path();
+    return where.empty() ? module.describe() : message(where, ", ", module.describe());
+  }
+  // The module that the program called says for itself which one it is.
+  void remember_failure() const noexcept {
+    try {
+      if (!path().empty()) failed_at = describe();
+    } catch (const std::exception&) {  // the error itself says enough
+    }
+  }
+
+  static constinit thread_local const Frame* innermost;
+  const Module& module;
+  const Frame* caller;
+  int exceptions;
+};
+constinit thread_local const Frame* Frame::innermost = nullptr;
+
+CallLog::CallLog() : outer_(current_log) { current_log = this; }
+CallLog::~CallLog() { current_log = outer_; }
+CallLog* call_log() { return current_log; }
 
 bool Module::holds(const Module& other) const {
   for (const auto& [name, below] : body_->children)
@@ -44,7 +69,7 @@ bool Module::holds(const Module& other) const {
 }
 
 void Module::check_caller() const {
-  for (const Frame* frame = Frame::innermost; frame != nullptr; frame = frame->outer)
+  for (const Frame* frame = Frame::innermost; frame != nullptr; frame = frame->caller)
     if (frame->module.is(*this) || frame->module.holds(*this)) return;
   const std::vector<Tensor> own = parameters();
   const char* const place =
@@ -59,12 +84,42 @@ void Module::check_caller() const {
       "gradients off by set_requires_grad(false) or NoGrad");
 }
 
+// The names from one module down to another; empty where that one is no part of it.
+std::string Module::path_of(const Module& outer, const Module& inner) {
+  for (const auto& [name, below] : outer.body_->children) {
+    if (below->is(inner)) return name;
+    if (const std::string rest = path_of(*below, inner); !rest.empty()) return join(name, rest);
+  }
+  return "";
+}
+
+template <class Forward>
+Tensor Module::call(Forward forward) const {
+  if (Frame::innermost != nullptr) {
+    check_caller();
+    const Frame frame(*this);
+    return forward();
+  }
+  try {
+    const Frame frame(*this);
+    return forward();
+  } catch (const ShapeError& error) {
+    if (failed_at.empty()) throw;
+    throw ShapeError(message(failed_at, ": ", error.what()));
+  } catch (const DTypeError& error) {
+    if (failed_at.empty()) throw;
+    throw DTypeError(message(failed_at, ": ", error.what()));
+  }
+}
+
+Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) const {
+  return call([&] { return forward_activated(x, activation); });
+}
+
 Tensor Module::operator()(const Tensor& x) const {
-  if (Frame::innermost != nullptr) check_caller();
-  const Frame frame(*this);
-  Tensor y = forward(x);
-  if (current_observer != nullptr) [[unlikely]]
-    current_observer->called(*this, x, y);
+  Tensor y = call([&] { return forward(x); });
+  if (current_log != nullptr) [[unlikely]]
+    current_log->called(*this, x, y);
   return y;
 }
 

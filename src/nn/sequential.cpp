@@ -1,6 +1,6 @@
 #include "tern/nn/sequential.hpp"
 
-#include "nn/observer.hpp"
+#include "nn/call_log.hpp"
 
 namespace tern::nn {
 
@@ -11,20 +11,15 @@ const Module& Sequential::operator[](std::size_t i) const {
 
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
-  const bool fuse = observer() == nullptr;
+  const bool fuse = call_log() == nullptr;
   for (std::size_t i = 0; i < size(); ++i) {
     const kernels::Activation next =
         fuse && i + 1 < size() ? child(i + 1).fusable_activation() : kernels::Activation::none;
-    const std::size_t first = i;
-    try {
-      if (next == kernels::Activation::none) {
-        y = child(i)(y);
-      } else {
-        y = child(i).forward_activated(y, next);
-        ++i;
-      }
-    } catch (const ShapeError& error) {
-      throw ShapeError(message("layer ", first, " (", child(first).describe(), "): ", error.what()));
+    if (next == kernels::Activation::none) {
+      y = child(i)(y);
+    } else {
+      y = child(i).call_activated(y, next);
+      ++i;
     }
   }
   return y;

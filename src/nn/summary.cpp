@@ -3,7 +3,7 @@
 #include <iomanip>
 #include <unordered_map>
 
-#include "nn/observer.hpp"
+#include "nn/call_log.hpp"
 #include "tern/autograd/tape.hpp"
 
 namespace tern::nn {
@@ -31,7 +31,7 @@ struct EvaluationScope {
 
 namespace {
 
-class Recorder : public Observer {
+class Recorder : public CallLog {
  public:
   Recorder(Summary& summary, const Module& root) : summary_(summary) {
     root.visit(

@@ -106,10 +106,11 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
     parts.push_back(in_layout(tensor, layout));
   }
   constexpr std::size_t at_once = 4;
+  const Tensor none;
   Tensor sum = parts.size() > 1 ? parts[0] : copy_in(layout, parts[0]);
   for (std::size_t next = 1; next < parts.size(); next += at_once - 1) {
     Tensor out = empty_in(layout_of(sum), sum.shape(), sum.dtype());
-    const auto part = [&](std::size_t i) { return next + i < parts.size() ? parts[next + i] : Tensor{}; };
+    const auto part = [&](std::size_t i) -> const Tensor& { return next + i < parts.size() ? parts[next + i] : none; };
     visit("add_all", sum.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().arithmetic.add_all(call.context(), call.out(out), call.in(sum), call.in(part(0)), call.in(part(1)),

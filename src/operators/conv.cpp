@@ -51,11 +51,6 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
-/// How much of the tensor that it writes its channels of are a convolution's own.
-double part_of(const kernels::Conv2d& s) {
-  return s.y_channels > 0 ? static_cast<double>(s.O) / static_cast<double>(s.y_channels) : 1;
-}
-
 /// A convolution whose arguments are checked and lie as the mode wants them.
 struct Prepared {
   kernels::Conv2d sizes;
@@ -88,9 +83,9 @@ struct Backward {
         weight_needs(needs(call.weight)),
         bias_needs(needs(call.bias)) {}
 
-  /// From the elements `first` on of the gradient and the output, both in the layout of `sizes`. Without an activation
-  /// the output is not read and may be undefined.
-  Gradients operator()(const Tensor& grad, const Tensor& out, std::int64_t first) const {
+  /// Of the gradient and the output, both in the layout of `sizes`. Without an activation the output is not read and
+  /// may be undefined.
+  Gradients operator()(const Tensor& grad, const Tensor& out) const {
     Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
     Tensor grad_weight =
         weight_needs ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, grad.dtype()) : Tensor{};
@@ -98,21 +93,20 @@ struct Backward {
     visit("conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
-      const double part = part_of(sizes);
-      const T* const y = sizes.activation != Activation::none ? call.in(out, part) + first : nullptr;
+      const T* const y = sizes.activation != Activation::none ? call.in(out) : nullptr;
       call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
-                                        call.in(grad, part) + first, call.in(x.get()), call.in(weight.get()), y, sizes);
+                                        call.in(grad), call.in(x.get()), call.in(weight.get()), y, sizes);
     });
     return {grad_x, grad_weight, grad_bias};
   }
 };
 
-void run(const Prepared& prepared, Tensor& out, std::int64_t first) {
+void run(const Prepared& prepared, Tensor out) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
-    call.table().conv.conv2d(call.context(), call.out(out, part_of(prepared.sizes)) + first, call.in(prepared.x),
-                             call.in(prepared.weight), call.in(prepared.bias), prepared.sizes);
+    call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), call.in(prepared.weight),
+                             call.in(prepared.bias), prepared.sizes);
   });
 }
 
@@ -123,11 +117,11 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
-  run(prepared, out, 0);
+  run(prepared, out);
   if (recording(x, weight, bias))
     record("conv2d", out, {x, weight, bias},
            [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out)](
-               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get(), 0); });
+               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
   return out;
 }
 
@@ -159,7 +153,7 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
     for (std::size_t i = 0; i < calls.size(); ++i) {
       beside.next();
       prepared[i].sizes.y_channels = channels;
-      run(prepared[i], out, first);
+      run(prepared[i], slice(out, 1, first, first + prepared[i].sizes.O));
       first += prepared[i].sizes.O;
       inputs.insert(inputs.end(), {calls[i].x, calls[i].weight, calls[i].bias});
     }
@@ -176,7 +170,10 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
     Branches beside;
     for (const Backward& backward : backwards) {
       beside.next();
-      for (const Tensor& gradient : backward(whole_grad, out.get(), part)) gradients.push_back(gradient);
+      const auto own = [&](const Tensor& whole) {
+        return whole.defined() ? slice(whole, 1, part, part + backward.sizes.O) : whole;
+      };
+      for (const Tensor& gradient : backward(own(whole_grad), own(out.get()))) gradients.push_back(gradient);
       part += backward.sizes.O;
     }
     return gradients;

@@ -71,7 +71,7 @@ class AnyCall {
   const kernels::Movement& movement() const { return scope_.mode->movement; }
 
   // These are inlined by force: with the test for observers they would be calls, which operators on few elements
-  // notice. `part`: how much of the elements the kernel reads or writes, for those who observe.
+  // notice. `part`: how much of the elements the kernel reads, for those who observe.
   /// The first element for reading. Contiguous unless the kernel takes strides.
   template <class U>
   [[gnu::always_inline]] const U* in_as(const Tensor& x, double part = 1) const {
@@ -79,12 +79,14 @@ class AnyCall {
       return static_cast<const U*>(elsewhere);
     return static_cast<const U*>(x.storage().read(scope_)) + x.offset();
   }
-  /// The first element of a new tensor, to be overwritten whole.
   template <class U>
-  [[gnu::always_inline]] U* out_as(Tensor& x, double part = 1) const {
-    if (void* const elsewhere = use(x, Role::out, sizeof(U), part)) [[unlikely]]
+  const U* in_as(Tensor&&, double = 1) const = delete;  // who observes looks at it behind the call
+  /// The first element of a new tensor or of a part of one, which is to be overwritten whole.
+  template <class U>
+  [[gnu::always_inline]] U* out_as(Tensor& x) const {
+    if (void* const elsewhere = use(x, Role::out, sizeof(U), 1)) [[unlikely]]
       return static_cast<U*>(elsewhere);
-    return static_cast<U*>(x.storage().write(scope_));
+    return static_cast<U*>(x.storage().write(scope_)) + x.offset();
   }
   /// The first element for reading and writing.
   template <class U>
@@ -119,7 +121,8 @@ class Call : public AnyCall {
   [[gnu::always_inline]] const T* in(const Tensor& x, double part = 1) const {
     return x.defined() ? in_as<T>(x, part) : nullptr;
   }
-  [[gnu::always_inline]] T* out(Tensor& x, double part = 1) const { return x.defined() ? out_as<T>(x, part) : nullptr; }
+  const T* in(Tensor&&, double = 1) const = delete;
+  [[gnu::always_inline]] T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
   T* inout(const Tensor& x) const { return x.defined() ? inout_as<T>(x) : nullptr; }
   /// What the operator computes by its definition, for those who observe.
   void flops(std::int64_t count) const {

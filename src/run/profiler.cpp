@@ -81,7 +81,7 @@ void ProfileRecorder::open(const char* name, Kind kind, bool on_host) {
   const Scope& scope = current_scope();
   const Timer* const timer = scope.mode->timer;
   const bool named = options_.ranges && timer != nullptr;
-  if (named) timer->begin_range(backward_ > 0 ? intern(message(name, " backward")) : name);
+  if (named) timer->begin_range(RunningBackward::any() ? intern(message(name, " backward")) : name);
   open_.push_back({-1, named ? timer : nullptr});
   // What a Step records does not run now, and a mark inside a recording cannot be read.
   if (capturing() != nullptr) {
@@ -96,7 +96,7 @@ void ProfileRecorder::open(const char* name, Kind kind, bool on_host) {
                      .timer = on_host ? nullptr : timer,
                      .parent = parent,
                      .kind = kind,
-                     .backward = backward_ > 0,
+                     .backward = RunningBackward::any(),
                      .begin = now()});
   if (on_host || timer == nullptr) return;
   const auto known =

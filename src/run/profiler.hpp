@@ -21,8 +21,6 @@ class ProfileRecorder final : public Observer {
   void end_move(const Move& move) noexcept override;
   void begin_wait() override;
   void end_wait() noexcept override;
-  void begin_backward() override { ++backward_; }
-  void end_backward() noexcept override { --backward_; }
 
   void stop();
   ProfileTable table(const Roofline& roofline);
@@ -73,7 +71,6 @@ class ProfileRecorder final : public Observer {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double stopped_ = -1;
   ProfileRecorder* outer_;
-  int backward_ = 0;  // how many Tensor::backward are running
   std::vector<Transfer> transfers_before_, transfers_after_;
   std::vector<Piece> pieces_;
   std::size_t resolved_ = 0;  // the pieces whose marks have been read

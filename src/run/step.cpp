@@ -42,6 +42,11 @@ Tensor Step::run(const std::vector<Tensor>& inputs) {
   check_inputs(inputs, state_->inputs);
   State& state = *state_;
   Scope& scope = current_scope();
+  if (scope.observer != nullptr && scope.mode->capture != nullptr) {
+    state.unrecorded =
+        "Step: the scope checks every operator (verify, numerics), which a replay does not run one by one";
+    return cut(state.function(inputs));
+  }
   // Inside another Step's run this is a part of that one's work.
   if (scope.mode->capture == nullptr || Recording::running() != nullptr) return cut(state.function(inputs));
   const StepKey key(scope, inputs);

@@ -8,14 +8,20 @@ namespace {
 
 using kernels::Conv2d;
 
+/// The place of y[n, o, p] for a position p = oh OW + ow.
+std::int64_t output(const Conv2d& shape, std::int64_t n, std::int64_t o, std::int64_t p) {
+  const std::int64_t area = shape.OH * shape.OW;
+  if (shape.layout == kernels::Layout::channels_first) return (n * shape.O + o) * area + p;
+  return (n * area + p) * (shape.y_channels > 0 ? shape.y_channels : shape.O) + o;
+}
+
 /// Calls visit(i, n, o, oh, ow) for every output y[i] = y[n, o, oh, ow].
 template <class Visit>
 void for_each_output(const Conv2d& shape, Visit visit) {
-  std::int64_t i = 0;
   for (std::int64_t n = 0; n < shape.N; ++n)
     for (std::int64_t o = 0; o < shape.O; ++o)
       for (std::int64_t oh = 0; oh < shape.OH; ++oh)
-        for (std::int64_t ow = 0; ow < shape.OW; ++ow) visit(i++, n, o, oh, ow);
+        for (std::int64_t ow = 0; ow < shape.OW; ++ow) visit(output(shape, n, o, oh * shape.OW + ow), n, o, oh, ow);
 }
 
 /// Calls visit(j, k) for every product x[j] * weight[k] that the output [n, o, oh, ow] sums; in the padding, whose
@@ -31,7 +37,7 @@ void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
         const bool inside = h >= 0 && h < shape.H && w >= 0 && w < shape.W;
-        visit(inside ? ((n * shape.C + group * channels + c) * shape.H + h) * shape.W + w : -1,
+        visit(inside ? place(shape.layout, shape.C, shape.H * shape.W, n, group * channels + c, h * shape.W + w) : -1,
               ((o * channels + c) * shape.KH + kh) * shape.KW + kw);
       }
 }
@@ -99,7 +105,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
       double sum = 0;  // as in reduction.cpp
       for (std::int64_t n = 0; n < shape.N; ++n)
         for (std::int64_t p = 0; p < area; ++p)
-          sum += activate_gradient(shape.activation, grad_y, y, (n * shape.O + o) * area + p);
+          sum += activate_gradient(shape.activation, grad_y, y, output(shape, n, o, p));
       grad_bias[o] = static_cast<T>(sum);
     }
   }

@@ -8,6 +8,12 @@
 
 namespace tern::sequential {
 
+/// Where position p of channel c in image n stands in [N, C, area], or [N, area, C] when the channels are last.
+inline std::int64_t place(kernels::Layout layout, std::int64_t C, std::int64_t area, std::int64_t n, std::int64_t c,
+                          std::int64_t p) {
+  return layout == kernels::Layout::channels_first ? (n * C + c) * area + p : (n * area + p) * C + c;
+}
+
 /// True when `x` takes the place of `best`: it compares better, or it is the first NaN.
 template <class T, class Better>
 bool wins(T x, T best, Better better) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "functions.hpp"
 #include "sequential.hpp"
 
 namespace tern::sequential {
@@ -17,7 +18,7 @@ double response(const T* x, std::int64_t n, std::int64_t c, std::int64_t i, cons
   const std::int64_t first = c - shape.size / 2;
   double squares = 0;
   for (std::int64_t j = std::max<std::int64_t>(first, 0); j < std::min(first + shape.size, shape.C); ++j) {
-    const double value = x[(n * shape.C + j) * shape.area + i];
+    const double value = x[place(shape.layout, shape.C, shape.area, n, j, i)];
     squares += value * value;
   }
   return shape.k + shape.alpha / static_cast<double>(shape.size) * squares;
@@ -28,7 +29,7 @@ void local_response_norm(Context&, T* y, const T* x, const LocalResponseNorm& sh
   for (std::int64_t n = 0; n < shape.N; ++n)
     for (std::int64_t c = 0; c < shape.C; ++c)
       for (std::int64_t i = 0; i < shape.area; ++i) {
-        const std::int64_t here = (n * shape.C + c) * shape.area + i;
+        const std::int64_t here = place(shape.layout, shape.C, shape.area, n, c, i);
         y[here] = static_cast<T>(x[here] / std::pow(response(x, n, c, i, shape), shape.beta));
       }
 }
@@ -42,11 +43,11 @@ void local_response_norm_backward(Context&, T* grad_x, const T* grad_y, const T*
   for (std::int64_t n = 0; n < shape.N; ++n)
     for (std::int64_t c = 0; c < shape.C; ++c)
       for (std::int64_t i = 0; i < shape.area; ++i) {
-        const std::int64_t here = (n * shape.C + c) * shape.area + i;
+        const std::int64_t here = place(shape.layout, shape.C, shape.area, n, c, i);
         const std::int64_t last = c + shape.size / 2;
         double sum = 0;
         for (std::int64_t j = std::max<std::int64_t>(last - shape.size + 1, 0); j <= std::min(last, shape.C - 1); ++j) {
-          const std::int64_t there = (n * shape.C + j) * shape.area + i;
+          const std::int64_t there = place(shape.layout, shape.C, shape.area, n, j, i);
           sum += static_cast<double>(grad_y[there]) * y[there] / response(x, n, j, i, shape);
         }
         grad_x[here] =
@@ -59,7 +60,7 @@ template <class Value>
 double sum_over_channel(const BatchNorm& shape, std::int64_t c, Value value) {
   double sum = 0;
   for (std::int64_t n = 0; n < shape.N; ++n)
-    for (std::int64_t p = 0; p < shape.area; ++p) sum += value((n * shape.C + c) * shape.area + p);
+    for (std::int64_t p = 0; p < shape.area; ++p) sum += value(place(shape.layout, shape.C, shape.area, n, c, p));
   return sum;
 }
 
@@ -68,7 +69,7 @@ template <class T, class Value>
 void write_channel(T* out, const BatchNorm& shape, std::int64_t c, Value value) {
   for (std::int64_t n = 0; n < shape.N; ++n)
     for (std::int64_t p = 0; p < shape.area; ++p) {
-      const std::int64_t i = (n * shape.C + c) * shape.area + p;
+      const std::int64_t i = place(shape.layout, shape.C, shape.area, n, c, p);
       out[i] = static_cast<T>(value(i));
     }
 }

@@ -11,6 +11,12 @@ namespace {
 using kernels::AdaptivePool2d;
 using kernels::Pool2d;
 
+/// Where position p of a plane of `area` positions stands.
+template <class Pool>
+std::int64_t place(const Pool& shape, std::int64_t plane, std::int64_t area, std::int64_t p) {
+  return (plane / shape.channels * area + p) * shape.channels + plane % shape.channels;
+}
+
 template <class T>
 void max_pool2d(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d& shape) {
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
@@ -23,13 +29,13 @@ void max_pool2d(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d
             const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
             const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
             if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;
-            const T x = in[(plane * shape.H + h) * shape.W + w];
+            const T x = in[place(shape, plane, shape.H * shape.W, h * shape.W + w)];
             if (winner < 0 || wins(x, best, std::greater<T>())) {  // an element wins over the padding, even -infinity
               best = x;
               winner = kh * shape.KW + kw;
             }
           }
-        const std::int64_t i = (plane * shape.OH + oh) * shape.OW + ow;
+        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         out[i] = best;
         if (index != nullptr) index[i] = static_cast<std::uint8_t>(std::max<std::int64_t>(winner, 0));
       }
@@ -41,11 +47,11 @@ void max_pool2d_backward(Context&, T* grad_in, const T* grad_out, const std::uin
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
-        const std::int64_t i = (plane * shape.OH + oh) * shape.OW + ow;
+        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + index[i] / shape.KW * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + index[i] % shape.KW * shape.dilation_w;
         if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // a window of nothing but padding
-        grad_in[(plane * shape.H + h) * shape.W + w] += grad_out[i];
+        grad_in[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += grad_out[i];
       }
 }
 
@@ -80,8 +86,10 @@ void average(T* out, const T* in, const Pool& shape) {
         const Window window = window_of(shape, oh, ow);
         double sum = 0;  // as in reduction.cpp: one window may be the whole plane
         for (std::int64_t h = window.top; h < window.bottom; ++h)
-          for (std::int64_t w = window.left; w < window.right; ++w) sum += in[(plane * shape.H + h) * shape.W + w];
-        out[(plane * shape.OH + oh) * shape.OW + ow] = static_cast<T>(sum / static_cast<double>(window.divisor));
+          for (std::int64_t w = window.left; w < window.right; ++w)
+            sum += in[place(shape, plane, shape.H * shape.W, h * shape.W + w)];
+        out[place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] =
+            static_cast<T>(sum / static_cast<double>(window.divisor));
       }
 }
 
@@ -92,10 +100,11 @@ void average_backward(T* grad_in, const T* grad_out, const Pool& shape) {
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
         const Window window = window_of(shape, oh, ow);
-        const T share = grad_out[(plane * shape.OH + oh) * shape.OW + ow] / static_cast<T>(window.divisor);
+        const T share =
+            grad_out[place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] / static_cast<T>(window.divisor);
         for (std::int64_t h = window.top; h < window.bottom; ++h)
           for (std::int64_t w = window.left; w < window.right; ++w)
-            grad_in[(plane * shape.H + h) * shape.W + w] += share;
+            grad_in[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += share;
       }
 }
 

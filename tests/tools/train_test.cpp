@@ -58,6 +58,28 @@ TEST_CASE("train: a table becomes a model, a run and one line", "[tools][train]"
   CHECK_THAT(predicted.out, ContainsSubstring("\n3,fly,"));
 }
 
+TEST_CASE("train: verified, and with its numbers looked at", "[tools][train]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const std::vector<std::string> train{"train", "--dataset", "c.csv", "--layers", "3,8,3", "--epochs", "8"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = train;
+    all.insert(all.end(), more.begin(), more.end());
+    return tern(all, {.folder = folder.path()});
+  };
+  const Outcome verified = with({"--verify", "--numerics", "check", "--run", "verified"});
+  INFO(verified.err);
+  REQUIRE(verified.code == 0);
+  REQUIRE(with({"--run", "plain"}).code == 0);
+  CHECK(events_of(folder / "verified").back()["loss"] == events_of(folder / "plain").back()["loss"]);
+
+  const Outcome wild = with({"--numerics", "check", "--run", "wild", "--optimizer", "sgd", "--learning-rate", "999999",
+                             "--cost", "mse", "--activation", "linear"});
+  CHECK(wild.code == 1);
+  CHECK_THAT(wild.err, ContainsSubstring("numerics: "));
+  CHECK_THAT(wild.err, ContainsSubstring("is finite"));
+}
+
 TEST_CASE("train: every mode reaches the same, and reads the others' models", "[tools][train]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(90));

@@ -57,7 +57,7 @@ class Bench : public Command {
     };
     own.push_back(std::move(seconds));
     for (Option& option : machine_options(settings_))
-      if (option.name != "mode") own.push_back(std::move(option));
+      if (option.name == "threads" || option.name == "precision") own.push_back(std::move(option));
     for (Option& option : own) {
       option.group = option.group.empty() ? "Cells" : option.group;
       option.brief = true;

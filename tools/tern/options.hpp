@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "settings.hpp"
+#include "tern/modes/device.hpp"
 
 namespace tern::tool {
 
@@ -44,8 +45,10 @@ std::string suggestion(const std::string& wrong, const std::vector<std::string>&
 
 /// What `tern train` and `tern tune` set up a training from.
 Options training_options(Settings& settings);
-/// --mode, --threads and --precision.
+/// --mode, --threads, --precision, --verify and --numerics.
 Options machine_options(Settings& settings);
+/// What they say, for a Device.
+DeviceOptions device_options(const Settings& settings);
 
 // For the tables of the verbs: what sets a variable from text, with the checks.
 Option text_option(std::string name, std::string value, std::string help, std::string& target);

@@ -46,7 +46,7 @@ class Predict : public Command {
                                         : "--dataset and image files are both given; one of them says what to predict");
     keep_inputs(output_.file, {model_, settings_.dataset});
     keep_inputs(output_.file, images_);
-    const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
+    const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
     Examples set;
     if (images_.empty())

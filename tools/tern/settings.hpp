@@ -48,6 +48,8 @@ struct Settings {
   std::string mode = "auto";
   int threads = 0;
   std::string precision = "strict";
+  bool verify = false;
+  std::string numerics = "trust";
 
   // Results.
   std::string run = {};

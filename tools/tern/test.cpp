@@ -42,7 +42,7 @@ class Test : public Command {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
     keep_inputs(output_.file, {model_, settings_.dataset});
-    const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
+    const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
     expects<FileError>(set.size() > 0, set.name(), ": found no examples to test on");

@@ -50,7 +50,7 @@ class Train : public Command {
     RunSession session(settings_, verb_.options, chosen);
     keep_inputs(settings_.model, {settings_.dataset, config_});
     check_model_place(settings_.model);
-    const Device device{settings_.mode, {.threads = settings_.threads, .precision = precision_of(settings_.precision)}};
+    const Device device{settings_.mode, device_options(settings_)};
     const TrainingData data = load_training_data(settings_);
     complete(settings_, data);
     Training training(settings_, data);

@@ -106,9 +106,20 @@ Options machine_options(Settings& settings) {
       {with_choices(text_option("mode", "NAME", "auto (the fastest), sequential, vectorized or cuda", settings.mode),
                     {"auto", "sequential", "vectorized", "cuda"}),
        integer_option("threads", "N", "the most threads to use; 0: all cores", settings.threads, 0, 4096),
-       choice_option("precision", "of products: strict, tf32 or bf16", precision_names(), settings.precision)},
+       choice_option("precision", "of products: strict, tf32 or bf16", precision_names(), settings.precision),
+       switch_option("verify", "compare every operator with the reference, and stop at the first that differs; slow",
+                     settings.verify),
+       choice_option("numerics", "trust, or check: stop at the operator that makes the first infinity or NaN",
+                     {"trust", "check"}, settings.numerics)},
       {"mode", "threads"});
   return table;
+}
+
+DeviceOptions device_options(const Settings& settings) {
+  return {.threads = settings.threads,
+          .precision = precision_of(settings.precision),
+          .numerics = settings.numerics == "check" ? Numerics::check : Numerics::trust,
+          .verify = settings.verify};
 }
 
 Options training_options(Settings& settings) {

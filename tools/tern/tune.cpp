@@ -98,7 +98,7 @@ class Tune : public Command {
     if (fs::is_directory(folder_, missing)) lock_.emplace(folder_);
     const bool resumed = base_.resume && fs::exists(plan_file(), missing);
     TunePlan plan = resumed ? saved_plan(chosen) : new_plan();
-    const Device device{base_.mode, {.threads = base_.threads, .precision = precision_of(base_.precision)}};
+    const Device device{base_.mode, device_options(base_)};
     std::vector<std::shared_ptr<const TrainingData>> data = load(plan);
     check(plan, data);
     share_out(plan, device);

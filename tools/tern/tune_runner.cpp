@@ -122,7 +122,9 @@ void TuneRunner::run_trial(std::size_t trial, std::int64_t epochs, bool last) {
 void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
   Settings settings = plan_.settings[trial];
   const Options options = training_options(settings);
-  const Device device{settings.mode, {.threads = plan_.threads, .precision = precision_of(settings.precision)}};
+  DeviceOptions place = device_options(settings);
+  place.threads = plan_.threads;
+  const Device device{settings.mode, place};
   RunSession session(settings, options, {});
   Training training(settings, *data_[trial]);
   session.start(training, *data_[trial]);

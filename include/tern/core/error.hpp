@@ -45,6 +45,11 @@ class TransferError : public Error {
   using Error::Error;
 };
 
+/// An operator of a mode differs from the reference by more than rounding explains.
+class VerifyError : public Error {
+  using Error::Error;
+};
+
 /// Joins its arguments into one message.
 template <class... Parts>
 std::string message(const Parts&... parts) {

@@ -20,6 +20,14 @@ enum class Transfers : std::uint8_t {
   forbid  ///< throw TransferError
 };
 
+/// Whether results are looked at.
+enum class Numerics : std::uint8_t {
+  trust,  ///< nobody looks
+  /// NumericError at the first operator whose result is infinite or NaN though what it read was finite; it names the
+  /// operator, its place in the network, the element. Every operator waits for its result and a Step runs eagerly.
+  check
+};
+
 /// What a Device sets. An option that is not named is inherited from the scope outside; outside every Device moves are
 /// allowed, kernels use all cores, and arithmetic is strict and deterministic.
 struct DeviceOptions {
@@ -27,6 +35,11 @@ struct DeviceOptions {
   int threads = 0;  ///< the most threads of a kernel; 0: inherited
   std::optional<Precision> precision = {};
   std::optional<bool> deterministic = {};
+  std::optional<Numerics> numerics = {};
+  /// Every operator also runs in reference_mode(), on copies, in float32 and in float64. The first one whose result
+  /// lies outside the tolerance is a VerifyError that names its sizes, way, place in the network, the element and both
+  /// values. Slow; a Step runs eagerly.
+  std::optional<bool> verify = {};
 };
 
 /// Where operators run: a mode and the context that its kernels get. One per Device and thread.
@@ -34,7 +47,9 @@ struct Scope {
   const Mode* mode = nullptr;
   Context context;
   Transfers transfers = Transfers::allow;
-  Observer* observer = nullptr;  ///< sees every operator of the scope; lives as long as the process. Null: none
+  Numerics numerics = Numerics::trust;
+  bool verify = false;
+  Observer* observer = nullptr;  ///< that checks what the two ask for; null: neither
 
   /// Whether work runs in both in the same way; streams are the threads' and do not matter.
   bool same_settings(const Scope& other) const {
@@ -56,7 +71,8 @@ inline Scope& current_scope() {
 }
 
 /// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
-/// way out. Without a name, or with "auto", the fastest mode present. Costs a few nanoseconds when it gets a Mode.
+/// way out. Without a name, or with "auto", the fastest mode present; "verify:cuda" is "cuda" with {.verify = true}.
+/// Costs a few nanoseconds when it gets a Mode.
 ///
 /// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
 /// thread takes effect in its own when that makes or ends its next Device.

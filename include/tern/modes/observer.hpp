@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,16 +29,36 @@ struct Operand {
   const Tensor* tensor = nullptr;
   Role role = Role::in;
   std::size_t element = 0;  ///< bytes of one element, as the kernel sees it
-  double part = 1;          ///< how much of its distinct elements is read or written
+  double part = 1;          ///< how much of its distinct elements is read
 };
 
-/// Where a repeated call finds its operands: `number` counts them in the order in which the kernel takes them.
+/// Where a repeated call finds its operands.
 class Stage {
  public:
   virtual ~Stage() = default;
   /// The first element of the operand for this run.
-  virtual void* pointer(const Operand& operand, std::size_t number) = 0;
+  virtual void* pointer(const Operand& operand) = 0;
 };
+
+/// Where in a program the calling thread is, for messages: modules that are being called, an operator's backward.
+class Whereabouts {
+ public:
+  Whereabouts() : outer_(std::exchange(innermost, this)) {}
+  Whereabouts(const Whereabouts&) = delete;
+  Whereabouts& operator=(const Whereabouts&) = delete;
+  virtual ~Whereabouts() { innermost = outer_; }
+
+  /// Such as "features.3, Conv2d(3, 64, 3x3)".
+  virtual std::string describe() const = 0;
+  const Whereabouts* outer() const { return outer_; }
+
+  static constinit thread_local const Whereabouts* innermost;
+
+ private:
+  const Whereabouts* outer_;
+};
+/// What the innermost one says; empty outside.
+std::string whereabouts();
 
 /// One call of a kernel by a public operator.
 class OperatorCall {
@@ -46,12 +67,13 @@ class OperatorCall {
   using Work = std::function<void(DType compute)>;
   using Way = std::pair<const char*, const char*>;  ///< a decision and what it took
 
-  OperatorCall(const char* name, DType compute, const Work* work) : name_(name), compute_(compute), work_(work) {}
+  OperatorCall(const char* name, DType compute, const Work* work);
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
   const char* name() const { return name_; }         ///< "conv2d"; lives as long as the process
   DType compute() const { return compute_; }         ///< of what only moves elements: theirs
+  bool backward() const { return backward_; }        ///< runs inside Tensor::backward
   bool repeats() const { return work_ != nullptr; }  ///< whether `repeat` may be called
   /// Runs the kernel once more in the scope of the thread, on what `stage` gives it.
   void repeat(Stage& stage, DType compute) const;
@@ -75,6 +97,7 @@ class OperatorCall {
 
   const char* name_;
   DType compute_;
+  bool backward_;
   const Work* work_;
   Stage* stage_ = nullptr;
   std::vector<Operand> operands_;
@@ -109,9 +132,6 @@ class Observer {
   /// The host is about to wait for a device; has waited.
   virtual void begin_wait() {}
   virtual void end_wait() noexcept {}
-  /// Tensor::backward begins; ends.
-  virtual void begin_backward() {}
-  virtual void end_backward() noexcept {}
 
   // What a thread's work depends on. Whatever the library reads on the host, and a replay does not read again, has to
   // be said here.

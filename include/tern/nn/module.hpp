@@ -66,7 +66,8 @@ class Module {
   Module(const Module&) = default;
   Module& operator=(const Module&) = default;
 
-  /// Runs `forward`.
+  /// Runs `forward`. A ShapeError or DTypeError in there names the module that it comes from, by its path below the one
+  /// that the program called.
   Tensor operator()(const Tensor& x) const;
   virtual Tensor forward(const Tensor& x) const = 0;
   /// One line, such as "Linear(784, 196)".
@@ -81,6 +82,8 @@ class Module {
   /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear or Conv2d
   /// gets two, since its `forward` may be another.
   virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
+  /// Runs `forward_activated`, as operator() runs `forward`.
+  Tensor call_activated(const Tensor& x, kernels::Activation activation) const;
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
   std::vector<NamedTensor> named_parameters() const;
@@ -132,6 +135,7 @@ class Module {
 
  private:
   friend struct EvaluationScope;
+  friend struct Frame;
   struct Body {
     std::vector<NamedTensor> parameters, buffers;
     std::vector<std::string> ignored;
@@ -139,6 +143,9 @@ class Module {
     bool training = true;
     bool registered = false;  // is the child of some module
   };
+  template <class Forward>
+  Tensor call(Forward forward) const;
+  static std::string path_of(const Module& outer, const Module& inner);
   bool holds(const Module& other) const;
   void check_caller() const;
   void check_name(const char* what, const std::string& name) const;

@@ -5,19 +5,19 @@
 namespace tern::nn {
 
 /// Hears of every module call of its thread while it lives, after the call. Sequential does not fuse meanwhile.
-class Observer {
+class CallLog {
  public:
-  Observer();
-  Observer(const Observer&) = delete;
-  Observer& operator=(const Observer&) = delete;
-  virtual ~Observer();
+  CallLog();
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+  virtual ~CallLog();
   virtual void called(const Module& module, const Tensor& x, const Tensor& y) = 0;
 
  private:
-  Observer* outer_;
+  CallLog* outer_;
 };
 
 /// The innermost one of the calling thread, or null.
-Observer* observer();
+CallLog* call_log();
 
 }  // namespace tern::nn

@@ -1,0 +1,47 @@
+#include "run/operands.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "tern/core/convert.hpp"
+#include "tern/modes/device.hpp"
+
+namespace tern {
+
+ViewBytes::ViewBytes(const Tensor& view) {
+  if (view.numel() == 0) return;
+  std::int64_t last = 0;
+  for (int i = 0; i < view.rank(); ++i)
+    (view.strides()[i] < 0 ? first_ : last) += (view.shape()[i] - 1) * view.strides()[i];
+  first_ = -first_;
+  const std::size_t element = size_of(view.dtype());
+  bytes_.resize(static_cast<std::size_t>(first_ + last + 1) * element);
+  view.storage().peek(static_cast<std::size_t>(view.offset() - first_) * element, bytes_);
+}
+
+std::string index_of(const Tensor& tensor, std::int64_t i) {
+  std::string text;
+  for (int dim = tensor.rank() - 1; dim >= 0; --dim) {
+    text = message(i % tensor.shape()[dim], text.empty() ? "" : ", ", text);
+    i /= tensor.shape()[dim];
+  }
+  return message('[', text, ']');
+}
+
+std::string describe(const OperatorCall& call) {
+  std::string text = message(call.name(), call.backward() ? " backward" : "", " in ", current_scope().mode->name);
+  for (std::size_t i = 0; i < call.ways().size(); ++i)
+    text += message(i == 0 ? " (" : ", ", call.ways()[i].first, ':', call.ways()[i].second);
+  if (!call.ways().empty()) text += ')';
+  if (const std::string where = whereabouts(); !where.empty()) text += message(", at ", where);
+  // The larger ones first: images, then weights, then biases.
+  std::vector<const Tensor*> inputs;
+  for (const Operand& operand : call.operands())
+    if (operand.role != Role::out) inputs.push_back(operand.tensor);
+  std::ranges::stable_sort(inputs, std::greater(), [](const Tensor* x) { return std::pair(x->rank(), x->numel()); });
+  for (std::size_t i = 0; i < inputs.size() && i < 3; ++i)
+    text += message(i == 0 ? ", of " : " and ", inputs[i]->dtype(), ' ', inputs[i]->shape());
+  return inputs.size() > 3 ? text + " and more" : text;
+}
+
+}  // namespace tern
