@@ -206,12 +206,12 @@ HWY_NOINLINE void gradient_columns(T* grad_in, const T* grad_out, const T* out, 
   }
 }
 
-/// The exponentials are only summed: storing them would cost a second pass over memory.
+/// The exponentials are only summed: storing them would cost as much again.
 template <class T>
 HWY_NOINLINE void log_softmax_row(T* out, const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const T maximum = fold_max(in, n);
+  const T maximum = array_max(in, n);
   const auto shift = hn::Set(d, maximum);
   auto sum0 = hn::Zero(d), sum1 = sum0;
   std::int64_t i = 0;
@@ -236,7 +236,7 @@ void gradient(Context& context, T* grad_in, const T* grad_out, const T* out, con
     return parallel_for(context, axis.outer, nanoseconds * static_cast<double>(axis.length),
                         [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
                           for (std::int64_t at = begin * axis.length; at < end * axis.length; at += axis.length) {
-                            const T sum = fold_sum(Term{}, axis.length, grad_out + at, out + at);
+                            const T sum = map_sum(Term{}, axis.length, grad_out + at, out + at);
                             map(WithSum<Gradient, T>{sum}, grad_in + at, axis.length, grad_out + at, out + at);
                           }
                         });

@@ -14,9 +14,9 @@
 #include <cstdint>
 
 #include "tern/kernels/reduction.hpp"
-#include "vectorized/fold.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/simd.hpp"
+#include "vectorized/sum_blocks.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
@@ -54,7 +54,7 @@ struct Centred {
 
 template <class Term, class T>
 HWY_NOINLINE T row_sum(const T* in, std::int64_t n, T center) {
-  return fold_sum(Centred<Term, T>{center}, n, in);
+  return map_sum(Centred<Term, T>{center}, n, in);
 }
 
 /// How [outer, length, inner] with inner > 1 is cut into items: `rows` of `length` and `width` columns each.
@@ -124,7 +124,7 @@ class AxisSum {
       : out_(out), partial_(partial), in_(in), center_(center), axis_(axis), divisor_(divisor), cut_(axis) {}
 
   static std::int64_t blocks(const kernels::Axis& axis) {
-    return axis.inner == 1 ? std::max<std::int64_t>(1, fold_blocks(axis.length)) : AxisCut(axis).row_blocks;
+    return axis.inner == 1 ? std::max<std::int64_t>(1, block_count(axis.length)) : AxisCut(axis).row_blocks;
   }
   static int phases(const kernels::Axis& axis) { return blocks(axis) == 1 ? 1 : 2; }
   static std::size_t partial_bytes(const kernels::Axis& axis) {
@@ -150,8 +150,8 @@ class AxisSum {
   void sum_rows(const Team& team) const {
     const std::int64_t blocks = AxisSum::blocks(axis_), items = axis_.outer * blocks;
     for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-      const std::int64_t row = item / blocks, first = item % blocks * fold_block;
-      const std::int64_t n = std::min(fold_block, axis_.length - first);
+      const std::int64_t row = item / blocks, first = item % blocks * sum_block;
+      const std::int64_t n = std::min(sum_block, axis_.length - first);
       const T sum = row_sum<Term>(in_ + row * axis_.length + first, n, center_ == nullptr ? T(0) : center_[row]);
       if (blocks == 1)
         out_[row] = sum / divisor_;

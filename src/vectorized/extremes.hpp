@@ -84,7 +84,7 @@ struct NotANumber {
   }
 };
 
-/// The position of the extreme of n > 0 contiguous elements: one pass for the value, a second, shorter one for where.
+/// The position of the extreme of n > 0 contiguous elements: one walk for the value, a second, shorter one for where.
 template <class Choice, class T>
 HWY_NOINLINE std::int64_t extreme_of_row(const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "vectorized/gemm.hpp"
-#include "vectorized/turn.hpp"
+#include "vectorized/transpose.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
@@ -233,17 +233,11 @@ void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_
 }
 
 template <class T>
-void transpose(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, const T* saved, std::int64_t rows,
-               std::int64_t columns) {
-  turn(Turn<T>{out, out_row, in, in_row, saved}, rows, columns);
-}
-
-template <class T>
 void pack_transposed(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n) {
   constexpr std::int64_t width = panel_vectors * lanes<T>();
   for (std::int64_t j = 0; j < n; j += width, panels += k * width) {
     const std::int64_t columns = std::min(width, n - j);
-    transpose<T>(panels, width, b + j * b_row, b_row, nullptr, columns, k);
+    transpose(panels, width, b + j * b_row, b_row, columns, k);
     if (columns < width)
       for (std::int64_t p = 0; p < k; ++p) std::fill(panels + p * width + columns, panels + (p + 1) * width, T{0});
   }
@@ -279,7 +273,7 @@ void multiply_by(const Block<T>& block) {
     part.a += first * block.a_row;
     if (copied) {  // rows of a tile beside each other: its lines then do not meet in the cache
       if constexpr (ByRows)
-        transpose<T>(copy, tile_rows, part.a, block.a_row, nullptr, part.m, block.k);
+        transpose<T>(copy, tile_rows, part.a, block.a_row, part.m, block.k);
       else
         copy_columns(copy, part.a, block.a_column, part.m, block.k);
       part.a = copy;

@@ -38,8 +38,8 @@ struct GemmKernels {
   void (*pack)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
   /// The same panels of a b that is stored as [n, k].
   void (*pack_transposed)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
-  /// out [columns, rows] = in [rows, columns]^T, with 0 where `saved` (laid out as `in`, or null) is 0 or less.
-  void (*transpose)(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, const T* saved, std::int64_t rows,
+  /// out [columns, rows] = in [rows, columns]^T.
+  void (*transpose)(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
                     std::int64_t columns);
 };
 

@@ -1,4 +1,4 @@
-// Losses. Cross-entropy takes one pass over each row of logits; every total is a sum over fixed blocks.
+// Losses. Cross-entropy reads each row of logits once; every total is a sum over fixed blocks.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -10,10 +10,10 @@
 #include <cmath>
 #include <limits>
 
-#include "vectorized/fold.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/softmax.hpp"
+#include "vectorized/sum_blocks.hpp"
 #include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,7 +42,7 @@ T of_no_class(std::int64_t label, const CrossEntropy& p) {
 
 template <class T>
 HWY_NOINLINE T sum_of(const T* values, std::int64_t n) {
-  return fold_sum(Same{}, n, values);
+  return map_sum(Same{}, n, values);
 }
 
 /// Calls row_loss(row) for all rows; `loss` gets the values, their sum or their mean.
@@ -181,7 +181,7 @@ struct ErrorGradients {
 
 template <class Error, class T>
 HWY_NOINLINE T error_sum(const T* prediction, const T* target, std::int64_t n) {
-  return fold_sum(ErrorValue<Error>{}, n, prediction, target);
+  return map_sum(ErrorValue<Error>{}, n, prediction, target);
 }
 
 template <class Error, class T>
@@ -215,7 +215,7 @@ HWY_NOINLINE T cross_entropy_row(T* probabilities, const T* logits, std::int64_t
   const T logarithm = std::log(row.sum), hit = logarithm + (row.maximum - logits[label]);
   if (p.label_smoothing == 0) return hit;
   const T smoothing = static_cast<T>(p.label_smoothing);
-  const T average = logarithm + fold_sum(Below<T>{row.maximum}, p.classes, logits) / static_cast<T>(p.classes);
+  const T average = logarithm + map_sum(Below<T>{row.maximum}, p.classes, logits) / static_cast<T>(p.classes);
   return (smoothing < 1 ? (T(1) - smoothing) * hit : T(0)) + smoothing * average;
 }
 

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "vectorized/fold.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/simd.hpp"
+#include "vectorized/sum_blocks.hpp"
 #include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,7 +37,7 @@ struct ChannelRows {
   template <class Op, class... In>
   HWY_INLINE V sum(const Op& op, const In*... in) const {
     double total = 0;
-    for (std::int64_t n = 0; n < p.N; ++n) total += fold_sum(op, p.area, (in + (n * p.C + c) * p.area)...);
+    for (std::int64_t n = 0; n < p.N; ++n) total += map_sum(op, p.area, (in + (n * p.C + c) * p.area)...);
     return hn::Set(d, static_cast<T>(total));
   }
   template <class Op, class... In>

@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
-#include "vectorized/fold.hpp"
 #include "vectorized/pooling_planes.hpp"
 #include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
+#include "vectorized/sum_blocks.hpp"
 #include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -104,11 +104,11 @@ Window window_of(const AdaptivePool2d& p, std::int64_t oh, std::int64_t ow) {
 
 template <class T>
 HWY_NOINLINE T contiguous_sum(const T* in, std::int64_t n) {
-  if (n > fold_block) {
-    const std::int64_t half = (n / 2 + fold_block - 1) / fold_block * fold_block;
+  if (n > sum_block) {
+    const std::int64_t half = (n / 2 + sum_block - 1) / sum_block * sum_block;
     return contiguous_sum(in, half) + contiguous_sum(in + half, n - half);
   }
-  return fold_sum(Same{}, n, in);
+  return map_sum(Same{}, n, in);
 }
 
 template <class T>

@@ -239,7 +239,7 @@ void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
       block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
       kernels.multiply(block);
     }
-    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), nullptr, part.n, columns);
+    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), part.n, columns);
   }
 }
 

@@ -65,7 +65,7 @@ struct RowDeviationGradient {
 template <class Choice, class T>
 void extreme(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
   if (axis.inner == 1) {
-    const std::int64_t blocks = fold_blocks(axis.length);
+    const std::int64_t blocks = block_count(axis.length);
     const Scratch scratch(context,
                           blocks == 1 ? 0 : static_cast<std::size_t>(axis.outer * blocks) * sizeof(std::int64_t));
     auto* position = scratch.as<std::int64_t>();  // the winner of each block, in its row
@@ -73,12 +73,12 @@ void extreme(Context& context, T* out, std::int64_t* index, const T* in, const A
       if (out != nullptr) out[row] = in[row * axis.length + where];
       if (index != nullptr) index[row] = where;
     };
-    const double cost = 2 * streamed * static_cast<double>(std::min(fold_block, axis.length));
+    const double cost = 2 * streamed * static_cast<double>(std::min(sum_block, axis.length));
     parallel_for(context, axis.outer * blocks, cost, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t row = item / blocks, first = item % blocks * fold_block;
+        const std::int64_t row = item / blocks, first = item % blocks * sum_block;
         const T* from = in + row * axis.length + first;
-        const std::int64_t where = first + extreme_of_row<Choice>(from, std::min(fold_block, axis.length - first));
+        const std::int64_t where = first + extreme_of_row<Choice>(from, std::min(sum_block, axis.length - first));
         if (blocks == 1)
           put(row, where);
         else
@@ -140,7 +140,7 @@ template <class T>
 void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
   const T freedom = degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
   const int threads = useful_threads(context, 2 * work(axis));
-  if (axis.inner == 1 && axis.length <= fold_block)  // all passes while the row is in the cache
+  if (axis.inner == 1 && axis.length <= sum_block)  // all of it while the row is in the cache
     return parallel(threads, [&](const Team& team) {
       for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row) {
         const T* from = in + row * axis.length;
@@ -188,10 +188,10 @@ void var_backward(Context& context, T* grad_in, const T* grad_out, const T* in, 
   parallel_phases(useful_threads(context, 3 * work(axis)), phases + 1, [&](const Team& team, int phase) HWY_ATTR {
     if (phase < phases) return sum.run(team, phase);
     if (axis.inner == 1) {
-      const std::int64_t blocks = fold_blocks(axis.length), items = axis.outer * blocks;
+      const std::int64_t blocks = block_count(axis.length), items = axis.outer * blocks;
       for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-        const std::int64_t row = item / blocks, first = item % blocks * fold_block;
-        const std::int64_t at = row * axis.length + first, n = std::min(fold_block, axis.length - first);
+        const std::int64_t row = item / blocks, first = item % blocks * sum_block;
+        const std::int64_t at = row * axis.length + first, n = std::min(sum_block, axis.length - first);
         map(RowDeviationGradient<T>{grad_out[row] * scale, mean[row]}, grad_in + at, n, in + at);
       }
     } else {

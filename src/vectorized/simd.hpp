@@ -78,7 +78,7 @@ HWY_INLINE void map_parallel(const Context& context, double nanoseconds, const O
 
 /// Sum of op(in[i]...) over i in [0, n), in an order fixed by n.
 template <class Op, class T, class... In>
-HWY_INLINE T fold_sum(const Op& op, std::int64_t n, const T* first, const In*... in) {
+HWY_INLINE T map_sum(const Op& op, std::int64_t n, const T* first, const In*... in) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
@@ -133,7 +133,7 @@ HWY_INLINE hn::Vec<D> smallest_lane(D d, hn::Vec<D> v) {
 
 /// The largest of n > 0 elements; unspecified if one is NaN.
 template <class T>
-HWY_INLINE T fold_max(const T* in, std::int64_t n) {
+HWY_INLINE T array_max(const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
@@ -164,7 +164,7 @@ HWY_INLINE void store_columns(hn::Vec<D> value, D d, T* out, std::int64_t count)
     store_first(value, d, out, count);
 }
 
-/// The value itself, as an operation of fold_sum.
+/// The value itself, as an operation of map_sum.
 struct Same {
   template <class D, class V>
   HWY_INLINE V operator()(D /*d*/, V value) const {

@@ -29,7 +29,7 @@ template <class T>
 HWY_INLINE RowSum<T> exp_row(T* out, const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const T maximum = fold_max(in, n);
+  const T maximum = array_max(in, n);
   const auto shift = hn::Set(d, maximum);
   auto sum0 = hn::Zero(d), sum1 = sum0;
   std::int64_t i = 0;

@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <utility>
+
 #include "support/catch.hpp"
 #include "tern/modes/forced_way.hpp"
 #include "tern/tern.hpp"
+#include "vectorized/convolution/choice.hpp"
 
 using namespace tern;
 using Catch::ContainsSubstring;
@@ -74,6 +78,58 @@ TEST_CASE("ways: one that does not fit leaves the choice free", "[device][ways]"
   one();
   CHECK(tiles.taken() == 0);
   CHECK(tiles.missed() == 1);
+}
+
+TEST_CASE("ways: by themselves convolutions follow a rule", "[device][ways]") {
+  const Device device{"vectorized"};
+  const auto ways = [](const Shape& x, const Shape& weight, std::int64_t stride, std::int64_t padding) {
+    const Tensor image = ones(x).set_requires_grad(), kernel = ones(weight).set_requires_grad();
+    const Profile profile;
+    op::sum(op::conv2d(image, kernel, {}, {.stride = stride, .padding = padding})).backward();
+    const ProfileTable table = profile.table();
+    return message(row_of(table, "conv2d", false).way, "; ", row_of(table, "conv2d", true).way);
+  };
+  CHECK(ways({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "patches; grad_x patches, grad_weight patches");
+  CHECK(ways({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "tiles; grad_x tiles, grad_weight tiles");
+  CHECK(ways({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
+  CHECK(ways({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
+  CHECK(ways({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "tiles; grad_x rows, grad_weight tiles");
+}
+
+TEST_CASE("ways: what a trial finds is remembered under the whole problem, listed and bounded", "[device][ways]") {
+  const NoGrad no_grad;
+  using vectorized::convolution::remembered_choices;
+  const Convolution convolution;
+  const Device device{"vectorized", {.threads = 2, .deterministic = false}};
+  {
+    const Device deterministic{"vectorized", {.deterministic = true}};
+    const std::size_t before = remembered_choices().size();
+    convolution();
+    CHECK(remembered_choices().size() == before);
+  }
+  std::size_t known = remembered_choices().size();
+  const auto adds = [&] { return remembered_choices().size() - std::exchange(known, remembered_choices().size()); };
+  const auto of_this = [](const std::string& line) {
+    return line.starts_with("conv2d of 2x16x12x12 by 16x16x3x3, stride 1x1, padding 1x1") &&
+           (line.ends_with(": rows") || line.ends_with(": tiles"));
+  };
+  convolution();
+  CHECK(adds() == 1);
+  const std::vector<std::string> lines = remembered_choices();
+  CHECK(std::count_if(lines.begin(), lines.end(), of_this) == 1);
+  convolution();
+  CHECK(adds() == 0);
+  op::conv2d(convolution.x, convolution.weight, zeros({16}), {.padding = 1});
+  CHECK(adds() == 1);
+  op::conv2d(convolution.x, convolution.weight, {}, {.padding = 1, .activation = Activation::relu});
+  CHECK(adds() == 1);
+  op::conv2d(convolution.x, convolution.weight, {}, {.padding = 0});
+  CHECK(adds() == 1);
+  op::conv2d(convolution.x.to(DType::float64), convolution.weight.to(DType::float64), {}, {.padding = 1});
+  CHECK(adds() == 1);
+  for (std::int64_t h = 3; h < 37; ++h)
+    for (std::int64_t w = 3; w < 37; ++w) op::conv2d(zeros({1, 16, h, w}), convolution.weight);
+  CHECK(remembered_choices().size() == 1024);
 }
 
 TEST_CASE("ways: forced ones nest, belong to their mode and are restored", "[device][ways]") {

@@ -1,16 +1,16 @@
 #include "vectorized/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "vectorized/winograd.cpp"
+#define HWY_TARGET_INCLUDE "vectorized/convolution/tile_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <array>
 
-#include "vectorized/winograd.hpp"
+#include "vectorized/convolution/tile_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace tern::vectorized::HWY_NAMESPACE {
+namespace tern::vectorized::convolution::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -190,19 +190,19 @@ bool transform(const Transform<T>& work) {
 }
 
 template <class T, int m, int r>
-const WinogradKernels<T>& kernels() {
-  static constexpr WinogradKernels<T> table{.outputs = m,
-                                            .taps = r,
-                                            .input = transform<InputMatrix<m, r>, false, false, T>,
-                                            .output = transform<OutputMatrix<m, r>, true, true, T>,
-                                            .weight = transform<WeightMatrix<m, r>, false, false, T>,
-                                            .gradient = transform<GradientMatrix<m, r>, false, false, T>,
-                                            .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
+const TileKernels<T>& kernels() {
+  static constexpr TileKernels<T> table{.outputs = m,
+                                        .taps = r,
+                                        .input = transform<InputMatrix<m, r>, false, false, T>,
+                                        .output = transform<OutputMatrix<m, r>, true, true, T>,
+                                        .weight = transform<WeightMatrix<m, r>, false, false, T>,
+                                        .gradient = transform<GradientMatrix<m, r>, false, false, T>,
+                                        .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
   return table;
 }
 
 template <class T>
-const WinogradKernels<T>* kernels_for(std::int64_t taps) {
+const TileKernels<T>* kernels_for(std::int64_t taps) {
   switch (taps) {
     case 3:
       return &kernels<T, 4, 3>();
@@ -215,27 +215,27 @@ const WinogradKernels<T>* kernels_for(std::int64_t taps) {
   }
 }
 
-const WinogradKernels<float>* kernels_float(std::int64_t taps) { return kernels_for<float>(taps); }
-const WinogradKernels<double>* kernels_double(std::int64_t taps) { return kernels_for<double>(taps); }
+const TileKernels<float>* kernels_float(std::int64_t taps) { return kernels_for<float>(taps); }
+const TileKernels<double>* kernels_double(std::int64_t taps) { return kernels_for<double>(taps); }
 
 }  // namespace
-}  // namespace tern::vectorized::HWY_NAMESPACE
+}  // namespace tern::vectorized::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tern::vectorized {
+namespace tern::vectorized::convolution {
 
 HWY_EXPORT(kernels_float);
 HWY_EXPORT(kernels_double);
 
 template <>
-const WinogradKernels<float>* winograd_kernels<float>(std::int64_t taps) {
+const TileKernels<float>* tile_kernels<float>(std::int64_t taps) {
   return HWY_DYNAMIC_DISPATCH(kernels_float)(taps);
 }
 template <>
-const WinogradKernels<double>* winograd_kernels<double>(std::int64_t taps) {
+const TileKernels<double>* tile_kernels<double>(std::int64_t taps) {
   return HWY_DYNAMIC_DISPATCH(kernels_double)(taps);
 }
 
-}  // namespace tern::vectorized
+}  // namespace tern::vectorized::convolution
 #endif

@@ -1,5 +1,5 @@
 #pragma once
-// Sums in an order that only the shape fixes: blocks of `fold_block` elements, added up as a balanced tree.
+// Sums in an order that only the shape fixes: blocks of `sum_block` elements, added up as a balanced tree.
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace tern::vectorized {
 
-inline constexpr std::int64_t fold_block = 4096;
+inline constexpr std::int64_t sum_block = 4096;
 
-constexpr std::int64_t fold_blocks(std::int64_t n) { return (n + fold_block - 1) / fold_block; }
+constexpr std::int64_t block_count(std::int64_t n) { return (n + sum_block - 1) / sum_block; }
 
 /// The balanced tree over n > 0 values.
 template <class T>
@@ -29,15 +29,15 @@ T pairwise_sum(const T* values, std::int64_t n) {
 /// The sum over [0, n); block(begin, end) sums one block.
 template <class T, class Block>
 T sum_blocks(Context& context, std::int64_t n, double nanoseconds, const Block& block) {
-  const std::int64_t blocks = fold_blocks(n);
+  const std::int64_t blocks = block_count(n);
   if (blocks == 0) return T(0);
   if (blocks == 1) return block(std::int64_t{0}, n);
   constexpr std::int64_t few = 64;  // partial sums on the stack
   T on_stack[few] = {};
   const Scratch scratch(context, blocks <= few ? 0 : static_cast<std::size_t>(blocks) * sizeof(T));
   T* partial = blocks <= few ? on_stack : scratch.as<T>();
-  parallel_for(context, blocks, nanoseconds * fold_block, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) partial[i] = block(i * fold_block, std::min(n, (i + 1) * fold_block));
+  parallel_for(context, blocks, nanoseconds * sum_block, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) partial[i] = block(i * sum_block, std::min(n, (i + 1) * sum_block));
   });
   return pairwise_sum(partial, blocks);
 }

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace tern::vectorized {
+namespace tern::vectorized::convolution {
 
 /// `count` squares of vectors, one after another: element (i, j) of channel 0 of square n is at data + n * step + i *
 /// row + j * column.
@@ -27,7 +27,7 @@ struct Transform {
 };
 
 template <class T>
-struct WinogradKernels {
+struct TileKernels {
   std::int64_t outputs, taps;                                   ///< m and r
   std::int64_t size() const { return outputs + taps - 1; }      ///< the side of a tile
   std::int64_t frequencies() const { return size() * size(); }  ///< of a tile
@@ -43,6 +43,6 @@ struct WinogradKernels {
 
 /// The kernels for weights [taps, taps]; null where there are none.
 template <class T>
-const WinogradKernels<T>* winograd_kernels(std::int64_t taps);
+const TileKernels<T>* tile_kernels(std::int64_t taps);
 
-}  // namespace tern::vectorized
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,165 @@
+#include "vectorized/convolution/choice.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "modes/memo.hpp"
+#include "tern/core/error.hpp"
+#include "vectorized/gemm.hpp"
+
+namespace tern::vectorized::convolution {
+namespace {
+
+bool patches_fit(const Problem& problem) { return problem.layout == Layout::channels_first; }
+bool rows_fit(const Problem& problem) { return problem.layout == Layout::channels_last; }
+
+/// Of sums over patches, by measured cycles per product of a vector and a number.
+template <class T>
+double direct_cycles(const Problem& problem) {
+  const double products = static_cast<double>(problem.N * problem.positions() * problem.groups * problem.O) *
+                          static_cast<double>(problem.K()) / static_cast<double>(gemm_kernels<T>().lanes);
+  return (problem.pass == Pass::grad_weight ? 0.7 : 0.62) * products;
+}
+
+/// The first one that fits computes any values.
+template <class T>
+constexpr std::array<Way<T>, 3> ways{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
+                                      {"rows", rows_fit, direct_cycles<T>, rows<T>},
+                                      {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>}}};
+
+/// What trials found, in this process: numbers of ways.
+struct Trials {
+  std::mutex mutex;
+  Memo<Problem, std::size_t> found;
+
+  static Trials& all() {
+    static auto* const trials = new Trials;  // leaked: threads may outlive static objects
+    return *trials;
+  }
+};
+
+/// Of the ways that fit, the one with the least cost(way).
+template <class T, class Cost>
+const Way<T>& cheapest(const Problem& problem, const Cost& cost) {
+  const Way<T>* best = nullptr;
+  double least = 0;
+  for (const Way<T>& way : ways<T>) {
+    if (!way.fits(problem)) continue;
+    const double own = cost(way);
+    if (best != nullptr && own >= least) continue;
+    best = &way;
+    least = own;
+  }
+  return *best;
+}
+
+template <class T>
+const Way<T>& tried(Context& context, const Problem& problem, const Arrays<T>& arrays) {
+  Trials& trials = Trials::all();
+  {
+    const std::scoped_lock lock(trials.mutex);
+    if (const std::size_t* const known = trials.found.find(problem)) return ways<T>[*known];
+  }
+  const Way<T>& fastest = cheapest<T>(problem, [&](const Way<T>& way) {  // not under the lock: other threads go on
+    run_by(context, way, problem, arrays);                               // fetches memory and code
+    const auto start = std::chrono::steady_clock::now();
+    run_by(context, way, problem, arrays);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  });
+  const std::scoped_lock lock(trials.mutex);
+  return ways<T>[trials.found.keep(problem, static_cast<std::size_t>(&fastest - ways<T>.data()))];
+}
+
+}  // namespace
+
+const char* decision(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return "conv2d";
+    case Pass::grad_x:
+      return "conv2d_grad_x";
+    case Pass::grad_weight:
+      return "conv2d_grad_weight";
+    case Pass::grad_bias:
+      break;
+  }
+  return nullptr;
+}
+
+std::string text_of(const Problem& problem) {
+  const auto pair = [](const char* name, std::int64_t h, std::int64_t w) { return message(name, h, 'x', w); };
+  const char* const name = decision(problem.pass);
+  return message(name == nullptr ? "conv2d_grad_bias" : name, " of ", problem.N, 'x', problem.groups * problem.C, 'x',
+                 pair("", problem.H, problem.W), " by ", problem.groups * problem.O, 'x', problem.C, 'x',
+                 pair("", problem.KH, problem.KW), pair(", stride ", problem.stride_h, problem.stride_w),
+                 pair(", padding ", problem.pad_h, problem.pad_w),
+                 pair(", dilation ", problem.dilation_h, problem.dilation_w), ", pitches ", problem.x_pitch, " and ",
+                 problem.y_pitch, problem.layout == Layout::channels_last ? ", channels last" : ", channels first",
+                 problem.activation == Activation::none ? "" : ", activated", problem.bias ? ", bias" : "",
+                 problem.mask ? ", mask" : "", problem.element == sizeof(float) ? ", float32, " : ", float64, ",
+                 problem.threads, " threads");
+}
+
+template <class T>
+const Way<T>& surest(const Problem& problem) {
+  return *std::find_if(ways<T>.begin(), ways<T>.end(), [&](const Way<T>& way) { return way.fits(problem); });
+}
+
+template <class T>
+void run_by(Context& context, const Way<T>& way, const Problem& problem, const Arrays<T>& arrays) {
+  const PlanPointer<T> plan = way.plan(problem, arrays);
+  run(context, problem.threads, std::span(&plan, 1));
+  if (!plan->done()) run_by(context, surest<T>(problem), problem, arrays);
+}
+
+template <class T>
+const Way<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays) {
+  const auto fits = [&](const Way<T>& way) { return way.fits(problem); };
+  if (std::count_if(ways<T>.begin(), ways<T>.end(), fits) == 1) return surest<T>(problem);
+  const std::string_view forced = forced_way(context, decision(problem.pass));
+  for (const Way<T>& way : ways<T>)
+    if (forced == way.name && fits(way)) return way;
+  if (!problem.deterministic) return tried(context, problem, arrays);
+  return cheapest<T>(problem, [&](const Way<T>& way) { return way.cycles(problem); });
+}
+
+template <class T>
+Layout choose_layout(const Context& context, Problem problem) {
+  const bool empty = problem.N * problem.groups * problem.O * problem.K() * problem.positions() == 0;
+  for (const Pass pass : {Pass::forward, Pass::grad_x, Pass::grad_weight}) {
+    const std::string_view forced = forced_way(context, decision(pass));
+    if (forced.empty()) continue;
+    problem.pass = pass;
+    for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
+      if (empty && layout == Layout::channels_last) break;
+      problem.layout = layout;
+      for (const Way<T>& way : ways<T>)
+        if (forced == way.name && way.fits(problem)) return layout;
+    }
+  }
+  // Lanes that are channels need a number of them that fills vectors, and patches of some length.
+  const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
+  return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;
+}
+
+std::vector<std::string> remembered_choices() {
+  std::vector<std::string> lines;
+  Trials& trials = Trials::all();
+  const std::scoped_lock lock(trials.mutex);
+  trials.found.each([&](const Problem& problem, std::size_t way) {
+    lines.push_back(message(text_of(problem), ": ", ways<float>[way].name));
+  });
+  return lines;
+}
+
+template const Way<float>& choose(Context&, const Problem&, const Arrays<float>&);
+template const Way<double>& choose(Context&, const Problem&, const Arrays<double>&);
+template void run_by(Context&, const Way<float>&, const Problem&, const Arrays<float>&);
+template void run_by(Context&, const Way<double>&, const Problem&, const Arrays<double>&);
+template const Way<float>& surest(const Problem&);
+template const Way<double>& surest(const Problem&);
+template Layout choose_layout<float>(const Context&, Problem);
+template Layout choose_layout<double>(const Context&, Problem);
+
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,158 @@
+// Convolution: the slots.
+
+#include "vectorized/convolution/choice.hpp"
+#include "vectorized/vectorized.hpp"
+
+namespace tern::vectorized {
+namespace convolution {
+namespace {
+
+Problem problem_of(const Context& context, const Conv2d& shape, Pass pass, std::size_t element) {
+  return {.pass = pass,
+          .N = shape.N,
+          .groups = shape.groups,
+          .C = shape.C / shape.groups,
+          .O = shape.O / shape.groups,
+          .H = shape.H,
+          .W = shape.W,
+          .KH = shape.KH,
+          .KW = shape.KW,
+          .OH = shape.OH,
+          .OW = shape.OW,
+          .stride_h = shape.stride_h,
+          .stride_w = shape.stride_w,
+          .pad_h = shape.pad_h,
+          .pad_w = shape.pad_w,
+          .dilation_h = shape.dilation_h,
+          .dilation_w = shape.dilation_w,
+          .layout = shape.layout,
+          .x_pitch = shape.C,
+          .y_pitch = shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O,
+          .activation = shape.activation,
+          .element = static_cast<std::int64_t>(element),
+          .deterministic = context.deterministic};
+}
+
+/// Of the forward pass on one thread.
+double nanoseconds(const Problem& problem) {
+  return static_cast<double>(problem.N * problem.groups * problem.O * problem.positions()) *
+         static_cast<double>(problem.K()) * static_cast<double>(problem.element) / 120;
+}
+
+template <class T>
+Layout layout(const Context& context, const Conv2d& shape) {
+  return choose_layout<T>(context, problem_of(context, shape, Pass::forward, sizeof(T)));
+}
+
+template <class T>
+struct Call {
+  Problem problem;
+  Arrays<T> arrays;
+};
+
+/// Chooses a way for each pass of a convolution, and runs them side by side, the last one first.
+template <class T>
+void run_all(Context& context, std::span<const Call<T>> calls) {
+  std::array<PlanPointer<T>, most_plans> plans;
+  const std::size_t count = calls.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& [problem, arrays] = calls[i];
+    const Way<T>& way = choose(context, problem, arrays);
+    if (const char* const name = decision(problem.pass)) took_way(context, name, way.name);
+    plans[count - 1 - i] = way.plan(problem, arrays);
+  }
+  run(context, calls[0].problem.threads, std::span<const PlanPointer<T>>(plans.data(), count));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (plans[count - 1 - i]->done()) continue;
+    const auto& [problem, arrays] = calls[i];
+    const Way<T>& way = surest<T>(problem);
+    took_way(context, decision(problem.pass), way.name);
+    run_by(context, way, problem, arrays);
+  }
+}
+
+/// Calls body(first element, elements) for the parts of y that are dense: all of it, or each position.
+template <class Body>
+void for_dense(const Problem& problem, const Body& body) {
+  const std::int64_t positions = problem.N * problem.positions(), channels = problem.groups * problem.O;
+  if (problem.y_pitch == channels) return body(0, positions * channels);
+  for (std::int64_t p = 0; p < positions; ++p) body(p * problem.y_pitch, channels);
+}
+
+template <class T>
+void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
+  Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
+  problem.bias = bias != nullptr;
+  problem.threads = useful_threads(context, nanoseconds(problem));
+  const Call<T> call{problem, {.out = y, .in = x, .weight = weight, .bias = bias}};
+  run_all(context, std::span(&call, 1));
+  if (shape.activation == Activation::sigmoid)
+    for_dense(problem, [&](std::int64_t at, std::int64_t n) { activation<T>().sigmoid(context, y + at, y + at, n); });
+  if (shape.activation == Activation::tanh)
+    for_dense(problem, [&](std::int64_t at, std::int64_t n) { activation<T>().tanh(context, y + at, y + at, n); });
+}
+
+template <class T>
+void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Conv2d& shape) {
+  Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
+  const std::int64_t n = shape.N * shape.O * problem.positions();
+  if (n == 0 || problem.K() == 0) {  // nothing flows
+    if (grad_x != nullptr) std::fill_n(grad_x, shape.N * shape.C * problem.plane(), T{0});
+    if (grad_weight != nullptr) std::fill_n(grad_weight, shape.O * problem.K(), T{0});
+    if (grad_bias != nullptr && n == 0) std::fill_n(grad_bias, shape.O, T{0});
+    if (n == 0) return;
+    grad_x = grad_weight = nullptr;
+  }
+  problem.threads = useful_threads(context, 2 * nanoseconds(problem));
+  // Channels last, relu's gradient masks what is read; otherwise the gradient before the activation is written first.
+  const bool last = shape.layout == Layout::channels_last, relu = shape.activation == Activation::relu;
+  const bool writes = shape.activation != Activation::none && !(last && relu);
+  const Scratch written(context, writes ? static_cast<std::size_t>(n) * sizeof(T) : 0);
+  if (writes) {
+    std::int64_t done = 0;
+    for_dense(problem, [&](std::int64_t at, std::int64_t count) {
+      const auto& table = activation<T>();
+      const auto& gradient = relu                                      ? table.relu_backward
+                             : shape.activation == Activation::sigmoid ? table.sigmoid_backward
+                                                                       : table.tanh_backward;
+      gradient(context, written.as<T>() + done, grad_y + at, y + at, count);
+      done += count;
+    });
+    problem.y_pitch = shape.O;
+  }
+  problem.mask = last && relu;
+  const T* const g = writes ? written.as<T>() : grad_y;
+  const T* const mask = problem.mask ? y : nullptr;
+
+  std::array<Call<T>, most_plans> calls;
+  std::size_t count = 0;
+  const auto add = [&](Pass pass, bool bias, const Arrays<T>& arrays) {
+    calls[count] = {problem, arrays};
+    calls[count].problem.pass = pass;
+    calls[count++].problem.bias = bias;
+  };
+  // Channels last, the gradient of bias comes with that of weight.
+  const bool together = last && grad_weight != nullptr && grad_bias != nullptr;
+  if (grad_x != nullptr) add(Pass::grad_x, false, {.out = grad_x, .in = g, .mask = mask, .weight = weight});
+  if (grad_weight != nullptr)
+    add(Pass::grad_weight, together,
+        {.out = grad_weight, .grad_bias = together ? grad_bias : nullptr, .in = x, .g = g, .mask = mask});
+  if (grad_bias != nullptr && !together) add(Pass::grad_bias, true, {.grad_bias = grad_bias, .g = g, .mask = mask});
+  if (count > 0) run_all(context, std::span<const Call<T>>(calls.data(), count));
+}
+
+}  // namespace
+}  // namespace convolution
+
+template <class T>
+kernels::Conv<T> conv() {
+  return {.layout = convolution::layout<T>,
+          .conv2d = convolution::conv2d<T>,
+          .conv2d_backward = convolution::conv2d_backward<T>};
+}
+template kernels::Conv<float> conv();
+template kernels::Conv<double> conv();
+
+}  // namespace tern::vectorized

@@ -1,0 +1,27 @@
+#pragma once
+// The patches that a convolution multiplies by its weights, one row per (channel, kernel row, kernel column), one
+// column per output position: cut out of an image block by block, straight into the buffers of a product.
+
+#include <cstdint>
+
+#include "vectorized/convolution/problem.hpp"
+
+namespace tern::vectorized::convolution {
+
+template <class T>
+struct PatchKernels {
+  /// out[row - first_row, i] = row `row` of the patches at position first_position + i, i in [0, count), count <=
+  /// most_positions; `out_row` is out's stride. The image has its padding; up to one vector behind its end is read, and
+  /// up to one behind the last row written.
+  void (*cut)(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
+              std::int64_t rows, std::int64_t first_position, std::int64_t count);
+  /// The opposite: adds patches [KH * KW, OH * OW of output rows first_oh...] of one channel to its plane [H, W].
+  void (*paste)(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
+                std::int64_t last_oh);
+};
+inline constexpr std::int64_t most_positions = 1024;
+
+template <class T>
+const PatchKernels<T>& patch_kernels();
+
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "tern/kernels/conv.hpp"
+#include "vectorized/cache.hpp"
+
+namespace tern::vectorized::convolution {
+
+using kernels::Activation;
+using kernels::Conv2d;
+using kernels::Layout;
+
+enum class Pass : std::uint8_t { forward, grad_x, grad_weight, grad_bias };
+
+/// One pass of a convolution: everything that a decision about it reads, and the key of what is remembered.
+struct Problem {
+  Pass pass = Pass::forward;
+  std::int64_t N = 0, groups = 1, C = 0, O = 0;  ///< C and O are those of one group
+  std::int64_t H = 0, W = 0, KH = 1, KW = 1, OH = 0, OW = 0;
+  std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  Layout layout = Layout::channels_first;
+  std::int64_t x_pitch = 0, y_pitch = 0;  ///< channels last: elements from one position of x, of y or g, to the next
+  Activation activation = Activation::none;
+  bool bias = false;  ///< whether these arrays are given
+  bool mask = false;
+  std::int64_t element = sizeof(float);  ///< bytes
+  int threads = 1;
+  bool deterministic = true;
+
+  auto operator<=>(const Problem&) const = default;
+
+  std::int64_t positions() const { return OH * OW; }
+  std::int64_t plane() const { return H * W; }
+  std::int64_t taps() const { return KH * KW; }
+  std::int64_t K() const { return C * taps(); }  ///< products of an output
+  bool strided() const { return stride_h != 1 || stride_w != 1; }
+  /// Patches are positions of the image as they lie.
+  bool plain() const { return KH == 1 && KW == 1 && !strided() && pad_h == 0 && pad_w == 0; }
+};
+
+/// For messages and lists: "conv2d_grad_x of 8x64x12x12 by 32x64x3x3, stride 1x1, ...".
+std::string text_of(const Problem& problem);
+
+/// The arrays of a pass; those that it does not need are null. Images lie as the problem's layout says.
+template <class T>
+struct Arrays {
+  T *out = nullptr, *grad_bias = nullptr;  ///< y, grad_x or grad_weight; grad_bias comes with grad_weight
+  const T *in = nullptr, *g = nullptr;     ///< x, of grad_x the gradient of y; of the others' gradients that of y
+  const T* mask = nullptr;  ///< lies as the gradient of y, whose elements count as 0 where this is 0 or less: relu's
+  const T *weight = nullptr, *bias = nullptr;
+
+  const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
+};
+
+/// To fold: a convolution of one group with stride s on both axes is one of stride 1 over squares of s x s pixels,
+/// whose channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before the
+/// image. One of stride 1 stays as it is.
+inline Problem folded(const Problem& problem) {
+  Problem result = problem;
+  if (!problem.strided()) return result;
+  const std::int64_t side = problem.stride_h;
+  result.C = side * side * problem.C;
+  result.KH = divide_up(problem.KH, side);
+  result.KW = divide_up(problem.KW, side);
+  result.H = problem.OH + result.KH - 1;
+  result.W = problem.OW + result.KW - 1;
+  result.stride_h = result.stride_w = 1;
+  result.pad_h = result.pad_w = 0;
+  return result;
+}
+
+/// Whether the gradient of x is a convolution of the gradient of y.
+inline bool turns(const Problem& problem) {
+  return !problem.strided() && problem.pad_h <= problem.dilation_h * (problem.KH - 1) &&
+         problem.pad_w <= problem.dilation_w * (problem.KW - 1);
+}
+
+/// To turn: the gradient of x as a convolution of the gradient of y, where that is possible. Its weight is [groups * C,
+/// O, KH, KW], read with both axes of taps reversed. What is no gradient of x stays as it is.
+inline Problem turned(const Problem& problem) {
+  Problem result = problem;
+  if (problem.pass != Pass::grad_x) return result;
+  std::swap(result.C, result.O);
+  std::swap(result.H, result.OH);
+  std::swap(result.W, result.OW);
+  std::swap(result.x_pitch, result.y_pitch);
+  result.pad_h = problem.dilation_h * (problem.KH - 1) - problem.pad_h;
+  result.pad_w = problem.dilation_w * (problem.KW - 1) - problem.pad_w;
+  result.activation = Activation::none;
+  return result;
+}
+
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,246 @@
+// Rows: convolutions of channels-last images whose lanes are channels, products of patches, which are rows of an image
+// put side by side, with the weights. A 1x1 convolution is a product of the image as it lies.
+
+#include "vectorized/convolution/rows.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "vectorized/convolution/row_kernels.hpp"
+
+namespace tern::vectorized::convolution {
+namespace {
+
+// Elements of k that multiply at a time, and channels whose weights are packed at a time.
+constexpr std::int64_t most_depth = 512, some_channels = 16;
+
+/// The forward pass, and the gradient of x where the problem turns: positions of all images one after another are the
+/// rows of a product.
+template <class T>
+class Rows : public Plan<T> {
+ public:
+  Rows(const Problem& problem, const Arrays<T>& arrays)
+      : problem_(turned(problem)),
+        arrays_(arrays),
+        turned_(problem.pass == Pass::grad_x),
+        plain_(problem_.plain()),
+        K_(problem_.K()),
+        panels_(divide_up(problem_.O, gemm_kernels<T>().panel_width)) {
+    const std::int64_t width = gemm_kernels<T>().panel_width, tile = gemm_kernels<T>().tile_rows;
+    const std::int64_t line = problem_.KW * problem_.C;
+    depth_ = plain_ ? K_ : std::clamp<std::int64_t>(most_depth / line, 1, problem_.KH) * line;
+    block_depth_ = divide_up(depth_, divide_up(depth_, most_depth));
+    block_ = block_of<T>(depth_);
+    share_out(divide_up(problem_.N * problem_.positions(), tile));
+    weights_ = round_up(problem_.groups * panels_ * K_ * width, 16);
+    patches_ = plain_ && arrays.mask == nullptr ? 0 : round_up(block_ * patch_row(), 16);
+    if (!plain_ && arrays.mask != nullptr)
+      image_ = round_up(problem_.plane() * round_up(problem_.C, gemm_kernels<T>().lanes), 16);
+    patches_ = std::max(patches_, some_channels * problem_.taps() * width);
+  }
+  int phases() const override { return 2; }
+  std::int64_t shared() const override { return weights_; }
+  std::int64_t scratch() const override { return patches_ + image_; }
+  void run(const Team& team, int phase, T* shared, T* scratch) const override {
+    phase == 0 ? prepare(team, shared, scratch) : multiply(team, shared, scratch);
+  }
+
+ private:
+  std::int64_t patch_row() const { return (depth_ + 15) / 16 * 16 + 16; }
+
+  /// Threads share out positions, of which there are so many tiles, and where these are few, outputs as well.
+  void share_out(std::int64_t tiles) {
+    const int threads = problem_.threads;
+    row_parts_ = std::min<std::int64_t>(threads, tiles);
+    if (tiles >= 4 * threads) return;
+    // In products of a tile and a panel: to cut patches out, and to fetch a panel.
+    const double gather = plain_ ? 0 : 0.15, fetch = 0.3;
+    double best = -1;
+    for (std::int64_t row_parts = std::min<std::int64_t>(threads, tiles); row_parts > 0; --row_parts) {
+      const std::int64_t column_parts = std::min(threads / row_parts, panels_);
+      const auto rounds = static_cast<double>(divide_up(problem_.groups * row_parts * column_parts, threads));
+      const auto rows = static_cast<double>(divide_up(tiles, row_parts));
+      const auto panels = static_cast<double>(divide_up(panels_, column_parts));
+      const double cost = rounds * (rows * (panels + gather) + fetch * panels);
+      if (best >= 0 && cost >= best) continue;
+      best = cost;
+      row_parts_ = row_parts;
+      column_parts_ = column_parts;
+    }
+  }
+
+  void prepare(const Team& team, T* weights, T* scratch) const {
+    const std::int64_t C = problem_.C, items = problem_.groups * panels_ * C;
+    for (std::int64_t item = team.begin(items); item < team.end(items);) {
+      const std::int64_t first = item % C, chunk = plain_ ? C : some_channels;
+      const std::int64_t count = std::min({C - first, team.end(items) - item, chunk});
+      const std::int64_t panel = item / C;
+      pack(panel / panels_, panel % panels_, first, first + count,
+           weights + panel / panels_ * panels_ * K_ * gemm_kernels<T>().panel_width, scratch);
+      item += count;
+    }
+  }
+
+  /// The block of k to multiply that k lies in: its begin and its size.
+  std::pair<std::int64_t, std::int64_t> block_of_k(std::int64_t k) const {
+    const std::int64_t gathered = k / depth_ * depth_, begin = gathered + (k - gathered) / block_depth_ * block_depth_;
+    return {begin, std::min({block_depth_, gathered + depth_ - begin, K_ - begin})};
+  }
+
+  /// Blocks of k, one after another; in each of them panels; in each of these, rows of a panel's width.
+  void pack(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* weights, T* taps) const {
+    const auto& gemm = gemm_kernels<T>();
+    const std::int64_t width = gemm.panel_width, C = problem_.C, O = problem_.O, all_taps = problem_.taps();
+    const std::int64_t output = panel * width, outputs = std::min(width, O - output);
+    const auto row_of = [&](std::int64_t k) {
+      const auto [begin, size] = block_of_k(k);
+      return weights + begin * panels_ * width + panel * size * width + (k - begin) * width;
+    };
+    if (plain_) {
+      for (std::int64_t c = first; c < last;) {
+        const auto [begin, size] = block_of_k(c);
+        const std::int64_t count = std::min(last, begin + size) - c;
+        if (turned_)
+          gemm.pack(row_of(c), arrays_.weight + (group * C + c) * O + output, O, count, outputs);
+        else
+          gemm.pack_transposed(row_of(c), arrays_.weight + (group * O + output) * C + c, C, count, outputs);
+        c += count;
+      }
+      return;
+    }
+    if (!turned_)
+      gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * all_taps, C * all_taps,
+                           (last - first) * all_taps, outputs);
+    for (std::int64_t c = first; c < last; ++c) {
+      if (turned_)
+        gemm.pack_transposed(taps, arrays_.weight + ((group * C + c) * O + output) * all_taps, all_taps, all_taps,
+                             outputs);
+      for (std::int64_t tap = 0; tap < all_taps; ++tap) {
+        const std::int64_t from = turned_ ? all_taps - 1 - tap : (c - first) * all_taps + tap;
+        std::copy_n(taps + from * width, width, row_of(tap * C + c));
+      }
+    }
+  }
+
+  void multiply(const Team& team, const T* weights, T* scratch) const {
+    const std::int64_t all = problem_.N * problem_.positions(), tile = gemm_kernels<T>().tile_rows;
+    const std::int64_t width = gemm_kernels<T>().panel_width, parts = problem_.groups * row_parts_ * column_parts_;
+    const T* masked = nullptr;
+    for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) {
+      const std::int64_t column = part % column_parts_, row = part / column_parts_ % row_parts_;
+      const std::int64_t group = part / column_parts_ / row_parts_;
+      const std::int64_t output = edge(problem_.O, width, column_parts_, column);
+      const std::int64_t outputs = edge(problem_.O, width, column_parts_, column + 1) - output;
+      const std::int64_t begin = edge(all, tile, row_parts_, row), end = edge(all, tile, row_parts_, row + 1);
+      if (outputs <= 0) continue;
+      for (std::int64_t first = begin; first < end; first += block_)
+        run_block(group, first, std::min(first + block_, end), output, outputs, weights + group * panels_ * K_ * width,
+                  scratch, masked);
+    }
+  }
+
+  /// Positions [first, last) of a group's outputs. `masked` is the image in scratch, if there is one.
+  void run_block(std::int64_t group, std::int64_t first, std::int64_t last, std::int64_t output, std::int64_t outputs,
+                 const T* weights, T* scratch, const T*& masked) const {
+    const auto& gemm = gemm_kernels<T>();
+    const std::int64_t width = gemm.panel_width;
+    const bool in_place = plain_ && arrays_.mask == nullptr, relu = problem_.activation == Activation::relu;
+    Block<T> block;
+    block.m = last - first;
+    block.n = outputs;
+    block.a_row = in_place ? problem_.x_pitch : patch_row();
+    block.a_column = 1;
+    block.b_row = width;
+    block.c = arrays_.out + first * problem_.y_pitch + group * problem_.O + output;
+    block.c_row = problem_.y_pitch;
+    if (arrays_.bias != nullptr) block.column_bias = arrays_.bias + group * problem_.O + output;
+    for (std::int64_t k = 0; k < K_; k += block.k) {
+      if (!in_place && k % depth_ == 0) gather(group, first, last, k, scratch, masked);
+      block.k = block_of_k(k).second;
+      block.a = in_place ? arrays_.in + first * problem_.x_pitch + group * problem_.C + k : scratch + k % depth_;
+      block.b = weights + k * panels_ * width + output / width * block.k * width;
+      block.b_panel = block.k * width;
+      block.accumulate = k > 0;
+      block.relu = relu && k + block.k >= K_;
+      gemm.multiply(block);
+    }
+  }
+
+  /// Rows of k from `k` on of the patches.
+  void gather(std::int64_t group, std::int64_t first, std::int64_t last, std::int64_t k, T* scratch,
+              const T*& masked) const {
+    const auto& kernels = row_kernels<T>();
+    if (plain_) {
+      const std::int64_t at = first * problem_.x_pitch + group * problem_.C;
+      kernels.copy(scratch, patch_row(), arrays_.in + at, arrays_.mask + at, problem_.x_pitch, last - first,
+                   problem_.C);
+      return;
+    }
+    const std::int64_t line = problem_.KW * problem_.C, row = k / line;
+    const std::int64_t last_row = std::min(row + depth_ / line, problem_.KH);
+    Problem lying = problem_;  // as the images lie that patches are cut out of
+    if (arrays_.mask != nullptr) lying.x_pitch = round_up(problem_.C, gemm_kernels<T>().lanes);
+    for_images(first, last, problem_.positions(),
+               [&](std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t before) {
+                 const std::int64_t from = n * problem_.plane() * problem_.x_pitch + group * problem_.C;
+                 const T* image = arrays_.in + from;
+                 if (arrays_.mask != nullptr) {
+                   T* const copy = scratch + patches_;
+                   if (masked != image)
+                     kernels.copy(copy, lying.x_pitch, image, arrays_.mask + from, problem_.x_pitch, problem_.plane(),
+                                  problem_.C);
+                   masked = image;
+                   image = copy;
+                 }
+                 kernels.gather(scratch + before * patch_row(), patch_row(), image, lying, row, last_row, at, count);
+               });
+  }
+
+  Problem problem_;
+  Arrays<T> arrays_;
+  bool turned_, plain_;
+  std::int64_t K_, panels_;
+  std::int64_t depth_ = 1;        ///< of k that are gathered together: whole rows of the kernel, or all of a plain one
+  std::int64_t block_depth_ = 1;  ///< of k that are multiplied together
+  std::int64_t block_ = 1;        ///< positions
+  std::int64_t row_parts_ = 1, column_parts_ = 1;
+  std::int64_t weights_ = 0, patches_ = 0, image_ = 0;
+};
+
+template <class T>
+bool all_finite(const T* values, std::int64_t n, int threads) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  constexpr auto exponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  std::atomic<bool> finite{true};
+  parallel(threads, [&](const Team& team) {
+    Bits found = 0;
+    for (std::int64_t i = team.begin(n, 16); i < team.end(n, 16); ++i)
+      found |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
+    if (found != 0) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite.load();
+}
+
+/// Turned, zeros around the gradient of y are multiplied, which infinity and NaN turn into NaN.
+template <class T>
+bool zeros_are_harmless(const Problem& problem, const T* weight) {
+  return problem.plain() || all_finite(weight, problem.groups * problem.O * problem.K(), problem.threads);
+}
+
+}  // namespace
+
+template <class T>
+PlanPointer<T> rows(const Problem& problem, const Arrays<T>& arrays) {
+  const bool forward = problem.pass == Pass::forward, to_x = problem.pass == Pass::grad_x;
+  if (forward || (to_x && turns(problem) && zeros_are_harmless(problem, arrays.weight)))
+    return std::make_unique<Rows<T>>(problem, arrays);
+  return rows_gradient(problem, arrays);
+}
+template PlanPointer<float> rows(const Problem&, const Arrays<float>&);
+template PlanPointer<double> rows(const Problem&, const Arrays<double>&);
+
+}  // namespace tern::vectorized::convolution

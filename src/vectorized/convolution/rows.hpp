@@ -1,0 +1,36 @@
+#pragma once
+// What the files of the rows share.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "vectorized/cache.hpp"
+#include "vectorized/convolution/way.hpp"
+#include "vectorized/gemm.hpp"
+
+namespace tern::vectorized::convolution {
+
+/// Positions of a block whose rows of `depth` elements fill a share of the cache; whole tiles.
+template <class T>
+std::int64_t block_of(std::int64_t depth) {
+  const std::int64_t rows = gemm_kernels<T>().tile_rows;
+  const std::int64_t fitting =
+      cache_share(0.5) / (std::max<std::int64_t>(depth, 1) * static_cast<std::int64_t>(sizeof(T)));
+  return std::clamp<std::int64_t>(fitting, rows, 256) / rows * rows;
+}
+
+/// Calls body(image, first position in it, count, positions before) for the images' parts of [first, last).
+template <class Body>
+void for_images(std::int64_t first, std::int64_t last, std::int64_t positions, const Body& body) {
+  for (std::int64_t p = first; p < last;) {
+    const std::int64_t at = p % positions, count = std::min(positions - at, last - p);
+    body(p / positions, at, count, p - first);
+    p += count;
+  }
+}
+
+/// The gradients of weight and bias, and that of x where it does not turn.
+template <class T>
+PlanPointer<T> rows_gradient(const Problem&, const Arrays<T>&);
+
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "vectorized/convolution/problem.hpp"
+#include "vectorized/parallel.hpp"
+
+namespace tern::vectorized::convolution {
+
+/// One call cut for the problem's team, in phases: a phase begins when all parts have ended the one before.
+template <class T>
+class Plan {
+ public:
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  virtual ~Plan() = default;
+  virtual int phases() const { return 1; }
+  virtual std::int64_t shared() const { return 0; }   ///< elements of scratch for the team, through all phases
+  virtual std::int64_t scratch() const { return 0; }  ///< and for each of its parts, in a phase
+  virtual void run(const Team& team, int phase, T* shared, T* scratch) const = 0;
+  /// After the run: false where the values are nothing for this way, and another one has to compute the outputs.
+  virtual bool done() const { return true; }
+};
+
+template <class T>
+using PlanPointer = std::unique_ptr<const Plan<T>>;
+
+/// An algorithm. Each repeats bit for bit, whatever the number of threads, but sums in an order of its own.
+template <class T>
+struct Way {
+  const char* name;
+  bool (*fits)(const Problem&);
+  double (*cycles)(const Problem&);  ///< rough ones, on one thread of a usual machine
+  PlanPointer<T> (*plan)(const Problem&, const Arrays<T>&);
+};
+
+// Each stands in the file of its name.
+template <class T>
+PlanPointer<T> patches(const Problem&, const Arrays<T>&);
+template <class T>
+PlanPointer<T> rows(const Problem&, const Arrays<T>&);
+template <class T>
+PlanPointer<T> tiles(const Problem&, const Arrays<T>&);
+template <class T>
+bool tiles_fit(const Problem&);
+template <class T>
+double tiles_cycles(const Problem&);
+
+inline constexpr std::size_t most_plans = 3;
+
+/// Runs plans on one team: those that share scratch one after another, the others side by side.
+template <class T>
+void run(Context& context, int threads, std::span<const PlanPointer<T>> plans) {
+  std::array<int, most_plans> first{};  // phases
+  std::int64_t shared = 0, each = 0;
+  int phases = 0, vacant = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Plan<T>& plan = *plans[i];
+    if (plan.shared() > 0) {
+      first[i] = vacant;
+      vacant += plan.phases();
+    }
+    phases = std::max(phases, first[i] + plan.phases());
+    shared = std::max(shared, round_up(plan.shared(), 16));
+    each = std::max(each, round_up(plan.scratch(), 16));
+  }
+  const Scratch scratch(context, static_cast<std::size_t>(shared + each * threads) * sizeof(T));
+  parallel_phases(threads, phases, [&](const Team& team, int phase) {
+    for (std::size_t i = 0; i < plans.size(); ++i)
+      if (const int own = phase - first[i]; own >= 0 && own < plans[i]->phases())
+        plans[i]->run(team, own, scratch.as<T>(), scratch.as<T>() + shared + each * team.index);
+  });
+}
+
+}  // namespace tern::vectorized::convolution
