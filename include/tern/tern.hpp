@@ -14,6 +14,7 @@
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"
+#include "tern/modes/borrow.hpp"
 #include "tern/modes/forced_way.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/metrics.hpp"

@@ -164,6 +164,13 @@ bool is_registered(const Mode& mode) {
 const Mode& register_mode(std::string name, Mode mode) {
   expects(!name.empty() && name != "auto", "register_mode: \"", name, "\" cannot be a mode's name");
   expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");
+  if (mode.inner != nullptr) {
+    const Mode& lender = tern::mode(mode.inner);
+    expects(lender.inner == nullptr, "register_mode: mode \"", name, "\" borrows from \"", mode.inner,
+            "\", which borrows itself");
+  } else {
+    expects(mode.own.empty(), "register_mode: mode \"", name, "\" names operators of its own and no inner mode");
+  }
   Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
   expects(modes.find(name) == nullptr && name != "cuda", "register_mode: there is a mode \"", name,

@@ -59,9 +59,11 @@ struct Prepared {
 
 Prepared prepare(const Conv2dCall& call) {
   Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
-  with_type("conv2d", call.x.dtype(), [&]<class T>() {
-    const Call<T> use;
-    made.sizes.layout = use.table().conv.layout(use.context(), made.sizes);
+  where_it_runs("conv2d", [&] {
+    with_type("conv2d", call.x.dtype(), [&]<class T>() {
+      const Call<T> use;
+      made.sizes.layout = use.table().conv.layout(use.context(), made.sizes);
+    });
   });
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();

@@ -4,8 +4,16 @@
 #include <cstdlib>
 #include <numeric>
 #include <span>
+#include <string_view>
 
 namespace tern::operators {
+
+const Mode& lender(const Mode& mode, const char* op) {
+  const bool backward = RunningBackward::any();
+  for (const std::string_view name : mode.own)
+    if (backward ? name.ends_with(" backward") && name.substr(0, name.size() - 9) == op : name == op) return mode;
+  return tern::mode(mode.inner);
+}
 
 const std::byte* AnyCall::bytes_in(const Tensor& x, double part) const {
   const std::size_t element = size_of(x.dtype());
@@ -121,7 +129,7 @@ Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, 
   expects<DTypeError>(labels.dtype() == DType::int64, op, ": labels are ", labels.dtype(),
                       ", expected int64; convert with to(...)");
   const Tensor whole = labels.detach().contiguous();
-  if (current_scope().mode->on_host()) {
+  if (mode_of(op).on_host()) {
     const auto values = whole.read<std::int64_t>();
     for (std::size_t i = 0; i < values.size(); ++i)
       expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": label ", values[i],

@@ -33,6 +33,9 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
+/// `mode` where `op` is its own, else the mode that it borrows the operator from.
+const Mode& lender(const Mode& mode, const char* op);
+
 /// Calls f.template operator()<T>() with the compute type of `dtype`.
 template <class F>
 void with_type(const char* op, DType dtype, F&& f) {
@@ -45,9 +48,31 @@ void with_type(const char* op, DType dtype, F&& f) {
         message(op, ": inputs are ", dtype, "; operators compute in float32 and float64, convert with to(...)"));
 }
 
+/// The mode that runs `op` in the scope: its own, or the one that it borrows the operator from.
+inline const Mode& mode_of(const char* op) {
+  const Mode& mode = *current_scope().mode;
+  return mode.inner == nullptr ? mode : lender(mode, op);
+}
+
+/// Calls f() where `op` runs.
+template <class F>
+void where_it_runs(const char* op, F&& f) {
+  const Mode& mode = mode_of(op);
+  if (&mode == current_scope().mode) [[likely]] {
+    f();
+  } else {
+    const Device lent(mode);
+    f();
+  }
+}
+
 /// The work of the operator `op`: with_type, seen by whoever observes.
 template <class F>
 void visit(const char* op, DType dtype, F&& f) {
+  if (current_scope().mode->inner != nullptr && &mode_of(op) != current_scope().mode) [[unlikely]] {
+    const Device lent(mode_of(op));
+    return visit(op, dtype, f);
+  }
   if (!observed()) [[likely]]
     with_type(op, dtype, std::forward<F>(f));
   else
@@ -57,6 +82,10 @@ void visit(const char* op, DType dtype, F&& f) {
 /// The work of an operator that only moves elements, of any dtype.
 template <class F>
 void visit_any(const char* op, DType dtype, F&& f) {
+  if (current_scope().mode->inner != nullptr && &mode_of(op) != current_scope().mode) [[unlikely]] {
+    const Device lent(mode_of(op));
+    return visit_any(op, dtype, f);
+  }
   if (!observed()) [[likely]]
     f();
   else

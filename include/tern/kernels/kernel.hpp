@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/core/error.hpp"
 #include "tern/kernels/context.hpp"
 
 namespace tern::kernels {
@@ -11,15 +12,24 @@ enum class Layout : std::uint8_t { channels_first, channels_last };
 template <class Signature>
 class Kernel;
 
+/// What fills the slots of a mode that borrows its operators from another one; see Mode::inner.
+struct Absent {};
+inline constexpr Absent absent;
+
 /// One typed slot of the dispatch table. It has no default constructor, so a mode that forgets a slot does not compile.
 template <class Result, class... Arguments>
 class Kernel<Result(Arguments...)> {
  public:
   Kernel() = delete;
   constexpr Kernel(Result (*function)(Arguments...)) : function_(function) {}
+  constexpr Kernel(Absent) : function_(missing) {}
   Result operator()(Arguments... arguments) const { return function_(arguments...); }
 
  private:
+  static Result missing(Arguments...) {
+    throw Error("a mode names an operator as its own (Mode::own) and has no kernel for it");
+  }
+
   Result (*function_)(Arguments...);
 };
 

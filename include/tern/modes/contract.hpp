@@ -208,7 +208,7 @@ template <>
 struct Members<Mode> {
   using S = Mode;
   using List = Of<&S::name, &S::description, &S::memory, &S::operators, &S::operators_double, &S::movement, &S::capture,
-                  &S::timer, &S::decisions>;
+                  &S::timer, &S::decisions, &S::inner, &S::own>;
 };
 
 /// The slots of Memory's virtual table, in their order.

@@ -58,6 +58,12 @@ struct Mode {
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
   std::span<const Decision> decisions = {};  ///< where its kernels know more than one way; lives with the mode
+  /// The name of another mode that runs every operator but those of `own`, in its own memory: tensors move there and
+  /// back by themselves. Null: this mode has all of them. modes/borrow.hpp makes a mode that has none yet.
+  const char* inner = nullptr;
+  /// With `inner`: the operators that run here, as a Profile names them: "conv2d", "conv2d backward". Lives with the
+  /// mode.
+  std::span<const char* const> own = {};
 
   /// The table of one compute dtype.
   template <class T>
