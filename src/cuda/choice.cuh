@@ -1,65 +1,240 @@
 #pragma once
-// How the mode chooses, and remembers what it chose. A key holds everything that the choice reads: two problems with
-// one key must be the same to it. The device is added here; what is remembered is the choice alone (a number, a name),
-// never sizes or pointers of the problem that it was made for.
+// How the mode chooses, and remembers what it chose. Whoever chooses describes what is to be done by one struct, a
+// `Problem`, that holds everything that the choice may read, the device too: two problems that are equal are the same
+// to it. What is remembered is the choice alone, never sizes or pointers of the problem that it was made for.
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cuda/memo.cuh"
-#include "cuda/support.cuh"
+#include "cuda/streams.cuh"
 #include "tern/core/error.hpp"
+#include "tern/kernels/ways.hpp"
 
 namespace tern::cuda {
 
-/// By a rule, which is arithmetic on sizes: make() on the first call with this key in this thread, the same after that,
-/// because searching anew would cost more than the kernel. `Rule` keeps rules apart.
-template <class Rule, class Key, class Make>
-auto remembered(const Key& key, const Make& make) {
-  thread_local Memo<std::pair<int, Key>, decltype(make())> chosen;
-  const std::pair whole{card().device, key};
-  if (const auto* known = chosen.find(whole)) return *known;
-  return chosen.keep(whole, make());
-}
+/// One way (algorithm) to solve problems of a kind, for the lists that choose() reads. Under Problem::deterministic it
+/// repeats bit for bit.
+template <class Problem, class Arrays>
+struct Way {
+  const char* name;                                                    ///< one of its decision's (mode.cu)
+  bool (*fits)(const Problem&) = [](const Problem&) { return true; };  ///< cheap: asked in each call
+  std::size_t (*workspace)(const Problem&, int plan) = nullptr;        ///< bytes; null: none
+  void (*run)(Context&, const Problem&, const Arrays&, int plan, void* workspace) = nullptr;
+  /// The first plan after that one (-1: the first of all) that runs the problem, or -1. A library that proposes several
+  /// algorithms gives each a number. Null: one plan, 0.
+  int (*next_plan)(const Problem&, int plan) = nullptr;
 
-/// By a trial: what trial() found for this key in this process. Under `deterministic`, and in a recording that meets
-/// the key first, nothing may be timed: then `untried`, which is not remembered. `Decision` keeps choosers apart.
-template <class Decision, class Key, class Choice, class Trial>
-Choice tried(const Context& context, const Key& key, const Choice& untried, const Trial& trial) {
-  if (context.deterministic) return untried;
-  static std::mutex mutex;
-  static auto* chosen = new Memo<std::pair<int, Key>, Choice>;  // leaked: threads may outlive static objects
-  const std::pair whole{card().device, key};
-  {
-    const std::scoped_lock lock(mutex);
-    if (const Choice* known = chosen->find(whole)) return *known;
+  int plan_after(const Problem& problem, int plan) const {
+    return next_plan != nullptr ? next_plan(problem, plan) : plan < 0 ? 0 : -1;
   }
-  if (recording(context)) return untried;
-  const Choice found = trial();  // not under the lock: other threads go on
-  const std::scoped_lock lock(mutex);
-  return chosen->keep(whole, found);
+  std::size_t bytes(const Problem& problem, int plan) const {
+    return workspace == nullptr ? 0 : workspace(problem, plan);
+  }
+};
+
+// ---- rules ----
+
+/// By a rule, which is arithmetic on the problem: make() on the first call with it in this thread, the same after that,
+/// because searching anew would cost more than the kernel. `Rule` keeps rules apart.
+template <class Rule, class Problem, class Make>
+auto remembered(const Problem& problem, const Make& make) {
+  thread_local Memo<Problem, decltype(make())> chosen;
+  if (const auto* known = chosen.find(problem)) return *known;
+  return chosen.keep(problem, make());
 }
 
-/// The number of the fastest of `count` candidates by their times in microseconds; time(i) is empty for one that cannot
-/// run, and one for which there is no memory cannot. The first is taken where nothing may be timed.
-template <class Decision, class Key, class Time>
-std::size_t fastest(const Context& context, const Key& key, std::size_t count, const Time& time) {
-  return tried<Decision>(context, key, std::size_t{0}, [&] {
-    std::size_t best = 0;
-    std::optional<float> best_time;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::optional<float> needed;
-      try {
-        needed = time(i);
-      } catch (const OutOfMemory&) {
-        continue;
+// ---- timing ----
+
+/// An event that ends with its block, on a throw too.
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "creating an event"); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { cudaEventDestroy(event_); }
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// The best of a few turns of `work`, which queues on the context's stream and may be repeated.
+template <class Work>
+float microseconds(const Context& context, const Work& work, int turns, int repeats) {
+  const Event start, stop;
+  work();
+  float best = 0;
+  for (int turn = 0; turn < turns; ++turn) {
+    check(cudaEventRecord(start, stream_of(context)), "recording an event");
+    for (int i = 0; i < repeats; ++i) work();
+    check(cudaEventRecord(stop, stream_of(context)), "recording an event");
+    check(cudaEventSynchronize(stop), "timing a candidate");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, start, stop), "timing a candidate");
+    const float time = milliseconds * 1000 / static_cast<float>(repeats);
+    best = turn == 0 ? time : std::min(best, time);
+  }
+  return best;
+}
+
+// ---- trials ----
+
+/// One of the ways of a list, and one of its plans.
+template <class Problem, class Arrays>
+struct Chosen {
+  const Way<Problem, Arrays>* way = nullptr;
+  int plan = 0;
+};
+
+/// What trials found for problems of a kind, in this process.
+template <class Problem, class Arrays>
+struct Trials {
+  /// Trials among the ways of one name, because it is forced, are others than those among all.
+  struct Key {
+    Problem problem;
+    const char* forced;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::mutex mutex;
+  Memo<Key, Chosen<Problem, Arrays>> found;
+
+  static Trials& all() {
+    static auto* trials = new Trials;  // leaked: threads may outlive static objects
+    return *trials;
+  }
+};
+
+constexpr int most_plans = 16;  // of a way that a trial looks at
+
+/// Times every plan of every way on `arrays`, whose results are overwritten: a quick look at each, a longer one at the
+/// promising. One that fails, or for which there is no memory, is none; without any there is no result.
+template <class Problem, class Arrays>
+std::optional<Chosen<Problem, Arrays>> fastest(Context& context, std::span<const Way<Problem, Arrays>* const> ways,
+                                               const Problem& problem, const Arrays& arrays) {
+  std::optional<Chosen<Problem, Arrays>> best;
+  float best_quick = 0, best_time = 0;
+  for (const auto* way : ways) {
+    int plan = way->plan_after(problem, -1);
+    for (int seen = 0; plan >= 0 && seen < most_plans; ++seen, plan = way->plan_after(problem, plan)) try {
+        const Scratch workspace(context, way->bytes(problem, plan));
+        const auto run = [&] { way->run(context, problem, arrays, plan, workspace.as<void>()); };
+        const float quick = microseconds(context, run, 1, 1);
+        if (best && quick > 1.5f * best_quick) continue;
+        best_quick = best ? std::min(best_quick, quick) : quick;
+        const float time = microseconds(context, run, 2, 5);
+        if (best && time >= best_time) continue;
+        best = {way, plan};
+        best_time = time;
+      } catch (const Error&) {
       }
-      if (!needed || (best_time && *needed >= *best_time)) continue;
-      best = i;
-      best_time = needed;
+  }
+  return best;
+}
+
+/// The way and the plan for a problem: of those ways of the list that fit, or of those with the name that is forced for
+/// `decision` (null: none can be) if one fits, the first; without `deterministic` the one that the first call outside a
+/// recording, on `arrays`, finds the fastest. What a recording meets first is not timed, and not remembered.
+template <class Problem, class Arrays>
+Chosen<Problem, Arrays> choose(Context& context, const char* decision,
+                               std::span<const Way<Problem, Arrays>* const> ways, const Problem& problem,
+                               const Arrays& arrays) {
+  using All = Trials<Problem, Arrays>;
+  const std::string_view forced = decision == nullptr ? std::string_view() : forced_way(context, decision);
+  const auto first = [&](std::string_view name) {
+    for (const auto* way : ways)
+      if ((name.empty() || name == way->name) && way->fits(problem))
+        if (const int plan = way->plan_after(problem, -1); plan >= 0) return Chosen<Problem, Arrays>{way, plan};
+    return Chosen<Problem, Arrays>{};
+  };
+  const Chosen<Problem, Arrays> by_force = forced.empty() ? Chosen<Problem, Arrays>{} : first(forced);
+  const auto by_rule = [&] {
+    const auto chosen = by_force.way != nullptr ? by_force : first({});
+    expects(chosen.way != nullptr, "cuda: no kernel of this build runs ", text_of(problem),
+            "; split the batch, or build with the libraries that CMake did not find");
+    return chosen;
+  };
+  const auto find = [&] {
+    if (context.deterministic) return by_rule();
+    const typename All::Key key{problem, by_force.way == nullptr ? nullptr : by_force.way->name};
+    All& all = All::all();
+    {
+      const std::scoped_lock lock(all.mutex);
+      if (const auto* known = all.found.find(key)) return *known;
     }
-    return best;
+    const auto untried = by_rule();
+    if (recording(context)) return untried;
+    std::vector<const Way<Problem, Arrays>*> candidates;
+    for (const auto* way : ways)
+      if ((key.forced == nullptr || forced == way->name) && way->fits(problem)) candidates.push_back(way);
+    std::optional<Chosen<Problem, Arrays>> found;
+    if (candidates.size() == 1 && candidates[0]->next_plan == nullptr)
+      found = untried;
+    else  // not under the lock: other threads go on
+      found = fastest<Problem, Arrays>(context, candidates, problem, arrays);
+    if (!found) return untried;
+    const std::scoped_lock lock(all.mutex);
+    return all.found.keep(key, *found);
+  };
+  const Chosen<Problem, Arrays> chosen = find();
+  if (decision != nullptr) took_way(context, decision, chosen.way->name);
+  return chosen;
+}
+
+/// A problem with its choice and the workspace for it: all memory is there before work is queued on several streams.
+template <class Problem, class Arrays>
+class Prepared {
+ public:
+  Prepared(Context& context, const char* decision, std::span<const Way<Problem, Arrays>* const> ways,
+           const Problem& problem, const Arrays& arrays)
+      : problem_(problem),
+        arrays_(arrays),
+        chosen_(choose(context, decision, ways, problem, arrays)),
+        workspace_(context, chosen_.way->bytes(problem, chosen_.plan)) {}
+  /// All its work on the stream of `where`.
+  void run(Context& where) const {
+    chosen_.way->run(where, problem_, arrays_, chosen_.plan, workspace_.template as<void>());
+  }
+
+ private:
+  Problem problem_;
+  Arrays arrays_;
+  Chosen<Problem, Arrays> chosen_;
+  Scratch workspace_;
+};
+
+/// Runs both, where they are there; last(context) is queued behind the first. In a recording the second runs beside.
+template <class Half, class Last>
+void run_side_by_side(Context& context, const std::optional<Half>& first, const std::optional<Half>& second,
+                      const Last& last) {
+  const bool forks = first && second && may_fork(context);
+  Context beside = context;
+  if (forks) beside.stream = fork(context);
+  if (first) first->run(beside);
+  if (forks) last(beside);
+  if (second) second->run(context);
+  forks ? join(context) : last(context);
+}
+
+/// What trials found, a line each: the problem, the way and the plan.
+template <class Problem, class Arrays>
+std::vector<std::string> remembered_choices() {
+  auto& all = Trials<Problem, Arrays>::all();
+  const std::scoped_lock lock(all.mutex);
+  std::vector<std::string> lines;
+  all.found.each([&](const auto& key, const auto& chosen) {
+    lines.push_back(message(text_of(key.problem), ": ", chosen.way->name, ", plan ", chosen.plan,
+                            key.forced == nullptr ? "" : " (forced)"));
   });
+  return lines;
+}
+
+inline const char* name_of(Precision precision) {
+  return precision == Precision::strict ? "strict" : precision == Precision::tf32 ? "tf32" : "bf16";
 }
 
 /// What a choice may read of an array: 0 when it is not given, else its alignment in bytes, at most 256.
@@ -67,5 +242,22 @@ inline std::uint32_t alignment_of(const void* array) {
   const auto address = reinterpret_cast<std::uintptr_t>(array);
   return static_cast<std::uint32_t>(address != 0 && address % 256 == 0 ? 256 : address & (~address + 1));
 }
+
+/// Parts of one block of memory: counts the bytes, and hands the parts out where there is a block.
+class Parts {
+ public:
+  explicit Parts(void* block) : block_(static_cast<std::byte*>(block)) {}
+  /// Aligned as a block is. Null before there is one.
+  void* take(std::size_t bytes) {
+    void* const part = block_ == nullptr ? nullptr : block_ + bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return part;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* block_;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace tern::cuda

@@ -2,7 +2,7 @@
 // Bias, activation and their gradients in one pass over rows of channels: what a product or a channels-last convolution
 // by a library leaves to do.
 
-#include "cuda/bfloat16.cuh"
+#include "cuda/elements.cuh"
 #include "cuda/fused.cuh"
 #include "cuda/support.cuh"
 

@@ -69,7 +69,7 @@ inline constexpr int most_threads = Shape::threads > 32 ? 512
 /// `partial` null: one block, which stores the reduced loss. With Reduce::none each row stores its own.
 template <class Shape, class T, class Row>
 __global__ void __launch_bounds__(most_threads<Shape>)
-    label_loss_kernel(T* loss, const std::int64_t* labels, CrossEntropy sizes, Row row_loss, ProblemCell* cell,
+    label_loss_kernel(T* loss, const std::int64_t* labels, CrossEntropy sizes, Row row_loss, FaultCell* cell,
                       typename RowsReducer<T>::State* partial) {
   begin_kernel();
   constexpr int Threads = Shape::threads;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     const bool ignored = label == sizes.ignore_index, bad = !ignored && (label < 0 || label >= sizes.classes);
     T cost = row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label);
     if (Group<Threads>::rank() != 0) continue;
-    if (bad) report(cell, Problem::label, label, sizes.classes);
+    if (bad) report(cell, Fault::label, label, sizes.classes);
     cost = bad ? quiet_nan<T>() : ignored ? T(0) : cost;
     if (sizes.reduce == Reduce::none)
       loss[row] = cost;
@@ -102,7 +102,7 @@ void label_loss(Context& context, T* loss, const std::int64_t* labels, const Cro
   using State = typename RowsReducer<T>::State;
   constexpr int Threads = Shape::threads;
   const auto kernel = label_loss_kernel<Shape, T, Row>;
-  ProblemCell* const cell = problem_cell(context);
+  FaultCell* const cell = fault_cell(context);
   State* const none = nullptr;
   // One block when a few turns of it do, or a reduced loss of no rows is to be written.
   const std::int64_t groups = most_threads<Shape> / Threads;

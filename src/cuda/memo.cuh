@@ -37,6 +37,11 @@ class Memo {
   /// Whether one more makes it forget another.
   bool full() const { return entries_.size() >= most_; }
   std::size_t size() const { return entries_.size(); }
+  /// Calls use(key, value) for all, in the order of the keys.
+  template <class Use>
+  void each(const Use& use) const {
+    for (const auto& [key, entry] : entries_) use(key, entry.value);
+  }
 
  private:
   using Order = std::list<const Key*>;  // the last found first

@@ -167,7 +167,7 @@ class CudaMemory final : public Memory {
     }
     check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, reader.handle), "copying to the host");
     wait(reader);
-    if (&producer != &reader) report_problem(producer);
+    if (&producer != &reader) report_fault(producer);
     if (target != to) std::memcpy(to, target, bytes);
   }
 
@@ -253,22 +253,22 @@ class CudaMemory final : public Memory {
 
   static void wait(Stream& stream) {
     check(cudaStreamSynchronize(stream.handle), "waiting for the card");
-    report_problem(stream);
+    report_fault(stream);
   }
 
   // Throws what the stream's kernels reported, to whoever asks first.
-  static void report_problem(Stream& stream) {
-    ProblemCell& cell = *stream.problem;
+  static void report_fault(Stream& stream) {
+    FaultCell& cell = *stream.fault;
     std::atomic_ref<int> reported(cell.kind);
-    if (static_cast<Problem>(reported.load()) == Problem::none) [[likely]]
+    if (static_cast<Fault>(reported.load()) == Fault::none) [[likely]]
       return;
-    const volatile ProblemCell& written = cell;
+    const volatile FaultCell& written = cell;
     const long long value = written.value, limit = written.limit;
-    const auto kind = static_cast<Problem>(reported.exchange(static_cast<int>(Problem::none)));
-    if (kind == Problem::none) return;
-    throw NumericError(message("cuda: work queued earlier met ", kind == Problem::label ? "the label " : "the index ",
+    const auto kind = static_cast<Fault>(reported.exchange(static_cast<int>(Fault::none)));
+    if (kind == Fault::none) return;
+    throw NumericError(message("cuda: work queued earlier met ", kind == Fault::label ? "the label " : "the index ",
                                value, ", expected one in [0, ", limit, "); check the ",
-                               kind == Problem::label ? "labels and the number of classes" : "indices"));
+                               kind == Fault::label ? "labels and the number of classes" : "indices"));
   }
 
   static StagingRing& staging(Stream& stream) {

@@ -179,14 +179,14 @@ void copy_elements(Context& context, void* out, const void* in, const Strided& s
 template <class Unit>
 __global__ void gather_kernel(Unit* out, const Unit* in, const std::int64_t* index, std::int64_t rows,
                               std::int64_t in_rows, std::int64_t row_units, Divisor<std::uint32_t> divisor,
-                              ProblemCell* cell) {
+                              FaultCell* cell) {
   begin_kernel();
   const bool narrow = rows * row_units < (std::int64_t{1} << 31);
   for (std::int64_t i = global_thread(); i < rows * row_units; i += global_threads()) {
     const std::int64_t row = narrow ? divisor.quotient(static_cast<std::uint32_t>(i)) : i / row_units;
     const std::int64_t column = i - row * row_units, from = index[row];
     const bool bad = from < 0 || from >= in_rows;
-    if (bad && column == 0) report(cell, Problem::index, from, in_rows);
+    if (bad && column == 0) report(cell, Fault::index, from, in_rows);
     out[i] = bad ? Unit{} : in[from * row_units + column];
   }
 }
@@ -243,7 +243,7 @@ void gather(Context& context, void* out, const void* in, const std::int64_t* ind
     const unsigned threads = threads_for(n);
     launch(context, Grid(blocks_for(n, threads), threads), gather_kernel<Unit>, static_cast<Unit*>(out),
            static_cast<const Unit*>(in), index, rows, in_rows, row_units, Divisor<std::uint32_t>(row_units),
-           problem_cell(context));
+           fault_cell(context));
   });
 }
 

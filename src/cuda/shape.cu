@@ -94,12 +94,12 @@ void gather_backward_sorted(Context& context, T* grad_in, const T* grad_out, con
 
 template <class T>
 __global__ void one_hot_kernel(T* out, const std::int64_t* labels, std::int64_t rows, std::int64_t classes,
-                               ProblemCell* cell) {
+                               FaultCell* cell) {
   begin_kernel();
   for (std::int64_t i = global_thread(); i < rows * classes; i += global_threads()) {
     const std::int64_t row = i / classes, c = i - row * classes, label = labels[row];
     out[i] = c == label ? T(1) : T(0);
-    if (c == 0 && (label < 0 || label >= classes)) report(cell, Problem::label, label, classes);
+    if (c == 0 && (label < 0 || label >= classes)) report(cell, Fault::label, label, classes);
   }
 }
 
@@ -141,7 +141,7 @@ void gather_backward(Context& context, T* grad_in, const T* grad_out, const std:
 template <class T>
 void one_hot(Context& context, T* out, const std::int64_t* labels, std::int64_t rows, std::int64_t classes) {
   launch(context, Grid(blocks_for(rows * classes), 256), one_hot_kernel<T>, out, labels, rows, classes,
-         problem_cell(context));
+         fault_cell(context));
 }
 
 template <class T>

@@ -32,10 +32,10 @@ struct Stream {
   cudaEvent_t forked = nullptr;
   std::array<cudaEvent_t, most_sides> joined{};
   std::atomic<int> branches = 0;  ///< of the recording, until join_branches()
-  ProblemCell* problem = nullptr;
+  FaultCell* fault = nullptr;
   StagingRing staging;
   std::byte* bounce = nullptr;    ///< pinned, for small copies to the host
-  std::shared_ptr<void> library;  ///< what cuDNN needs of its own in each thread (conv_plans.cu)
+  std::shared_ptr<void> library;  ///< what cuDNN needs of its own in each thread (convolution/engines.cu)
   std::atomic<Recording*> recording{nullptr};
 };
 

@@ -63,9 +63,9 @@ Stream* make_stream() {
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked};
   for (cudaEvent_t& joined : stream->joined) events.push_back(&joined);
   for (cudaEvent_t* event : events) check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
-  check(cudaHostAlloc(reinterpret_cast<void**>(&stream->problem), sizeof(ProblemCell), cudaHostAllocPortable),
+  check(cudaHostAlloc(reinterpret_cast<void**>(&stream->fault), sizeof(FaultCell), cudaHostAllocPortable),
         "pinning host memory");
-  *stream->problem = ProblemCell{};
+  *stream->fault = FaultCell{};
   return stream;
 }
 
@@ -134,7 +134,7 @@ void finish_all() noexcept {
 
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }
 
-ProblemCell* problem_cell(const Context& context) { return stream_state(context.stream).problem; }
+FaultCell* fault_cell(const Context& context) { return stream_state(context.stream).fault; }
 
 cudaStream_t queue_of(void* stream) {
   if (branching == nullptr || branching->handle != stream) [[likely]]

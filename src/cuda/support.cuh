@@ -1,5 +1,5 @@
 #pragma once
-// What every file of the cuda mode stands on: checked calls, the card's figures, launches, and the problem cell.
+// What every file of the cuda mode stands on: checked calls, the card's figures, launches, and the fault cell.
 
 #include <cuda_runtime.h>
 
@@ -44,9 +44,9 @@ const Card& card();
 // ---- streams ----
 
 /// What kernels report about the values they met; the next wait on the stream throws it as NumericError.
-enum class Problem : int { none = 0, label, index };
-struct ProblemCell {
-  int kind;  ///< a Problem
+enum class Fault : int { none = 0, label, index };
+struct FaultCell {
+  int kind;  ///< a Fault
   int unused;
   long long value, limit;
 };
@@ -56,7 +56,7 @@ cudaStream_t stream_of(const Context& context);
 /// True while the work queued on the context's stream is recorded instead of run.
 bool recording(const Context& context);
 /// Where kernels on this stream report; pass it as a kernel argument. Host memory that the card can write.
-ProblemCell* problem_cell(const Context& context);
+FaultCell* fault_cell(const Context& context);
 
 // ---- kernels ----
 
@@ -70,8 +70,8 @@ __device__ __forceinline__ void begin_kernel() {
 }
 
 /// Says that `value` is outside [0, limit). Any thread may call it; one of the reports is kept.
-__device__ __forceinline__ void report(ProblemCell* cell, Problem kind, long long value, long long limit) {
-  volatile ProblemCell* written = cell;
+__device__ __forceinline__ void report(FaultCell* cell, Fault kind, long long value, long long limit) {
+  volatile FaultCell* written = cell;
   written->value = value;
   written->limit = limit;
   __threadfence_system();

@@ -3,14 +3,17 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
-#include "cuda/timing.cuh"
 #include "support/catch.hpp"
 #include "support/memory_conformance.hpp"
 #include "tern/operators/operators.hpp"
@@ -197,7 +200,9 @@ TEST_CASE("card: an event that cannot be recorded costs neither the event nor th
 TEST_CASE("card: a trial that throws keeps no events", "[card]") {
   const Device device(card_mode());
   const int events = card::live_events();
-  CHECK_THROWS_AS(cuda::microseconds(current_scope().context, [] { throw Error("no"); }), Error);
+  CHECK_THROWS_AS(cuda::microseconds(
+                      current_scope().context, [] { throw Error("no"); }, 1, 1),
+                  Error);
   CHECK(card::live_events() == events);
 }
 
@@ -207,43 +212,104 @@ TEST_CASE("card: kernels are chosen by what they were compiled for", "[card]") {
   CHECK(!cuda::card().overlap);
 }
 
-TEST_CASE("card: a trial's choice is remembered under its key, without one nothing is", "[card]") {
-  const Device free(card_mode(), {.deterministic = false});
-  Context& context = current_scope().context;
-  struct Decision;
-  int asked = 0;
-  const auto choose = [&](int key, std::vector<std::optional<float>> times) {
-    return cuda::fastest<Decision>(context, key, times.size(), [&](std::size_t i) {
-      ++asked;
-      return times[i];
-    });
-  };
-  CHECK(choose(1, {3.0f, 1.0f, std::nullopt, 2.0f}) == 1);
-  CHECK(asked == 4);
-  // The same key asks nobody again, another one has its own choice.
-  CHECK(choose(1, {1.0f, 2.0f}) == 1);
-  CHECK(asked == 4);
-  CHECK(choose(2, {1.0f, 2.0f}) == 0);
-  CHECK(asked == 6);
-  // Nothing is timed, and nothing remembered, while recording.
-  card_mode().capture->begin(context.stream);
-  CHECK(choose(3, {2.0f, 1.0f}) == 0);
-  CHECK(choose(1, {1.0f, 2.0f}) == 1);
-  card_mode().capture->abandon(context.stream);
-  CHECK(asked == 6);
-  CHECK(choose(3, {2.0f, 1.0f}) == 1);
-  // A candidate for which there is no memory is none.
-  CHECK(cuda::fastest<Decision>(context, 4, 2, [](std::size_t i) {
-          if (i == 0) throw OutOfMemory("full");
-          return std::optional(1.0f);
-        }) == 1);
+namespace {
+
+/// A problem with ways that take so many milliseconds, by plan; none: out of memory; less than 0: they fail.
+struct Puzzle {
+  int number = 0;
+  auto operator<=>(const Puzzle&) const = default;
+};
+std::string text_of(const Puzzle& puzzle) { return message("puzzle ", puzzle.number); }
+
+using PuzzleWay = cuda::Way<Puzzle, int>;
+std::vector<std::optional<int>> first_takes, second_takes;
+int runs = 0;
+
+template <const std::vector<std::optional<int>>& takes>
+void run_puzzle(Context& context, const Puzzle&, const int&, int plan, void*) {
+  ++runs;
+  const std::optional<int> time = takes[static_cast<std::size_t>(plan)];
+  if (!time) throw OutOfMemory("full");
+  if (*time < 0) throw Error("fails");
+  REQUIRE(card::queue(cuda::stream_of(context),
+                      [time] { std::this_thread::sleep_for(std::chrono::milliseconds(*time)); }) == cudaSuccess);
+}
+template <const std::vector<std::optional<int>>& takes>
+int next_puzzle(const Puzzle&, int plan) {
+  return plan + 1 < static_cast<int>(takes.size()) ? plan + 1 : -1;
+}
+const PuzzleWay first_way{.name = "first", .run = run_puzzle<first_takes>, .next_plan = next_puzzle<first_takes>};
+const PuzzleWay second_way{.name = "second",
+                           .fits = [](const Puzzle& puzzle) { return puzzle.number < 100; },
+                           .run = run_puzzle<second_takes>,
+                           .next_plan = next_puzzle<second_takes>};
+const std::array puzzle_ways{&first_way, &second_way};
+
+std::string chosen(int number, std::vector<std::optional<int>> first, std::vector<std::optional<int>> second) {
+  first_takes = std::move(first);
+  second_takes = std::move(second);
+  runs = 0;
+  const auto [way, plan] = cuda::choose<Puzzle, int>(current_scope().context, nullptr, puzzle_ways, Puzzle{number}, 0);
+  return message(way->name, ' ', plan);
+}
+
+}  // namespace
+
+TEST_CASE("card: a trial's choice is remembered under its problem, without one nothing is", "[card]") {
+  {
+    const Device free(card_mode(), {.deterministic = false});
+    void* const stream = current_scope().context.stream;
+    CHECK(chosen(1, {5, 3}, {4, 0, 2}) == "second 1");
+    CHECK(runs > 0);
+    // The same problem asks nobody again, another one has its own choice.
+    CHECK(chosen(1, {0}, {2, 2}) == "second 1");
+    CHECK(runs == 0);
+    CHECK(chosen(2, {3, 0}, {2}) == "first 1");
+    // Nothing is timed, and nothing remembered, while recording.
+    card_mode().capture->begin(stream);
+    CHECK(chosen(3, {2}, {0}) == "first 0");
+    CHECK(chosen(1, {0}, {2, 2}) == "second 1");
+    CHECK(runs == 0);
+    card_mode().capture->abandon(stream);
+    CHECK(chosen(3, {2}, {0}) == "second 0");
+    // A plan for which there is no memory, or that fails, is none; where nothing runs, nothing is remembered.
+    CHECK(chosen(4, {std::nullopt, 2}, {-1, 3}) == "first 1");
+    CHECK(chosen(5, {std::nullopt}, {-1}) == "first 0");
+    CHECK(chosen(5, {2}, {0}) == "second 0");
+    // One that does not fit is not tried, and a way without plans is none.
+    CHECK(chosen(100, {3}, {0}) == "first 0");
+    CHECK(chosen(6, {}, {0}) == "second 0");
+    CHECK_THROWS_WITH(chosen(101, {}, {0}), Catch::ContainsSubstring("puzzle 101"));
+  }
   const Device fixed(card_mode(), {.deterministic = true});
-  asked = 0;
-  CHECK(cuda::fastest<Decision>(current_scope().context, 1, 2, [&](std::size_t) {
-          ++asked;
-          return std::optional(1.0f);
-        }) == 0);
-  CHECK(asked == 0);
+  CHECK(chosen(1, {5}, {0, 0}) == "first 0");
+  CHECK(chosen(7, {5}, {0}) == "first 0");
+  CHECK(runs == 0);
+
+  const std::vector<std::string> lines = cuda::remembered_choices<Puzzle, int>();
+  CHECK(std::count(lines.begin(), lines.end(), "puzzle 1: second, plan 1") == 1);
+  CHECK(std::count(lines.begin(), lines.end(), "puzzle 3: second, plan 0") == 1);
+  for (const std::string& line : lines) CHECK(line.find("puzzle 7") == std::string::npos);
+}
+
+TEST_CASE("card: a problem prepared for two streams runs beside another in a recording", "[card]") {
+  const Device device(card_mode());
+  Context& context = current_scope().context;
+  first_takes = second_takes = {0};
+  std::optional<cuda::Prepared<Puzzle, int>> first, second;
+  first.emplace(context, nullptr, puzzle_ways, Puzzle{8}, 0);
+  second.emplace(context, nullptr, puzzle_ways, Puzzle{9}, 0);
+  std::vector<cudaStream_t> streams;
+  const auto last = [&](Context& where) { streams.push_back(cuda::stream_of(where)); };
+  cuda::run_side_by_side(context, first, second, last);
+  card_mode().capture->begin(context.stream);
+  cuda::run_side_by_side(context, first, second, last);
+  first.reset();
+  cuda::run_side_by_side(context, first, second, last);
+  card_mode().capture->destroy(card_mode().capture->end(context.stream));
+  CHECK(streams[0] == cuda::stream_of(context));
+  CHECK(streams[1] != cuda::stream_of(context));
+  CHECK(streams[2] == cuda::stream_of(context));
 }
 
 TEST_CASE("card: a memo forgets what was found longest ago", "[card]") {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+
 #include "tern/kernels/activation.hpp"
 
 namespace tern::kernels {
@@ -15,6 +17,7 @@ struct Conv2d {
   Activation activation = Activation::none;
   std::int64_t y_channels = 0;  ///< elements from a position of y and grad_y to the next, channels last only; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
+  auto operator<=>(const Conv2d&) const = default;
 };
 
 /// Convolutions.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+
 #include "tern/kernels/activation.hpp"
 
 namespace tern::kernels {
@@ -10,6 +12,7 @@ struct Matmul {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   std::int64_t stride_a = 0, stride_b = 0;  ///< out's is always m * n
+  auto operator<=>(const Matmul&) const = default;
 };
 
 /// x is [rows, in], weight [out, in], bias [out] or null, y [rows, out].

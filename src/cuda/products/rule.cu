@@ -1,14 +1,11 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
 
-#include "cuda/choice.cuh"
-#include "cuda/products.cuh"
-#include "tern/kernels/ways.hpp"
+#include "cuda/products/own.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::products {
 namespace {
 
 // What a block of each tile shape costs, in microseconds, fitted to measurements on an H200: `work` is its share of a
@@ -71,23 +68,22 @@ struct Forced {
   }
 };
 
-Choice took(const Context& context, const Choice& choice) {
-  took_way(context, "product_tile", tile_names[choice.tile]);
-  took_way(context, "product_split", split_name(std::max(choice.split, choice.split_data)));
-  return choice;
+Tiling took(const Context& context, const Tiling& tiling) {
+  took_way(context, "product_tile", tile_names[tiling.tile]);
+  took_way(context, "product_split", split_name(std::max(tiling.split, tiling.split_data)));
+  return tiling;
 }
 
 /// The cheapest of those that `allowed` allows; its cost is the largest number where there is none.
 template <class Allowed>
-Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool row_by_row,
-                    const Allowed& allowed) {
-  Choice best;
+Tiling find_product(const Problem& p, const Allowed& allowed) {
+  Tiling best;
   best.cost = std::numeric_limits<float>::max();
   for (int tile = 0; tile < tile_shapes; ++tile) {
-    if (!product_exists(tile, row_by_row)) continue;
+    if (!product_exists(tile, row_by_row(p))) continue;
     for (int split = 1; split <= splits_to_try(); split *= 2) {
       if (!allowed(tile, split)) continue;
-      const Work work{tile, m, n, k, batch, split};
+      const Work work{tile, p.m, p.n, p.k, p.batch, split};
       const float guess = cost(&work, 1);
       if (guess < best.cost) best = {tile, split, 0, 1, guess};
     }
@@ -96,9 +92,9 @@ Choice find_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t
 }
 
 template <class Allowed>
-Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool weight, bool data,
-                     const Allowed& allowed) {
-  Choice best;
+Tiling find_backward(const Problem& p, const Allowed& allowed) {
+  const bool weight = p.gradients.b != 0, data = p.gradients.a != 0;
+  Tiling best;
   best.cost = std::numeric_limits<float>::max();
   for (int tile = 0; tile < tile_shapes; ++tile)
     for (int tile_data = 0; tile_data < tile_shapes; ++tile_data) {
@@ -107,8 +103,8 @@ Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool 
         if (!allowed(tile, cluster)) continue;
         for (int who = cluster == 1 ? 2 : 0; who < 3; ++who) {  // both sums are split, or only one of them
           const int split = who == 1 ? 1 : cluster, split_data = who == 0 ? 1 : cluster;
-          const Work work[2] = {{tile, weight ? out : 0, in, rows, 1, split},
-                                {tile_data, data ? rows : 0, in, out, 1, split_data}};
+          const Work work[2] = {{tile, weight ? p.n : 0, p.k, p.m, 1, split},
+                                {tile_data, data ? p.m : 0, p.k, p.n, 1, split_data}};
           const float guess = cost(work, 2);
           if (guess < best.cost) best = {tile, split, tile_data, split_data, guess};
         }
@@ -117,33 +113,27 @@ Choice find_backward(std::int64_t rows, std::int64_t in, std::int64_t out, bool 
   return best;
 }
 
+/// The cheapest of those that are forced, where there are some, else of all.
+template <class Rule, class Find>
+Tiling cheapest(const Context& context, const Problem& problem, const Find& find) {
+  if (const Forced forced(context); !forced.nothing()) {
+    const Tiling tiling = find([&](int tile, int split) { return forced.allows(tile, split); });
+    if (tiling.cost < std::numeric_limits<float>::max()) return took(context, tiling);
+  }
+  const auto any = [](int, int) { return true; };
+  return took(context, remembered<Rule>(problem, [&] { return find(any); }));
+}
+
 }  // namespace
 
-Choice choose_product(const Context& context, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
-                      bool row_by_row) {
-  if (const Forced forced(context); !forced.nothing()) {
-    const Choice choice =
-        find_product(m, n, k, batch, row_by_row, [&](int tile, int split) { return forced.allows(tile, split); });
-    if (choice.cost < std::numeric_limits<float>::max()) return took(context, choice);
-  }
+Tiling tiling_of(const Context& context, const Problem& problem) {
   struct Rule;
-  const auto any = [](int, int) { return true; };
-  return took(context, remembered<Rule>(std::array<std::int64_t, 5>{m, n, k, batch, row_by_row ? 1 : 0},
-                                        [&] { return find_product(m, n, k, batch, row_by_row, any); }));
+  return cheapest<Rule>(context, problem, [&](const auto& allowed) { return find_product(problem, allowed); });
 }
 
-Choice choose_backward(const Context& context, std::int64_t rows, std::int64_t in, std::int64_t out, bool weight,
-                       bool data) {
-  if (const Forced forced(context); !forced.nothing()) {
-    const Choice choice =
-        find_backward(rows, in, out, weight, data, [&](int tile, int split) { return forced.allows(tile, split); });
-    if (choice.cost < std::numeric_limits<float>::max()) return took(context, choice);
-  }
+Tiling tiling_of_backward(const Context& context, const Problem& problem) {
   struct Rule;
-  const auto any = [](int, int) { return true; };
-  const std::int64_t wanted = (weight ? 1 : 0) + (data ? 2 : 0);
-  return took(context, remembered<Rule>(std::array<std::int64_t, 4>{rows, in, out, wanted},
-                                        [&] { return find_backward(rows, in, out, weight, data, any); }));
+  return cheapest<Rule>(context, problem, [&](const auto& allowed) { return find_backward(problem, allowed); });
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::products

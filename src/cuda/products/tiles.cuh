@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/products.cuh"
+#include "cuda/products/own.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::products {
 
 // Rows, columns and depth of a stage; rows and columns of a thread; resident blocks.
 using Tile0 = Tile<32, 16, 64, 4, 4, 3>;
@@ -83,4 +83,4 @@ bool with_pair(int weight, int data, const Body& body) {
   }
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::products

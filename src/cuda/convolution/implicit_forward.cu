@@ -6,13 +6,11 @@
 
 #include <algorithm>
 
-#include "cuda/choice.cuh"
-#include "cuda/conv_implicit.cuh"
-#include "cuda/conv_stages.cuh"
-#include "cuda/elementwise.cuh"
-#include "cuda/fused.cuh"
+#include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/implicit.cuh"
+#include "cuda/convolution/ways.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 constexpr int skew = 4;  // floats between rows in shared memory, so that fragments meet no bank conflict
@@ -28,7 +26,7 @@ constexpr std::size_t shared_bytes = sizeof(float) * std::max(Tile::stages* stag
                                                               Tile::rows* shared_pitch<Tile>);
 
 struct Forward {
-  ConvSizes sizes;
+  Sizes sizes;
   float* y;
   const float *x, *weight, *bias;
   int tiles_n, split, per_split;  // blocks that share a sum, and the k of each
@@ -122,7 +120,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
-  const ConvSizes& s = p.sizes;
+  const Sizes& s = p.sizes;
 
   const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
   const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
@@ -238,10 +236,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
 #endif
 }
 
-using Wide = ConvTile<128, 128, 2, 2, 16, 3, 2>;
-using Medium = ConvTile<128, 64, 4, 1, 16, 3, 3>;
-using Slim = ConvTile<128, 32, 4, 1, 16, 3, 4>;
-using Small = ConvTile<64, 64, 4, 2, 16, 4, 3>;
+using Wide = ImplicitTile<128, 128, 2, 2, 16, 3, 2>;
+using Medium = ImplicitTile<128, 64, 4, 1, 16, 3, 3>;
+using Slim = ImplicitTile<128, 32, 4, 1, 16, 3, 4>;
+using Small = ImplicitTile<64, 64, 4, 2, 16, 4, 3>;
 
 /// Which tile, and how many blocks share its sum.
 enum class Shape : std::uint8_t { wide, medium, slim, small };
@@ -267,7 +265,7 @@ auto with_tile(Shape shape, const Body& body) {
 // Cycles of the busiest multiprocessor, roughly: its blocks one after the other at the rate that so many warps reach,
 // but no stage faster than its synchronisation, and the way in and out.
 template <class Tile>
-double cycles(const ConvProblem& problem, int split, double rate) {
+double cycles(const Problem& problem, int split, double rate) {
   constexpr double stage_cycles = 150, whole_rate_warps = 8, in_and_out = 1500, exchange = 2000;
   const std::int64_t O = problem.O / problem.groups, length = problem.KH * problem.KW * (problem.C / problem.groups);
   const std::int64_t positions = problem.N * problem.OH * problem.OW;
@@ -280,10 +278,10 @@ double cycles(const ConvProblem& problem, int split, double rate) {
   return std::max(work, on_busiest / together * stages * stage_cycles) + in_and_out + (split > 1 ? exchange : 0);
 }
 
-Plan choose_plan(const ConvProblem& problem) {
+Plan choose_plan(const Problem& problem) {
   // Multiply-adds a cycle that each tile reaches where it is full.
   constexpr double float_rates[] = {110, 105, 90, 75}, tf32_rates[] = {250, 220, 160, 130};
-  const double* const rates = problem.tensor_cores ? tf32_rates : float_rates;
+  const double* const rates = problem.tensor_cores() ? tf32_rates : float_rates;
   Plan best;
   double best_cycles = 0;
   for (const Shape shape : {Shape::wide, Shape::medium, Shape::slim, Shape::small})
@@ -299,36 +297,37 @@ Plan choose_plan(const ConvProblem& problem) {
 
 }  // namespace
 
-bool implicit_fits(const ConvProblem& problem) {
+bool implicit_fits(const Problem& problem) {
   // Places in the arrays are counted in 32 bits.
   constexpr std::int64_t most = std::int64_t{1} << 31;
-  return card().code >= 80 && problem.half != Half::grad_x && !problem.bf16 && problem.C / problem.groups % 4 == 0 &&
-         problem.O / problem.groups % 4 == 0 && problem.x_pitch % 4 == 0 &&
-         (problem.N * problem.H + problem.KH * problem.dilation_h) * problem.W * problem.x_pitch < most &&
-         problem.N * problem.OH * problem.OW * problem.y_pitch < most &&
+  return card().code >= 80 && problem.pass != Pass::grad_x && problem.element == Element::float32 &&
+         problem.C / problem.groups % 4 == 0 && problem.O / problem.groups % 4 == 0 && problem.x_channels % 4 == 0 &&
+         (problem.N * problem.H + problem.KH * problem.dilation_h) * problem.W * problem.x_channels < most &&
+         problem.N * problem.OH * problem.OW * problem.y_channels < most &&
          problem.O * problem.KH * problem.KW * problem.C / problem.groups < most &&
          card().shared_per_block >= most_shared_bytes;
 }
 
-void implicit_forward(const Context& context, float* y, const float* x, const float* weight, const float* bias,
-                      const ConvProblem& problem) {
-  const ConvSizes sizes = sizes_of(problem);
+namespace {
+
+void run_implicit(const Context& context, const Problem& problem, const Arrays& arrays) {
+  const Sizes sizes = sizes_of(problem);
   struct Rule;
   const Plan plan = remembered<Rule>(problem, [&] { return choose_plan(problem); });
   with_tile(plan.shape, [&]<class Tile>(Tile) {
     const std::int64_t tiles_n = ceil_div(sizes.O, Tile::columns);
     const Forward p{
         .sizes = sizes,
-        .y = y,
-        .x = x,
-        .weight = weight,
-        .bias = bias,
+        .y = static_cast<float*>(arrays.y),
+        .x = static_cast<const float*>(arrays.x),
+        .weight = static_cast<const float*>(arrays.weight),
+        .bias = problem.finished ? static_cast<const float*>(arrays.bias) : nullptr,
         .tiles_n = static_cast<int>(tiles_n),
         .split = plan.split,
         .per_split = static_cast<int>(ceil_div(ceil_div(sizes.length, plan.split), Tile::depth)) * Tile::depth,
-        .relu = problem.relu,
-        .fours = aligned<4>(y) && problem.y_pitch % 4 == 0};
-    const auto kernel = problem.tensor_cores ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
+        .relu = problem.activation == Activation::relu,
+        .fours = aligned<4>(static_cast<const float*>(arrays.y)) && problem.y_channels % 4 == 0};
+    const auto kernel = problem.tensor_cores() ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
     allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
     const std::int64_t blocks = ceil_div(sizes.positions, Tile::rows) * tiles_n * plan.split;
     Grid grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(problem.groups)), Tile::threads,
@@ -338,4 +337,53 @@ void implicit_forward(const Context& context, float* y, const float* x, const fl
   });
 }
 
-}  // namespace tern::cuda
+// ---- the ways ----
+
+struct Implicit {
+  static int next_plan(const Problem&, const Task&, int plan) { return plan < 0 ? 0 : -1; }
+  static std::size_t workspace(const Problem&, const Task&, int) { return 0; }
+  static void run(Context& context, const Problem&, const Task& task, const Arrays& arrays, int, void*) {
+    run_implicit(context, task.problem(), arrays);
+  }
+};
+
+// Where there is no library this is the only way, also for the other activations, in a pass of their own.
+bool finishes(const Problem& asked) {
+  return asked.activation == Activation::none || asked.activation == Activation::relu;
+}
+Task forward_task(const Problem& asked) {
+  const Problem problem = finishes(asked) ? finished(asked, Element::float32) : packed(asked, Element::float32);
+  return {problem, takes_image(asked, problem), takes_weight(asked, problem),
+          problem.finished || asked.y_channels == asked.O};
+}
+bool forward_fits(const Problem& asked) {
+  return asked.channels_last() && (finishes(asked) || !has_engines()) && implicit_fits(forward_task(asked).packed);
+}
+
+Task grad_x_task(const Problem& asked) {
+  return {packed(asked, Element::float32), asked.given.x % 16 == 0, false, true, true};
+}
+bool grad_x_fits(const Problem& asked) {
+  if (!asked.channels_last() || asked.element != Element::float32) return false;
+  const Task task = grad_x_task(asked);
+  return turns(asked, task.packed) && implicit_fits(task.problem());
+}
+
+// In strict float32 the library's engines want channels first, and rearrange what they read and write; its newest ones
+// read TF32 factors faster where both lie along the sum.
+bool before_library(const Problem& asked) { return !asked.tensor_cores() || !has_engines(); }
+
+constexpr auto named = "implicit";
+
+}  // namespace
+
+const Way implicit_forward_first = Around<forward_task, Implicit>::way(
+    named, [](const Problem& asked) { return before_library(asked) && forward_fits(asked); });
+const Way implicit_forward_last = Around<forward_task, Implicit>::way(
+    named, [](const Problem& asked) { return !before_library(asked) && forward_fits(asked); });
+const Way implicit_grad_x_first = Around<grad_x_task, Implicit>::way(
+    named, [](const Problem& asked) { return before_library(asked) && grad_x_fits(asked); });
+const Way implicit_grad_x_last = Around<grad_x_task, Implicit>::way(
+    named, [](const Problem& asked) { return !before_library(asked) && grad_x_fits(asked); });
+
+}  // namespace tern::cuda::convolution

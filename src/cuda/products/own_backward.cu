@@ -1,6 +1,6 @@
-#include "cuda/product_tiles.cuh"
+#include "cuda/products/tiles.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::products {
 namespace {
 
 // The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
@@ -45,12 +45,12 @@ bool backward_exists(int tile, int tile_data) {
   return fits;
 }
 
-void own_backward(const Context& context, Product weight, Product data, const Choice& choice) {
-  weight.split = choice.split;
-  data.split = choice.split_data;
-  with_pair(choice.tile, choice.tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
+void own_backward(const Context& context, Product weight, Product data, const Tiling& tiling) {
+  weight.split = tiling.split;
+  data.split = tiling.split_data;
+  with_pair(tiling.tile, tiling.tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
     launch_backward<Weight, Data>(context, weight, data);
   });
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::products

@@ -1,14 +1,17 @@
 #pragma once
-// What our implicit matrix products are made of: tiles that pass through a ring of stages in shared memory, which
-// cp.async fills ahead, and the multiplication on tensor cores.
+// Our own implicit matrix products: convolutions of float32 tensors, channels last, whose patches are never written
+// out. Tiles pass through a ring of stages in shared memory, which cp.async fills ahead, 16 bytes of a position's
+// channels at a time. Strict problems run on fused multiply-adds, those that may be read as TF32 on tensor cores.
 
-#include "cuda/conv_plans.cuh"
+#include "cuda/convolution/packed.cuh"
 #include "cuda/elementwise.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 
-/// A convolution as the kernels count it: channels of one group, everything in 32 bits.
-struct ConvSizes {
+/// Whether an engine's problem (forward or grad_weight) can run here.
+bool implicit_fits(const Problem& problem);
+/// The problem as the kernels count it: channels of one group, everything in 32 bits.
+struct Sizes {
   int positions, O, C, length, H, W;  // length: KH KW C, the elements of an output channel's weight
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int x_pitch, y_pitch;  // elements from a position to the next
@@ -22,33 +25,25 @@ struct ConvSizes {
   }
 };
 
-inline ConvSizes sizes_of(const ConvProblem& problem) {
+inline Sizes sizes_of(const Problem& problem) {
   const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
   const std::int64_t C = problem.C / problem.groups;
-  return {.positions = whole(problem.N * problem.OH * problem.OW),
-          .O = whole(problem.O / problem.groups),
-          .C = whole(C),
-          .length = whole(problem.KH * problem.KW * C),
-          .H = whole(problem.H),
-          .W = whole(problem.W),
-          .stride_h = whole(problem.stride_h),
-          .stride_w = whole(problem.stride_w),
-          .pad_h = whole(problem.pad_h),
-          .pad_w = whole(problem.pad_w),
-          .dilation_h = whole(problem.dilation_h),
-          .dilation_w = whole(problem.dilation_w),
-          .x_pitch = whole(problem.x_pitch),
-          .y_pitch = whole(problem.y_pitch),
-          .OH = Divisor<std::uint32_t>(problem.OH),
-          .OW = Divisor<std::uint32_t>(problem.OW),
-          .KW = Divisor<std::uint32_t>(problem.KW),
-          .channels = Divisor<std::uint32_t>(C)};
+  using Divide = Divisor<std::uint32_t>;
+  Sizes s{};
+  s.positions = whole(problem.positions()), s.O = whole(problem.O / problem.groups), s.C = whole(C);
+  s.length = whole(problem.KH * problem.KW * C), s.H = whole(problem.H), s.W = whole(problem.W);
+  s.stride_h = whole(problem.stride_h), s.stride_w = whole(problem.stride_w);
+  s.pad_h = whole(problem.pad_h), s.pad_w = whole(problem.pad_w);
+  s.dilation_h = whole(problem.dilation_h), s.dilation_w = whole(problem.dilation_w);
+  s.x_pitch = whole(problem.x_channels), s.y_pitch = whole(problem.y_channels);
+  s.OH = Divide(problem.OH), s.OW = Divide(problem.OW), s.KW = Divide(problem.KW), s.channels = Divide(C);
+  return s;
 }
 
 /// A block's part of a product, its warps, the k of a stage, and how many blocks share a multiprocessor.
 template <int tile_rows, int tile_columns, int warps_by_row, int warps_by_column, int stage_depth, int stage_count,
           int blocks_resident>
-struct ConvTile {
+struct ImplicitTile {
   static constexpr int rows = tile_rows, columns = tile_columns, warps_m = warps_by_row, warps_n = warps_by_column,
                        depth = stage_depth, stages = stage_count, resident = blocks_resident;
   static constexpr int warps = warps_m * warps_n, threads = 32 * warps;
@@ -91,4 +86,4 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_
 #endif
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::convolution

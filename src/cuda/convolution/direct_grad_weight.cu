@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/choice.cuh"
-#include "cuda/conv_direct.cuh"
+#include "cuda/convolution/direct.cuh"
+#include "cuda/fused_rows.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 /// A thread sums the K weights of one (c, kh) for its output channels over the rows r, r + splits, ... of a slice of
@@ -116,7 +116,7 @@ struct WeightCut {
   int slices = 1, images_per_slice = 1, group_parts = 1, chunks = 1;
 };
 
-WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
+WeightCut find_weight_cut(const Problem& s, const Planes& p, int per_thread) {
   const int groups = static_cast<int>(ceil_div(p.O, per_thread)), window = static_cast<int>(s.KH);
   const std::size_t plane = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
   const std::size_t g_plane = sizeof(float) * static_cast<std::size_t>(p.OH * p.segments * run);
@@ -173,34 +173,37 @@ WeightCut find_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
   return best;
 }
 
-WeightCut grad_weight_cut(const Conv2d& s, const Planes& p, int per_thread) {
+WeightCut chosen_cut(const Problem& problem) {
   struct Rule;
-  return remembered<Rule>(sizes_of(s), [&] { return find_weight_cut(s, p, per_thread); });
+  return remembered<Rule>(problem,
+                          [&] { return find_weight_cut(problem, planes(problem), channels_per_thread(problem.O)); });
 }
 
-}  // namespace
+bool fits(const Problem& problem) { return small_window(problem) && chosen_cut(problem).cut.threads > 0; }
 
-bool direct_grad_weight_fits(const Conv2d& shape) {
-  return small_window(shape) && grad_weight_cut(shape, planes(shape), channels_per_thread(shape.O)).cut.threads > 0;
+std::size_t workspace(const Problem& problem, int) {
+  return static_cast<std::size_t>(chosen_cut(problem).slices * (problem.weights() + problem.O)) * sizeof(float);
 }
 
-std::int64_t direct_slices(const Conv2d& shape) {
-  return grad_weight_cut(shape, planes(shape), channels_per_thread(shape.O)).slices;
-}
-
-void direct_grad_weight(const Context& context, float* partials, const float* g, const float* x, std::int64_t,
-                        const Conv2d& shape) {
-  const Planes p = planes(shape);
-  const int per_thread = channels_per_thread(shape.O);
-  const WeightCut way = grad_weight_cut(shape, p, per_thread);
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void* workspace) {
+  const Planes p = planes(problem);
+  const WeightCut way = chosen_cut(problem);
+  auto* const partials = static_cast<float*>(workspace);
+  with_sizes(problem.KH, channels_per_thread(problem.O), [&](auto window, auto channels) {
     constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
     if (way.cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), way.cut.shared);
     const dim3 blocks(static_cast<unsigned>(way.slices), static_cast<unsigned>(way.group_parts + 1),
                       static_cast<unsigned>(way.chunks));
-    launch(context, Grid(blocks, whole_warps(way.cut.threads), way.cut.shared), kernel, partials, g, x, p, way.cut,
-           way.images_per_slice, way.group_parts);
+    launch(context, Grid(blocks, whole_warps(way.cut.threads), way.cut.shared), kernel, partials,
+           static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.x), p, way.cut, way.images_per_slice,
+           way.group_parts);
   });
+  sum_slices(context, static_cast<float*>(arrays.weight), static_cast<float*>(arrays.bias), partials,
+             std::int64_t{way.slices}, problem.weights(), problem.O);
 }
 
-}  // namespace tern::cuda
+}  // namespace
+
+const Way direct_grad_weight{"direct", fits, workspace, run_direct};
+
+}  // namespace tern::cuda::convolution

@@ -2,21 +2,19 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "cuda/choice.cuh"
-#include "cuda/conv_plans.cuh"
+#include "cuda/convolution/engines.cuh"
 #include "cuda/streams.cuh"
-#include "cuda/timing.cuh"
 
 // The handle of an operation graph is marked deprecated by the newest cuDNN and required by the older ones.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 constexpr std::size_t most_workspace = std::size_t{1} << 30;
-constexpr int candidates_asked = 12;
 constexpr std::int64_t id_x = 'x', id_weight = 'w', id_y = 'y', id_bias = 'b', id_product = 'p', id_sum = 's';
 
 void check_library(cudnnStatus_t status, const char* doing,
@@ -83,9 +81,9 @@ struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, weight, y, convolution, alpha, beta;
 };
-Names names_of(Half half) {
-  switch (half) {
-    case Half::grad_x:
+Names names_of(Pass pass) {
+  switch (pass) {
+    case Pass::grad_x:
       return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
@@ -93,7 +91,7 @@ Names names_of(Half half) {
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case Half::grad_weight:
+    case Pass::grad_weight:
       return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
@@ -133,18 +131,18 @@ struct Graph {
   Descriptor graph;
 };
 
-// Bytes of an element of the tensor that this half computes.
-std::int64_t element_of(const ConvProblem& problem, Half computed) {
-  return problem.bf16 && !(problem.float_out && problem.half == computed) ? 2 : 4;
+// Of the tensor that this pass computes.
+Element element_of(const Problem& problem, Pass computed) {
+  return problem.float_out && problem.pass == computed ? Element::float32 : problem.element;
 }
 
-Graph graph_of(cudnnHandle_t library, const ConvProblem& p) {
-  const auto type = [&](Half computed) {
-    return element_of(p, computed) == 4 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+Graph graph_of(cudnnHandle_t library, const Problem& p) {
+  const auto type = [&](Pass computed) {
+    return element_of(p, computed) == Element::float32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
   };
-  Descriptor x = tensor(id_x, type(Half::grad_x), p.N, p.C, p.H, p.W, p.x_pitch),
-             weight = tensor(id_weight, type(Half::grad_weight), p.O, p.C, p.KH, p.KW, p.C),
-             y = tensor(id_y, type(Half::forward), p.N, p.O, p.OH, p.OW, p.y_pitch);
+  Descriptor x = tensor(id_x, type(Pass::grad_x), p.N, p.C, p.H, p.W, p.x_channels),
+             weight = tensor(id_weight, type(Pass::grad_weight), p.O, p.C, p.KH, p.KW, p.C),
+             y = tensor(id_y, type(Pass::forward), p.N, p.O, p.OH, p.OW, p.y_channels);
   const std::int64_t stride[] = {p.stride_h, p.stride_w}, pad[] = {p.pad_h, p.pad_w},
                      dilation[] = {p.dilation_h, p.dilation_w};
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -157,10 +155,10 @@ Graph graph_of(cudnnHandle_t library, const ConvProblem& p) {
       .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pad)
       .finalize();
   const auto between = [&](std::int64_t id) {
-    return tensor(id, CUDNN_DATA_FLOAT, p.N, p.O, p.OH, p.OW, p.y_pitch, false);
+    return tensor(id, CUDNN_DATA_FLOAT, p.N, p.O, p.OH, p.OW, p.y_channels, false);
   };
   std::vector<Descriptor> parts, operations;
-  const Names names = names_of(p.half);
+  const Names names = names_of(p.pass);
   Descriptor product = p.finished ? between(id_product) : std::move(y);
   operations.emplace_back(names.operation);
   operations[0]
@@ -172,10 +170,11 @@ Graph graph_of(cudnnHandle_t library, const ConvProblem& p) {
       .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
       .finalize();
   if (p.finished) {
+    const bool relu = p.activation == Activation::relu;
     Descriptor bias = tensor(id_bias, CUDNN_DATA_FLOAT, 1, p.O, 1, 1, p.O);
-    Descriptor sum = p.relu ? between(id_sum) : std::move(y);
+    Descriptor sum = relu ? between(id_sum) : std::move(y);
     operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, &bias, sum));
-    if (p.relu) {
+    if (relu) {
       operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, sum, nullptr, y));
       parts.push_back(std::move(y));
     }
@@ -195,7 +194,7 @@ Graph graph_of(cudnnHandle_t library, const ConvProblem& p) {
 }
 
 // An engine that rounds as the problem allows, and repeats if it must.
-bool allowed(const Descriptor& configuration, const ConvProblem& problem) {
+bool allowed(const Descriptor& configuration, const Problem& problem) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   std::int64_t count = 0;
@@ -210,7 +209,7 @@ bool allowed(const Descriptor& configuration, const ConvProblem& problem) {
     if (problem.deterministic && notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
     if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) return false;
     if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) return false;
-    if (!problem.bf16 && !problem.tensor_cores && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) return false;
+    if (!problem.tensor_cores() && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) return false;
   }
   return true;
 }
@@ -239,7 +238,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
 
 // A few wide groups run faster as convolutions of their own, on slices of the channels, than as one grouped
 // convolution.
-ConvProblem one_group(ConvProblem problem) {
+Problem one_group(Problem problem) {
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
@@ -250,144 +249,135 @@ ConvProblem one_group(ConvProblem problem) {
 struct Engine {
   cudnnHandle_t library;
   std::shared_ptr<const Graph> graph;
-  Descriptor configuration, plan;
+  std::shared_ptr<const Descriptor> configuration;
+  Descriptor plan;
+  std::size_t workspace;
+};
+
+/// What cuDNN proposes for a problem, and the plan that was used last.
+class Proposals {
+ public:
+  Proposals(cudnnHandle_t library, const Problem& problem)
+      : library_(library),
+        problem_(problem),
+        graph_(std::make_shared<const Graph>(graph_of(library, one_group(problem)))) {
+    ask(CUDNN_HEUR_MODE_A);
+  }
+
+  int next(int number) {
+    if (number >= 0) return search(number + 1);
+    if (!first_) {
+      first_ = search(0);
+      if (*first_ < 0) {  // the other way of asking is for where none of these runs
+        const int before = count();
+        ask(CUDNN_HEUR_MODE_FALLBACK);
+        first_ = search(before);
+      }
+    }
+    return *first_;
+  }
+  /// Null where it cannot run.
+  const std::shared_ptr<const Engine>& plan(int number) {
+    if (number == planned_) return engine_;
+    if (number >= count()) next(-1);  // another thread found none in the first list
+    auto made = number < count() ? make(configurations_[static_cast<std::size_t>(number)]) : nullptr;
+    if (engine_ != nullptr) finish(thread_stream());  // it may still be running
+    planned_ = number;
+    return engine_ = std::move(made);
+  }
+
+ private:
+  int count() const { return static_cast<int>(configurations_.size()); }
+  int search(int number) {
+    while (number < count() && plan(number) == nullptr) ++number;
+    return number < count() ? number : -1;
+  }
+  void ask(cudnnBackendHeurMode_t mode) {
+    for (Descriptor& configuration : configurations(graph_->graph, mode))
+      if (allowed(configuration, problem_))
+        configurations_.push_back(std::make_shared<const Descriptor>(std::move(configuration)));
+  }
+  std::shared_ptr<const Engine> make(const std::shared_ptr<const Descriptor>& configuration) const {
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library_)
+        .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *configuration);
+    if (!plan.try_finalize()) return nullptr;
+    std::int64_t bytes = 0, given = 0;
+    check_library(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                           &given, &bytes),
+                  "asking cuDNN for a workspace");
+    if (static_cast<std::size_t>(bytes) > most_workspace) return nullptr;
+    return std::make_shared<const Engine>(
+        Engine{library_, graph_, configuration, std::move(plan), static_cast<std::size_t>(bytes)});
+  }
+
+  cudnnHandle_t library_;
+  Problem problem_;
+  std::shared_ptr<const Graph> graph_;
+  std::vector<std::shared_ptr<const Descriptor>> configurations_;
+  std::shared_ptr<const Engine> engine_;  ///< of the plan
+  int planned_ = -1;
+  std::optional<int> first_;  ///< that runs
 };
 
 /// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN promises neither that a
 /// plan runs from two threads at once, nor with another handle.
 struct ThreadLibrary {
   cudnnHandle_t handle = nullptr;
-  Memo<std::pair<ConvProblem, int>, ConvPlan> plans;
+  Memo<Problem, std::shared_ptr<Proposals>> proposals;
 };
 
-ThreadLibrary& library_of(Stream& stream) {
+Proposals& proposals_of(const Problem& problem) {
+  Stream& stream = thread_stream();
   if (stream.library == nullptr) {
     const auto made = std::make_shared<ThreadLibrary>();
     check_library(cudnnCreate(&made->handle), "starting cuDNN");
     stream.library = made;
   }
-  return *static_cast<ThreadLibrary*>(stream.library.get());
+  ThreadLibrary& library = *static_cast<ThreadLibrary*>(stream.library.get());
+  if (const auto* known = library.proposals.find(problem)) return **known;
+  const auto made = std::make_shared<Proposals>(library.handle, problem);
+  // The plan that is forgotten may still be running.
+  if (library.proposals.full()) finish(stream);
+  return *library.proposals.keep(problem, made);
 }
 
-/// Which of cuDNN's proposals: their number in the list of the first way of asking, or, from `fallback` on, of the
-/// second.
-constexpr int first_that_runs = -1, fallback = 1 << 16;
+}  // namespace
 
-// Calls use(number, plan) with the plans that can run, in cuDNN's order, until it returns false. `only` limits this to
-// one of them.
-template <class Use>
-void each_plan(cudnnHandle_t library, const ConvProblem& problem, int only, const Use& use) {
-  const auto graph = std::make_shared<const Graph>(graph_of(library, one_group(problem)));
-  bool some = false;
-  for (const bool second : {false, true}) {
-    if (some || (only >= 0 && second != (only >= fallback))) continue;
-    int number = second ? fallback : 0;
-    for (Descriptor& configuration :
-         configurations(graph->graph, second ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A)) {
-      const int mine = number++;
-      if ((only >= 0 && mine != only) || !allowed(configuration, problem)) continue;
-      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library)
-          .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      if (!plan.try_finalize()) continue;
-      std::int64_t bytes = 0, count = 0;
-      check_library(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                             &count, &bytes),
-                    "asking cuDNN for a workspace");
-      if (static_cast<std::size_t>(bytes) > most_workspace) continue;
-      some = true;
-      if (!use(mine,
-               ConvPlan{std::make_shared<Engine>(Engine{library, graph, std::move(configuration), std::move(plan)}),
-                        static_cast<std::size_t>(bytes)}))
-        return;
-    }
-  }
+bool has_engines() { return true; }
+
+int next_engine(const Problem& problem, int plan) { return proposals_of(problem).next(plan); }
+
+std::size_t engine_workspace(const Problem& problem, int plan) {
+  const auto& engine = proposals_of(problem).plan(plan);
+  return engine == nullptr ? 0 : engine->workspace;
 }
 
-bool try_run(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
-             void* weight, void* y, const float* bias) {
-  const std::int64_t groups = problem.groups, x_step = problem.C / groups * element_of(problem, Half::grad_x),
-                     y_step = problem.O / groups * element_of(problem, Half::forward),
-                     weight_step = problem.O / groups * (problem.C / groups) * problem.KH * problem.KW *
-                                   element_of(problem, Half::grad_weight);
-  const auto& engine = *static_cast<const Engine*>(plan.engine.get());
-  if (cudnnSetStream(engine.library, stream) != CUDNN_STATUS_SUCCESS) return false;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    void* const pointers[] = {static_cast<std::byte*>(x) + group * x_step,
-                              static_cast<std::byte*>(weight) + group * weight_step,
-                              static_cast<std::byte*>(y) + group * y_step,
-                              const_cast<float*>(bias == nullptr ? nullptr : bias + group * (problem.O / groups))};
+void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
+  const std::shared_ptr<const Engine>& engine = proposals_of(problem).plan(plan);
+  const auto check_run = [&](bool works) { expects(works, "cuda: cuDNN failed to run ", text_of(problem)); };
+  check_run(engine != nullptr);
+  keep_for_replays(thread_stream(), engine);
+  check_run(cudnnSetStream(engine->library, stream_of(context)) == CUDNN_STATUS_SUCCESS);
+  const Problem group = one_group(problem);
+  const auto step = [&](std::int64_t elements, Pass computed) {
+    return elements * bytes_of(element_of(problem, computed));
+  };
+  const std::int64_t x_step = step(group.C, Pass::grad_x), y_step = step(group.O, Pass::forward),
+                     weight_step = step(group.weights(), Pass::grad_weight);
+  for (std::int64_t i = 0; i < problem.groups; ++i) {
+    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<float*>(arrays.bias) + i * group.O;
+    void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
+                              static_cast<std::byte*>(arrays.weight) + i * weight_step,
+                              static_cast<std::byte*>(arrays.y) + i * y_step, bias};
     const std::int64_t ids[] = {id_x, id_weight, id_y, id_bias}, count = problem.finished ? 4 : 3;
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers)
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    if (cudnnBackendExecute(engine.library, engine.plan.get(), pack.get()) != CUDNN_STATUS_SUCCESS) return false;
+    check_run(cudnnBackendExecute(engine->library, engine->plan.get(), pack.get()) == CUDNN_STATUS_SUCCESS);
   }
-  return true;
 }
 
-// The number of the fastest proposal: a quick look at each, and a longer one at the promising.
-int trial(Context& context, cudnnHandle_t library, const ConvProblem& problem, void* x, void* weight, void* y,
-          const float* bias) {
-  int best = first_that_runs, seen = 0;
-  float best_time = 0;
-  each_plan(library, problem, first_that_runs, [&](int number, const ConvPlan& plan) {
-    try {
-      const Scratch workspace(context, plan.workspace);
-      bool works = true;
-      const auto run = [&] {
-        works = works && try_run(plan, problem, stream_of(context), workspace.as<void>(), x, weight, y, bias);
-      };
-      const bool first = best == first_that_runs;
-      float time = microseconds(context, run, 1, 1);
-      if (works && (first || time < 1.5f * best_time)) time = microseconds(context, run, 2, 5);
-      if (works && (first || time < best_time)) {
-        best = number;
-        best_time = time;
-      }
-    } catch (const OutOfMemory&) {
-      // Its workspace has no room now.
-    }
-    return ++seen < candidates_asked;
-  });
-  return best;
-}
-
-}  // namespace
-
-bool library_built() { return true; }
-
-ConvPlan conv_plan(Context& context, const ConvProblem& problem, void* x, void* weight, void* y, const float* bias) {
-  Stream& stream = stream_state(context.stream);
-  ThreadLibrary& library = library_of(stream);
-  const int number = tried<ConvPlan>(context, problem, first_that_runs,
-                                     [&] { return trial(context, library.handle, problem, x, weight, y, bias); });
-  const std::pair key{problem, number};
-  const ConvPlan* plan = library.plans.find(key);
-  if (plan == nullptr) {
-    ConvPlan made;
-    for (const int wanted : {number, first_that_runs})
-      if (made.engine == nullptr)
-        each_plan(library.handle, problem, wanted, [&](int, ConvPlan&& found) {
-          made = std::move(found);
-          return false;
-        });
-    // The plan that is forgotten may still be running.
-    if (library.plans.full()) finish(stream);
-    plan = &library.plans.keep(key, std::move(made));
-  }
-  keep_for_replays(stream, plan->engine);
-  return *plan;
-}
-
-void run_conv(const ConvPlan& plan, const ConvProblem& problem, cudaStream_t stream, void* workspace, void* x,
-              void* weight, void* y, const float* bias) {
-  expects(plan.engine != nullptr, "cuda: cuDNN knows no engine for a convolution of ", problem.C, " to ", problem.O,
-          " channels, kernel ", problem.KH, "x", problem.KW, "; configure with TERN_CUDNN=OFF to use our own");
-  expects(try_run(plan, problem, stream, workspace, x, weight, y, bias), "cuda: cuDNN failed to run a convolution of ",
-          problem.C, " to ", problem.O, " channels, kernel ", problem.KH, "x", problem.KW);
-}
-
-}  // namespace tern::cuda
+}  // namespace tern::cuda::convolution

@@ -1,6 +1,6 @@
-#include "cuda/product_tiles.cuh"
+#include "cuda/products/tiles.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::products {
 namespace {
 
 template <class Shape, bool KA, bool KB>
@@ -36,25 +36,25 @@ void launch_product(const Context& context, const Product& product, std::int64_t
 
 }  // namespace
 
-bool product_exists(int tile, bool row_by_row) {
+bool product_exists(int tile, bool by_rows) {
   bool fits = false;
   with_tile(tile, [&]<class Shape>(std::type_identity<Shape>) { fits = fits_card<Shape>(); });
-  return fits && (row_by_row || tile == 1 || tile == 3);
+  return fits && (by_rows || tile == 1 || tile == 3);
 }
 
-void own_product(const Context& context, const Product& product, bool transpose_a, bool transpose_b,
-                 const Choice& choice, std::int64_t batch, std::int64_t stride_a, std::int64_t stride_b) {
+void own_product(const Context& context, const Product& product, const Problem& problem, const Tiling& tiling) {
   Product mine = product;
-  mine.split = choice.split;
-  with_tile(choice.tile, [&]<class Shape>(std::type_identity<Shape>) {
-    if (!transpose_a && transpose_b) return launch_product<Shape, true, true>(context, mine, batch, stride_a, stride_b);
+  mine.split = tiling.split;
+  const std::int64_t batch = problem.batch, stride_a = problem.stride_a, stride_b = problem.stride_b;
+  with_tile(tiling.tile, [&]<class Shape>(std::type_identity<Shape>) {
+    if (row_by_row(problem)) return launch_product<Shape, true, true>(context, mine, batch, stride_a, stride_b);
     // The other layouts only come from matmul: two tile shapes are enough for them.
     if constexpr (std::is_same_v<Shape, Tile1> || std::is_same_v<Shape, Tile3>) {
-      if (!transpose_a) return launch_product<Shape, true, false>(context, mine, batch, stride_a, stride_b);
-      if (transpose_b) return launch_product<Shape, false, true>(context, mine, batch, stride_a, stride_b);
+      if (!problem.transpose_a) return launch_product<Shape, true, false>(context, mine, batch, stride_a, stride_b);
+      if (problem.transpose_b) return launch_product<Shape, false, true>(context, mine, batch, stride_a, stride_b);
       launch_product<Shape, false, false>(context, mine, batch, stride_a, stride_b);
     }
   });
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::products

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 
-#include "cuda/choice.cuh"
-#include "cuda/conv_implicit.cuh"
-#include "cuda/conv_stages.cuh"
-#include "cuda/elementwise.cuh"
+#include "cuda/convolution/implicit.cuh"
+#include "cuda/convolution/ways.cuh"
 #include "cuda/fused_rows.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 constexpr int skew = 8;  // floats between rows in shared memory, so that fragments meet no bank conflict
@@ -25,7 +23,7 @@ template <class Tile>
 constexpr std::size_t shared_bytes = sizeof(float) * Tile::stages* stage_floats<Tile>;
 
 struct WeightGradient {
-  ConvSizes sizes;
+  Sizes sizes;
   const float *g, *x;
   float* out;  // a weight per slice
   int per_slice, slices;
@@ -133,7 +131,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
-  const ConvSizes& s = p.sizes;
+  const Sizes& s = p.sizes;
 
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int group = static_cast<int>(blockIdx.z) / p.slices, slice = static_cast<int>(blockIdx.z) % p.slices;
@@ -212,45 +210,45 @@ template <template <class> class Arithmetic>
 struct Tiles;
 template <>
 struct Tiles<TensorCores> {
-  using Wide = ConvTile<128, 128, 2, 2, 16, 5, 2>;
-  using Medium = ConvTile<96, 128, 1, 4, 32, 3, 2>;
-  using Narrow = ConvTile<64, 128, 2, 2, 32, 3, 2>;
-  using Slim = ConvTile<32, 256, 1, 4, 16, 4, 2>;
+  using Wide = ImplicitTile<128, 128, 2, 2, 16, 5, 2>;
+  using Medium = ImplicitTile<96, 128, 1, 4, 32, 3, 2>;
+  using Narrow = ImplicitTile<64, 128, 2, 2, 32, 3, 2>;
+  using Slim = ImplicitTile<32, 256, 1, 4, 16, 4, 2>;
   static constexpr double medium_rate = 0.88, narrow_rate = 0.78;
 };
 template <>
 struct Tiles<MultiplyAdds> {
-  using Wide = ConvTile<128, 128, 2, 2, 16, 3, 2>;
-  using Medium = ConvTile<96, 128, 3, 2, 24, 3, 2>;
-  using Narrow = ConvTile<64, 128, 1, 2, 16, 4, 4>;
-  using Slim = ConvTile<32, 128, 1, 2, 16, 3, 6>;
+  using Wide = ImplicitTile<128, 128, 2, 2, 16, 3, 2>;
+  using Medium = ImplicitTile<96, 128, 3, 2, 24, 3, 2>;
+  using Narrow = ImplicitTile<64, 128, 1, 2, 16, 4, 4>;
+  using Slim = ImplicitTile<32, 128, 1, 2, 16, 3, 6>;
   static constexpr double medium_rate = 0.95, narrow_rate = 0.95;
 };
 
 template <template <class> class Arithmetic, class Tile>
-struct Choice {};
+struct With {};
 
 template <template <class> class Arithmetic, class Body>
-auto with_tile_of(const ConvProblem& problem, const Body& body) {
+auto with_tile_of(const Problem& problem, const Body& body) {
   using All = Tiles<Arithmetic>;
   const std::int64_t O = problem.O / problem.groups;
   // By what the rows beyond O would cost.
   const auto cost = [O](int rows, double rate) { return static_cast<double>(ceil_div(O, rows) * rows) / rate; };
-  if (O <= 32) return body(Choice<Arithmetic, typename All::Slim>{});
+  if (O <= 32) return body(With<Arithmetic, typename All::Slim>{});
   const double wide = cost(128, 1), medium = cost(96, All::medium_rate), narrow = cost(64, All::narrow_rate);
-  if (narrow < std::min(wide, medium)) return body(Choice<Arithmetic, typename All::Narrow>{});
-  if (medium < wide) return body(Choice<Arithmetic, typename All::Medium>{});
-  return body(Choice<Arithmetic, typename All::Wide>{});
+  if (narrow < std::min(wide, medium)) return body(With<Arithmetic, typename All::Narrow>{});
+  if (medium < wide) return body(With<Arithmetic, typename All::Medium>{});
+  return body(With<Arithmetic, typename All::Wide>{});
 }
 
 /// Calls body with the arithmetic that the problem allows and the tile for so many output channels.
 template <class Body>
-auto with_tile(const ConvProblem& problem, const Body& body) {
-  return problem.tensor_cores ? with_tile_of<TensorCores>(problem, body) : with_tile_of<MultiplyAdds>(problem, body);
+auto with_tile(const Problem& problem, const Body& body) {
+  return problem.tensor_cores() ? with_tile_of<TensorCores>(problem, body) : with_tile_of<MultiplyAdds>(problem, body);
 }
 
 template <class Tile>
-std::int64_t tiles_of(const ConvProblem& problem) {
+std::int64_t tiles_of(const Problem& problem) {
   const std::int64_t columns = problem.KH * problem.KW * (problem.C / problem.groups);
   return ceil_div(problem.O / problem.groups, Tile::rows) * ceil_div(columns, Tile::columns) * problem.groups;
 }
@@ -258,7 +256,7 @@ std::int64_t tiles_of(const ConvProblem& problem) {
 // The number of slices with the least time: the card is filled in whole waves of blocks, and every slice is a weight
 // that is written and read once more.
 template <template <class> class Arithmetic, class Tile>
-std::int64_t slices_of(const ConvProblem& problem) {
+std::int64_t find_slices(const Problem& problem) {
   constexpr double floats_rate = 0.4e6;  // a microsecond on an H200
   const std::int64_t slots = std::int64_t{Tile::resident} * card().multiprocessors, tiles = tiles_of<Tile>(problem);
   const std::int64_t positions = problem.N * problem.OH * problem.OW, most = std::max<std::int64_t>(1, positions / 64);
@@ -277,37 +275,56 @@ std::int64_t slices_of(const ConvProblem& problem) {
   return best;
 }
 
-}  // namespace
-
-std::int64_t implicit_slices(const ConvProblem& problem) {
+// Into how many parts the sum over the positions is split.
+std::int64_t slices_of(const Problem& problem) {
   struct Rule;
   return remembered<Rule>(problem, [&] {
-    return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
-      return slices_of<Arithmetic, Tile>(problem);
+    return with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(With<Arithmetic, Tile>) {
+      return find_slices<Arithmetic, Tile>(problem);
     });
   });
 }
 
-void implicit_grad_weight(const Context& context, float* weight, float* partials, const float* x, const float* g,
-                          const ConvProblem& problem) {
-  const ConvSizes sizes = sizes_of(problem);
-  const std::int64_t slices = implicit_slices(problem);
-  const WeightGradient p{.sizes = sizes,
-                         .g = g,
-                         .x = x,
-                         .out = slices == 1 ? weight : partials,
-                         .per_slice = static_cast<int>(ceil_div(ceil_div(sizes.positions, slices), 32) * 32),
-                         .slices = static_cast<int>(slices)};
-  with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(Choice<Arithmetic, Tile>) {
-    const auto kernel = grad_weight_kernel<Arithmetic, Tile>;
-    allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
-    const dim3 blocks(static_cast<unsigned>(ceil_div(sizes.length, Tile::columns)),
-                      static_cast<unsigned>(ceil_div(sizes.O, Tile::rows)),
-                      static_cast<unsigned>(slices * problem.groups));
-    launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
-  });
-  if (slices > 1)
-    sum_slices<float>(context, weight, nullptr, partials, slices, problem.O * std::int64_t{sizes.length}, 0);
+struct Implicit {
+  static int next_plan(const Problem&, const Task&, int plan) { return plan < 0 ? 0 : -1; }
+  static std::size_t workspace(const Problem&, const Task& task, int) {
+    return static_cast<std::size_t>(slices_of(task.packed) * task.packed.weights()) * sizeof(float);
+  }
+  static void run(Context& context, const Problem&, const Task& task, const Arrays& arrays, int, void* workspace) {
+    const Problem& problem = task.packed;
+    const Sizes sizes = sizes_of(problem);
+    const std::int64_t slices = slices_of(problem);
+    auto* const weight = static_cast<float*>(arrays.weight);
+    auto* const partials = static_cast<float*>(workspace);
+    const WeightGradient p{.sizes = sizes,
+                           .g = static_cast<const float*>(arrays.y),
+                           .x = static_cast<const float*>(arrays.x),
+                           .out = slices == 1 ? weight : partials,
+                           .per_slice = static_cast<int>(ceil_div(ceil_div(sizes.positions, slices), 32) * 32),
+                           .slices = static_cast<int>(slices)};
+    with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(With<Arithmetic, Tile>) {
+      const auto kernel = grad_weight_kernel<Arithmetic, Tile>;
+      allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
+      const dim3 blocks(static_cast<unsigned>(ceil_div(sizes.length, Tile::columns)),
+                        static_cast<unsigned>(ceil_div(sizes.O, Tile::rows)),
+                        static_cast<unsigned>(slices * problem.groups));
+      launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
+    });
+    if (slices > 1) sum_slices<float>(context, weight, nullptr, partials, slices, problem.weights(), 0);
+  }
+};
+
+Task task_of(const Problem& asked) {
+  const Problem problem = packed(asked, Element::float32);
+  return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
 }
 
-}  // namespace tern::cuda
+bool fits(const Problem& asked) {
+  return asked.channels_last() && asked.element == Element::float32 && implicit_fits(task_of(asked).packed);
+}
+
+}  // namespace
+
+const Way implicit_grad_weight = Around<task_of, Implicit>::way("implicit", fits);
+
+}  // namespace tern::cuda::convolution

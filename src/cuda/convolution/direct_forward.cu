@@ -1,8 +1,6 @@
-#include "cuda/choice.cuh"
-#include "cuda/conv_direct.cuh"
-#include "cuda/fused.cuh"
+#include "cuda/convolution/direct.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 template <int K, int Channels>
@@ -113,45 +111,47 @@ __global__ void __launch_bounds__(most_threads)
   add_splits(part, Channels * run, cut.threads, cut.splits, finish);
 }
 
-Cut forward_cut(const Conv2d& s, const Planes& p, int per_thread) {
+Cut forward_cut(const Problem& s, const Planes& p, int per_thread) {
   const auto window = static_cast<int>(s.KH * s.KW);
-  Pass pass{};
-  pass.images = p.N, pass.channels = p.C, pass.groups = static_cast<int>(ceil_div(p.O, per_thread));
-  pass.lanes = p.OH * p.segments, pass.values = per_thread * run, pass.most_each = 1;
-  pass.alone = static_cast<double>(window * per_thread * run);
-  pass.terms = pass.alone * pass.lanes;
-  pass.image_bytes = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
-  pass.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
-  pass.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
-  pass.efficiency[0] = 1, pass.registers = 96;
-  return find_cut(pass);
+  Work work{};
+  work.images = p.N, work.channels = p.C, work.groups = static_cast<int>(ceil_div(p.O, per_thread));
+  work.lanes = p.OH * p.segments, work.values = per_thread * run, work.most_each = 1;
+  work.alone = static_cast<double>(window * per_thread * run);
+  work.terms = work.alone * work.lanes;
+  work.image_bytes = sizeof(float) * static_cast<std::size_t>(p.rows * p.pitch);
+  work.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
+  work.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
+  work.efficiency[0] = 1, work.registers = 96;
+  return find_cut(work);
 }
 
-Cut chosen_cut(const Conv2d& shape) {
+Cut chosen_cut(const Problem& shape) {
   struct Rule;
-  return remembered<Rule>(sizes_of(shape),
-                          [&] { return forward_cut(shape, planes(shape), channels_per_thread(shape.O)); });
+  return remembered<Rule>(shape, [&] { return forward_cut(shape, planes(shape), channels_per_thread(shape.O)); });
 }
 
-}  // namespace
-
-bool direct_conv2d_fits(const Conv2d& shape) {
-  return small_window(shape) && planes(shape).segments * shape.OH <= 128 && chosen_cut(shape).threads > 0;
+bool fits(const Problem& problem) {
+  return small_window(problem) && planes(problem).segments * problem.OH <= 128 && chosen_cut(problem).threads > 0;
 }
 
-void direct_conv2d(const Context& context, float* y, const float* x, const float* weight, const float* bias,
-                   const Conv2d& shape) {
-  const Planes p = planes(shape);
-  const int per_thread = channels_per_thread(shape.O);
-  const Cut cut = chosen_cut(shape);
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  const Planes p = planes(problem);
+  const int per_thread = channels_per_thread(problem.O);
+  const Cut cut = chosen_cut(problem);
+  with_sizes(problem.KH, per_thread, [&](auto window, auto channels) {
     constexpr auto kernel = forward_kernel<window.value, channels.value>;
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
-    launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, y, x, weight, bias, p, cut,
-           Divisor<std::uint32_t>(cut.chunk * shape.KH * shape.KW), shape.activation);
+    launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, static_cast<float*>(arrays.y),
+           static_cast<const float*>(arrays.x), static_cast<const float*>(arrays.weight),
+           static_cast<const float*>(arrays.bias), p, cut, Divisor<std::uint32_t>(cut.chunk * problem.KH * problem.KW),
+           problem.activation);
   });
 }
 
-}  // namespace tern::cuda
+}  // namespace
+
+const Way direct_forward{"direct", fits, nullptr, run_direct};
+
+}  // namespace tern::cuda::convolution

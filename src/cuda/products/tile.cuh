@@ -7,7 +7,7 @@
 #include "cuda/fused.cuh"
 #include "cuda/support.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::products {
 
 /// A factor: rows of length k when `KContiguous`, else k rows of the other extent. `mask` is null, or the output of the
 /// activation through which the factor, a gradient, comes.
@@ -339,4 +339,4 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
 #endif
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::products

@@ -1,16 +1,17 @@
 #include <algorithm>
 
-#include "cuda/convolutions.cuh"
-#include "cuda/fused.cuh"
+#include "cuda/convolution/ways.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
-// Every convolution pass is a matrix product whose factors are read in place: 64 x 64 outputs per block, 16 k at a
-// time, 4 x 4 outputs per thread.
+// Every pass is a matrix product whose factors are gathered from where they lie, element by element: 64 x 64 outputs
+// per block, 16 k at a time, 4 x 4 outputs per thread.
 constexpr int tile = 64, depth = 16, threads = 256, part = 4, pitch = tile + 4;
 
-/// The sizes in the form that the loaders need.
+/// The problem in the form that the loaders need.
 struct Geometry {
   int C, H, W, O, KH, KW, OH, OW;  // C and O per group
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups;
@@ -19,38 +20,24 @@ struct Geometry {
   int first_group = 0;  // of this launch
 };
 
-Geometry geometry(const Conv2d& s) {
+Geometry geometry(const Problem& s) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
   expects<ShapeError>(s.N * s.OH * s.OW < most - tile && s.N * s.H * s.W < most - tile &&
                           s.C * s.KH * s.KW < most - tile && s.O * s.KH * s.KW < most - tile,
                       "cuda conv2d: expected fewer than 2^31 positions, came ", s.N, " images of ", s.OH, " x ", s.OW,
                       "; split the batch");
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  return {i(s.C / s.groups),
-          i(s.H),
-          i(s.W),
-          i(s.O / s.groups),
-          i(s.KH),
-          i(s.KW),
-          i(s.OH),
-          i(s.OW),
-          i(s.stride_h),
-          i(s.stride_w),
-          i(s.pad_h),
-          i(s.pad_w),
-          i(s.dilation_h),
-          i(s.dilation_w),
-          i(s.groups),
-          i(s.N * s.OH * s.OW),
-          i(s.N * s.H * s.W),
-          Divisor<std::uint32_t>(s.OH * s.OW),
-          Divisor<std::uint32_t>(s.OW),
-          Divisor<std::uint32_t>(s.KH * s.KW),
-          Divisor<std::uint32_t>(s.KW),
-          Divisor<std::uint32_t>(s.stride_h),
-          Divisor<std::uint32_t>(s.stride_w),
-          Divisor<std::uint32_t>(s.H * s.W),
-          Divisor<std::uint32_t>(s.W)};
+  using Divide = Divisor<std::uint32_t>;
+  Geometry g{};
+  g.C = i(s.C / s.groups), g.H = i(s.H), g.W = i(s.W), g.O = i(s.O / s.groups), g.groups = i(s.groups);
+  g.KH = i(s.KH), g.KW = i(s.KW), g.OH = i(s.OH), g.OW = i(s.OW);
+  g.stride_h = i(s.stride_h), g.stride_w = i(s.stride_w), g.pad_h = i(s.pad_h), g.pad_w = i(s.pad_w);
+  g.dilation_h = i(s.dilation_h), g.dilation_w = i(s.dilation_w);
+  g.positions = i(s.positions()), g.inputs = i(s.N * s.H * s.W);
+  g.area = Divide(s.OH * s.OW), g.width = Divide(s.OW), g.window = Divide(s.KH * s.KW), g.window_width = Divide(s.KW);
+  g.stride_rows = Divide(s.stride_h), g.stride_columns = Divide(s.stride_w);
+  g.in_area = Divide(s.H * s.W), g.in_width = Divide(s.W);
+  return g;
 }
 
 // A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, neighbouring threads hold neighbouring
@@ -376,51 +363,63 @@ void for_groups(Geometry g, std::int64_t layers_each, const LaunchGroups& launch
   }
 }
 
-}  // namespace
-
 template <class T>
-void general_conv2d(const Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  for_groups(geometry(shape), 1, [&](const Geometry& g, unsigned layers) {
-    launch(context, Grid(dim3(tiles(g.positions), tiles(g.O), layers), threads), forward_kernel<T>, y, x, weight, bias,
-           g, shape.activation);
+void run_forward(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  for_groups(geometry(problem), 1, [&](const Geometry& g, unsigned layers) {
+    launch(context, Grid(dim3(tiles(g.positions), tiles(g.O), layers), threads), forward_kernel<T>,
+           static_cast<T*>(arrays.y), static_cast<const T*>(arrays.x), static_cast<const T*>(arrays.weight),
+           static_cast<const T*>(arrays.bias), g, problem.activation);
   });
 }
 
 template <class T>
-void general_grad_x(const Context& context, cudaStream_t stream, T* grad_x, const T* g, const T* weight,
-                    const Conv2d& shape) {
-  Context on = context;
-  on.stream = stream;
-  for_groups(geometry(shape), 1, [&](const Geometry& sizes, unsigned layers) {
-    launch(on, Grid(dim3(tiles(sizes.inputs), tiles(sizes.C), layers), threads), grad_x_kernel<T>, grad_x, g, weight,
-           sizes);
+void run_grad_x(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  for_groups(geometry(problem), 1, [&](const Geometry& g, unsigned layers) {
+    launch(context, Grid(dim3(tiles(g.inputs), tiles(g.C), layers), threads), grad_x_kernel<T>,
+           static_cast<T*>(arrays.x), static_cast<const T*>(arrays.y), static_cast<const T*>(arrays.weight), g);
   });
 }
 
-std::int64_t general_slices(const Conv2d& shape) {
-  const std::int64_t blocks = static_cast<std::int64_t>(tiles(shape.O / shape.groups)) *
-                              tiles(shape.C / shape.groups * shape.KH * shape.KW) * shape.groups;
+// Into how many parts the sum over the positions is split.
+std::int64_t slices_of(const Problem& problem) {
+  const std::int64_t blocks = static_cast<std::int64_t>(tiles(problem.O / problem.groups)) *
+                              tiles(problem.C / problem.groups * problem.KH * problem.KW) * problem.groups;
   const std::int64_t wanted = ceil_div(3 * card().multiprocessors, blocks);
-  const std::int64_t most = ceil_div(shape.N * shape.OH * shape.OW, 16 * depth);
+  const std::int64_t most = ceil_div(problem.positions(), 16 * depth);
   return std::clamp<std::int64_t>(std::min(wanted, most), 1, most_layers);
 }
 
-template <class T>
-void general_grad_weight(const Context& context, T* partials, const T* g, const T* x, std::int64_t slices,
-                         const Conv2d& shape) {
-  for_groups(geometry(shape), slices, [&](const Geometry& sizes, unsigned layers) {
-    launch(context,
-           Grid(dim3(tiles(static_cast<std::int64_t>(sizes.C) * sizes.KH * sizes.KW), tiles(sizes.O), layers), threads),
-           grad_weight_kernel<T>, partials, g, x, static_cast<int>(slices), sizes);
-  });
+std::size_t workspace_of(const Problem& problem, int) {
+  return static_cast<std::size_t>(slices_of(problem) * (problem.weights() + problem.O) * bytes_of(problem.element));
 }
 
-#define TERN_INSTANTIATE(T)                                                                             \
-  template void general_conv2d<T>(const Context&, T*, const T*, const T*, const T*, const Conv2d&);     \
-  template void general_grad_x<T>(const Context&, cudaStream_t, T*, const T*, const T*, const Conv2d&); \
-  template void general_grad_weight<T>(const Context&, T*, const T*, const T*, std::int64_t, const Conv2d&);
-TERN_INSTANTIATE(float)
-TERN_INSTANTIATE(double)
-#undef TERN_INSTANTIATE
+template <class T>
+void run_grad_weight(Context& context, const Problem& problem, const Arrays& arrays, int, void* workspace) {
+  const std::int64_t slices = slices_of(problem);
+  auto* const partials = static_cast<T*>(workspace);
+  for_groups(geometry(problem), slices, [&](const Geometry& g, unsigned layers) {
+    launch(context, Grid(dim3(tiles(static_cast<std::int64_t>(g.C) * g.KH * g.KW), tiles(g.O), layers), threads),
+           grad_weight_kernel<T>, partials, static_cast<const T*>(arrays.y), static_cast<const T*>(arrays.x),
+           static_cast<int>(slices), g);
+  });
+  sum_slices(context, static_cast<T*>(arrays.weight), static_cast<T*>(arrays.bias), partials, slices, problem.weights(),
+             problem.O);
+}
 
-}  // namespace tern::cuda
+bool fits(const Problem& problem) { return !problem.channels_last(); }
+
+/// That of the problem's element type.
+template <auto in_float, auto in_double>
+void by_element(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
+  const auto run = problem.element == Element::float64 ? in_double : in_float;
+  run(context, problem, arrays, plan, workspace);
+}
+
+}  // namespace
+
+const Way general_forward{"general", fits, nullptr, by_element<run_forward<float>, run_forward<double>>};
+const Way general_grad_x{"general", fits, nullptr, by_element<run_grad_x<float>, run_grad_x<double>>};
+const Way general_grad_weight{"general", fits, workspace_of,
+                              by_element<run_grad_weight<float>, run_grad_weight<double>>};
+
+}  // namespace tern::cuda::convolution

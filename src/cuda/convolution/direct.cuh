@@ -1,12 +1,12 @@
 #pragma once
 // What the three passes of the direct convolutions share.
 
-#include <array>
 #include <type_traits>
 
-#include "cuda/convolutions.cuh"
+#include "cuda/convolution/ways.cuh"
+#include "cuda/elementwise.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 
 // For square 3x3 and 5x5 windows of stride 1 over small planes: a block keeps whole planes in shared memory, a thread
 // holds a run of 8 positions for a few channels in registers. `splits` groups of threads share the sum over the
@@ -34,15 +34,12 @@ struct Planes {
   Divisor<std::uint32_t> plane, row;  // rows * pitch and pitch
 };
 
-Planes planes(const Conv2d& shape);
-/// A square window of 3 or 5, stride 1, planes small enough.
-bool small_window(const Conv2d& shape);
-/// What tells one shape's choices from another's.
-using Sizes = std::array<std::int64_t, 10>;
-inline Sizes sizes_of(const Conv2d& s) { return {s.N, s.C, s.H, s.W, s.O, s.KH, s.OH, s.OW, s.pad_h, s.pad_w}; }
+Planes planes(const Problem& problem);
+/// float32 in the order of the shape, a square window of 3 or 5, stride 1, planes small enough.
+bool small_window(const Problem& problem);
 
 /// What one pass looks like to the search below.
-struct Pass {
+struct Work {
   int images, channels, groups;                        // images, channels summed away, groups of output channels
   int lanes;                                           // threads per (images of a thread, group)
   int values;                                          // sums per thread and image
@@ -56,7 +53,7 @@ struct Pass {
 /// Shared memory that a block may plan with.
 std::size_t shared_limit();
 /// The cheapest cut. Arithmetic on sizes only, so that a shape is always cut, and summed, in the same way.
-Cut find_cut(const Pass& pass);
+Cut find_cut(const Work& work);
 
 inline unsigned whole_warps(int threads) { return static_cast<unsigned>((threads + 31) / 32 * 32); }
 
@@ -107,4 +104,4 @@ __device__ __forceinline__ void add_splits(const float* part, int values, int th
   }
 }
 
-}  // namespace tern::cuda
+}  // namespace tern::cuda::convolution

@@ -1,7 +1,6 @@
-#include "cuda/choice.cuh"
-#include "cuda/conv_direct.cuh"
+#include "cuda/convolution/direct.cuh"
 
-namespace tern::cuda {
+namespace tern::cuda::convolution {
 namespace {
 
 // For outputs of at most one run a row: every multiply-add is one of the sum, none meets the padding across.
@@ -120,41 +119,35 @@ __global__ void __launch_bounds__(most_threads)
   add_splits(part, Each * Channels * wide, cut.threads, cut.splits, finish);
 }
 
-Cut grad_x_cut(const Conv2d& s, const Planes& p, int per_thread) {
+Cut grad_x_cut(const Problem& s, const Planes& p, int per_thread) {
   const auto window = static_cast<int>(s.KH * s.KW);
-  Pass pass{};
-  pass.images = p.N, pass.channels = p.O, pass.groups = static_cast<int>(ceil_div(p.C, per_thread));
-  pass.lanes = p.H, pass.values = per_thread * (run + static_cast<int>(s.KW) - 1);
-  pass.most_each = s.KH == 5 && p.N > 1 ? 2 : 1;
-  pass.alone = static_cast<double>(window * per_thread * run);
-  pass.terms = pass.alone * p.OH;
-  pass.image_bytes = sizeof(float) * static_cast<std::size_t>(p.OH * run);
-  pass.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
-  pass.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
-  pass.efficiency[0] = 0.51, pass.efficiency[1] = 0.61, pass.registers = 168;
-  return find_cut(pass);
+  Work work{};
+  work.images = p.N, work.channels = p.O, work.groups = static_cast<int>(ceil_div(p.C, per_thread));
+  work.lanes = p.H, work.values = per_thread * (run + static_cast<int>(s.KW) - 1);
+  work.most_each = s.KH == 5 && p.N > 1 ? 2 : 1;
+  work.alone = static_cast<double>(window * per_thread * run);
+  work.terms = work.alone * p.OH;
+  work.image_bytes = sizeof(float) * static_cast<std::size_t>(p.OH * run);
+  work.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
+  work.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
+  work.efficiency[0] = 0.51, work.efficiency[1] = 0.61, work.registers = 168;
+  return find_cut(work);
 }
 
-Cut chosen_cut(const Conv2d& shape) {
+Cut chosen_cut(const Problem& shape) {
   struct Rule;
-  return remembered<Rule>(sizes_of(shape),
-                          [&] { return grad_x_cut(shape, planes(shape), channels_per_thread(shape.C)); });
+  return remembered<Rule>(shape, [&] { return grad_x_cut(shape, planes(shape), channels_per_thread(shape.C)); });
 }
 
-}  // namespace
-
-bool direct_grad_x_fits(const Conv2d& shape) {
-  return small_window(shape) && shape.OW <= run && shape.H <= 32 && chosen_cut(shape).threads > 0;
+bool fits(const Problem& problem) {
+  return small_window(problem) && problem.OW <= run && problem.H <= 32 && chosen_cut(problem).threads > 0;
 }
 
-void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, const float* g, const float* weight,
-                   const Conv2d& shape) {
-  Context on = context;
-  on.stream = stream;
-  const Planes p = planes(shape);
-  const int per_thread = channels_per_thread(shape.C);
-  const Cut cut = chosen_cut(shape);
-  with_sizes(shape.KH, per_thread, [&](auto window, auto channels) {
+void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  const Planes p = planes(problem);
+  const int per_thread = channels_per_thread(problem.C);
+  const Cut cut = chosen_cut(problem);
+  with_sizes(problem.KH, per_thread, [&](auto window, auto channels) {
     // Only the larger window shares weights between two images: the smaller one has few.
     constexpr int most_each = window.value == 5 ? 2 : 1;
     constexpr auto one = grad_x_kernel<window.value, channels.value, 1>;
@@ -163,9 +156,14 @@ void direct_grad_x(const Context& context, cudaStream_t stream, float* grad_x, c
     if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.C, cut.groups * per_thread)));
-    launch(on, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, grad_x, g, weight, p, cut,
-           Divisor<std::uint32_t>(cut.groups * per_thread * shape.KH * shape.KW));
+    launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, static_cast<float*>(arrays.x),
+           static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.weight), p, cut,
+           Divisor<std::uint32_t>(cut.groups * per_thread * problem.KH * problem.KW));
   });
 }
 
-}  // namespace tern::cuda
+}  // namespace
+
+const Way direct_grad_x{"direct", fits, nullptr, run_direct};
+
+}  // namespace tern::cuda::convolution

@@ -1,0 +1,274 @@
+#include <array>
+#include <optional>
+
+#include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/ways.cuh"
+#include "cuda/cuda.hpp"
+#include "cuda/elements.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
+#include "cuda/streams.cuh"
+
+namespace tern::cuda::convolution {
+
+// ---- the ways of each pass, those that are preferred first ----
+
+namespace {
+
+constexpr std::array forward{
+    &direct_forward,  &implicit_forward_first, &library_forward_bf16, &finished_forward_bf16, &product_forward_bf16,
+    &library_forward, &finished_forward,       &product_forward,      &implicit_forward_last, &general_forward};
+constexpr std::array grad_x{&direct_grad_x,           &implicit_grad_x_first,  &turned_grad_x,
+                            &implicit_grad_x_last,    &turned_grad_x_in_place, &library_grad_x,
+                            &library_grad_x_in_place, &product_grad_x,         &general_grad_x};
+constexpr std::array grad_weight{&direct_grad_weight, &implicit_grad_weight, &library_grad_weight,
+                                 &library_grad_weight_in_place, &general_grad_weight};
+
+}  // namespace
+
+// ---- problems ----
+
+Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Element element) {
+  Problem problem{shape};
+  problem.pass = pass;
+  problem.x_channels = shape.C;
+  if (shape.y_channels == 0) problem.y_channels = shape.O;
+  problem.element = element;
+  problem.precision = context.precision;
+  problem.deterministic = context.deterministic;
+  problem.device = card().device;
+  return problem;
+}
+
+std::string text_of(const Problem& p) {
+  constexpr const char* passes[]{"conv2d", "conv2d_grad_x", "conv2d_grad_weight", "conv2d_backward"};
+  const auto pair = [](std::int64_t h, std::int64_t w) { return message(h, 'x', w); };
+  return message(passes[static_cast<int>(p.pass)], " [", p.N, ", ", p.C, ", ", p.H, ", ", p.W, "] to ", p.O,
+                 " channels, kernel ", pair(p.KH, p.KW), ", stride ", pair(p.stride_h, p.stride_w), ", padding ",
+                 pair(p.pad_h, p.pad_w), ", dilation ", pair(p.dilation_h, p.dilation_w), ", groups ", p.groups,
+                 p.channels_last() ? ", channels last, " : ", ", name_of(p.element), ", ", name_of(p.precision),
+                 p.deterministic ? ", deterministic" : "");
+}
+
+namespace {
+
+template <class T>
+constexpr Element element_type = std::is_same_v<T, double> ? Element::float64 : Element::float32;
+
+void* address(const void* array) { return const_cast<void*>(array); }
+
+// ---- the layout ----
+
+constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
+constexpr std::int64_t most_groups = 4;    // each is a call of its own
+
+/// Whether all three passes run channels last.
+bool runs_channels_last(const Conv2d& shape) {
+  const std::int64_t images = shape.N * shape.OH * shape.OW;
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  if (images == 0 || images >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most) return false;
+  if (shape.y_channels % 4 != 0) return false;
+  if (shape.C == 0 || shape.O % lane_channels != 0) return false;
+  const bool whole_lanes = shape.groups == 1
+                               ? shape.C <= 4 || shape.C % lane_channels == 0
+                               : shape.groups <= most_groups && shape.C / shape.groups % lane_channels == 0 &&
+                                     shape.O / shape.groups % lane_channels == 0;
+  if (!whole_lanes || has_engines()) return whole_lanes;
+  // Without cuDNN there is nothing else than our implicit products.
+  const auto fits = [&](Pass pass, const Way& way) {
+    Problem problem = problem_of(Context{}, pass, shape, Element::float32);
+    problem.layout = Layout::channels_last;
+    return way.fits(problem);
+  };
+  return fits(Pass::forward, implicit_forward_first) && fits(Pass::grad_x, implicit_grad_x_first) &&
+         fits(Pass::grad_weight, implicit_grad_weight);
+}
+
+template <class T>
+Layout layout(const Context& context, const Conv2d& shape) {
+  const std::string_view forced = forced_way(context, "conv2d");
+  if (forced == "general" || forced == "direct") return Layout::channels_first;
+  const bool last = std::is_same_v<T, float> && runs_channels_last(shape);
+  return last ? Layout::channels_last : Layout::channels_first;
+}
+
+// ---- forward ----
+
+template <class T>
+void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  Problem problem = problem_of(context, Pass::forward, shape, element_of<T>);
+  if (problem.outputs() == 0) return;
+  const Arrays arrays{address(x), address(weight), y, address(bias)};
+  problem.given = alignments_of(arrays);
+  Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
+}
+
+// ---- backward ----
+
+/// What a backward pass gets. The first three may be null.
+struct Gradients {
+  void *grad_x, *grad_weight, *grad_bias;
+  const void *grad_y, *x, *weight, *y;
+};
+
+/// The gradients, from g; last(context) is queued behind that of x. Those of x and of the weight are independent of
+/// each other: in a replayed step they run side by side.
+template <class Last>
+void run_halves(Context& context, Problem problem, const Gradients& to, bool want_weight, void* grad_bias,
+                const void* g, const Last& last) {
+  using Half = Prepared<Problem, Arrays>;
+  const auto prepare = [&](std::optional<Half>& half, const char* decision, std::span<const Way* const> ways, Pass pass,
+                           const Arrays& arrays) {
+    problem.pass = pass;
+    problem.gradients = {};
+    problem.given = alignments_of(arrays);
+    half.emplace(context, decision, ways, problem, arrays);
+  };
+  std::optional<Half> to_x, to_weight;
+  if (to.grad_x != nullptr)
+    prepare(to_x, "conv2d_grad_x", grad_x, Pass::grad_x, {to.grad_x, address(to.weight), address(g)});
+  if (want_weight)
+    prepare(to_weight, "conv2d_grad_weight", grad_weight, Pass::grad_weight,
+            {address(to.x), to.grad_weight, address(g), grad_bias});
+  run_side_by_side(context, to_x, to_weight, last);
+}
+
+template <class T>
+__global__ void through_kernel(T* g, const T* grad_y, const T* y, std::int64_t count, Activation activation) {
+  begin_kernel();
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
+    g[i] = through_activation(grad_y[i], y[i], activation);
+}
+
+template <class T>
+__global__ void bias_only_kernel(T* grad_bias, const T* g, std::int64_t N, std::int64_t O, std::int64_t area) {
+  begin_kernel();
+  const std::int64_t o = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
+  if (o >= O) return;
+  T sum = 0;
+  for (std::int64_t n = 0; n < N; ++n)
+    for (std::int64_t i = 0; i < area; ++i) sum += g[(n * O + o) * area + i];
+  grad_bias[o] = sum;
+}
+
+template <class T>
+void backward_channels_first(Context& context, const Problem& problem, const Gradients& to) {
+  const std::int64_t outputs = problem.outputs();
+  const bool masked = problem.activation != Activation::none;
+  const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(outputs) * sizeof(T) : 0);
+  const auto* g = static_cast<const T*>(to.grad_y);
+  if (masked) {
+    g = masked_gradient.as<T>();
+    launch(context, Grid(blocks_for(outputs), 256), through_kernel<T>, masked_gradient.as<T>(),
+           static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
+  }
+  if (problem.weights() == 0) {
+    // No input channels: the output is the bias alone.
+    if (to.grad_bias != nullptr)
+      launch(context, Grid(blocks_for(problem.O), 256), bias_only_kernel<T>, static_cast<T*>(to.grad_bias), g,
+             problem.N, problem.O, problem.OH * problem.OW);
+    return;
+  }
+  run_halves(context, problem, to, to.grad_weight != nullptr || to.grad_bias != nullptr, to.grad_bias, g,
+             [](Context&) {});
+}
+
+/// An array, or an aligned copy: views may begin anywhere.
+class Aligned {
+ public:
+  Aligned(Context& context, const void* array, std::int64_t count)
+      : copies_(reinterpret_cast<std::uintptr_t>(array) % 16 != 0),
+        copy_(context, copies_ ? static_cast<std::size_t>(count) * sizeof(float) : 0),
+        data_(copies_ ? copy_.as<float>() : static_cast<const float*>(array)) {
+    if (copies_)
+      check(cudaMemcpyAsync(copy_.as<void>(), array, static_cast<std::size_t>(count) * sizeof(float),
+                            cudaMemcpyDeviceToDevice, stream_of(context)),
+            "aligning an array");
+  }
+  const float* data() const { return data_; }
+
+ private:
+  bool copies_;
+  Scratch copy_;
+  const float* data_;
+};
+
+/// All gradients, with factors of that type: the gradient of y is taken through the activation, into that type, once.
+template <class T>
+void backward_channels_last(Context& context, const Problem& asked, const Gradients& to, int, void*) {
+  constexpr bool is_float = std::is_same_v<T, float>;
+  Problem problem = asked;
+  problem.element = is_float ? Element::float32 : Element::bfloat16;
+  if (is_float && problem.precision == Precision::bf16) problem.precision = Precision::tf32;
+  const Rows rows{problem.positions(), problem.O, problem.y_channels};
+  const bool masked = problem.activation != Activation::none;
+  const bool takes_grad = !masked && is_float && problem.y_channels == problem.O;
+  const std::int64_t span = rows.count * rows.pitch - (rows.pitch - rows.channels);
+  const Aligned grad_y(context, to.grad_y, span), y(context, masked ? to.y : nullptr, span);
+  const Scratch made(context, takes_grad ? 0 : static_cast<std::size_t>(problem.outputs()) * sizeof(T));
+  const std::int64_t slices = to.grad_bias == nullptr ? 0 : row_slices(rows);
+  const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
+  if (!takes_grad || to.grad_bias != nullptr)
+    through_rows(context, made.as<T>(), partials.as<float>(), grad_y.data(), y.data(), rows, problem.activation);
+  const void* const g = takes_grad ? static_cast<const void*>(grad_y.data()) : made.as<void>();
+  run_halves(context, problem, to, to.grad_weight != nullptr, nullptr, g, [&](const Context& where) {
+    if (to.grad_bias != nullptr)
+      sum_slices<float>(where, nullptr, static_cast<float*>(to.grad_bias), partials.as<float>(), slices, 0, problem.O);
+  });
+}
+
+// Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 lets them be read with more
+// bits, too, and nothing has to be converted then.
+using Backward = cuda::Way<Problem, Gradients>;
+bool narrow(const Problem& problem) { return problem.precision == Precision::bf16 && has_engines(); }
+const Backward backward_bf16{.name = "bfloat16", .fits = narrow, .run = backward_channels_last<bf16>};
+const Backward backward_float{.name = "float32", .run = backward_channels_last<float>};
+constexpr std::array backward{&backward_bf16, &backward_float};
+
+template <class T>
+void clear(const Context& context, T* array, std::int64_t count) {
+  if (array == nullptr || count == 0) return;
+  check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
+}
+
+template <class T>
+void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Conv2d& shape) {
+  Problem problem = problem_of(context, Pass::backward, shape, element_of<T>);
+  if (problem.outputs() == 0) {
+    clear(context, grad_x_to, problem.images());
+    clear(context, grad_weight_to, problem.weights());
+    clear(context, grad_bias, problem.O);
+    return;
+  }
+  const Gradients to{grad_x_to, grad_weight_to, grad_bias, grad_y, x, weight, y};
+  if (!problem.channels_last()) return backward_channels_first<T>(context, problem, to);
+  if constexpr (std::is_same_v<T, float>) {
+    problem.given = {alignment_of(x), alignment_of(weight), alignment_of(y)};
+    problem.gradients = {alignment_of(grad_x_to), alignment_of(grad_weight_to), alignment_of(grad_y),
+                         alignment_of(grad_bias)};
+    // What is forced is not timed: our own products know no bfloat16.
+    const std::string_view forced = forced_way(context, "conv2d_grad_x");
+    if (!narrow(problem) || forced == "implicit") return backward_float.run(context, problem, to, 0, nullptr);
+    if (!forced.empty()) return backward_bf16.run(context, problem, to, 0, nullptr);
+    Prepared<Problem, Gradients>(context, nullptr, backward, problem, to).run(context);
+  }
+}
+
+}  // namespace
+}  // namespace tern::cuda::convolution
+
+namespace tern::cuda {
+
+template <class T>
+kernels::Conv<T> conv() {
+  return {.layout = convolution::layout<T>,
+          .conv2d = convolution::conv2d<T>,
+          .conv2d_backward = convolution::conv2d_backward<T>};
+}
+
+template kernels::Conv<float> conv<float>();
+template kernels::Conv<double> conv<double>();
+
+}  // namespace tern::cuda

@@ -1,0 +1,83 @@
+// Convolutions channels last by cuDNN, with what surrounds its engines.
+
+#include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/ways.cuh"
+
+namespace tern::cuda::convolution {
+namespace {
+
+struct Library {
+  static int next_plan(const Problem&, const Task& task, int plan) { return next_engine(task.problem(), plan); }
+  static std::size_t workspace(const Problem&, const Task& task, int plan) {
+    return engine_workspace(task.problem(), plan);
+  }
+  static void run(Context& context, const Problem&, const Task& task, const Arrays& arrays, int plan, void* workspace) {
+    run_engine(context, task.problem(), arrays, plan, workspace);
+  }
+};
+
+bool fits(const Problem& asked) { return asked.channels_last() && has_engines(); }
+bool narrow(const Problem& asked) { return fits(asked) && asked.precision == Precision::bf16; }
+
+// ---- forward ----
+
+template <Element element>
+Task two_passes(const Problem& asked) {
+  const Problem problem = packed(asked, element);
+  return {problem, takes_image(asked, problem), takes_weight(asked, problem),
+          element == Element::float32 && asked.y_channels == asked.O};
+}
+template <Element element>
+Task one_pass(const Problem& asked) {
+  const Problem problem = finished(asked, element);
+  return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
+}
+
+// Of the activations the engines know relu alone.
+bool finishes(const Problem& asked) {
+  return asked.given.bias != 0 && asked.given.bias % 16 == 0 &&
+         (asked.activation == Activation::none || asked.activation == Activation::relu);
+}
+
+// ---- gradients: a way in place is one of its own where engines may write bfloat16 or float32 ----
+
+bool in_place(const Problem& asked, const Problem& packed) {
+  return asked.pass == Pass::grad_x ? same_image(asked, packed) && asked.given.x % 16 == 0
+                                    : same_weight(asked, packed) && asked.given.weight % 16 == 0;
+}
+template <bool turn, bool float_out>
+Task gradient(const Problem& asked) {
+  Task task{packed(asked, asked.element), false, false, true, turn};
+  task.packed.float_out = float_out;
+  const bool in_its_place = (float_out || asked.element == Element::float32) && in_place(asked, task.packed);
+  task.takes_image = asked.pass == Pass::grad_x ? in_its_place : takes_image(asked, task.packed);
+  task.takes_weight = asked.pass == Pass::grad_weight ? in_its_place : !turn && takes_weight(asked, task.packed);
+  return task;
+}
+bool converts(const Problem& asked) {
+  return fits(asked) && asked.element == Element::bfloat16 && in_place(asked, packed(asked, asked.element));
+}
+bool turning(const Problem& asked) { return turns(asked, packed(asked, asked.element)); }
+
+constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
+
+}  // namespace
+
+const Way library_forward_bf16 = Around<two_passes<f16>, Library>::way("library", narrow);
+const Way library_forward = Around<two_passes<f32>, Library>::way("library", fits);
+const Way finished_forward_bf16 = Around<one_pass<f16>, Library>::way(
+    "finished", [](const Problem& asked) { return narrow(asked) && finishes(asked); });
+const Way finished_forward = Around<one_pass<f32>, Library>::way(
+    "finished", [](const Problem& asked) { return fits(asked) && finishes(asked); });
+
+const Way turned_grad_x = Around<gradient<true, false>, Library>::way(
+    "turned", [](const Problem& asked) { return fits(asked) && turning(asked); });
+const Way turned_grad_x_in_place = Around<gradient<true, true>, Library>::way(
+    "turned", [](const Problem& asked) { return converts(asked) && turning(asked); });
+const Way library_grad_x = Around<gradient<false, false>, Library>::way("library", fits);
+const Way library_grad_x_in_place = Around<gradient<false, true>, Library>::way("library", converts);
+const Way library_grad_weight = Around<gradient<false, false>, Library>::way("library", fits);
+const Way library_grad_weight_in_place = Around<gradient<false, true>, Library>::way("library", converts);
+
+}  // namespace tern::cuda::convolution

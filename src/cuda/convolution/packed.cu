@@ -1,0 +1,327 @@
+#include "cuda/convolution/packed.cuh"
+#include "cuda/elements.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
+
+namespace tern::cuda::convolution {
+namespace {
+
+// ---- weights ----
+
+/// Where an element of a packed weight comes from; -1 for the zeros that fill up.
+struct WeightPlace {
+  Divisor<std::uint32_t> channels, KW, C, block;
+  int KH, real_KH, real_KW;
+  __device__ std::int64_t operator()(std::uint32_t i) const {
+    const auto channel = channels.split(i);
+    const auto kw = static_cast<int>(KW.split(i));
+    const auto o = static_cast<int>(i) / KH, kh = static_cast<int>(i) % KH;
+    std::uint32_t rest = channel;
+    const auto c = static_cast<int>(C.split(rest));
+    const auto column = static_cast<int>(block.split(rest));
+    const int row = static_cast<int>(rest), size = static_cast<int>(block.value());
+    const int h = kh * size + row, w = kw * size + column;
+    if (row >= size || h >= real_KH || w >= real_KW) return -1;
+    return ((static_cast<std::int64_t>(o) * static_cast<int>(C.value()) + c) * real_KH + h) * real_KW + w;
+  }
+};
+
+// Positions along one side of a block that became one; 1 where nothing is folded.
+std::int64_t block_of(const Problem& asked, const Problem& packed) { return asked.stride_h / packed.stride_h; }
+
+WeightPlace weight_place(const Problem& asked, const Problem& packed) {
+  return {Divisor<std::uint32_t>(packed.C / asked.groups),
+          Divisor<std::uint32_t>(packed.KW),
+          Divisor<std::uint32_t>(asked.C / asked.groups),
+          Divisor<std::uint32_t>(block_of(asked, packed)),
+          static_cast<int>(packed.KH),
+          static_cast<int>(asked.KH),
+          static_cast<int>(asked.KW)};
+}
+
+template <class Out>
+__global__ void pack_weight_kernel(Out* out, const float* weight, std::uint32_t count, WeightPlace place) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    const std::int64_t from = place(i);
+    convert(out[i], from < 0 ? 0.0f : weight[from]);
+  }
+}
+
+template <class In>
+__global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t count, WeightPlace place) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    const std::int64_t to = place(i);
+    if (to >= 0) convert(weight[to], in[i]);
+  }
+}
+
+/// The sizes of a weight, of one group.
+struct TurnedPlace {
+  Divisor<std::uint32_t> O, KW, KH, C;
+  __device__ std::int64_t operator()(std::uint32_t i) const {
+    const std::uint32_t o = O.split(i), kw = KW.split(i), kh = KH.split(i), c = C.split(i), group = i;
+    const std::int64_t row = static_cast<std::int64_t>(group * O.value() + o) * C.value() + c;
+    return (row * KH.value() + (KH.value() - 1 - kh)) * KW.value() + (KW.value() - 1 - kw);
+  }
+};
+
+template <class Out>
+__global__ void turn_weight_kernel(Out* out, const float* weight, std::uint32_t count, TurnedPlace place) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads()))
+    convert(out[i], weight[place(i)]);
+}
+
+// ---- images ----
+
+/// Where an element of a packed image comes from; -1 for padding.
+struct ImagePlace {
+  Divisor<std::uint32_t> W, H, C, block;
+  int real_H, real_W, before_h, before_w;
+  struct Position {
+    std::int64_t first_row;
+    int h, w;
+  };
+  __device__ Position position(std::uint32_t index) const {
+    std::uint32_t n = index;
+    const auto w = static_cast<int>(W.split(n)), h = static_cast<int>(H.split(n));
+    const int size = static_cast<int>(block.value());
+    return {static_cast<std::int64_t>(n) * real_H, h * size - before_h, w * size - before_w};
+  }
+  __device__ std::int64_t operator()(const Position& at, std::uint32_t channel) const {
+    const auto c = static_cast<int>(C.split(channel)), column = static_cast<int>(block.split(channel));
+    const int h = at.h + static_cast<int>(channel), w = at.w + column;
+    if (channel >= block.value() || h < 0 || h >= real_H || w < 0 || w >= real_W) return -1;
+    return ((at.first_row + h) * real_W + w) * static_cast<int>(C.value()) + c;
+  }
+};
+
+ImagePlace image_place(const Problem& asked, const Problem& packed) {
+  return {Divisor<std::uint32_t>(packed.W),
+          Divisor<std::uint32_t>(packed.H),
+          Divisor<std::uint32_t>(asked.C),
+          Divisor<std::uint32_t>(block_of(asked, packed)),
+          static_cast<int>(asked.H),
+          static_cast<int>(asked.W),
+          static_cast<int>(asked.pad_h - packed.pad_h),
+          static_cast<int>(asked.pad_w - packed.pad_w)};
+}
+
+// Four channels of a position at a time: packed channels come in multiples of that.
+template <class Out, class Index>
+__global__ void pack_image_kernel(Out* out, const float* x, Index packs, Divisor<Index> packs_per_position,
+                                  ImagePlace place) {
+  begin_kernel();
+  for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
+    Index position = i;
+    const auto channel = static_cast<std::uint32_t>(packs_per_position.split(position)) * 4;
+    const ImagePlace::Position at = place.position(static_cast<std::uint32_t>(position));
+    Pack<Out, 4> packed;
+#pragma unroll
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      const std::int64_t from = place(at, channel + lane);
+      convert(packed.value[lane], from < 0 ? 0.0f : x[from]);
+    }
+    store(out + static_cast<std::int64_t>(i) * 4, packed);
+  }
+}
+
+template <class In, class Index>
+__global__ void unpack_image_kernel(float* x, const In* in, Index packs, Divisor<Index> packs_per_position,
+                                    ImagePlace place) {
+  begin_kernel();
+  for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
+    Index position = i;
+    const auto channel = static_cast<std::uint32_t>(packs_per_position.split(position)) * 4;
+    const ImagePlace::Position at = place.position(static_cast<std::uint32_t>(position));
+    const Pack<In, 4> packed = load<4>(in + static_cast<std::int64_t>(i) * 4);
+#pragma unroll
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      const std::int64_t to = place(at, channel + lane);
+      if (to >= 0) convert(x[to], packed.value[lane]);
+    }
+  }
+}
+
+struct ToBf16 {
+  __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
+};
+struct FromBf16 {
+  __device__ float operator()(bf16 value) const { return __bfloat162float(value); }
+};
+
+/// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the way back for a gradient.
+template <class Out>
+void pack_weight(const Context& context, Out* out, const float* weight, const Problem& asked, const Problem& packed) {
+  const std::int64_t count = packed.weights();
+  launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
+         weight_place(asked, packed));
+}
+template <class In>
+void unpack_weight(const Context& context, float* weight, const In* in, const Problem& asked, const Problem& packed) {
+  const std::int64_t count = packed.weights();
+  launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<In>, weight, in, static_cast<std::uint32_t>(count),
+         weight_place(asked, packed));
+}
+
+/// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], turned by 180 degrees.
+template <class Out>
+void turn_weight(const Context& context, Out* out, const float* weight, const Problem& asked) {
+  const std::int64_t count = asked.weights();
+  const TurnedPlace place{Divisor<std::uint32_t>(asked.O / asked.groups), Divisor<std::uint32_t>(asked.KW),
+                          Divisor<std::uint32_t>(asked.KH), Divisor<std::uint32_t>(asked.C / asked.groups)};
+  launch(context, Grid(blocks_for(count), 256), turn_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
+         place);
+}
+
+/// out [N, H', W', C'] from x [N, H, W, C], and the way back for a gradient.
+template <class Out>
+void pack_image(const Context& context, Out* out, const float* x, const Problem& asked, const Problem& packed) {
+  const std::int64_t count = packed.images();
+  if constexpr (std::is_same_v<Out, bf16>)
+    if (same_image(asked, packed)) return map_packed<4>(context, count, ToBf16{}, out, x);
+  with_index(count / 4, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(count / 4), 256), pack_image_kernel<Out, Index>, out, x,
+           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(asked, packed));
+  });
+}
+template <class In>
+void unpack_image(const Context& context, float* x, const In* in, const Problem& asked, const Problem& packed) {
+  const std::int64_t count = packed.images();
+  if constexpr (std::is_same_v<In, bf16>)
+    if (same_image(asked, packed)) return map_packed<4>(context, count, FromBf16{}, x, in);
+  // Positions that no window reached have no place in the packed image.
+  if (block_of(asked, packed) > 1)
+    check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(asked.images()) * sizeof(float), stream_of(context)),
+          "clearing");
+  with_index(count / 4, [&](auto zero) {
+    using Index = decltype(zero);
+    launch(context, Grid(blocks_for(count / 4), 256), unpack_image_kernel<In, Index>, x, in,
+           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(asked, packed));
+  });
+}
+
+// ---- problems ----
+
+constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
+
+// Few channels and a stride, as in a first layer: whole blocks of the stride become channels.
+bool folds(const Problem& asked) {
+  return asked.C <= 4 && asked.groups == 1 && asked.stride_h == asked.stride_w && asked.stride_h > 1 &&
+         asked.stride_h <= 4 && asked.dilation_h == 1 && asked.dilation_w == 1;
+}
+
+}  // namespace
+
+Problem packed(const Problem& asked, Element element) {
+  Problem packed = asked;
+  packed.element = element;
+  packed.activation = Activation::none;
+  packed.given = packed.gradients = {};
+  if (element == Element::float32 && asked.precision == Precision::bf16) packed.precision = Precision::tf32;
+  const bool folded = folds(asked);
+  if (folded) {
+    const std::int64_t block = asked.stride_h;
+    packed.KH = ceil_div(asked.KH, block);
+    packed.KW = ceil_div(asked.KW, block);
+    packed.H = asked.OH - 1 + packed.KH;
+    packed.W = asked.OW - 1 + packed.KW;
+    packed.C = asked.C * block * block;
+    packed.stride_h = packed.stride_w = 1;
+    packed.pad_h = packed.pad_w = 0;
+  }
+  // A grouped convolution keeps its channels: the fit asks for whole lanes there.
+  const std::int64_t lanes = element == Element::bfloat16 || folded ? lane_channels : lane_channels / 2;
+  if (asked.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
+  packed.x_channels = packed.C;
+  packed.y_channels = packed.O;
+  return packed;
+}
+
+Problem finished(const Problem& asked, Element element) {
+  Problem finished = packed(asked, element);
+  finished.y_channels = asked.y_channels;
+  finished.activation = asked.activation;
+  finished.given.bias = asked.given.bias;
+  finished.float_out = finished.finished = true;
+  return finished;
+}
+
+bool turns(const Problem& asked, const Problem& packed) {
+  return same_image(asked, packed) && asked.stride_h == 1 && asked.stride_w == 1 &&
+         asked.pad_h <= asked.dilation_h * (asked.KH - 1) && asked.pad_w <= asked.dilation_w * (asked.KW - 1);
+}
+
+Problem turned(const Problem& packed) {
+  Problem turned = packed;
+  turned.pass = Pass::forward;
+  std::swap(turned.C, turned.O);
+  std::swap(turned.H, turned.OH);
+  std::swap(turned.W, turned.OW);
+  std::swap(turned.x_channels, turned.y_channels);
+  turned.pad_h = turned.dilation_h * (turned.KH - 1) - turned.pad_h;
+  turned.pad_w = turned.dilation_w * (turned.KW - 1) - turned.pad_w;
+  return turned;
+}
+
+// ---- a pass around an engine ----
+
+namespace {
+
+/// Calls body with an array of the engine's element type.
+template <class Body>
+void with_element(const Problem& packed, void* array, const Body& body) {
+  if (packed.element == Element::bfloat16) return body(static_cast<bf16*>(array));
+  body(static_cast<float*>(array));
+}
+
+}  // namespace
+
+Packed::Packed(const Problem& asked, const Task& task, const Arrays& arrays, void* workspace, std::size_t engine_bytes)
+    : asked_(asked), task_(task), own_(arrays), parts_(workspace) {
+  const auto place = [&](bool taken, void* own, std::int64_t count) {
+    return taken ? own : parts_.take(static_cast<std::size_t>(count * bytes_of(task.packed.element)));
+  };
+  image_ = place(task.takes_image, arrays.x, task.packed.images());
+  weight_ = place(task.takes_weight, arrays.weight, task.packed.weights());
+  y_ = place(task.takes_y, arrays.y, task.packed.outputs());
+  workspace_ = parts_.take(engine_bytes);
+  engine_ = task.turned ? Arrays{y_, weight_, image_, arrays.bias} : Arrays{image_, weight_, y_, arrays.bias};
+}
+
+void Packed::before(const Context& context) const {
+  const Problem& packed = task_.packed;
+  if (asked_.pass != Pass::grad_x && !task_.takes_image)
+    with_element(packed, image_,
+                 [&](auto* image) { pack_image(context, image, static_cast<const float*>(own_.x), asked_, packed); });
+  if (asked_.pass != Pass::grad_weight && !task_.takes_weight)
+    with_element(packed, weight_, [&](auto* weight) {
+      const auto* own = static_cast<const float*>(own_.weight);
+      task_.turned ? turn_weight(context, weight, own, asked_) : pack_weight(context, weight, own, asked_, packed);
+    });
+}
+
+void Packed::after(const Context& context) const {
+  const Problem& packed = task_.packed;
+  if (asked_.pass == Pass::grad_x && !task_.takes_image)
+    with_element(packed, image_,
+                 [&](const auto* image) { unpack_image(context, static_cast<float*>(own_.x), image, asked_, packed); });
+  if (asked_.pass == Pass::grad_weight && !task_.takes_weight)
+    with_element(packed, weight_, [&](const auto* weight) {
+      unpack_weight(context, static_cast<float*>(own_.weight), weight, asked_, packed);
+    });
+  const bool unfinished = !task_.takes_y || own_.bias != nullptr || asked_.activation != Activation::none;
+  if (asked_.pass == Pass::forward && !packed.finished && unfinished)
+    with_element(packed, y_, [&](const auto* y) {
+      finish_rows(context, static_cast<float*>(own_.y), y, static_cast<const float*>(own_.bias),
+                  {asked_.positions(), asked_.O, asked_.y_channels}, asked_.activation);
+    });
+}
+
+}  // namespace tern::cuda::convolution

@@ -1,0 +1,94 @@
+#pragma once
+// What surrounds an engine that runs channels last: weights and images brought into the order and the element type that
+// it wants, and bias and activation where it knows none.
+
+#include "cuda/convolution/problem.cuh"
+
+namespace tern::cuda::convolution {
+
+/// The convolution that engines run for `asked`: channels filled up with zeros to whole lanes, and, where few channels
+/// meet a stride, folded: blocks of stride x stride neighbouring positions become one position with the channels of
+/// all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither bias nor activation.
+Problem packed(const Problem& asked, Element element);
+/// A forward pass with all that: it writes the caller's y.
+Problem finished(const Problem& asked, Element element);
+
+/// Whether the gradient of x is a forward convolution of g, with the weight turned by 180 degrees and its channels
+/// exchanged; and which.
+bool turns(const Problem& asked, const Problem& packed);
+Problem turned(const Problem& packed);
+
+/// Whether packing leaves the order of an image, or a weight, as it is.
+inline bool same_image(const Problem& asked, const Problem& packed) {
+  return packed.stride_h == asked.stride_h && packed.C == asked.C;
+}
+inline bool same_weight(const Problem& asked, const Problem& packed) {
+  return same_image(asked, packed) && packed.KH * packed.KW == 1;
+}
+/// Whether engines take the caller's array as it is.
+inline bool takes_image(const Problem& asked, const Problem& packed) {
+  return packed.element == Element::float32 && same_image(asked, packed) && asked.given.x % 16 == 0;
+}
+inline bool takes_weight(const Problem& asked, const Problem& packed) {
+  return packed.element == Element::float32 && same_weight(asked, packed) && asked.given.weight % 16 == 0;
+}
+/// Whether a matrix product over the positions computes the same: a kernel of one element that meets each once.
+inline bool is_product(const Problem& asked, const Problem& packed) {
+  return same_weight(asked, packed) && asked.groups == 1 && asked.stride_h == 1 && asked.stride_w == 1 &&
+         asked.pad_h == 0 && asked.pad_w == 0;
+}
+
+/// What an engine does in a pass, and which of the caller's arrays it works on; the others it finds, packed, in a
+/// workspace.
+struct Task {
+  Problem packed;
+  bool takes_image, takes_weight, takes_y;
+  bool turned = false;  ///< the engine runs turned(packed)
+
+  Problem problem() const { return turned ? convolution::turned(packed) : packed; }
+};
+
+/// A pass around the work of an engine.
+class Packed {
+ public:
+  /// Without arrays and a workspace it counts bytes.
+  Packed(const Problem& asked, const Task& task, const Arrays& arrays, void* workspace, std::size_t engine_bytes);
+
+  std::size_t bytes() const { return parts_.bytes(); }
+  /// The engine's arrays, and its workspace.
+  const Arrays& arrays() const { return engine_; }
+  void* workspace() const { return workspace_; }
+
+  /// Queues what comes before the engine's work, and behind it.
+  void before(const Context& context) const;
+  void after(const Context& context) const;
+
+ private:
+  const Problem& asked_;
+  const Task& task_;
+  Arrays own_, engine_;
+  Parts parts_;
+  void *image_, *weight_, *y_, *workspace_;
+};
+
+/// The functions of a way that leaves a task to an engine, of which each function gets what was asked and the task.
+template <Task (*task_of)(const Problem&), class Engine>
+struct Around {
+  static int next_plan(const Problem& asked, int plan) { return Engine::next_plan(asked, task_of(asked), plan); }
+  static std::size_t workspace(const Problem& asked, int plan) {
+    const Task task = task_of(asked);
+    return Packed(asked, task, {}, nullptr, Engine::workspace(asked, task, plan)).bytes();
+  }
+  static void run(Context& context, const Problem& asked, const Arrays& arrays, int plan, void* workspace) {
+    const Task task = task_of(asked);
+    const Packed on(asked, task, arrays, workspace, Engine::workspace(asked, task, plan));
+    on.before(context);
+    Engine::run(context, asked, task, on.arrays(), plan, on.workspace());
+    on.after(context);
+  }
+  static constexpr Way way(const char* name, bool (*fits)(const Problem&)) {
+    return {name, fits, workspace, run, next_plan};
+  }
+};
+
+}  // namespace tern::cuda::convolution

@@ -1,0 +1,69 @@
+#pragma once
+// One pass of a convolution, as everything about convolutions sees it: rules, trials, engines, and the kernels' own
+// forms of it.
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "cuda/choice.cuh"
+#include "cuda/elements.cuh"
+#include "cuda/fused.cuh"
+#include "tern/kernels/conv.hpp"
+
+namespace tern::cuda::convolution {
+
+using kernels::Conv2d;
+using kernels::Layout;
+
+/// What is computed from the others: y, the gradient of x, that of the weight; or all gradients at once.
+enum class Pass : std::uint8_t { forward, grad_x, grad_weight, backward };
+
+/// alignment_of the arrays; 0: not given.
+struct Alignments {
+  std::uint32_t x = 0, weight = 0, y = 0, bias = 0;
+  auto operator<=>(const Alignments&) const = default;
+};
+
+/// The convolution that was asked for, or, channels last, the one that an engine runs for it (packed.cuh). In a
+/// backward pass y's gradient comes through the activation. `y_channels` is never 0.
+struct Problem : Conv2d {
+  Pass pass = Pass::forward;
+  std::int64_t x_channels = 0;         ///< elements from a position of x to the next, channels last
+  Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
+  bool float_out = false;              ///< what an engine computes is float32 all the same
+  bool finished =
+      false;  ///< forward: the engine adds the bias, if it is given, and takes the activation (relu or none)
+  Precision precision = Precision::strict;
+  bool deterministic = true;
+  Alignments given{}, gradients{};  ///< the second of a whole backward: grad_x, grad_weight, grad_y, grad_bias
+  int device = 0;
+  auto operator<=>(const Problem&) const = default;
+
+  bool channels_last() const { return layout == Layout::channels_last; }
+  bool tensor_cores() const { return precision != Precision::strict; }  ///< float32 factors may be read as TF32
+  std::int64_t positions() const { return N * OH * OW; }
+  std::int64_t images() const { return N * C * H * W; }  ///< elements of x; of y; of a weight
+  std::int64_t outputs() const { return positions() * O; }
+  std::int64_t weights() const { return O * (C / groups) * KH * KW; }
+};
+
+/// The arrays of a pass. It writes the one that it is named after, which is a gradient in a backward pass, and y is
+/// one there; a bias is read forward, and its gradient written with that of the weight. Null: not given.
+struct Arrays {
+  void *x = nullptr, *weight = nullptr, *y = nullptr, *bias = nullptr;
+};
+
+inline Alignments alignments_of(const Arrays& arrays) {
+  return {alignment_of(arrays.x), alignment_of(arrays.weight), alignment_of(arrays.y), alignment_of(arrays.bias)};
+}
+
+/// The problem of a call; the arrays are left to the caller.
+Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Element element);
+
+/// "conv2d_grad_x 8 x 64 x 12 x 12 to 32, kernel 3x3, stride 1x1, ...": for messages and lists.
+std::string text_of(const Problem& problem);
+
+using Way = cuda::Way<Problem, Arrays>;
+
+}  // namespace tern::cuda::convolution

@@ -1,0 +1,31 @@
+#pragma once
+// The ways to convolve, one file (or one per pass) each. Gradients come already through the activation. Lists of them,
+// in the order of preference, are in convolution.cu.
+
+#include "cuda/convolution/problem.cuh"
+
+namespace tern::cuda::convolution {
+
+// ---- in the order of the shape ----
+
+// Any sizes: a matrix product whose factors are gathered element by element (general.cu).
+extern const Way general_forward, general_grad_x, general_grad_weight;
+// Small planes, stride 1: whole planes in shared memory (direct*.cu).
+extern const Way direct_forward, direct_grad_x, direct_grad_weight;
+
+// ---- channels last ----
+
+// Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` where
+// they are preferred to the library, `last` where not.
+extern const Way implicit_forward_first, implicit_forward_last;
+extern const Way implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
+// Engines of cuDNN, on factors in bfloat16 or float32; bias and activation in a pass of their own, or `finished` by the
+// engine; the gradient of x by a forward engine on the `turned` weight; gradients in bfloat16, then converted, or
+// written in their `place` (library.cu).
+extern const Way library_forward_bf16, library_forward, finished_forward_bf16, finished_forward;
+extern const Way turned_grad_x, turned_grad_x_in_place, library_grad_x, library_grad_x_in_place;
+extern const Way library_grad_weight, library_grad_weight_in_place;
+// A kernel of one element is a matrix product over the positions, by cuBLASLt (product.cu).
+extern const Way product_forward_bf16, product_forward, product_grad_x;
+
+}  // namespace tern::cuda::convolution

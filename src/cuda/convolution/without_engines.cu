@@ -1,0 +1,12 @@
+// Stands for engines.cu in a build without cuDNN: what is channels last runs on our own implicit products.
+
+#include "cuda/convolution/engines.cuh"
+
+namespace tern::cuda::convolution {
+
+bool has_engines() { return false; }
+int next_engine(const Problem&, int) { return -1; }
+std::size_t engine_workspace(const Problem&, int) { return 0; }
+void run_engine(const Context&, const Problem&, const Arrays&, int, void*) {}
+
+}  // namespace tern::cuda::convolution

@@ -1,0 +1,382 @@
+#include <array>
+#include <limits>
+
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
+#include "cuda/products/library.cuh"
+#include "cuda/products/own.cuh"
+#include "cuda/streams.cuh"
+
+namespace tern::cuda::products {
+
+std::string text_of(const Problem& p) {
+  constexpr const char* slots[]{"matmul", "linear", "linear_backward"};
+  return message(slots[static_cast<int>(p.slot)], " ", p.batch, " times ", p.m, " x ", p.k, p.transpose_a ? "^T" : "",
+                 " by ", p.k, " x ", p.n, p.transpose_b ? "^T, " : ", ", name_of(p.in), ", ", name_of(p.precision),
+                 p.deterministic ? ", deterministic" : "");
+}
+
+namespace {
+
+using kernels::Linear;
+using kernels::Matmul;
+
+bool aligned(const void* pointer, std::int64_t stride) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 4 == 0;
+}
+
+// ---- our own ----
+
+// Above this many multiply-adds the library's larger tiles win over what we fuse; only the library has tf32 units.
+bool prefers_library(const Problem& p) { return p.work() > (p.precision != Precision::strict ? 4e7 : 2.2e8); }
+
+bool fits_own(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
+  return m < most && n < most && k < most && batch < 65536 && ceil_div(m, 32) * ceil_div(n, 32) < most / 8;
+}
+bool fits_own(const Problem& p) { return p.in == Element::float32 && fits_own(p.m, p.n, p.k, p.batch); }
+// The weight's gradient has the outputs as rows, both have the inputs as columns.
+bool fits_own_backward(const Problem& p) {
+  return p.in == Element::float32 && fits_own(p.m, p.k, p.n, 1) && fits_own(p.n, p.k, p.m, 1);
+}
+
+Factor factor(const void* data, std::int64_t stride, const float* mask = nullptr) {
+  return {static_cast<const float*>(data), mask, stride, aligned(data, stride) && aligned(mask, stride)};
+}
+
+void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  Product product;
+  product.a = factor(arrays.a, p.transpose_a ? p.m : p.k);
+  product.b = factor(arrays.b, p.transpose_b ? p.k : p.n);
+  product.a.aligned = product.a.aligned && (p.batch == 1 || p.stride_a % 4 == 0);
+  product.b.aligned = product.b.aligned && (p.batch == 1 || p.stride_b % 4 == 0);
+  product.out = static_cast<float*>(arrays.out);
+  product.aligned_out = aligned(arrays.out, p.n);
+  product.bias = static_cast<const float*>(arrays.bias);
+  product.m = static_cast<int>(p.m);
+  product.n = static_cast<int>(p.n);
+  product.k = static_cast<int>(p.k);
+  product.activation = p.activation;
+  own_product(context, product, p, tiling_of(context, p));
+}
+
+// ---- by the library, and what it does not fuse ----
+
+template <class T>
+__global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, std::int64_t out,
+                                       Activation activation) {
+  begin_kernel();
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
+    y[i] = activate(bias == nullptr ? y[i] : y[i] + bias[i % out], activation);
+}
+
+// g = grad_y * activation'(y) (when g is wanted) and its column sums (when they are): 32 columns per block.
+constexpr int sum_rows = 32;
+constexpr std::int64_t many_rows = 2048;
+template <class T>
+__global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows,
+                               std::int64_t out, Activation activation) {
+  __shared__ T partial[sum_rows][33];
+  begin_kernel();
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  T sum = 0;
+  if (column < out)
+#pragma unroll 4
+    for (std::int64_t row = threadIdx.y; row < rows; row += sum_rows) {
+      T value = grad_y[row * out + column];
+      if (activation != Activation::none) value = through_activation(value, y[row * out + column], activation);
+      if (g != nullptr) g[row * out + column] = value;
+      sum += value;
+    }
+  if (sums == nullptr) return;
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= out) return;
+  T total = 0;
+  for (int i = 0; i < sum_rows; ++i) total += partial[i][threadIdx.x];
+  sums[column] = total;
+}
+
+template <class T>
+void through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Problem& p) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Many rows are split over blocks; a few are one block's work per 32 columns.
+    if (p.m >= many_rows && p.n % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)) {
+      const Rows wide{p.m, p.n, p.n};
+      const std::int64_t slices = sums == nullptr ? 0 : row_slices(wide);
+      const Scratch partials(context, static_cast<std::size_t>(slices * p.n) * sizeof(float));
+      through_rows(context, g, partials.as<float>(), grad_y, y, wide, p.activation);
+      if (sums != nullptr) sum_slices<float>(context, nullptr, sums, partials.as<float>(), slices, 0, p.n);
+      return;
+    }
+  }
+  launch(context, Grid(static_cast<unsigned>(ceil_div(p.n, 32)), dim3(32, sum_rows)), through_kernel<T>, g, sums,
+         grad_y, y, p.m, p.n, p.activation);
+}
+
+struct ToBf16 {
+  __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
+};
+void round(const Context& context, void* out, const void* array, std::int64_t count) {
+  map_packed<4>(context, count, ToBf16{}, static_cast<bf16*>(out), static_cast<const float*>(array));
+}
+std::size_t rounded_bytes(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(bf16); }
+
+// Its units want rows of whole 16 bytes; other products keep to TF32.
+bool in_bf16(const Problem& p) {
+  return p.precision == Precision::bf16 && p.in == Element::float32 && p.m % 8 == 0 && p.n % 8 == 0 && p.k % 8 == 0;
+}
+std::int64_t count_a(const Problem& p) { return (p.stride_a == 0 ? 1 : p.batch) * p.m * p.k; }
+std::int64_t count_b(const Problem& p) { return (p.stride_b == 0 ? 1 : p.batch) * p.k * p.n; }
+
+/// What is left to the library: bias and activation follow, bfloat16 factors lie in the workspace.
+Problem of_library(const Problem& asked) {
+  Problem problem = asked;
+  problem.slot = Slot::matmul;
+  problem.activation = Activation::none;
+  problem.given.bias = 0;
+  if (!in_bf16(asked)) return problem;
+  problem.in = Element::bfloat16;
+  problem.given.a = problem.given.b = 256;
+  return problem;
+}
+
+int next_of_library(const Problem& p, int plan) {
+  return p.k == 0 ? (plan < 0 ? 0 : -1) : next_algorithm(of_library(p), plan);
+}
+
+struct LibraryParts {
+  void *a, *b, *rest;
+  std::size_t bytes;
+  LibraryParts(const Problem& p, int plan, void* workspace) {
+    Parts parts(workspace);
+    a = in_bf16(p) ? parts.take(rounded_bytes(count_a(p))) : nullptr;
+    b = in_bf16(p) ? parts.take(rounded_bytes(count_b(p))) : nullptr;
+    rest = parts.take(algorithm_workspace(of_library(p), plan));
+    bytes = parts.bytes();
+  }
+};
+std::size_t workspace_of_library(const Problem& p, int plan) {
+  return p.k == 0 ? 0 : LibraryParts(p, plan, nullptr).bytes;
+}
+
+template <class T>
+void finish(Context& context, const Problem& p, const Arrays& arrays) {
+  if (arrays.bias != nullptr || p.activation != Activation::none)
+    launch(context, Grid(blocks_for(p.m * p.n), 256), bias_activation_kernel<T>, static_cast<T*>(arrays.out),
+           static_cast<const T*>(arrays.bias), p.m * p.n, p.n, p.activation);
+}
+
+void run_library(Context& context, const Problem& p, const Arrays& arrays, int plan, void* workspace) {
+  if (p.k == 0) {
+    check(cudaMemsetAsync(arrays.out, 0, static_cast<std::size_t>(p.batch * p.m * p.n * bytes_of(p.out)),
+                          stream_of(context)),
+          "clearing");
+  } else {
+    const LibraryParts parts(p, plan, workspace);
+    Arrays on{arrays.out, arrays.a, arrays.b};
+    if (in_bf16(p)) {
+      round(context, parts.a, arrays.a, count_a(p));
+      round(context, parts.b, arrays.b, count_b(p));
+      on.a = parts.a;
+      on.b = parts.b;
+    }
+    run_algorithm(context, of_library(p), on, plan, parts.rest);
+  }
+  p.out == Element::float64 ? finish<double>(context, p, arrays) : finish<float>(context, p, arrays);
+}
+
+// ---- the ways ----
+
+// Under `deterministic` a rule on sizes decides between the two, so that every process sums alike.
+const Way library_first{"library", [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
+                        workspace_of_library, run_library, next_of_library};
+const Way library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
+                       workspace_of_library, run_library, next_of_library};
+const Way own{.name = "own", .fits = fits_own, .run = run_own};
+constexpr std::array forward{&library_first, &own, &library_last};
+
+/// On arrays of the type of its factors.
+const Way algorithm{.name = "library",
+                    .workspace = algorithm_workspace,
+                    .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
+                              void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
+                    .next_plan = next_algorithm};
+constexpr std::array by_library{&algorithm};
+
+Problem problem_of(const Context& context, Slot slot, Element element, const Matmul& shape) {
+  Problem problem{shape};
+  problem.slot = slot;
+  problem.in = problem.out = element;
+  problem.precision = context.precision;
+  problem.deterministic = context.deterministic;
+  problem.device = card().device;
+  return problem;
+}
+
+void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
+  problem.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b), alignment_of(arrays.bias)};
+  Prepared<Problem, Arrays>(context, decision, forward, problem, arrays).run(context);
+}
+
+// ---- the gradients of a layer ----
+
+/// What a backward pass gets. The first three may be null.
+struct Gradients {
+  void *grad_x, *grad_weight, *grad_bias;
+  const void *grad_y, *x, *weight, *y;
+};
+
+// Both products in one launch.
+void run_own_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  const auto* const grad_y = static_cast<const float*>(to.grad_y);
+  const auto* const y = static_cast<const float*>(to.y);
+  const float* const mask = p.activation == Activation::none ? nullptr : y;
+  if (to.grad_bias != nullptr && to.grad_weight == nullptr)
+    through<float>(context, nullptr, static_cast<float*>(to.grad_bias), grad_y, y, p);
+  if (to.grad_weight == nullptr && to.grad_x == nullptr) return;
+  Product for_weight, for_data;
+  if (to.grad_weight != nullptr) {
+    for_weight.a = factor(grad_y, p.n, mask);
+    for_weight.b = factor(to.x, p.k);
+    for_weight.out = static_cast<float*>(to.grad_weight);
+    for_weight.aligned_out = aligned(to.grad_weight, p.k);
+    for_weight.sums = static_cast<float*>(to.grad_bias);
+    for_weight.m = static_cast<int>(p.n);
+    for_weight.n = static_cast<int>(p.k);
+    for_weight.k = static_cast<int>(p.m);
+    for_weight.through = p.activation;
+  }
+  if (to.grad_x != nullptr) {
+    for_data.a = factor(grad_y, p.n, mask);
+    for_data.b = factor(to.weight, p.k);
+    for_data.out = static_cast<float*>(to.grad_x);
+    for_data.aligned_out = aligned(to.grad_x, p.k);
+    for_data.m = static_cast<int>(p.m);
+    for_data.n = static_cast<int>(p.k);
+    for_data.k = static_cast<int>(p.n);
+    for_data.through = p.activation;
+  }
+  own_backward(context, for_weight, for_data, tiling_of_backward(context, p));
+}
+
+template <class T>
+void run_library_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  const bool masked = p.activation != Activation::none, rounds = in_bf16(p);
+  const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
+  const auto* const grad_y = static_cast<const T*>(to.grad_y);
+  if (masked || to.grad_bias != nullptr)
+    through(context, masked_gradient.as<T>(), static_cast<T*>(to.grad_bias), grad_y, static_cast<const T*>(to.y), p);
+  const void *g = masked ? masked_gradient.as<T>() : grad_y, *x = to.x, *weight = to.weight;
+
+  // Factors that are read, rounded where that is asked for.
+  const auto bytes = [&](bool read, std::int64_t count) { return rounds && read ? rounded_bytes(count) : 0; };
+  const bool for_weight = to.grad_weight != nullptr, for_x = to.grad_x != nullptr;
+  const Scratch rounded_g(context, bytes(true, p.m * p.n)), rounded_x(context, bytes(for_weight, p.m * p.k)),
+      rounded_weight(context, bytes(for_x, p.n * p.k));
+  if (rounds) {
+    round(context, rounded_g.as<void>(), g, p.m * p.n);
+    if (for_weight) round(context, rounded_x.as<void>(), x, p.m * p.k);
+    if (for_x) round(context, rounded_weight.as<void>(), weight, p.n * p.k);
+    g = rounded_g.as<void>();
+    x = rounded_x.as<void>();
+    weight = rounded_weight.as<void>();
+  }
+
+  using Half = Prepared<Problem, Arrays>;
+  const auto prepare = [&](std::optional<Half>& half, const Matmul& shape, const Arrays& arrays) {
+    Problem product{shape};
+    product.in = rounds ? Element::bfloat16 : p.in;
+    product.out = p.out;
+    product.precision = p.precision;
+    product.deterministic = p.deterministic;
+    product.device = p.device;
+    product.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b)};
+    half.emplace(context, nullptr, by_library, product, arrays);
+  };
+  std::optional<Half> to_weight, to_x;
+  if (for_weight) prepare(to_weight, {.m = p.n, .n = p.k, .k = p.m, .transpose_a = true}, {to.grad_weight, g, x});
+  if (for_x) prepare(to_x, {.m = p.m, .n = p.k, .k = p.n}, {to.grad_x, g, weight});
+  run_side_by_side(context, to_weight, to_x, [](Context&) {});
+}
+
+void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int plan, void* workspace) {
+  p.in == Element::float64 ? run_library_backward<double>(context, p, to, plan, workspace)
+                           : run_library_backward<float>(context, p, to, plan, workspace);
+}
+
+using Backward = cuda::Way<Problem, Gradients>;
+const Backward library_backward_first{
+    .name = "library",
+    .fits = [](const Problem& p) { return !fits_own_backward(p) || prefers_library(p); },
+    .run = run_library_backward_of};
+const Backward library_backward_last{
+    .name = "library",
+    .fits = [](const Problem& p) { return fits_own_backward(p) && !prefers_library(p); },
+    .run = run_library_backward_of};
+const Backward own_backward_way{.name = "own", .fits = fits_own_backward, .run = run_own_backward};
+constexpr std::array backward{&library_backward_first, &own_backward_way, &library_backward_last};
+
+// ---- the slots ----
+
+template <class T>
+void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shape) {
+  if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
+  Problem problem = problem_of(context, Slot::matmul, element_of<T>, shape);
+  if (shape.k == 0) return run_library(context, problem, {out, a, b}, 0, nullptr);
+  run(context, "matmul", problem, {out, a, b});
+}
+
+template <class T>
+Problem problem_of(const Context& context, Slot slot, const Linear& shape) {
+  const auto& [rows, in, out, activation] = shape;
+  Problem problem =
+      problem_of(context, slot, element_of<T>, {.m = rows, .n = out, .k = in, .transpose_b = slot == Slot::linear});
+  problem.activation = activation;
+  return problem;
+}
+
+template <class T>
+void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const Linear& shape) {
+  if (shape.rows == 0 || shape.out == 0) return;
+  run(context, "linear", problem_of<T>(context, Slot::linear, shape), {y, x, weight, bias});
+}
+
+template <class T>
+void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Linear& shape) {
+  Problem problem = problem_of<T>(context, Slot::linear_backward, shape);
+  const auto clear = [&](T* array, std::int64_t count) {
+    if (array != nullptr && count > 0)
+      check(cudaMemsetAsync(array, 0, static_cast<std::size_t>(count) * sizeof(T), stream_of(context)), "clearing");
+  };
+  if (problem.work() == 0) {
+    clear(grad_x, shape.rows * shape.in);
+    clear(grad_weight, shape.out * shape.in);
+    if (grad_bias != nullptr && shape.out > 0) through<T>(context, nullptr, grad_bias, grad_y, y, problem);
+    return;
+  }
+  problem.given = {alignment_of(y), alignment_of(x), alignment_of(weight)};
+  problem.gradients = {alignment_of(grad_y), alignment_of(grad_x), alignment_of(grad_weight), alignment_of(grad_bias)};
+  Prepared<Problem, Gradients>(context, "linear_backward", backward, problem,
+                               Gradients{grad_x, grad_weight, grad_bias, grad_y, x, weight, y})
+      .run(context);
+}
+
+}  // namespace
+}  // namespace tern::cuda::products
+
+namespace tern::cuda {
+
+template <class T>
+kernels::Dot<T> dot() {
+  return {
+      .matmul = products::matmul<T>, .linear = products::linear<T>, .linear_backward = products::linear_backward<T>};
+}
+
+template kernels::Dot<float> dot<float>();
+template kernels::Dot<double> dot<double>();
+
+}  // namespace tern::cuda
