@@ -10,16 +10,20 @@ namespace tern::vectorized {
 namespace {
 
 using kernels::Activation;
+using product::Arrays;
+using product::Plan;
+using product::Problem;
 
 /// Scratch per thread starts on a cache line of its own.
 std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
 
 template <class T>
-void multiply(Context& context, const char* decision, const Product<T>& product) {
-  if (product.shape.batch == 0 || product.shape.m == 0 || product.shape.n == 0) return;
+void multiply(Context& context, const char* decision, Problem problem, const Arrays<T>& arrays) {
+  if (problem.shape.batch == 0 || problem.shape.m == 0 || problem.shape.n == 0) return;
   const std::string_view forced = forced_way(context, decision);
-  const int threads = useful_threads(context, Plan<T>(product, 1, forced).nanoseconds());
-  const Plan<T> plan(product, threads, forced);
+  const int threads = useful_threads(context, Plan<T>(problem, arrays, forced).nanoseconds());
+  problem.threads = threads;
+  const Plan<T> plan(problem, arrays, forced);
   took_way(context, decision, plan.way());
   const std::int64_t each = aligned(plan.scratch());
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.partials()) * sizeof(T));
@@ -33,18 +37,15 @@ void multiply(Context& context, const char* decision, const Product<T>& product)
 
 template <class T>
 void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
-  multiply(context, "matmul", Product<T>{.c = out, .a = a, .b = b, .shape = shape});
+  multiply<T>(context, "matmul", {.shape = shape}, {.c = out, .a = a, .b = b});
 }
 
 template <class T>
 void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
-  multiply(context, "linear",
-           Product<T>{.c = y,
-                      .a = x,
-                      .b = weight,
-                      .shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
-                      .column_bias = bias,
-                      .relu = shape.activation == Activation::relu});
+  multiply<T>(context, "linear",
+              {.shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
+               .relu = shape.activation == Activation::relu},
+              {.c = y, .a = x, .b = weight, .column_bias = bias});
   if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
   if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
 }
@@ -61,16 +62,17 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
 
-  const Product<T> to_x{.c = grad_x, .a = g, .b = weight, .shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
-  const Product<T> to_weight{
-      .c = grad_weight, .a = g, .b = x, .shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
+  Problem to_x{.shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
+  Problem to_weight{.shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
+  const Arrays<T> arrays_x{.c = grad_x, .a = g, .b = weight}, arrays_weight{.c = grad_weight, .a = g, .b = x};
   double nanoseconds = 0;
   const std::string_view forced_x = forced_way(context, "linear_grad_x");
   const std::string_view forced_weight = forced_way(context, "linear_grad_weight");
-  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, 1, forced_x).nanoseconds();
-  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, 1, forced_weight).nanoseconds();
+  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, arrays_x, forced_x).nanoseconds();
+  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, arrays_weight, forced_weight).nanoseconds();
   const int threads = useful_threads(context, nanoseconds);
-  const Plan<T> plan_x(to_x, threads, forced_x), plan_weight(to_weight, threads, forced_weight);
+  to_x.threads = to_weight.threads = threads;
+  const Plan<T> plan_x(to_x, arrays_x, forced_x), plan_weight(to_weight, arrays_weight, forced_weight);
   if (grad_x != nullptr) took_way(context, "linear_grad_x", plan_x.way());
   if (grad_weight != nullptr) took_way(context, "linear_grad_weight", plan_weight.way());
   const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));

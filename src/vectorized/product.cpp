@@ -6,7 +6,7 @@
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
-namespace tern::vectorized {
+namespace tern::vectorized::product {
 namespace {
 
 // Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache.
@@ -19,106 +19,115 @@ constexpr std::int64_t streams = 16;
 // Products of at most this many elements are sliced along k, in slices of at least this length.
 constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
 
+// Cycles: half a cycle per fused multiply-add of a vector, then what moving costs beside it.
+
+template <class T>
+double vectors(std::int64_t items) {
+  return static_cast<double>(divide_up(items, gemm_kernels<T>().lanes));
+}
+
+template <class T>
+double panels_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
+  return 0.5 * k * vectors<T>(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
+}
+
+template <class T>
+double turned_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
+  // Columns of b that are not contiguous are slow to fetch.
+  return 0.5 * k * vectors<T>(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
+         (shape.transpose_b ? 0 : 0.5 * k * columns);
+}
+
+template <class T>
+double dots_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+  return (0.6 * vectors<T>(shape.k) + 5) * static_cast<double>(m) * static_cast<double>(n);
+}
+
+bool always_fits(const kernels::Matmul& /*shape*/) { return true; }
+bool dots_fit(const kernels::Matmul& shape) { return !shape.transpose_a && shape.transpose_b; }
+
 }  // namespace
 
+/// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, where that packs less, or wastes fewer lanes; vectors
+/// along k.
 template <class T>
-const char* Plan<T>::name_of(Way way) {
-  switch (way) {
-    case Way::panels:
-      return "panels";
-    case Way::turned:
-      return "turned";
-    case Way::dots:
-      return "dots";
-  }
-  return "";
-}
-
-template <class T>
-const char* Plan<T>::way() const {
-  return name_of(way_);
-}
+const typename Plan<T>::Way Plan<T>::ways[] = {
+    {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
+    {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, true, true},
+    {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, false},
+};
 
 template <class T>
 bool Plan<T>::in_place(std::int64_t m) const {
-  return !product_.shape.transpose_b && m <= gemm_kernels<T>().tile_rows;
-}
-
-template <class T>
-double Plan<T>::cost(Way way, std::int64_t m, std::int64_t n) const {
-  const auto& kernels = gemm_kernels<T>();
-  const auto& shape = product_.shape;
-  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
-  const auto vectors = [&](std::int64_t items) { return static_cast<double>(divide_up(items, kernels.lanes)); };
-  // Cycles: half a cycle per fused multiply-add of a vector, then what moving costs beside it.
-  switch (way) {
-    case Way::panels:
-      return 0.5 * k * vectors(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
-    case Way::turned:  // columns of b that are not contiguous are slow to fetch
-      return 0.5 * k * vectors(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
-             (shape.transpose_b ? 0 : 0.5 * k * columns);
-    case Way::dots:
-      return (0.6 * vectors(shape.k) + 5) * rows * columns;
-  }
-  return 0;
+  return !problem_.shape.transpose_b && m <= gemm_kernels<T>().tile_rows;
 }
 
 template <class T>
 double Plan<T>::nanoseconds() const {
-  const auto& shape = product_.shape;
+  const auto& shape = problem_.shape;
   const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
-  const double cycles = cost(way_, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
+  const double cycles = way_->cycles(shape, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
   return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by the memory
 }
 
 template <class T>
-Plan<T>::Plan(const Product<T>& product, int threads, std::string_view forced) : product_(product) {
-  auto& shape = product_.shape;
+Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced)
+    : problem_(problem), arrays_(arrays) {
+  auto& shape = problem_.shape;
   // One matrix b for many a that lie behind each other is one product.
   if (shape.batch > 1 && shape.stride_b == 0 && !shape.transpose_a && shape.stride_a == shape.m * shape.k) {
     shape.m *= shape.batch;
     shape.batch = 1;
   }
-  const std::int64_t m = shape.m, n = shape.n, k = shape.k;
+  const std::int64_t m = shape.m, n = shape.n, k = shape.k, threads = problem.threads;
   const auto& kernels = gemm_kernels<T>();
 
-  const bool dots_fit = !shape.transpose_a && shape.transpose_b;
-  const double panels = cost(Way::panels, m, n), turned = cost(Way::turned, m, n);
-  if (forced == "dots" && !dots_fit) forced = {};
-  if (dots_fit && (forced.empty() ? cost(Way::dots, m, n) < std::min(panels, turned) : forced == "dots"))
-    way_ = Way::dots;
+  // Where it is not forced: dots for the whole product, or else what is cheapest for the parts.
+  const Way *only = nullptr, *whole = nullptr;
+  double least = 0;
+  for (const Way& way : ways) {
+    if (!way.fits(shape)) continue;
+    if (forced == way.name) only = &way;
+    const double cycles = way.cycles(shape, m, n);
+    if (whole != nullptr && cycles >= least) continue;
+    whole = &way;
+    least = cycles;
+  }
+  way_ = only != nullptr ? only : whole;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
 
   double best = -1;
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
     const std::int64_t column_parts = threads / row_parts;
     if (row_parts > m || column_parts > n) continue;
-    for (const Way way : {Way::panels, Way::turned, Way::dots}) {
-      if ((way == Way::dots) != (way_ == Way::dots) || (!forced.empty() && forced != name_of(way))) continue;
-      const double cycles = cost(way, divide_up(m, row_parts), divide_up(n, column_parts));
+    for (const Way& way : ways) {
+      if (only != nullptr ? &way != only : way.packs != whole->packs) continue;
+      const double cycles = way.cycles(shape, divide_up(m, row_parts), divide_up(n, column_parts));
       if (best >= 0 && cycles >= best) continue;
       best = cycles;
-      if (way_ != Way::dots) way_ = way;
+      way_ = &way;
       row_parts_ = row_parts;
       column_parts_ = column_parts;
     }
   }
   if (shape.batch >= 2 * threads || slices_ >= 2 * threads) row_parts_ = column_parts_ = 1;
-  if (way_ == Way::dots || m == 0 || n == 0) return;
+  if (!way_->packs || m == 0 || n == 0) return;
 
   const auto element = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t longest = divide_up(k, slices_);
   block_k_ = std::max<std::int64_t>(
       1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
-  if (way_ == Way::panels && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
+  if (!way_->turns && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
     block_k_ = std::min(block_k_, streams);
   const std::int64_t width = kernels.panel_width;
-  const std::int64_t packed_side = way_ == Way::turned ? m : n;
+  const std::int64_t packed_side = way_->turns ? m : n;
   const std::int64_t most = std::max<std::int64_t>(1, block_bytes() / element / block_k_ / width) * width;
   const std::int64_t blocks = divide_up(packed_side, most);
   block_columns_ = divide_up(divide_up(packed_side, blocks), width) * width;
   packed_ = block_k_ * block_columns_;
-  if (way_ == Way::turned) {
+  if (way_->turns) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
     turned_ = divide_up(rows * turned_row(), 16) * 16;
   }
@@ -127,7 +136,7 @@ Plan<T>::Plan(const Product<T>& product, int threads, std::string_view forced) :
 
 template <class T>
 void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
-  const auto& shape = product_.shape;
+  const auto& shape = problem_.shape;
   const auto& kernels = gemm_kernels<T>();
   const std::int64_t column_part = part % column_parts_;
   part /= column_parts_;
@@ -135,8 +144,8 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   part /= row_parts_;
   const std::int64_t slice = part % slices_, batch = part / slices_;
 
-  const std::int64_t row_unit = way_ == Way::turned ? kernels.lanes : 1;
-  const std::int64_t column_unit = way_ == Way::turned ? 1 : kernels.lanes;
+  const std::int64_t row_unit = way_->turns ? kernels.lanes : 1;
+  const std::int64_t column_unit = way_->turns ? 1 : kernels.lanes;
   const std::int64_t row = edge(shape.m, row_unit, row_parts_, row_part);
   const std::int64_t column = edge(shape.n, column_unit, column_parts_, column_part);
   Part work{};
@@ -145,27 +154,26 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   if (work.m <= 0 || work.n <= 0) return;
   work.first_k = shape.k * slice / slices_;
   work.k = shape.k * (slice + 1) / slices_ - work.first_k;
-  work.a = product_.a + batch * shape.stride_a + (shape.transpose_a ? row : row * shape.k);
-  work.b = product_.b + batch * shape.stride_b + (shape.transpose_b ? column * shape.k : column);
-  T* const c = slices_ == 1 ? product_.c : partials + slice * size();
+  work.a = arrays_.a + batch * shape.stride_a + (shape.transpose_a ? row : row * shape.k);
+  work.b = arrays_.b + batch * shape.stride_b + (shape.transpose_b ? column * shape.k : column);
+  T* const c = slices_ == 1 ? arrays_.c : partials + slice * size();
   work.c = c + (batch * shape.m + row) * shape.n + column;
-  work.bias = product_.column_bias == nullptr || slice > 0 ? nullptr : product_.column_bias + column;
+  work.bias = arrays_.column_bias == nullptr || slice > 0 ? nullptr : arrays_.column_bias + column;
 
-  switch (way_) {
-    case Way::panels:
-      return run_panels(work, scratch);
-    case Way::turned:
-      return run_turned(work, scratch, scratch + packed_);
-    case Way::dots:
-      return sum_kernels<T>().dots(work.c, shape.n, work.a + work.first_k, shape.k, work.b + work.first_k, shape.k,
-                                   work.m, work.n, work.k, false, work.bias, product_.relu && slices_ == 1);
-  }
+  (this->*way_->run)(work, scratch);
+}
+
+template <class T>
+void Plan<T>::run_dots(const Part& part, T* /*scratch*/) const {
+  const auto& shape = problem_.shape;
+  sum_kernels<T>().dots(part.c, shape.n, part.a + part.first_k, shape.k, part.b + part.first_k, shape.k, part.m, part.n,
+                        part.k, false, part.bias, problem_.relu && slices_ == 1);
 }
 
 template <class T>
 void Plan<T>::run_panels(const Part& part, T* packed) const {
   const auto& kernels = gemm_kernels<T>();
-  const auto& shape = product_.shape;
+  const auto& shape = problem_.shape;
   const std::int64_t width = kernels.panel_width;
   const std::int64_t b_row = shape.transpose_b ? shape.k : shape.n;
   for (std::int64_t column = 0; column < part.n; column += block_columns_) {
@@ -182,7 +190,7 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
       block.c_row = shape.n;
       block.accumulate = first > 0;
       block.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
-      block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
       const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
       std::int64_t done = 0;
       if (in_place(part.m)) {  // but for the last columns
@@ -210,9 +218,10 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
 }
 
 template <class T>
-void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
+void Plan<T>::run_turned(const Part& part, T* packed) const {
+  T* const turned = packed + packed_;
   const auto& kernels = gemm_kernels<T>();
-  const auto& shape = product_.shape;
+  const auto& shape = problem_.shape;
   const std::int64_t width = kernels.panel_width;
   for (std::int64_t column = 0; column < part.m; column += block_columns_) {  // of c^T
     const std::int64_t columns = std::min(block_columns_, part.m - column);
@@ -236,7 +245,7 @@ void Plan<T>::run_turned(const Part& part, T* packed, T* turned) const {
       block.c_row = turned_row();
       block.accumulate = first > 0;
       block.row_bias = part.bias;
-      block.relu = product_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
       kernels.multiply(block);
     }
     kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), part.n, columns);
@@ -248,11 +257,11 @@ void Plan<T>::add(const T* partials) const {
   for (std::int64_t i = 0; i < size(); ++i) {
     T total = partials[i];
     for (std::int64_t slice = 1; slice < slices_; ++slice) total += partials[slice * size() + i];
-    product_.c[i] = product_.relu && total < T{0} ? T{0} : total;
+    arrays_.c[i] = problem_.relu && total < T{0} ? T{0} : total;
   }
 }
 
 template class Plan<float>;
 template class Plan<double>;
 
-}  // namespace tern::vectorized
+}  // namespace tern::vectorized::product

@@ -6,31 +6,35 @@
 
 #include "tern/kernels/dot.hpp"
 
-namespace tern::vectorized {
+namespace tern::vectorized::product {
 
-/// c[i] = op(a[i]) op(b[i]) for i in [0, batch), see kernels::Matmul, with an epilogue.
-template <class T>
-struct Product {
-  T* c = nullptr;
-  const T* a = nullptr;
-  const T* b = nullptr;
+/// c[i] = op(a[i]) op(b[i]) for i in [0, batch), see kernels::Matmul, with an epilogue: everything that a decision
+/// about it reads.
+struct Problem {
   kernels::Matmul shape;
-  const T* column_bias = nullptr;  ///< [n] or null
   bool relu = false;
+  int threads = 1;
 };
 
-/// How a product is computed. Every element's sum runs in an order that follows from the shape alone; `threads` only
-/// decides where the result is cut.
+template <class T>
+struct Arrays {
+  T* c = nullptr;
+  const T *a = nullptr, *b = nullptr;
+  const T* column_bias = nullptr;  ///< [n] or null
+};
+
+/// How one product is computed, by the way that the rule finds. Every element's sum runs in an order that follows from
+/// the shape alone; `threads` only decides where the result is cut.
 template <class T>
 class Plan {
  public:
-  /// The way called `forced` where it fits; empty: the cheapest one.
-  Plan(const Product<T>& product, int threads, std::string_view forced = {});
+  /// By the way called `forced` where it fits; empty: the cheapest one.
+  Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced = {});
   /// The name of the way that it takes.
-  const char* way() const;
+  const char* way() const { return way_->name; }
 
   /// Independent parts; any thread may run any of them.
-  std::int64_t parts() const { return product_.shape.batch * slices_ * row_parts_ * column_parts_; }
+  std::int64_t parts() const { return problem_.shape.batch * slices_ * row_parts_ * column_parts_; }
   /// Elements of 64-byte aligned scratch that a running part needs.
   std::int64_t scratch() const { return packed_ + turned_; }
   void run(std::int64_t part, T* scratch, T* partials) const;
@@ -44,12 +48,6 @@ class Plan {
   double nanoseconds() const;
 
  private:
-  enum class Way : std::uint8_t {
-    panels,  ///< of op(b)
-    turned,  ///< c^T = op(b)^T op(a)^T with panels of op(a)^T: where that packs less, or wastes fewer lanes
-    dots     ///< vectors along k
-  };
-  static const char* name_of(Way way);
   /// One part: rows and columns of c, and a range of k.
   struct Part {
     const T *a, *b;
@@ -57,21 +55,31 @@ class Plan {
     std::int64_t m, n, k, first_k;
     const T* bias;
   };
+  /// An algorithm. Each repeats bit for bit, but sums in an order of its own.
+  struct Way {
+    const char* name;
+    bool (*fits)(const kernels::Matmul&);
+    double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
+    void (Plan::*run)(const Part&, T* scratch) const;
+    bool packs = true, turns = false;
+  };
+  static const Way ways[];
 
-  std::int64_t size() const { return product_.shape.batch * product_.shape.m * product_.shape.n; }
+  std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
   /// The stride of c^T; not a power of two, whose rows would meet in the cache.
   std::int64_t turned_row() const { return block_columns_ + 16; }
   /// Whether a part of m rows uses b where it lies: it reads it once.
   bool in_place(std::int64_t m) const;
-  double cost(Way way, std::int64_t m, std::int64_t n) const;
-  void run_panels(const Part& part, T* packed) const;
-  void run_turned(const Part& part, T* packed, T* turned) const;
+  void run_panels(const Part& part, T* scratch) const;
+  void run_turned(const Part& part, T* scratch) const;
+  void run_dots(const Part& part, T* scratch) const;
 
-  Product<T> product_;
-  Way way_ = Way::panels;
+  Problem problem_;
+  Arrays<T> arrays_;
+  const Way* way_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
   std::int64_t packed_ = 0, turned_ = 0;
 };
 
-}  // namespace tern::vectorized
+}  // namespace tern::vectorized::product
