@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/memo.cuh"
 #include "cuda/streams.cuh"
+#include "modes/memo.hpp"
 #include "tern/core/error.hpp"
 #include "tern/kernels/ways.hpp"
 
