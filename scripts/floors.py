@@ -15,11 +15,11 @@ import sys
 
 FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "optim", "data",
           "models"]
-MODES = ["sequential", "vectorized", "cuda"]
+MODES = ["sequential", "vectorized", "cuda", "debug"]
 SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:tern/)?([a-z_]+)/[\w./]+|tern/tern\.hpp)[">]')
 NAMES_MODES = ["src/modes/modes.cpp"]  # the registry
-NAMED = re.compile(r'"(sequential|vectorized|cuda)"')
+NAMED = re.compile(r'"(sequential|vectorized|cuda|debug)"')
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
 
 

@@ -22,16 +22,27 @@
   }
 #include "modes.inc"
 #undef MODE
+namespace tern::debug {
+Mode mode(const std::string& name, const Mode& kernels);
+}
 
 namespace tern {
 
 namespace {
+
+// A device that is made from a mode when it is asked for: "debug" with the reference's kernels, "debug:mine" with those
+// of "mine". It is in no list, and never the fastest.
+constexpr std::string_view debug_name = "debug";
+bool is_debug(std::string_view name) {
+  return name.starts_with(debug_name) && (name.size() == debug_name.size() || name[debug_name.size()] == ':');
+}
 
 struct Registry {
   std::mutex mutex;
   std::deque<Mode> modes;    // a deque, so that references stay valid
   std::size_t built_in = 0;  // the first of them, slowest first
   std::string cuda_reason;   // why cuda is missing, once tried
+  std::deque<Mode> debug;    // made from others
   bool cuda_tried = false;
 
   Registry() {
@@ -42,6 +53,8 @@ struct Registry {
   }
   const Mode* find(std::string_view name) const {
     for (const Mode& mode : modes)
+      if (mode.name == name) return &mode;
+    for (const Mode& mode : debug)
       if (mode.name == name) return &mode;
     return nullptr;
   }
@@ -136,10 +149,23 @@ const Mode* find_cuda(Registry& modes) {
   return &modes.modes.back();
 }
 
+const Mode& debug_mode(Registry& modes, const std::string& name) {
+  {
+    const std::lock_guard lock(modes.mutex);
+    if (const Mode* known = modes.find(name)) return *known;
+  }
+  const Mode& kernels = name == debug_name ? modes.modes.front() : mode(std::string_view(name).substr(debug_name.size() + 1));
+  const std::lock_guard lock(modes.mutex);
+  if (const Mode* known = modes.find(name)) return *known;
+  modes.debug.push_back(debug::mode(name, kernels));
+  return modes.debug.back();
+}
+
 }  // namespace
 
 const Mode& mode(std::string_view name) {
   Registry& modes = registry();
+  if (is_debug(name)) return debug_mode(modes, std::string(name));
   const std::lock_guard lock(modes.mutex);
   if (const Mode* known = modes.find(name)) return *known;
   if (name == "cuda") {
@@ -149,6 +175,7 @@ const Mode& mode(std::string_view name) {
   std::string known;
   for (const Mode& mode : modes.modes) known += (known.empty() ? "" : ", ") + mode.name;
   if (modes.find("cuda") == nullptr) known += ", cuda";
+  known += ", debug";
   throw DeviceUnavailable(message("mode \"", name, "\" is unknown; there are ", known));
 }
 
@@ -158,11 +185,12 @@ const Mode& fastest_built_in() { return registry().modes[registry().built_in - 1
 bool is_registered(const Mode& mode) {
   Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
-  return std::ranges::any_of(modes.modes, [&](const Mode& known) { return &known == &mode; });
+  const auto is_it = [&](const Mode& known) { return &known == &mode; };
+  return std::ranges::any_of(modes.modes, is_it) || std::ranges::any_of(modes.debug, is_it);
 }
 
 const Mode& register_mode(std::string name, Mode mode) {
-  expects(!name.empty() && name != "auto", "register_mode: \"", name, "\" cannot be a mode's name");
+  expects(!name.empty() && name != "auto" && !is_debug(name), "register_mode: \"", name, "\" cannot be a mode's name");
   expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");
   if (mode.inner != nullptr) {
     const Mode& lender = tern::mode(mode.inner);

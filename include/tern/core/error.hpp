@@ -44,6 +44,11 @@ class AutogradError : public Error {
 class TransferError : public Error {
   using Error::Error;
 };
+/// The debug device found a fault of the program: a race, a missing wait, memory that was used out of bounds, before it
+/// was written or after its release.
+class DeviceFault : public Error {
+  using Error::Error;
+};
 
 /// An operator of a mode differs from the reference by more than rounding explains.
 class VerifyError : public Error {

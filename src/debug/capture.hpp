@@ -1,0 +1,32 @@
+#pragma once
+// What a stream of the debug device queues while a Step is recorded.
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "debug/stream.hpp"
+#include "tern/modes/mode.hpp"
+
+namespace tern::debug {
+
+struct Recording {
+  using Pieces = std::vector<std::shared_ptr<const Work>>;
+
+  using Section = std::vector<Pieces>;  ///< branches beside each other; one where there are none
+
+  std::vector<Section> sections = std::vector<Section>(1, Section(1));  ///< one after the other
+  std::vector<std::shared_ptr<Block>> blocks;  ///< that replays use, and nobody else
+  bool branching = false;                      ///< the last section is not joined yet
+  std::set<Stream*> launched_on;
+
+  void add(std::shared_ptr<const Work> work);
+  void keep(const std::shared_ptr<Block>& block) {
+    block->recording = this;
+    blocks.push_back(block);
+  }
+};
+
+const Capture& capture();
+
+}  // namespace tern::debug

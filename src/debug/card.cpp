@@ -1,0 +1,434 @@
+#include "debug/card.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "debug/capture.hpp"
+#include "debug/pattern.hpp"
+#include "debug/signals.hpp"
+
+namespace tern::debug {
+namespace {
+
+constexpr std::size_t most_pending = 512;  // pieces of work, so that their memory has an end
+constexpr const char* allocation = "its allocation";
+
+std::uint64_t asked_seed() {
+  const char* const text = std::getenv("TERN_DEBUG_SEED");
+  if (text == nullptr) return 1;
+  char* end = nullptr;
+  const std::uint64_t seed = std::strtoull(text, &end, 10);
+  expects(end != text && *end == '\0', "debug: TERN_DEBUG_SEED is \"", text, "\", expected a whole number");
+  return seed;
+}
+
+// Every stream that there ever was.
+std::set<const void*>& known_streams() {
+  static auto& streams = *new std::set<const void*>;
+  return streams;
+}
+
+// The thread's stream of each device.
+using Owned = std::vector<std::pair<Card*, Stream*>>;
+constinit thread_local Owned* owned = nullptr;
+
+struct EndOfThread {
+  ~EndOfThread() {
+    const std::lock_guard lock(device_mutex());
+    for (const auto& [card, stream] : *owned) card->give_back(stream);
+    delete owned;
+    owned = nullptr;
+  }
+};
+
+Owned& owned_streams() {
+  if (owned == nullptr) {
+    owned = new Owned;
+    static thread_local const EndOfThread end;
+  }
+  return *owned;
+}
+
+std::string numbered(const Moment& moment) { return message("stream ", moment.stream); }
+
+std::string argument_of(const Use& use) { return use.argument == 0 ? "" : message(" (argument ", use.argument, ")"); }
+
+}  // namespace
+
+Card::Card(std::string name, const Mode& kernels)
+    : name_(std::move(name)), kernels_(kernels), seed_(asked_seed()), dice_(seed_) {
+  expects<DeviceUnavailable>(kernels.on_host(), "debug: the kernels of \"", kernels.name,
+                             "\" do not run on the host's memory; take those of another mode");
+  static_cast<void>(arena());
+  hear_signals();
+}
+
+std::string Card::fault(const std::string& what) const {
+  return message(name_, ": ", what, " (TERN_DEBUG_SEED=", seed_, ")");
+}
+
+void Card::report(const std::string& fault_found) noexcept {
+  if (fault_.empty()) fault_ = fault(fault_found);
+}
+
+void Card::throw_problem(Stream& stream) {
+  if (!fault_.empty()) throw DeviceFault(std::exchange(fault_, {}));
+  if (stream.problem != nullptr) std::rethrow_exception(std::exchange(stream.problem, nullptr));
+}
+
+// ---- pointers ----
+
+Use Card::use(const char* name, int argument, const void* pointer, bool writes) const {
+  const auto* const address = static_cast<const std::byte*>(pointer);
+  const auto which = argument == 0 ? std::string("a pointer") : message("argument ", argument);
+  if (!arena().holds(pointer)) {
+    throw DeviceFault(fault(message(name, ": ", which, " is ", pointer,
+                                    ", memory of the host or of another device; a kernel gets what allocate or a "
+                                    "Tensor returned for this device")));
+  }
+  const std::shared_ptr<Block>* const found = blocks().find(pointer);
+  if (found == nullptr)
+    throw DeviceFault(fault(message(name, ": ", which, " points to memory that was released long ago, or never "
+                                    "handed out")));
+  Block& block = **found;
+  if (block.card != this)
+    throw DeviceFault(fault(message(name, ": ", which, " is memory of the device ", block.card->name())));
+  if (address < block.begin || address > block.end)
+    throw DeviceFault(fault(message(name, ": ", which, " points to ", block.place(address))));
+  return {*found, block.begin + (address - block.begin), writes, argument};
+}
+
+void Card::check_live(const char* name, const Use& use, const Recording* recording) const {
+  if (use.block->live || (recording != nullptr && use.block->recording == recording)) return;
+  throw DeviceFault(fault(message(name, argument_of(use), " uses ", use.block->description(), " after its release")));
+}
+
+Use Card::part(const char* name, const void* pointer, std::size_t bytes, bool writes) const {
+  const Use found = use(name, 0, pointer, writes);
+  if (bytes > static_cast<std::size_t>(found.block->end - found.start))
+    throw DeviceFault(fault(message(name, " of ", bytes, " bytes from ", found.block->place(found.start),
+                                    " on passes its end")));
+  return found;
+}
+
+Stream& Card::state(void* stream) {
+  if (!known_streams().contains(stream)) throw DeviceFault(message("debug: ", stream, " is no stream of this device"));
+  return *static_cast<Stream*>(stream);
+}
+
+// ---- order ----
+
+void Card::check_order(const Stream& stream, const char* name, const Use& use) const {
+  const auto ordered = [&](const Access& access) {
+    return stream.clock.includes(access.moment) || done_.includes(access.moment);
+  };
+  const auto race = [&](const Access& other, const char* does) {
+    return DeviceFault(fault(message(name, argument_of(use), " on stream ", stream.index,
+                                     use.writes ? " writes " : " reads ", use.block->description(), ", which ",
+                                     other.name, " on ", numbered(other.moment), does,
+                                     ", and nothing orders the two: a Memory::order, or a wait, is missing")));
+  };
+  const Block& block = *use.block;
+  if (!ordered(block.writer)) throw race(block.writer, block.writer.name == allocation ? " made" : " writes");
+  if (!use.writes) return;
+  for (const Access& reader : block.readers)
+    if (!ordered(reader)) throw race(reader, " reads");
+}
+
+void Card::note_access(const Stream& stream, const char* name, const Use& use) {
+  const Access access{name, {stream.index, stream.submitted}};
+  Block& block = *use.block;
+  if (use.writes) {
+    block.writer = access;
+    block.readers.clear();
+    return;
+  }
+  for (Access& reader : block.readers)
+    if (reader.moment.stream == stream.index) {
+      reader = access;
+      return;
+    }
+  block.readers.push_back(access);
+}
+
+void Card::submit(Stream& stream, std::shared_ptr<const Work> work) {
+  for (const Use& use : work->uses) check_live(work->name, use, stream.recording);
+  if (stream.recording != nullptr) return stream.recording->add(std::move(work));
+  for (const Use& use : work->uses) check_order(stream, work->name, use);
+  const Work& submitted = *work;
+  push(stream, work);
+  for (const Use& use : submitted.uses) note_access(stream, submitted.name, use);
+}
+
+void Card::push(Stream& stream, std::shared_ptr<const Work> work) {
+  stream.queue.push_back({std::move(work), std::exchange(stream.after, {})});
+  stream.clock.add({stream.index, ++stream.submitted});
+  ++pending_;
+  // A device may be ahead, or far behind.
+  if (choose(4) == 0) run_one();
+  while (pending_ > most_pending) run_one();
+}
+
+bool Card::run_one() {
+  std::vector<Stream*> ready;
+  for (Stream& stream : streams_)
+    if (stream.ready()) ready.push_back(&stream);
+  if (ready.empty()) return false;
+  Stream& stream = *ready[choose(ready.size())];
+  const auto work = std::move(stream.queue.front().work);
+  stream.queue.pop_front();
+  try {
+    const auto lost = std::ranges::find_if(work->uses, [](const Use& use) { return use.block->gone; });
+    if (lost == work->uses.end())
+      work->run(*work, stream);
+    else
+      report(message(work->name, argument_of(*lost), " on stream ", stream.index, " comes after the release of ",
+                     lost->block->description(), ", which it uses"));
+  } catch (...) {
+    if (stream.problem == nullptr) stream.problem = std::current_exception();
+  }
+  ++stream.done;
+  --pending_;
+  return true;
+}
+
+void Card::wait(Stream& stream) {
+  const std::uint64_t target = stream.submitted;
+  const auto waits = [&] {
+    if (stream.done < target) return true;
+    for (const auto& [other, time] : stream.after)
+      if (other->done < time) return true;
+    return false;
+  };
+  while (waits()) expects(run_one(), "debug: the streams wait for each other");
+  done_.join(stream.clock);
+}
+
+void Card::order(void* producer, void* consumer) {
+  if (producer == consumer || producer == nullptr || consumer == nullptr) return;
+  const std::lock_guard lock(device_mutex());
+  Stream& first = state(producer);
+  Stream& second = state(consumer);
+  // Replays come later than this wait, so that a recording needs nothing else.
+  if (second.recording != nullptr) return wait(first);
+  second.clock.join(first.clock);
+  second.after.insert(second.after.end(), first.after.begin(), first.after.end());
+  second.after.emplace_back(&first, first.submitted);
+}
+
+void Card::settle(Stream& stream) noexcept {
+  try {
+    wait(stream);
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+}
+
+void Card::finish(void* handle) noexcept {
+  const std::lock_guard lock(device_mutex());
+  for (Stream& stream : streams_)
+    if (handle == nullptr || handle == &stream) settle(stream);
+}
+
+void Card::synchronize(void* handle) {
+  const std::lock_guard lock(device_mutex());
+  Stream& stream = state(handle);
+  refuse_recording(stream, "a wait", "synchronise after the step");
+  wait(stream);
+  throw_problem(stream);
+}
+
+void Card::refuse_recording(const Stream& stream, const char* what, const char* instead) {
+  expects(stream.recording == nullptr, "debug: ", what,
+          " cannot be part of a recorded step, which never meets the host; ", instead);
+}
+
+Stream* Card::make_stream() {
+  constexpr std::size_t most_idle = 32;  // one that was not used before tells more races
+  if (idle_.size() > most_idle) {
+    Stream* const oldest = idle_.front();
+    idle_.pop_front();
+    return oldest;
+  }
+  Stream& made = streams_.emplace_back();
+  made.card = this;
+  made.index = streams_.size();
+  known_streams().insert(&made);
+  return &made;
+}
+
+void* Card::stream() {
+  for (const auto& [card, stream] : owned_streams())
+    if (card == this) return stream;
+  const std::lock_guard lock(device_mutex());
+  return owned_streams().emplace_back(this, make_stream()).second;
+}
+
+void Card::give_back(Stream* stream) { idle_.push_back(stream); }
+
+// ---- blocks ----
+
+void* Card::allocate(std::size_t bytes, void* handle) {
+  const std::lock_guard lock(device_mutex());
+  Stream& stream = state(handle);
+  expects<OutOfMemory>(statistics_.limit == 0 || statistics_.in_use + bytes <= statistics_.limit, "debug: ", bytes,
+                       " bytes would pass the limit of ", statistics_.limit);
+  const std::shared_ptr<Block> block = blocks().make(bytes);
+  block->card = this;
+  block->home = &stream;
+  block->writer.name = allocation;
+  if (stream.recording != nullptr) stream.recording->keep(block);
+  statistics_.in_use += block->page_bytes;
+  statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
+  const auto clear = [](const Work& work, Stream&) { work.uses[0].block->clear(); };
+  submit(stream, std::make_shared<Work>(Work{allocation, {{block, block->begin, true, 0}}, clear}));
+  return block->begin;
+}
+
+void Card::release(void* pointer, std::size_t bytes, void* handle) noexcept {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(device_mutex());
+  try {
+    const std::shared_ptr<Block> block = use("release", 0, pointer, true).block;
+    if (!block->live) return report(message("release of ", block->description(), ", which was released before"));
+    if (pointer != block->begin) return report(message("release of a pointer to ", block->place(static_cast<std::byte*>(pointer))));
+    if (bytes != block->bytes()) report(message("release of ", block->description(), " as one of ", bytes, " bytes"));
+    release_block(block, state(handle));
+  } catch (const DeviceFault& fault_found) {
+    if (fault_.empty()) fault_ = fault_found.what();
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+}
+
+void Card::release_block(const std::shared_ptr<Block>& block, Stream& stream) {
+  block->live = false;
+  statistics_.in_use -= block->page_bytes;
+  if (Recording* const recording = stream.recording) {
+    // What was recorded may use an older block, so it stays; one of its own holds nothing from here on.
+    if (block->recording == nullptr) return recording->keep(block);
+    if (block->recording != recording) return;
+    const auto clear = [](const Work& work, Stream&) { work.uses[0].block->clear(); };
+    return recording->add(std::make_shared<Work>(Work{"release", {{block, block->begin, true, 0}}, clear}));
+  }
+  if (block->recording != nullptr) return;
+  // What the stream, or the one that the block was made for, has queued may still use it.
+  const auto ordered = [&](const Moment& moment) {
+    return stream.clock.includes(moment) || block->home->clock.includes(moment) || done_.includes(moment);
+  };
+  const auto check = [&](const Access& access, const char* does) {
+    if (!ordered(access.moment))
+      report(message("release of ", block->description(), " on stream ", stream.index, ", which ", access.name, " on ",
+                     numbered(access.moment), does, ", and nothing orders the two: a Memory::order, or a wait, is "
+                     "missing"));
+  };
+  check(block->writer, " writes");
+  for (const Access& reader : block->readers) check(reader, " reads");
+  const auto run = [](const Work& work, Stream&) { blocks().bury(*work.uses[0].block); };
+  if (block->home != &stream) stream.after.emplace_back(block->home, block->home->submitted);
+  push(stream, std::make_shared<Work>(Work{"release", {{block, block->begin, true, 0}}, run}));
+}
+
+void Card::disband(Recording* recording) noexcept {
+  for (const std::shared_ptr<Block>& block : recording->blocks) {
+    block->recording = nullptr;
+    if (!block->live) blocks().bury(*block);
+  }
+}
+
+MemoryStatistics Card::statistics() const {
+  const std::lock_guard lock(device_mutex());
+  MemoryStatistics now = statistics_;
+  now.reserved = now.in_use;
+  return now;
+}
+void Card::reset_peak() {
+  const std::lock_guard lock(device_mutex());
+  statistics_.peak = statistics_.in_use;
+}
+void Card::trim() { finish(nullptr); }
+void Card::set_limit(std::size_t bytes) {
+  const std::lock_guard lock(device_mutex());
+  statistics_.limit = bytes;
+}
+
+// ---- copies ----
+
+void Card::copy_in(void* to, const void* from, std::size_t bytes, void* handle) {
+  if (bytes == 0) return;
+  constexpr const char* name = "copy from the host";
+  const std::lock_guard lock(device_mutex());
+  Stream& stream = state(handle);
+  refuse_recording(stream, "a copy from the host", "copy the tensor before the step, or pass it as an argument");
+  if (arena().holds(from)) throw DeviceFault(fault(message(name, " reads from the device; that is Memory::copy")));
+  const auto* const source = static_cast<const std::byte*>(from);
+  const auto run = [kept = std::vector<std::byte>(source, source + bytes)](const Work& work, Stream&) {
+    const Use& use = work.uses[0];
+    use.block->protect(Protection::writing);
+    for (int view = 0; view < Arena::views; ++view) std::memcpy(in_view(use.start, view), kept.data(), kept.size());
+    use.block->written = true;
+    use.block->protect(Protection::closed);
+  };
+  submit(stream, std::make_shared<Work>(Work{name, {part(name, to, bytes, true)}, run}));
+}
+
+// On the calling thread's stream, behind what its producer has queued: the producer's stream may be recording.
+void Card::copy_out(void* to, const void* from, std::size_t bytes, void* producer_handle) {
+  if (bytes == 0) return;
+  constexpr const char* name = "copy to the host";
+  void* const reader_handle = stream();
+  order(producer_handle, reader_handle);
+  const std::lock_guard lock(device_mutex());
+  Stream& producer = state(producer_handle);
+  Stream& reader = state(reader_handle);
+  refuse_recording(reader, "a copy to the host", "read the value after the step");
+  if (arena().holds(to)) throw DeviceFault(fault(message(name, " writes to the device; that is Memory::copy")));
+  const auto run = [to, bytes](const Work& work, Stream& stream) {
+    const Use& use = work.uses[0];
+    use.block->protect(Protection::reading);
+    std::size_t unwritten = 0;
+    std::ptrdiff_t first = -1;
+    for_each_difference(use.start, use.start + bytes, [&](std::byte* at, std::byte, std::byte, std::byte) {
+      if (unwritten++ == 0) first = at - use.block->begin;
+      return true;
+    });
+    std::memcpy(to, in_view(use.start, 0), bytes);
+    use.block->protect(Protection::closed);
+    if (unwritten > 0)
+      stream.card->report(message(work.name, " of ", bytes, " bytes reads ", unwritten, " that nothing wrote, from byte ",
+                                  first, " of ", use.block->description(), " on"));
+  };
+  submit(reader, std::make_shared<Work>(Work{name, {part(name, from, bytes, false)}, run}));
+  wait(reader);
+  throw_problem(reader);
+  if (&producer != &reader) throw_problem(producer);
+}
+
+void Card::copy(void* to, const void* from, std::size_t bytes, void* handle) {
+  if (bytes == 0) return;
+  constexpr const char* name = "copy";
+  const std::lock_guard lock(device_mutex());
+  Stream& stream = state(handle);
+  const auto run = [bytes](const Work& work, Stream&) {
+    const Use &target = work.uses[0], &source = work.uses[1];
+    source.block->protect(Protection::reading);
+    target.block->protect(Protection::writing);
+    for (int view = 0; view < Arena::views; ++view)
+      std::memmove(in_view(target.start, view), in_view(source.start, view), bytes);
+    // What was not written there is not written here.
+    for_each_difference(target.start, target.start + bytes, [](std::byte* at, std::byte, std::byte, std::byte pattern) {
+      *in_view(at, 0) = std::byte{0xff};
+      *in_view(at, 1) = pattern;
+      return true;
+    });
+    target.block->written = true;
+    source.block->protect(Protection::closed);
+    target.block->protect(Protection::closed);
+  };
+  submit(stream, std::make_shared<Work>(
+                     Work{name, {part(name, to, bytes, true), part(name, from, bytes, false)}, run}));
+}
+
+}  // namespace tern::debug

@@ -1,0 +1,35 @@
+#pragma once
+// Which work comes before which, by what streams and waits order and never by luck: vector clocks.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tern::debug {
+
+/// A piece of work: the `time`-th of a stream.
+struct Moment {
+  std::size_t stream = 0;
+  std::uint64_t time = 0;
+};
+
+/// Of each stream, up to which piece of its work everything is done when this moment comes.
+class Clock {
+ public:
+  bool includes(const Moment& moment) const {
+    return moment.time == 0 || (moment.stream < times_.size() && moment.time <= times_[moment.stream]);
+  }
+  void add(const Moment& moment) {
+    if (moment.stream >= times_.size()) times_.resize(moment.stream + 1);
+    times_[moment.stream] = std::max(times_[moment.stream], moment.time);
+  }
+  void join(const Clock& other) {
+    for (std::size_t stream = 0; stream < other.times_.size(); ++stream) add({stream, other.times_[stream]});
+  }
+
+ private:
+  std::vector<std::uint64_t> times_;
+};
+
+}  // namespace tern::debug

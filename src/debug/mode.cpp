@@ -1,0 +1,24 @@
+// The debug device: the kernels of a mode on host memory, on a device that is acted. docs/debug.md is its story.
+
+#include "debug/mode.hpp"
+
+#include "debug/capture.hpp"
+#include "debug/card.hpp"
+#include "debug/table.hpp"
+
+namespace tern::debug {
+
+Mode mode(const std::string& name, const Mode& kernels) {
+  Card& card = *new Card(name, kernels);  // as long as the process: tensors may outlive static destructors
+  Mode made = kernels;
+  made.name = name;
+  made.description = message("the kernels of ", kernels.name, " on a device that is acted, to find faults; order ",
+                             card.seed());
+  made.memory = &card;
+  made.capture = &capture();
+  made.timer = nullptr;
+  queue_kernels(made);
+  return made;
+}
+
+}  // namespace tern::debug

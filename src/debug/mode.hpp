@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "tern/modes/mode.hpp"
+
+namespace tern::debug {
+
+/// A debug device that runs the kernels of a mode on host memory. `kernels` lives as long as the process.
+Mode mode(const std::string& name, const Mode& kernels);
+
+}  // namespace tern::debug

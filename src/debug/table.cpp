@@ -1,0 +1,272 @@
+// Every slot of the dispatch table, queued. The slots come from the list of the contract, so that a new one is here by
+// itself.
+
+#include "debug/table.hpp"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "debug/card.hpp"
+#include "tern/modes/contract.hpp"
+
+namespace tern::debug {
+namespace {
+
+/// "matmul" for &Dot<float>::matmul.
+template <auto member>
+constexpr auto name_of() {
+  constexpr std::string_view whole = contract::value_name<member>();
+  constexpr std::size_t from = whole.find(" = ") + 3;
+  constexpr std::string_view value = whole.substr(from, whole.find_first_of(";]", from) - from);
+  constexpr std::string_view last = value.substr(value.rfind("::") + 2);
+  constexpr std::string_view name = last.substr(0, last.find(')'));
+  std::array<char, name.size() + 1> text{};
+  for (std::size_t i = 0; i < name.size(); ++i) text[i] = name[i];
+  return text;
+}
+template <auto member>
+constexpr auto slot_name = name_of<member>();
+
+template <auto member>
+constexpr bool is_called(std::string_view name) {
+  return std::string_view(slot_name<member>.data()) == name;
+}
+
+/// What the arguments of one call use.
+class Uses {
+ public:
+  Uses(const Card& card, const char* name) : card_(card), name_(name) {}
+  /// The next argument is no pointer.
+  void skip() { ++argument_; }
+  template <class T>
+  void add(T* pointer) {
+    ++argument_;
+    add_part(pointer);
+  }
+  /// One of several pointers of the same argument.
+  template <class T>
+  void add_part(T* pointer) {
+    if (pointer != nullptr) uses_.push_back(card_.use(name_, argument_, pointer, !std::is_const_v<T>));
+  }
+  std::vector<Use> take() { return std::move(uses_); }
+
+ private:
+  const Card& card_;
+  const char* name_;
+  int argument_ = 0;
+  std::vector<Use> uses_;
+};
+
+template <class T>
+T* moved(T* pointer, std::ptrdiff_t distance) {
+  if (pointer == nullptr) return nullptr;
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(distance));
+}
+
+/// An argument as a queued call keeps it, and as a kernel gets it that runs `distance` away.
+template <class A>
+struct Kept {
+  std::decay_t<A> value;
+  void note(Uses& uses) const { uses.skip(); }
+  const std::decay_t<A>& at(std::ptrdiff_t) const { return value; }
+};
+
+template <class T>
+struct Kept<T*> {
+  T* value;
+  void note(Uses& uses) const { uses.add(value); }
+  T* at(std::ptrdiff_t distance) const { return moved(value, distance); }
+};
+
+template <>
+struct Kept<const random::Key&> {
+  random::Key value;
+  void note(Uses& uses) const { uses.add(value.base); }
+  random::Key at(std::ptrdiff_t distance) const {
+    random::Key key = value;
+    key.base = moved(value.base, distance);
+    return key;
+  }
+};
+
+template <class T>
+struct Kept<const kernels::Parameters<T>&> {
+  std::vector<T*> value, first, second;
+  std::vector<const T*> gradient;
+  std::vector<std::int64_t> size;
+
+  // Lent to a kernel for one run.
+  struct Lent {
+    std::vector<T*> value, first, second;
+    std::vector<const T*> gradient;
+    const std::vector<std::int64_t>& size;
+    operator kernels::Parameters<T>() const {
+      return {static_cast<std::int64_t>(size.size()), value.data(), gradient.data(),
+              first.empty() ? nullptr : first.data(), second.empty() ? nullptr : second.data(), size.data()};
+    }
+  };
+
+  Kept(const kernels::Parameters<T>& given) {
+    const auto keep = [&](auto& kept, auto* pointers) {
+      if (pointers != nullptr) kept.assign(pointers, pointers + given.count);
+    };
+    keep(value, given.value);
+    keep(gradient, given.gradient);
+    keep(first, given.first);
+    keep(second, given.second);
+    keep(size, given.size);
+  }
+  void note(Uses& uses) const {
+    uses.skip();
+    const auto note_all = [&](const auto& pointers) {
+      for (auto* pointer : pointers) uses.add_part(pointer);
+    };
+    note_all(value);
+    note_all(gradient);
+    note_all(first);
+    note_all(second);
+  }
+  Lent at(std::ptrdiff_t distance) const {
+    Lent lent{value, first, second, gradient, size};
+    const auto move_all = [&](auto& pointers) {
+      for (auto*& pointer : pointers) pointer = moved(pointer, distance);
+    };
+    move_all(lent.value);
+    move_all(lent.first);
+    move_all(lent.second);
+    move_all(lent.gradient);
+    return lent;
+  }
+};
+
+/// Labels or indices that a kernel reads: nobody could look at them before.
+struct Labels {
+  const std::int64_t* values;
+  std::int64_t count, bound, ignored;
+  const char* what;
+
+  void check(const char* name, std::ptrdiff_t distance) const {
+    const std::int64_t* const own = moved(values, distance);
+    for (std::int64_t i = 0; i < count; ++i)
+      expects<NumericError>((own[i] >= 0 && own[i] < bound) || own[i] == ignored, "debug: ", name,
+                            ", queued earlier, met the ", what, ' ', own[i], " at position ", i, ", expected one in [0, ",
+                            bound, ')');
+  }
+};
+
+template <auto slot, class... A>
+std::optional<Labels> labels_of(const A&... arguments) {
+  const auto all = std::tie(arguments...);
+  constexpr std::size_t last = sizeof...(A) - 1;
+  static_cast<void>(all);
+  if constexpr (std::is_same_v<std::decay_t<std::tuple_element_t<last, std::tuple<A...>>>, kernels::CrossEntropy>) {
+    const kernels::CrossEntropy& shape = std::get<last>(all);
+    return Labels{std::get<last - 1>(all), shape.rows, shape.classes, shape.ignore_index, "label"};
+  } else if constexpr (is_called<slot>("one_hot")) {
+    return Labels{std::get<1>(all), std::get<2>(all), std::get<3>(all), 0, "label"};
+  } else if constexpr (is_called<slot>("gather") || is_called<slot>("gather_backward")) {
+    return Labels{std::get<2>(all), std::get<3>(all), std::get<4>(all), 0, "index"};
+  } else {
+    return std::nullopt;
+  }
+}
+
+/// What a kernel is told of its surroundings: it runs on the host, alone.
+Context on_host(const Context& context) {
+  Context host = context;
+  host.memory = &host_memory();
+  host.stream = nullptr;
+  host.threads = 1;
+  return host;
+}
+
+void queue(const Context& context, const char* name, auto note, std::function<void(std::ptrdiff_t)> kernel) {
+  const std::lock_guard lock(device_mutex());
+  Stream& stream = Card::state(context.stream);
+  Uses uses(*stream.card, name);
+  note(uses);
+  const auto run = [kernel = std::move(kernel)](const Work& work, Stream& on) { run_kernel(work, on, kernel); };
+  stream.card->submit(stream, std::make_shared<Work>(Work{name, uses.take(), run}));
+}
+
+const Mode& kernels_of(const Context& context) {
+  const std::lock_guard lock(device_mutex());
+  return Card::state(context.stream).card->kernels();
+}
+
+/// A kernel that queues the slot of the same name. `find` takes it from the mode whose kernels run.
+template <auto slot, class Find, class... A>
+struct Queued {
+  static void call(Context& context, A... arguments) {
+    const auto plain = Find::in(kernels_of(context)).*slot;
+    const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
+    const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
+    const auto labels = labels_of<slot, A...>(arguments...);
+    queue(context, slot_name<slot>.data(), note,
+          [plain, kept, labels, surroundings = on_host(context)](std::ptrdiff_t distance) {
+            Context host = surroundings;
+            std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
+            if (labels) labels->check(slot_name<slot>.data(), distance);
+          });
+  }
+};
+
+// The value to fill with is the host's, and read before the call returns.
+void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
+  std::array<std::byte, 8> kept{};
+  std::memcpy(kept.data(), value, element);
+  const auto plain = kernels_of(context).movement.fill;
+  queue(context, "fill", [&](Uses& uses) { uses.add(out); },
+        [=, surroundings = on_host(context)](std::ptrdiff_t distance) {
+          Context host = surroundings;
+          plain(host, moved(out, distance), n, kept.data(), element);
+        });
+}
+
+template <auto slot, class Find, class Family, class... A>
+void queue_slot(Family& family, kernels::Kernel<void(Context&, A...)> Family::*) {
+  family.*slot = kernels::Kernel<void(Context&, A...)>(Queued<slot, Find, A...>::call);
+}
+// What answers a question about sizes queues nothing.
+template <auto slot, class Find, class Family, class Result, class... A>
+void queue_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
+
+template <class Find, class Family, auto... slots>
+void queue_slots(Family& family, contract::Of<slots...>) {
+  (queue_slot<slots, Find>(family, slots), ...);
+}
+
+template <class T, auto family>
+struct InTable {
+  static const auto& in(const Mode& mode) { return mode.table<T>().*family; }
+};
+struct InMovement {
+  static const kernels::Movement& in(const Mode& mode) { return mode.movement; }
+};
+
+template <class T, auto family>
+void queue_family(kernels::Operators<T>& table) {
+  using Family = std::remove_reference_t<decltype(table.*family)>;
+  if constexpr (!std::is_same_v<Family, bool>)
+    queue_slots<InTable<T, family>>(table.*family, typename contract::Members<Family>::List{});
+}
+
+template <class T, auto... families>
+void queue_table(kernels::Operators<T>& table, contract::Of<families...>) {
+  (queue_family<T, families>(table), ...);
+}
+
+}  // namespace
+
+void queue_kernels(Mode& mode) {
+  queue_table<float>(mode.operators, contract::Members<kernels::Operators<float>>::List{});
+  queue_table<double>(mode.operators_double, contract::Members<kernels::Operators<double>>::List{});
+  queue_slots<InMovement>(mode.movement, contract::Members<kernels::Movement>::List{});
+  mode.movement.fill = fill;
+}
+
+}  // namespace tern::debug
