@@ -36,7 +36,7 @@ struct Block {
   bool written = false;             ///< by anything
   const char* released_after = "";  ///< who used it last
   Access writer;
-  std::vector<Access> readers;      ///< since then, the last one of each stream
+  std::vector<Access> readers;  ///< since then, the last one of each stream
 
   std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
   std::byte* pages_end() const { return pages + page_bytes; }

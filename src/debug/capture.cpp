@@ -6,9 +6,7 @@
 
 namespace tern::debug {
 
-void Recording::add(std::shared_ptr<const Work> work) {
-  sections.back().back().push_back(std::move(work));
-}
+void Recording::add(std::shared_ptr<const Work> work) { sections.back().back().push_back(std::move(work)); }
 
 namespace {
 

@@ -16,8 +16,8 @@ struct Recording {
   using Section = std::vector<Pieces>;  ///< branches beside each other; one where there are none
 
   std::vector<Section> sections = std::vector<Section>(1, Section(1));  ///< one after the other
-  std::vector<std::shared_ptr<Block>> blocks;  ///< that replays use, and nobody else
-  bool branching = false;                      ///< the last section is not joined yet
+  std::vector<std::shared_ptr<Block>> blocks;                           ///< that replays use, and nobody else
+  bool branching = false;                                               ///< the last section is not joined yet
   std::set<Stream*> launched_on;
 
   void add(std::shared_ptr<const Work> work);

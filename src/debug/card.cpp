@@ -90,7 +90,8 @@ Use Card::use(const char* name, int argument, const void* pointer, bool writes) 
   }
   const std::shared_ptr<Block>* const found = blocks().find(pointer);
   if (found == nullptr)
-    throw DeviceFault(fault(message(name, ": ", which, " points to memory that was released long ago, or never "
+    throw DeviceFault(fault(message(name, ": ", which,
+                                    " points to memory that was released long ago, or never "
                                     "handed out")));
   Block& block = **found;
   if (block.card != this)
@@ -108,8 +109,8 @@ void Card::check_live(const char* name, const Use& use, const Recording* recordi
 Use Card::part(const char* name, const void* pointer, std::size_t bytes, bool writes) const {
   const Use found = use(name, 0, pointer, writes);
   if (bytes > static_cast<std::size_t>(found.block->end - found.start))
-    throw DeviceFault(fault(message(name, " of ", bytes, " bytes from ", found.block->place(found.start),
-                                    " on passes its end")));
+    throw DeviceFault(
+        fault(message(name, " of ", bytes, " bytes from ", found.block->place(found.start), " on passes its end")));
   return found;
 }
 
@@ -125,10 +126,10 @@ void Card::check_order(const Stream& stream, const char* name, const Use& use) c
     return stream.clock.includes(access.moment) || done_.includes(access.moment);
   };
   const auto race = [&](const Access& other, const char* does) {
-    return DeviceFault(fault(message(name, argument_of(use), " on stream ", stream.index,
-                                     use.writes ? " writes " : " reads ", use.block->description(), ", which ",
-                                     other.name, " on ", numbered(other.moment), does,
-                                     ", and nothing orders the two: a Memory::order, or a wait, is missing")));
+    return DeviceFault(
+        fault(message(name, argument_of(use), " on stream ", stream.index, use.writes ? " writes " : " reads ",
+                      use.block->description(), ", which ", other.name, " on ", numbered(other.moment), does,
+                      ", and nothing orders the two: a Memory::order, or a wait, is missing")));
   };
   const Block& block = *use.block;
   if (!ordered(block.writer)) throw race(block.writer, block.writer.name == allocation ? " made" : " writes");
@@ -293,7 +294,8 @@ void Card::release(void* pointer, std::size_t bytes, void* handle) noexcept {
   try {
     const std::shared_ptr<Block> block = use("release", 0, pointer, true).block;
     if (!block->live) return report(message("release of ", block->description(), ", which was released before"));
-    if (pointer != block->begin) return report(message("release of a pointer to ", block->place(static_cast<std::byte*>(pointer))));
+    if (pointer != block->begin)
+      return report(message("release of a pointer to ", block->place(static_cast<std::byte*>(pointer))));
     if (bytes != block->bytes()) report(message("release of ", block->description(), " as one of ", bytes, " bytes"));
     release_block(block, state(handle));
   } catch (const DeviceFault& fault_found) {
@@ -321,7 +323,8 @@ void Card::release_block(const std::shared_ptr<Block>& block, Stream& stream) {
   const auto check = [&](const Access& access, const char* does) {
     if (!ordered(access.moment))
       report(message("release of ", block->description(), " on stream ", stream.index, ", which ", access.name, " on ",
-                     numbered(access.moment), does, ", and nothing orders the two: a Memory::order, or a wait, is "
+                     numbered(access.moment), does,
+                     ", and nothing orders the two: a Memory::order, or a wait, is "
                      "missing"));
   };
   check(block->writer, " writes");
@@ -397,8 +400,8 @@ void Card::copy_out(void* to, const void* from, std::size_t bytes, void* produce
     std::memcpy(to, in_view(use.start, 0), bytes);
     use.block->protect(Protection::closed);
     if (unwritten > 0)
-      stream.card->report(message(work.name, " of ", bytes, " bytes reads ", unwritten, " that nothing wrote, from byte ",
-                                  first, " of ", use.block->description(), " on"));
+      stream.card->report(message(work.name, " of ", bytes, " bytes reads ", unwritten,
+                                  " that nothing wrote, from byte ", first, " of ", use.block->description(), " on"));
   };
   submit(reader, std::make_shared<Work>(Work{name, {part(name, from, bytes, false)}, run}));
   wait(reader);
@@ -427,8 +430,8 @@ void Card::copy(void* to, const void* from, std::size_t bytes, void* handle) {
     source.block->protect(Protection::closed);
     target.block->protect(Protection::closed);
   };
-  submit(stream, std::make_shared<Work>(
-                     Work{name, {part(name, to, bytes, true), part(name, from, bytes, false)}, run}));
+  submit(stream,
+         std::make_shared<Work>(Work{name, {part(name, to, bytes, true), part(name, from, bytes, false)}, run}));
 }
 
 }  // namespace tern::debug

@@ -84,7 +84,9 @@ class Card final : public Memory {
   MemoryStatistics statistics_;
 };
 
-/// Runs a kernel on what it was given, once in either view, and reports what it does wrong.
-void run_kernel(const Work& work, Stream& stream, const std::function<void(std::ptrdiff_t distance)>& kernel);
+/// Runs a kernel on what it was given, once in either view, and reports what it does wrong. Then `inspect`, if there is
+/// one, looks at what it was given in the first view.
+void run_kernel(const Work& work, Stream& stream, const std::function<void(std::ptrdiff_t distance)>& kernel,
+                const std::function<void(std::ptrdiff_t distance)>& inspect);
 
 }  // namespace tern::debug

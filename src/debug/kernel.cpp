@@ -48,7 +48,8 @@ void restore(const Operand& operand, const std::byte* begin, const std::byte* en
   const Block& block = *operand.block;
   for (int view = 0; view < Arena::views; ++view)
     std::memcpy(in_view(block.pages, view), operand.before[0].data(), block.page_bytes);
-  std::memcpy(in_view(begin, 1), operand.before[1].data() + (begin - block.pages), static_cast<std::size_t>(end - begin));
+  std::memcpy(in_view(begin, 1), operand.before[1].data() + (begin - block.pages),
+              static_cast<std::size_t>(end - begin));
 }
 
 // The first byte of [begin, end) that was written; `end` if none was.
@@ -213,9 +214,8 @@ class Run {
       restore(each, &each == &operand ? begin : none, &each == &operand ? end : none);
     }
     if (call(0) || call(1)) return false;
-    return std::ranges::any_of(operands_, [](const Operand& each) {
-      return each.writes && first_tainted(*each.block) != each.block->end;
-    });
+    return std::ranges::any_of(
+        operands_, [](const Operand& each) { return each.writes && first_tainted(*each.block) != each.block->end; });
   }
 
   // "bytes 4 to 7 of block 3 (...)", the first that the kernel found without a value
@@ -241,9 +241,11 @@ class Run {
 
 }  // namespace
 
-void run_kernel(const Work& work, Stream& stream, const Kernel& kernel) {
+void run_kernel(const Work& work, Stream& stream, const Kernel& kernel, const Kernel& inspect) {
   hear_signals();
-  Run(work, stream, kernel).check();
+  Run run(work, stream, kernel);
+  run.check();
+  if (inspect) inspect(arena().distance(0));
 }
 
 }  // namespace tern::debug

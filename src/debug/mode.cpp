@@ -12,8 +12,8 @@ Mode mode(const std::string& name, const Mode& kernels) {
   Card& card = *new Card(name, kernels);  // as long as the process: tensors may outlive static destructors
   Mode made = kernels;
   made.name = name;
-  made.description = message("the kernels of ", kernels.name, " on a device that is acted, to find faults; order ",
-                             card.seed());
+  made.description =
+      message("the kernels of ", kernels.name, " on a device that is acted, to find faults; order ", card.seed());
   made.memory = &card;
   made.capture = &capture();
   made.timer = nullptr;

@@ -36,8 +36,8 @@ struct Stream {
   Card* card = nullptr;
   std::size_t index = 0;
   std::deque<Queued> queue;
-  std::uint64_t submitted = 0, done = 0;  ///< pieces of work; the difference is in the queue
-  Clock clock;                            ///< what comes before the next piece
+  std::uint64_t submitted = 0, done = 0;                       ///< pieces of work; the difference is in the queue
+  Clock clock;                                                 ///< what comes before the next piece
   std::vector<std::pair<const Stream*, std::uint64_t>> after;  ///< of the next piece
   Recording* recording = nullptr;
   std::exception_ptr problem;  ///< that its work met

@@ -105,8 +105,12 @@ struct Kept<const kernels::Parameters<T>&> {
     std::vector<const T*> gradient;
     const std::vector<std::int64_t>& size;
     operator kernels::Parameters<T>() const {
-      return {static_cast<std::int64_t>(size.size()), value.data(), gradient.data(),
-              first.empty() ? nullptr : first.data(), second.empty() ? nullptr : second.data(), size.data()};
+      return {static_cast<std::int64_t>(size.size()),
+              value.data(),
+              gradient.data(),
+              first.empty() ? nullptr : first.data(),
+              second.empty() ? nullptr : second.data(),
+              size.data()};
     }
   };
 
@@ -153,8 +157,8 @@ struct Labels {
     const std::int64_t* const own = moved(values, distance);
     for (std::int64_t i = 0; i < count; ++i)
       expects<NumericError>((own[i] >= 0 && own[i] < bound) || own[i] == ignored, "debug: ", name,
-                            ", queued earlier, met the ", what, ' ', own[i], " at position ", i, ", expected one in [0, ",
-                            bound, ')');
+                            ", queued earlier, met the ", what, ' ', own[i], " at position ", i,
+                            ", expected one in [0, ", bound, ')');
   }
 };
 
@@ -184,12 +188,16 @@ Context on_host(const Context& context) {
   return host;
 }
 
-void queue(const Context& context, const char* name, auto note, std::function<void(std::ptrdiff_t)> kernel) {
+using Run = std::function<void(std::ptrdiff_t distance)>;
+
+void queue(const Context& context, const char* name, auto note, Run kernel, Run inspect = nullptr) {
   const std::lock_guard lock(device_mutex());
   Stream& stream = Card::state(context.stream);
   Uses uses(*stream.card, name);
   note(uses);
-  const auto run = [kernel = std::move(kernel)](const Work& work, Stream& on) { run_kernel(work, on, kernel); };
+  const auto run = [kernel = std::move(kernel), inspect = std::move(inspect)](const Work& work, Stream& on) {
+    run_kernel(work, on, kernel, inspect);
+  };
   stream.card->submit(stream, std::make_shared<Work>(Work{name, uses.take(), run}));
 }
 
@@ -206,12 +214,12 @@ struct Queued {
     const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
     const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
     const auto labels = labels_of<slot, A...>(arguments...);
-    queue(context, slot_name<slot>.data(), note,
-          [plain, kept, labels, surroundings = on_host(context)](std::ptrdiff_t distance) {
-            Context host = surroundings;
-            std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
-            if (labels) labels->check(slot_name<slot>.data(), distance);
-          });
+    const Run kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
+      Context host = surroundings;
+      std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
+    };
+    const auto check = [labels](std::ptrdiff_t distance) { labels->check(slot_name<slot>.data(), distance); };
+    queue(context, slot_name<slot>.data(), note, kernel, labels ? Run(check) : Run());
   }
 };
 
@@ -220,11 +228,12 @@ void fill(Context& context, void* out, std::int64_t n, const void* value, std::s
   std::array<std::byte, 8> kept{};
   std::memcpy(kept.data(), value, element);
   const auto plain = kernels_of(context).movement.fill;
-  queue(context, "fill", [&](Uses& uses) { uses.add(out); },
-        [=, surroundings = on_host(context)](std::ptrdiff_t distance) {
-          Context host = surroundings;
-          plain(host, moved(out, distance), n, kept.data(), element);
-        });
+  queue(
+      context, "fill", [&](Uses& uses) { uses.add(out); },
+      [=, surroundings = on_host(context)](std::ptrdiff_t distance) {
+        Context host = surroundings;
+        plain(host, moved(out, distance), n, kept.data(), element);
+      });
 }
 
 template <auto slot, class Find, class Family, class... A>

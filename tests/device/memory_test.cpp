@@ -30,6 +30,10 @@ TEST_CASE("memory: guarded memory keeps it", "[device][memory]") {
   CHECK(guarded_memory("vectorized").take_findings().empty());
 }
 TEST_CASE("memory: memory that stands for a device's keeps it", "[device][memory]") { check_memory(fake_memory()); }
+TEST_CASE("memory: the debug device's keeps it", "[device][memory]") {
+  check_memory(*mode("debug").memory);
+  CHECK_THROWS_AS(mode("debug").memory->allocate(~std::size_t{0}, mode("debug").memory->stream()), OutOfMemory);
+}
 TEST_CASE("memory: the card's keeps it", "[device][memory][cuda]") {
   for (const std::string& name : available_modes())
     if (name == "cuda") {

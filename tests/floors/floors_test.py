@@ -39,6 +39,7 @@ class Floors(unittest.TestCase):
             ("src/vectorized/mode.cpp", '#include "tern/tensor/tensor.hpp"', "a mode sees only"),
             ("src/cuda/memory.cu", '#include "sequential/functions.hpp"', "a mode sees only"),
             ("src/nn/linear.cpp", '#include "sequential/functions.hpp"', "nobody sees into a mode"),
+            ("src/debug/card.cpp", '#include "sequential/functions.hpp"', "a mode sees only"),
             ("src/operators/dot.cpp", 'const char* fast = "cuda";', 'names the mode "cuda"'),
         ]:
             with self.subTest(file=file):
