@@ -25,6 +25,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   std::size_t page() const { return page_; }
+  std::size_t size() const { return size_; }
   /// Closed pages for `bytes`, a closed page before and behind them. Throws OutOfMemory.
   std::byte* take(std::size_t bytes);
   /// Gives their memory back. Their addresses stay closed until there are no others.

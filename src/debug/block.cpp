@@ -26,6 +26,7 @@ void Block::clear() {
 std::shared_ptr<Block> Blocks::make(std::size_t bytes) {
   constexpr std::size_t alignment = 64;
   const std::size_t page = arena().page();
+  expects<OutOfMemory>(bytes < arena().size(), "debug: ", bytes, " bytes are more than the device has");
   auto block = std::make_shared<Block>();
   block->page_bytes = bytes / page * page + (bytes % page == 0 ? 0 : page);
   block->pages = arena().take(block->page_bytes);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t most_pending = 512;  // pieces of work, so that their memory has an end
 constexpr const char* allocation = "its allocation";
+constexpr const char* unordered = ", and nothing orders the two: a Memory::order, or a wait, is missing";
 
 std::uint64_t asked_seed() {
   const char* const text = std::getenv("TERN_DEBUG_SEED");
@@ -181,12 +182,7 @@ bool Card::run_one() {
   const auto work = std::move(stream.queue.front().work);
   stream.queue.pop_front();
   try {
-    const auto lost = std::ranges::find_if(work->uses, [](const Use& use) { return use.block->gone; });
-    if (lost == work->uses.end())
-      work->run(*work, stream);
-    else
-      report(message(work->name, argument_of(*lost), " on stream ", stream.index, " comes after the release of ",
-                     lost->block->description(), ", which it uses"));
+    work->run(*work, stream);
   } catch (...) {
     if (stream.problem == nullptr) stream.problem = std::current_exception();
   }
@@ -274,8 +270,9 @@ void Card::give_back(Stream* stream) { idle_.push_back(stream); }
 void* Card::allocate(std::size_t bytes, void* handle) {
   const std::lock_guard lock(device_mutex());
   Stream& stream = state(handle);
-  expects<OutOfMemory>(statistics_.limit == 0 || statistics_.in_use + bytes <= statistics_.limit, "debug: ", bytes,
-                       " bytes would pass the limit of ", statistics_.limit);
+  expects<OutOfMemory>(
+      statistics_.limit == 0 || (bytes <= statistics_.limit && statistics_.in_use <= statistics_.limit - bytes),
+      "debug: ", bytes, " bytes would pass the limit of ", statistics_.limit);
   const std::shared_ptr<Block> block = blocks().make(bytes);
   block->card = this;
   block->home = &stream;
@@ -321,11 +318,10 @@ void Card::release_block(const std::shared_ptr<Block>& block, Stream& stream) {
     return stream.clock.includes(moment) || block->home->clock.includes(moment) || done_.includes(moment);
   };
   const auto check = [&](const Access& access, const char* does) {
-    if (!ordered(access.moment))
-      report(message("release of ", block->description(), " on stream ", stream.index, ", which ", access.name, " on ",
-                     numbered(access.moment), does,
-                     ", and nothing orders the two: a Memory::order, or a wait, is "
-                     "missing"));
+    if (ordered(access.moment)) return;
+    report(message("release of ", block->description(), " on stream ", stream.index, ", which ", access.name, " on ",
+                   numbered(access.moment), does, unordered));
+    stream.after.emplace_back(&streams_[access.moment.stream - 1], access.moment.time);
   };
   check(block->writer, " writes");
   for (const Access& reader : block->readers) check(reader, " reads");
