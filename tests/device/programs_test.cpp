@@ -1,5 +1,6 @@
 // Random training programs, run as they stand in the sequential mode and through Steps that are recorded and replayed:
-// they see the same bits. TERN_TEST_PROGRAMS is their number, 400 where nothing is asked for.
+// they see the same bits, on the replaying mode and on the debug device. TERN_TEST_PROGRAMS is their number, 400 and 64
+// where nothing is asked for.
 
 #include <atomic>
 #include <cstdlib>
@@ -21,11 +22,13 @@ namespace {
 /// One training program. `values` is what it sees.
 class Program {
  public:
-  Program(std::uint64_t number, bool stepped)
+  /// As it stands where there is no `steps_on`.
+  Program(std::uint64_t number, const Mode* steps_on)
       : dice_(number),
-        stepped_(stepped),
-        outer_(stepped ? testing::replaying_mode() : mode("sequential")),
-        net_(seeded(number), stepped) {
+        stepped_(steps_on != nullptr),
+        mode_(stepped_ ? *steps_on : mode("sequential")),
+        outer_(mode_),
+        net_(seeded(number), stepped_) {
     parameters_ = net_.parameters();
     spare_ = full({2}, 0.5).set_requires_grad();
     parameters_.push_back(spare_);
@@ -238,8 +241,7 @@ class Program {
         held_.push_back(shrink_(dice_.numbers({2}), dice_.numbers({1})));
         return;
       case 11: {
-        const Device other(stepped_ ? testing::replaying_mode() : mode("sequential"),
-                           {.threads = 1 + dice_.roll(2), .deterministic = dice_.chance(50)});
+        const Device other(mode_, {.threads = 1 + dice_.roll(2), .deterministic = dice_.chance(50)});
         return step();
       }
       case 12:
@@ -251,7 +253,7 @@ class Program {
       case 14: {
         const std::uint64_t seed = static_cast<std::uint64_t>(dice_.roll(3));
         std::thread([&] {
-          const Device own(stepped_ ? testing::replaying_mode() : mode("sequential"));
+          const Device own(mode_);
           manual_seed(seed);
           step();
         }).join();
@@ -264,6 +266,7 @@ class Program {
 
   Dice dice_;
   bool stepped_;
+  const Mode& mode_;
   Device outer_;
   Net net_;
   std::vector<Tensor> parameters_;
@@ -285,9 +288,9 @@ struct Outcome {
   std::int64_t calls = 0, replays = 0;
 };
 
-Outcome run(std::uint64_t number, bool stepped) {
+Outcome run(std::uint64_t number, const Mode* steps_on) {
   Outcome outcome;
-  Program program(number, stepped);
+  Program program(number, steps_on);
   try {
     program.run();
   } catch (const Error& error) {
@@ -305,12 +308,13 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 
 /// What became of all programs.
 struct Tally {
+  const Mode& steps_on;
   std::atomic<std::int64_t> calls{0}, replays{0}, refused{0}, different{0};
   std::mutex mutex;
   std::string differences;
 
   void compare(std::uint64_t number) {
-    const Outcome eager = run(number, false), stepped = run(number, true);
+    const Outcome eager = run(number, nullptr), stepped = run(number, &steps_on);
     calls += stepped.calls;
     replays += stepped.replays;
     refused += !eager.error.empty();
@@ -331,11 +335,9 @@ std::uint64_t asked(const char* variable, std::uint64_t otherwise) {
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-}  // namespace
-
-TEST_CASE("programs: a Step sees the same bits as its function, whatever the program does", "[device]") {
-  const std::uint64_t first = asked("TERN_TEST_FIRST_PROGRAM", 0), count = asked("TERN_TEST_PROGRAMS", 400);
-  Tally tally;
+void run_programs(const Mode& steps_on, std::uint64_t otherwise) {
+  const std::uint64_t first = asked("TERN_TEST_FIRST_PROGRAM", 0), count = asked("TERN_TEST_PROGRAMS", otherwise);
+  Tally tally{steps_on};
   // Every fourth runs while others do.
   for (std::uint64_t number = first; number < first + count && tally.different < 10; number += 8) {
     for (std::uint64_t i = 0; i < 6; ++i) tally.compare(number + i);
@@ -350,4 +352,14 @@ TEST_CASE("programs: a Step sees the same bits as its function, whatever the pro
   CHECK(tally.different == 0);
   CHECK(tally.replays * 4 > tally.calls);
   CHECK(tally.refused * 20 < static_cast<std::int64_t>(count) + 20);
+}
+
+}  // namespace
+
+TEST_CASE("programs: a Step sees the same bits as its function, whatever the program does", "[device]") {
+  run_programs(testing::replaying_mode(), 400);
+}
+
+TEST_CASE("programs: the debug device finds no fault in a Step, and the same bits", "[device][debug]") {
+  run_programs(mode("debug"), 64);
 }

@@ -150,7 +150,7 @@ TEST_CASE("catalogue: sequential", "[catalogue][mode][sequential]") { run_catalo
 TEST_CASE("catalogue: vectorized", "[catalogue][mode][vectorized]") { run_catalogue("vectorized", 3000); }
 TEST_CASE("catalogue: cuda", "[catalogue][mode][cuda]") { run_catalogue("cuda", 1500); }
 // Queued, in any order, and with every block under guard: no fault is found where there is none.
-TEST_CASE("catalogue: debug", "[catalogue][mode][debug]") { run_catalogue("debug", 500, 12); }
+TEST_CASE("catalogue: debug", "[catalogue][mode][debug]") { run_catalogue("debug", 2000, 16); }
 
 TEST_CASE("catalogue: vectorized by every way", "[catalogue][mode][ways]") { run_ways("vectorized"); }
 TEST_CASE("catalogue: cuda by every way", "[catalogue][mode][ways][cuda]") { run_ways("cuda"); }
