@@ -11,7 +11,7 @@ namespace tern::debug {
 namespace {
 
 constexpr int reserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-constexpr std::size_t most = std::size_t{1} << (sizeof(void*) == 8 ? 36 : 28);
+constexpr std::size_t most = std::size_t{1} << (sizeof(void*) == 8 ? 34 : 28);
 constexpr std::size_t least = std::size_t{1} << 26;
 
 }  // namespace

@@ -13,6 +13,9 @@
 
 namespace tern::debug {
 
+inline constexpr const char* allocation = "its allocation";
+inline constexpr const char* unordered = ", and nothing orders the two: a Memory::order, or a wait, is missing";
+
 class Card final : public Memory {
  public:
   /// `kernels` run on host memory and live as long as the process.

@@ -155,7 +155,7 @@ const Mode& debug_mode(Registry& modes, const std::string& name) {
     if (const Mode* known = modes.find(name)) return *known;
   }
   const Mode& kernels =
-      name == debug_name ? modes.modes.front() : mode(std::string_view(name).substr(debug_name.size() + 1));
+      name == debug_name ? reference_mode() : mode(std::string_view(name).substr(debug_name.size() + 1));
   const std::lock_guard lock(modes.mutex);
   if (const Mode* known = modes.find(name)) return *known;
   modes.debug.push_back(debug::mode(name, kernels));
