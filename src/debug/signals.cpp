@@ -62,7 +62,7 @@ void hear_signals() noexcept {
     if ((present.sa_flags & SA_SIGINFO) != 0 && present.sa_sigaction == handle) continue;
     struct sigaction ours {};
     ours.sa_sigaction = handle;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigemptyset(&ours.sa_mask);
     each.before = present;
     sigaction(each.signal, &ours, nullptr);
