@@ -102,7 +102,8 @@ struct ModeStatus {
   std::string reason;  ///< the description of an available mode, or the sentence that says why it is missing
 };
 
-/// Every mode by name, from the slowest to the fastest, then those of the user.
+/// Every mode by name, from the slowest to the fastest, then those of the user. The debug device (docs/debug.md) is not
+/// among them: "debug", or "debug:mine" with the kernels of "mine", is made when it is asked for.
 std::vector<ModeStatus> modes();
 
 /// The name of the fastest mode that is present: "cuda" if it is available, else "vectorized".
