@@ -87,9 +87,14 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
       return false;
   }
   for (const Made& made : made_) made.storage->update(scope);
+  // The launch uses these where the tensors do not see it; another thread's stream may have used them last.
+  const auto use = [&](const Tensor& recorded, bool written) {
+    written ? recorded.storage().update(scope) : recorded.storage().read(scope);
+  };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Input& input = inputs_[i];
     if (key_.inputs[i].same_tensor < i) continue;
+    use(input.recorded, input.written);
     const Storage& source = inputs[i].storage();
     const std::shared_ptr<Storage> known = input.copied_from.lock();
     const bool same = known && known.get() == &source && input.copied_version == source.version() &&
@@ -102,6 +107,7 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
   }
   for (const Gradient& gradient : gradients_) {
     if (!gradient.recorded.defined()) continue;
+    use(gradient.recorded, gradient.written);
     const Tensor& present = leaf_of(gradient, inputs).grad();
     if (present.shared_storage() != gradient.recorded.shared_storage()) copy_view(gradient.recorded, present);
   }

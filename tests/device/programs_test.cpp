@@ -310,8 +310,8 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 struct Tally {
   const Mode& steps_on;
   std::atomic<std::int64_t> calls{0}, replays{0}, refused{0}, different{0};
-  std::mutex mutex;
-  std::string differences;
+  std::mutex mutex = {};
+  std::string differences = {};
 
   void compare(std::uint64_t number) {
     const Outcome eager = run(number, nullptr), stepped = run(number, &steps_on);
