@@ -7,7 +7,7 @@
 #include <array>
 #include <csignal>
 
-#include "device/planted.hpp"
+#include "device/debug_faults.hpp"
 #include "support/catch.hpp"
 
 using namespace tern;

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "device/planted.hpp"
+#include "device/debug_faults.hpp"
 #include "support/catch.hpp"
 
 using namespace tern;

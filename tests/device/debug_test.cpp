@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/planted.hpp"
+#include "device/debug_faults.hpp"
 #include "support/catch.hpp"
 #include "tern/tern.hpp"
 
