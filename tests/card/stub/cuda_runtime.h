@@ -2,6 +2,7 @@
 // A card without a card, for the host code of the cuda mode: the part of the CUDA runtime that it calls, with streams
 // that run on threads of their own, a little late, and captures that fail where the real ones do (tests/card/card.cpp).
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 
@@ -110,6 +111,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...
 namespace card {
 /// Queues work on a stream (a capturing one records it), as a kernel would be.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+/// Lets time pass on the card's clock, and nobody wait for it.
+void pass(std::chrono::seconds time);
 /// Events that exist now.
 int live_events();
 /// The next `count` calls of cudaEventRecord fail.
