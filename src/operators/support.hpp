@@ -1,6 +1,8 @@
 #pragma once
 // What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
 
+#include <optional>
+
 #include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/kernels/movement.hpp"
@@ -57,39 +59,32 @@ inline const Mode& mode_of(const char* op) {
 /// Calls f() where `op` runs.
 template <class F>
 void where_it_runs(const char* op, F&& f) {
-  const Mode& mode = mode_of(op);
-  if (&mode == current_scope().mode) [[likely]] {
-    f();
-  } else {
-    const Device lent(mode);
-    f();
-  }
+  std::optional<Device> lent;
+  if (const Mode& mode = mode_of(op); &mode != current_scope().mode) [[unlikely]]
+    lent.emplace(mode);
+  f();
 }
 
 /// The work of the operator `op`: with_type, seen by whoever observes.
 template <class F>
 void visit(const char* op, DType dtype, F&& f) {
-  if (current_scope().mode->inner != nullptr && &mode_of(op) != current_scope().mode) [[unlikely]] {
-    const Device lent(mode_of(op));
-    return visit(op, dtype, f);
-  }
-  if (!observed()) [[likely]]
-    with_type(op, dtype, std::forward<F>(f));
-  else
-    observe(op, dtype, [&](DType compute) { with_type(op, compute, f); });
+  where_it_runs(op, [&] {
+    if (!observed()) [[likely]]
+      with_type(op, dtype, f);
+    else
+      observe(op, dtype, [&](DType compute) { with_type(op, compute, f); });
+  });
 }
 
 /// The work of an operator that only moves elements, of any dtype.
 template <class F>
 void visit_any(const char* op, DType dtype, F&& f) {
-  if (current_scope().mode->inner != nullptr && &mode_of(op) != current_scope().mode) [[unlikely]] {
-    const Device lent(mode_of(op));
-    return visit_any(op, dtype, f);
-  }
-  if (!observed()) [[likely]]
-    f();
-  else
-    observe(op, dtype, [&](DType) { f(); });
+  where_it_runs(op, [&] {
+    if (!observed()) [[likely]]
+      f();
+    else
+      observe(op, dtype, [&](DType) { f(); });
+  });
 }
 
 /// One use of the scope by an operator: its context, and pointers in its memory.

@@ -1,6 +1,7 @@
 #include "run/operands.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "tern/core/convert.hpp"
@@ -17,6 +18,14 @@ ViewBytes::ViewBytes(const Tensor& view) {
   const std::size_t element = size_of(view.dtype());
   bytes_.resize(static_cast<std::size_t>(first_ + last + 1) * element);
   view.storage().peek(static_cast<std::size_t>(view.offset() - first_) * element, bytes_);
+}
+
+double value_at(const std::byte* first, DType dtype, std::int64_t place) {
+  return with_type_of(dtype, [&]<class T>(T) {
+    T value;
+    std::memcpy(&value, first + place * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return convert<double>(value);
+  });
 }
 
 std::string index_of(const Tensor& tensor, std::int64_t i) {

@@ -25,21 +25,8 @@ class ViewBytes {
   std::int64_t first_ = 0;
 };
 
-/// Calls visit(place) with where each element of the view stands, relative to its first one, in row-major order.
-template <class Visit>
-void for_each_place(const Tensor& view, Visit visit) {
-  Shape index = Shape::filled(view.rank(), 0);
-  std::int64_t place = 0;
-  for (std::int64_t count = view.numel(); count > 0; --count) {
-    visit(place);
-    for (int i = view.rank() - 1; i >= 0; --i) {
-      place += view.strides()[i];
-      if (++index[i] < view.shape()[i]) break;
-      place -= index[i] * view.strides()[i];
-      index[i] = 0;
-    }
-  }
-}
+/// An element as a number; `first` is the view's own first one, `place` counts from there.
+double value_at(const std::byte* first, DType dtype, std::int64_t place);
 
 /// "[0, 3, 1]": the place of element `i` of a tensor in row-major order.
 std::string index_of(const Tensor& tensor, std::int64_t i);

@@ -1,12 +1,11 @@
 #include "run/scope_checks.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "modes/scope_observer.hpp"
 #include "run/operands.hpp"
-#include "tern/core/convert.hpp"
+#include "tensor/places.hpp"
 
 namespace tern {
 
@@ -21,16 +20,13 @@ struct Found {
 std::optional<Found> first_not_finite(const Tensor& tensor) {
   std::optional<Found> found;
   ViewBytes view(tensor);
-  with_type_of(tensor.dtype(), [&]<class T>(T) {
-    const std::byte* const own = view.bytes().data() + view.first() * static_cast<std::int64_t>(sizeof(T));
-    std::int64_t element = 0;
-    for_each_place(tensor, [&](std::int64_t place) {
-      T value;
-      std::memcpy(&value, own + place * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-      const auto number = convert<double>(value);
-      if (!found && !std::isfinite(number)) found = {element, number};
-      ++element;
-    });
+  const std::byte* const first =
+      view.bytes().data() + view.first() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  std::int64_t element = 0;
+  for_each_place(tensor, tensor.numel(), [&](std::int64_t place) {
+    const double value = value_at(first, tensor.dtype(), place);
+    if (!found && !std::isfinite(value)) found = {element, value};
+    ++element;
   });
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "tensor/places.hpp"
 namespace tern {
 
 namespace {
@@ -85,19 +86,12 @@ namespace {
 std::vector<double> leading_values(const Tensor& tensor, std::int64_t count) {
   const void* const base = tensor.storage().read_host();
   std::vector<double> result;
+  if (count == 0) return result;
   result.reserve(static_cast<std::size_t>(count));
-  Shape index = Shape::filled(tensor.rank(), 0);
-  std::int64_t place = tensor.offset();
-  for (; count > 0; --count) {
-    with_type_of(tensor.dtype(),
-                 [&]<class T>(T) { result.push_back(convert<double>(static_cast<const T*>(base)[place])); });
-    for (int i = tensor.rank() - 1; i >= 0; --i) {
-      place += tensor.strides()[i];
-      if (++index[i] < tensor.shape()[i]) break;
-      place -= index[i] * tensor.strides()[i];
-      index[i] = 0;
-    }
-  }
+  with_type_of(tensor.dtype(), [&]<class T>(T) {
+    const T* const first = static_cast<const T*>(base) + tensor.offset();
+    for_each_place(tensor, count, [&](std::int64_t place) { result.push_back(convert<double>(first[place])); });
+  });
   return result;
 }
 
