@@ -15,6 +15,11 @@ const Mode& lender(const Mode& mode, const char* op) {
   return tern::mode(mode.inner);
 }
 
+void run_in(const Mode& mode, const std::function<void()>& work) {
+  const Device device(mode);
+  work();
+}
+
 const std::byte* AnyCall::bytes_in(const Tensor& x, double part) const {
   const std::size_t element = size_of(x.dtype());
   if (void* const elsewhere = use(x, Role::in, element, part)) [[unlikely]]

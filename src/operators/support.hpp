@@ -1,7 +1,7 @@
 #pragma once
 // What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
 
-#include <optional>
+#include <functional>
 
 #include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
@@ -56,13 +56,16 @@ inline const Mode& mode_of(const char* op) {
   return mode.inner == nullptr ? mode : lender(mode, op);
 }
 
+/// Calls work() in a Device of the mode.
+void run_in(const Mode& mode, const std::function<void()>& work);
+
 /// Calls f() where `op` runs.
 template <class F>
 void where_it_runs(const char* op, F&& f) {
-  std::optional<Device> lent;
   if (const Mode& mode = mode_of(op); &mode != current_scope().mode) [[unlikely]]
-    lent.emplace(mode);
-  f();
+    run_in(mode, f);
+  else
+    f();
 }
 
 /// The work of the operator `op`: with_type, seen by whoever observes.
