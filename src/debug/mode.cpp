@@ -17,6 +17,8 @@ Mode mode(const std::string& name, const Mode& kernels) {
   made.memory = &card;
   made.capture = &capture();
   made.timer = nullptr;
+  made.places = nullptr;
+  made.index = 0;
   queue_kernels(made);
   return made;
 }

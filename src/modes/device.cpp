@@ -66,6 +66,11 @@ const Mode& find(std::string_view name) {
   return name == "auto" ? mode(fastest_mode()) : mode(name);
 }
 
+// With an index, that device of the mode.
+const Mode& indexed(const Mode& mode, const DeviceOptions& options) {
+  return options.index ? tern::mode(message(mode.name, ':', *options.index)) : mode;
+}
+
 DeviceOptions named(std::string_view mode, DeviceOptions options) {
   if (mode.starts_with(verify_prefix)) options.verify = true;
   return options;
@@ -186,7 +191,7 @@ Device::Device(std::string_view mode_name, const DeviceOptions& options)
     : Device(find(mode_name), named(mode_name, options)) {}
 
 Device::Device(const Mode& mode, const DeviceOptions& options)
-    : open_(open_scope(make_scope(lasting(mode), options, current_scope()))) {}
+    : open_(open_scope(make_scope(lasting(indexed(mode, options)), options, current_scope()))) {}
 
 Device::Device(const Scope& scope) : open_(open_scope(scope)) {
   open_->scope.context.stream = scope.context.memory->stream();

@@ -1,5 +1,5 @@
 // The modes by name: the built-in ones from the list that CMake writes, cuda from its plug-in on first use, the user's
-// by register_mode.
+// by register_mode; and the modes that are made of these when they are asked for: debug devices, and further places.
 
 #include <dlfcn.h>
 
@@ -42,7 +42,7 @@ struct Registry {
   std::deque<Mode> modes;    // a deque, so that references stay valid
   std::size_t built_in = 0;  // the first of them, slowest first
   std::string cuda_reason;   // why cuda is missing, once tried
-  std::deque<Mode> debug;    // made from others
+  std::deque<Mode> made;     // of others: debug devices, and every place but the first
   bool cuda_tried = false;
 
   Registry() {
@@ -54,7 +54,7 @@ struct Registry {
   const Mode* find(std::string_view name) const {
     for (const Mode& mode : modes)
       if (mode.name == name) return &mode;
-    for (const Mode& mode : debug)
+    for (const Mode& mode : made)
       if (mode.name == name) return &mode;
     return nullptr;
   }
@@ -149,24 +149,78 @@ const Mode* find_cuda(Registry& modes) {
   return &modes.modes.back();
 }
 
-const Mode& debug_mode(Registry& modes, const std::string& name) {
-  {
-    const std::lock_guard lock(modes.mutex);
-    if (const Mode* known = modes.find(name)) return *known;
-  }
-  const Mode& kernels =
-      name == debug_name ? reference_mode() : mode(std::string_view(name).substr(debug_name.size() + 1));
+const Mode* find(const std::string& name) {
+  const std::lock_guard lock(registry().mutex);
+  return registry().find(name);
+}
+
+// Two threads may have made the same.
+const Mode& keep(Mode made) {
+  Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
-  if (const Mode* known = modes.find(name)) return *known;
-  modes.debug.push_back(debug::mode(name, kernels));
-  return modes.debug.back();
+  if (const Mode* known = modes.find(made.name)) return *known;
+  return modes.made.emplace_back(std::move(made));
+}
+
+const Mode& debug_kernels(std::string_view name) {
+  return name == debug_name ? reference_mode() : mode(name.substr(debug_name.size() + 1));
+}
+
+bool is_number(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, is_digit);
+}
+
+int count_of(const Mode& mode) { return mode.places == nullptr ? 1 : mode.places->count; }
+
+// For messages: "cuda has 2, cuda:0 to cuda:1".
+std::string places_of(const Mode& mode) {
+  const std::string& name = mode.name;
+  if (mode.index != 0) return message(name, " is one device");
+  if (is_debug(name)) return message(name, " has as many as are asked for, ", name, ":0 and so on");
+  const std::string last = count_of(mode) == 1 ? "" : message(" to ", name, ":", count_of(mode) - 1);
+  return message(name, " has ", count_of(mode), ", ", name, ":0", last);
+}
+
+// Every device of a debug mode is made when it is asked for; another mode says how many it has.
+const Mode& place(const Mode& first, std::string_view number) {
+  const auto wrong = [&](auto... what) {
+    return DeviceUnavailable(message("device \"", first.name, ":", number, "\": ", what..., places_of(first)));
+  };
+  if (!is_number(number)) throw wrong("\"", number, "\" is no number of a device; ");
+  const int index = std::stoi(std::string(number));
+  if (first.index != 0 || (index >= count_of(first) && !is_debug(first.name))) throw wrong("there is no such device; ");
+  if (index == 0) return first;
+  const std::string name = message(first.name, ":", index);
+  if (const Mode* known = find(name)) return *known;
+  if (is_debug(name)) {
+    Mode made = debug::mode(name, debug_kernels(first.name));
+    made.index = index;
+    return keep(std::move(made));
+  }
+  Mode made = first;
+  made.name = name;
+  made.memory = &first.places->memory(index);
+  made.description = first.places->description(index);
+  made.places = nullptr;
+  made.index = index;
+  return keep(std::move(made));
 }
 
 }  // namespace
 
 const Mode& mode(std::string_view name) {
+  if (const auto colon = name.rfind(':'); colon != std::string_view::npos) {
+    if (const Mode* known = find(std::string(name))) return *known;
+    const std::string_view number = name.substr(colon + 1);
+    // What follows "debug:" may be a mode.
+    if (!is_debug(name) || is_number(number)) return place(mode(name.substr(0, colon)), number);
+  }
+  if (is_debug(name)) {
+    const Mode* known = find(std::string(name));
+    return known != nullptr ? *known : keep(debug::mode(std::string(name), debug_kernels(name)));
+  }
   Registry& modes = registry();
-  if (is_debug(name)) return debug_mode(modes, std::string(name));
   const std::lock_guard lock(modes.mutex);
   if (const Mode* known = modes.find(name)) return *known;
   if (name == "cuda") {
@@ -180,6 +234,11 @@ const Mode& mode(std::string_view name) {
   throw DeviceUnavailable(message("mode \"", name, "\" is unknown; there are ", known));
 }
 
+std::string_view name_without_index(const Mode& mode) {
+  const std::string_view name = mode.name;
+  return mode.index == 0 ? name : name.substr(0, name.rfind(':'));
+}
+
 const Mode& reference_mode() { return registry().modes.front(); }
 const Mode& fastest_built_in() { return registry().modes[registry().built_in - 1]; }
 
@@ -187,12 +246,18 @@ bool is_registered(const Mode& mode) {
   Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
   const auto is_it = [&](const Mode& known) { return &known == &mode; };
-  return std::ranges::any_of(modes.modes, is_it) || std::ranges::any_of(modes.debug, is_it);
+  return std::ranges::any_of(modes.modes, is_it) || std::ranges::any_of(modes.made, is_it);
 }
 
 const Mode& register_mode(std::string name, Mode mode) {
   expects(!name.empty() && name != "auto" && !is_debug(name), "register_mode: \"", name, "\" cannot be a mode's name");
+  expects(name.find(':') == std::string::npos, "register_mode: \"", name,
+          "\" cannot be a mode's name: a colon stands before the number of a device");
   expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");
+  expects(mode.places == nullptr || (mode.places->count > 0 && &mode.places->memory(0) == mode.memory),
+          "register_mode: mode \"", name,
+          "\" has another memory than the first of its places; replace Mode::places too, "
+          "or set it to null");
   if (mode.inner != nullptr) {
     const Mode& lender = tern::mode(mode.inner);
     expects(lender.inner == nullptr, "register_mode: mode \"", name, "\" borrows from \"", mode.inner,
@@ -205,6 +270,7 @@ const Mode& register_mode(std::string name, Mode mode) {
   expects(modes.find(name) == nullptr && name != "cuda", "register_mode: there is a mode \"", name,
           "\" already; choose another name");
   mode.name = std::move(name);
+  mode.index = 0;  // a copy of a further place is a mode of one device
   modes.modes.push_back(std::move(mode));
   return modes.modes.back();
 }
@@ -225,6 +291,21 @@ std::vector<ModeStatus> modes() {
   if (cuda == nullptr) {
     const auto place = result.begin() + static_cast<std::ptrdiff_t>(modes.built_in);
     result.insert(place, {"cuda", false, modes.cuda_reason});
+  }
+  return result;
+}
+
+std::vector<Place> devices() {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  find_cuda(modes);
+  std::vector<Place> result;
+  for (const Mode& mode : modes.modes) {
+    result.push_back({mode.name, mode.name, 0, mode.description});
+    for (int index = 1; index < count_of(mode); ++index) try {
+        result.push_back({message(mode.name, ":", index), mode.name, index, mode.places->description(index)});
+      } catch (const DeviceUnavailable&) {
+      }
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "modes/registry.hpp"
 #include "tern/core/error.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/forced_way.hpp"
@@ -75,7 +76,7 @@ const std::vector<Entry>& environment() {
 }
 
 bool concerns(const Entry& entry, const Mode& mode) {
-  return entry.mode.empty() ? !mode.decisions.empty() : entry.mode == mode.name;
+  return entry.mode.empty() ? !mode.decisions.empty() : entry.mode == name_without_index(mode);
 }
 
 }  // namespace

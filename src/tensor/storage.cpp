@@ -11,12 +11,15 @@ namespace {
 // Apart from `prepare`, which every new storage goes through.
 [[gnu::noinline]] void move_bytes(Memory& from, const void* source, void* source_stream, Memory& to, void* target,
                                   void* stream, std::size_t bytes) {
+  const ObservedMove move({from, to, bytes});
+  if (!from.host_accessible() && !to.host_accessible() &&
+      to.copy_from(from, target, source, bytes, source_stream, stream))
+    return;
   // A copy to the host waits anyway; who observes sees the wait apart from the copy.
   if (!from.host_accessible() && detail::observer != nullptr) {
     const ObservedWait wait;
     from.finish(source_stream);
   }
-  const ObservedMove move({from, to, bytes});
   if (from.host_accessible()) {
     to.copy_in(target, source, bytes, stream);
   } else if (to.host_accessible()) {

@@ -85,6 +85,7 @@ const Mode& guarded_mode(const std::string& name) {
     Mode copy = mode(name);
     copy.memory = &guarded_memory(name);
     copy.capture = nullptr;
+    copy.places = nullptr;
     guarded = &register_mode("guarded-" + name, copy);
   }
   return *guarded;
@@ -118,6 +119,16 @@ void FakeMemory::copy_out(void* to, const void* from, std::size_t bytes, void*) 
   std::memcpy(to, from, bytes);
 }
 void FakeMemory::copy(void* to, const void* from, std::size_t bytes, void*) { std::memmove(to, from, bytes); }
+
+bool FakeMemory::copy_from(Memory& source, void* to, const void* from, std::size_t bytes, void* producer,
+                           void* consumer) {
+  const auto* const other = dynamic_cast<const FakeMemory*>(&source);
+  if (other == nullptr || !straight || !other->straight) return false;
+  ++copies_across;
+  note(message("across ", reinterpret_cast<std::uintptr_t>(producer), " ", reinterpret_cast<std::uintptr_t>(consumer)));
+  std::memcpy(to, from, bytes);
+  return true;
+}
 
 void* FakeMemory::stream() {
   static std::atomic<std::uintptr_t> count{0};
@@ -157,6 +168,34 @@ const Mode& second_fake_mode() {
     return register_mode("fake2", copy);
   }();
   return fake;
+}
+
+FakeMemory& fake_card(int index) {
+  static auto& memories = *new std::vector<FakeMemory*>([] {
+    std::vector<FakeMemory*> made;
+    for (int i = 0; i + 1 < fake_cards; ++i) {
+      made.push_back(new FakeMemory(i == 0 ? "cards" : message("cards:", i)));
+      made.back()->straight = true;
+    }
+    return made;
+  }());
+  expects<DeviceUnavailable>(index + 1 < fake_cards, "card ", index, " is out of order");
+  return *memories[static_cast<std::size_t>(index)];
+}
+
+const Mode& fake_cards_mode() {
+  static const Mode& cards = []() -> const Mode& {
+    static constexpr Places places{
+        .count = fake_cards,
+        .memory = [](int index) -> Memory& { return fake_card(index); },
+        .description = [](int index) { return message(fake_card(index).name(), ", a fake"); }};
+    Mode copy = mode("sequential");
+    copy.memory = &fake_card(0);
+    copy.description = places.description(0);
+    copy.places = &places;
+    return register_mode("cards", copy);
+  }();
+  return cards;
 }
 
 }  // namespace tern::testing

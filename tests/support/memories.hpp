@@ -72,19 +72,22 @@ class FakeMemory final : public Memory {
   void copy_in(void* to, const void* from, std::size_t bytes, void* stream) override;
   void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override;
   void copy(void* to, const void* from, std::size_t bytes, void* stream) override;
+  /// From another fake memory, while both are `straight`.
+  bool copy_from(Memory& source, void* to, const void* from, std::size_t bytes, void* producer,
+                 void* consumer) override;
   MemoryStatistics statistics() const override { return {in_use, in_use, peak, limit}; }
   void reset_peak() override { peak = in_use.load(); }
   void trim() override {}
   void set_limit(std::size_t bytes) override { limit = bytes; }
   /// With `streams`, every thread has one of its own, and `meetings` tells how the library brought them in order:
-  /// "order 1 2", "finish 1", or "finish all".
+  /// "order 1 2", "finish 1", "finish all", or, in the memory that bytes come to straight, "across 1 1".
   void* stream() override;
   void order(void* producer, void* consumer) override;
   void finish(void* stream) noexcept override;
 
   std::atomic<std::size_t> in_use{0}, peak{0}, limit{0};
-  std::atomic<std::int64_t> copies_in{0}, copies_out{0}, live{0};
-  bool streams = false;
+  std::atomic<std::int64_t> copies_in{0}, copies_out{0}, copies_across{0}, live{0};
+  bool streams = false, straight = false;
   std::vector<std::string> meetings;
 
  private:
@@ -98,5 +101,11 @@ class FakeMemory final : public Memory {
 const Mode& fake_mode();
 FakeMemory& fake_memory();
 const Mode& second_fake_mode();
+
+/// The mode "cards": it has `fake_cards` devices of fake memory between which bytes go straight, named "cards",
+/// "cards:1" and so on. The last one cannot be used.
+inline constexpr int fake_cards = 7;
+const Mode& fake_cards_mode();
+FakeMemory& fake_card(int index);
 
 }  // namespace tern::testing

@@ -36,9 +36,15 @@ class Info : public Command {
     text += line("system", machine["system"]) + line("processor", machine["processor"]);
     text += line("threads", machine["threads"].dump()) + line("memory", grouped(machine["memory_mib"]) + " MiB");
     text += "modes\n";
-    for (const Json& mode : machine["modes"])
-      text += "  " + padded(mode["name"], 12) + (mode["available"].get<bool>() ? "yes  " : "no   ") +
-              mode["reason"].get<std::string>() + "\n";
+    const auto mode_line = [](const std::string& name, bool available, const std::string& about) {
+      return "  " + padded(name, 12) + (available ? "yes  " : "no   ") + about + "\n";
+    };
+    for (const Json& mode : machine["modes"]) {
+      text += mode_line(mode["name"], mode["available"], mode["reason"]);
+      for (const Json& device : machine["devices"])
+        if (device["mode"] == mode["name"] && device["index"] > 0)
+          text += mode_line(device["name"], true, device["description"]);
+    }
     text += "libraries\n";
     for (const auto& [name, version] : machine["libraries"].items())
       text += "  " + padded(name, 15) + version.get<std::string>() + "\n";

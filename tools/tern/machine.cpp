@@ -52,6 +52,10 @@ Json describe_machine() {
   Json modes = Json::array();
   for (const ModeStatus& status : tern::modes())
     modes.push_back({{"name", status.name}, {"available", status.available}, {"reason", status.reason}});
+  Json places = Json::array();
+  for (const Place& place : devices())
+    places.push_back(
+        {{"name", place.name}, {"mode", place.mode}, {"index", place.index}, {"description", place.description}});
   return {{"version", version()},
           {"compiler", compiler()},
           {"system", operating_system() + ", " + kernel.sysname + " " + kernel.release + " " + kernel.machine},
@@ -59,6 +63,7 @@ Json describe_machine() {
           {"threads", std::thread::hardware_concurrency()},
           {"memory_mib", static_cast<std::int64_t>(memory.totalram) * memory.mem_unit / (1 << 20)},
           {"modes", modes},
+          {"devices", places},
           {"libraries",
            {{"Highway", TERN_VERSION_HIGHWAY},
             {"zlib", zlibVersion()},

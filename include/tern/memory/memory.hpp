@@ -24,7 +24,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   virtual ~Memory() = default;
 
-  /// "host", "cuda": the word that messages and the transfer ledger use.
+  /// "host", "cuda", "cuda:1": the word that messages and the transfer ledger use.
   virtual std::string_view name() const = 0;
   /// True when the host may read and write the pointers directly.
   virtual bool host_accessible() const = 0;
@@ -40,6 +40,13 @@ class Memory {
   virtual void copy_out(void* to, const void* from, std::size_t bytes, void* stream) = 0;
   /// Inside this memory, ordered on `stream`.
   virtual void copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
+  /// From another memory to this one by a way of their own: after what was queued so far on `producer`, a stream of
+  /// `source`, and before what comes later on it or on `consumer`, a stream of this memory. False where there is no
+  /// such way: nothing was done, and the bytes go through the host.
+  virtual bool copy_from(Memory& /*source*/, void* /*to*/, const void* /*from*/, std::size_t /*bytes*/,
+                         void* /*producer*/, void* /*consumer*/) {
+    return false;
+  }
 
   /// The stream of the calling thread; null where there are none.
   virtual void* stream() { return nullptr; }

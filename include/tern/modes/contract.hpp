@@ -205,17 +205,22 @@ struct Members<Timer> {
   using List = Of<&S::make, &S::record, &S::elapsed, &S::destroy, &S::begin_range, &S::end_range>;
 };
 template <>
+struct Members<Places> {
+  using S = Places;
+  using List = Of<&S::count, &S::memory, &S::description>;
+};
+template <>
 struct Members<Mode> {
   using S = Mode;
   using List = Of<&S::name, &S::description, &S::memory, &S::operators, &S::operators_double, &S::movement, &S::capture,
-                  &S::timer, &S::decisions, &S::inner, &S::own>;
+                  &S::timer, &S::places, &S::index, &S::decisions, &S::inner, &S::own>;
 };
 
 /// The slots of Memory's virtual table, in their order.
 using MemoryCalls =
     Of<&Memory::name, &Memory::host_accessible, &Memory::allocate, &Memory::release, &Memory::copy_in,
-       &Memory::copy_out, &Memory::copy, &Memory::stream, &Memory::order, &Memory::finish, &Memory::synchronize,
-       &Memory::statistics, &Memory::reset_peak, &Memory::trim, &Memory::set_limit>;
+       &Memory::copy_out, &Memory::copy, &Memory::copy_from, &Memory::stream, &Memory::order, &Memory::finish,
+       &Memory::synchronize, &Memory::statistics, &Memory::reset_peak, &Memory::trim, &Memory::set_limit>;
 
 // ---- the number ----
 
@@ -322,7 +327,7 @@ constexpr std::uint64_t number() {
   using namespace kernels;
   add_structs<Context, MemoryStatistics, Decision, Ways, random::Key, Axis, Broadcast, Conv2d, Matmul, Linear,
               CrossEntropy, Strided, LocalResponseNorm, BatchNorm, Pool2d, AdaptivePool2d, Sgd, Adam, Movement, Capture,
-              Timer, Mode>(hash);
+              Timer, Places, Mode>(hash);
   add_table<float>(hash);
   add_table<double>(hash);
   return hash.value();

@@ -40,6 +40,8 @@ struct DeviceOptions {
   /// lies outside the tolerance is a VerifyError that names its sizes, way, place in the network, the element and both
   /// values. Slow; a Step runs eagerly.
   std::optional<bool> verify = {};
+  /// Which device of the mode: Device{"cuda", {.index = 1}} is Device{"cuda:1"}. Not inherited; without it the first.
+  std::optional<int> index = {};
 };
 
 /// Where operators run: a mode and the context that its kernels get. One per Device and thread.
@@ -71,8 +73,8 @@ inline Scope& current_scope() {
 }
 
 /// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
-/// way out. Without a name, or with "auto", the fastest mode present; "verify:cuda" is "cuda" with {.verify = true}.
-/// Costs a few nanoseconds when it gets a Mode.
+/// way out. Without a name, or with "auto", the fastest mode present; "cuda:1" is the second device of "cuda";
+/// "verify:cuda" is "cuda" with {.verify = true}. Costs a few nanoseconds when it gets a Mode.
 ///
 /// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
 /// thread takes effect in its own when that makes or ends its next Device.
@@ -116,7 +118,7 @@ void reset_transfers();
 /// prints.
 void set_transfer_log(void (*handler)(const std::string& sentence));
 
-/// Use of the memory of a mode: bytes in use, reserved, peak; its cache and limit.
+/// Use of the memory of a mode, such as "cuda" or "cuda:1": bytes in use, reserved, peak; its cache and limit.
 MemoryStatistics memory_statistics(std::string_view mode);
 
 }  // namespace tern

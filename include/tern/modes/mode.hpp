@@ -42,6 +42,15 @@ struct Timer {
   void (*end_range)();
 };
 
+/// The devices of a mode that can use more than one, each with a memory of its own. Kernels are the same for all: they
+/// know the device by the memory and the stream of their Context. A mode without it leaves Mode::places null: it runs
+/// on one device.
+struct Places {
+  int count;
+  Memory& (*memory)(int index);  ///< the same each time; of 0, Mode::memory. Throws DeviceUnavailable with the reason.
+  std::string (*description)(int index);  ///< what Mode::description says of it; throws as `memory`, starts no device
+};
+
 /// A device mode: a name, a memory, and one dispatch table per compute dtype. Copyable, so that a new mode may start as
 /// another one and replace what it likes:
 ///
@@ -57,6 +66,8 @@ struct Mode {
   kernels::Movement movement;
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
+  const Places* places = nullptr;
+  int index = 0;                             ///< which of them this is; see mode()
   std::span<const Decision> decisions = {};  ///< where its kernels know more than one way; lives with the mode
   /// The name of another mode that runs every operator but those of `own`, in its own memory: tensors move there and
   /// back by themselves. Null: this mode has all of them. modes/borrow.hpp makes a mode that has none yet.
@@ -81,8 +92,9 @@ struct Mode {
   bool on_host() const { return memory->host_accessible(); }
 };
 
-/// The mode of that name; opens the cuda plug-in on first use. The reference stays valid for the life of the process.
-/// Throws DeviceUnavailable with the modes there are, or with the reason why this one is missing.
+/// The mode of that name; opens the cuda plug-in on first use. "cuda:1" is cuda on its second device: a mode of its
+/// own, with another memory; "cuda:0" is "cuda". The reference stays valid for the life of the process. Throws
+/// DeviceUnavailable with the modes and the devices there are, or with the reason why this one is missing.
 const Mode& mode(std::string_view name);
 
 /// The mode that all others are compared with: plain loops on the host's memory. Always present.
@@ -105,6 +117,18 @@ struct ModeStatus {
 /// Every mode by name, from the slowest to the fastest, then those of the user. The debug device (docs/debug.md) is not
 /// among them: "debug", or "debug:mine" with the kernels of "mine", is made when it is asked for.
 std::vector<ModeStatus> modes();
+
+/// A device that operators can run on.
+struct Place {
+  std::string name;  ///< for Device: "vectorized", "cuda", "cuda:1"
+  std::string mode;  ///< "cuda"
+  int index = 0;
+  std::string description;
+};
+
+/// Every device of every mode that is here, in the order of modes(). A device that exists and cannot be used is left
+/// out; naming it says why.
+std::vector<Place> devices();
 
 /// The name of the fastest mode that is present: "cuda" if it is available, else "vectorized".
 std::string fastest_mode();
