@@ -10,6 +10,13 @@ if(TERN_CUDA_BUILT)
   install(TARGETS tern_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tern)
 endif()
 
+foreach(carrier tern_mpi tern_nccl)
+  if(TARGET ${carrier})
+    set_target_properties(${carrier} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    install(TARGETS ${carrier} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tern)
+  endif()
+endforeach()
+
 install(EXPORT tern_targets NAMESPACE tern:: FILE ternTargets.cmake DESTINATION ${tern_package_dir})
 get_target_property(tern_type tern TYPE)
 if(tern_type STREQUAL "STATIC_LIBRARY")

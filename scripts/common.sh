@@ -47,6 +47,12 @@ want_images() {
   want header png.h libpng-dev
 }
 
+# What carries groups between processes; a build without it works alone and with threads.
+want_mpi() {
+  want command mpirun openmpi-bin
+  want command mpicxx libopenmpi-dev
+}
+
 need_to_build() {
   if ! have_command "${CXX:-c++}"; then need command g++ g++ "the C++ compiler"; fi
   need command cmake cmake "configures the build"

@@ -5,6 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 need_to_build
 want_images
+want_mpi
 need header catch2 catch2 "Catch2, for the tests"
 need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks and tests"
 need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the benchmarks"

@@ -114,10 +114,10 @@ std::filesystem::path folder_of_this_code() {
   return file.parent_path();
 }
 
-// Beside the library or the program, in the usual places of an installation, or where TERN_PLUGIN_PATH says.
-std::string find_cuda_plugin() {
+}  // namespace
+
+std::string find_plugin(const std::string& name) {
   namespace fs = std::filesystem;
-  const std::string name = "libtern_cuda.so";
   std::error_code error;
   if (const char* path = std::getenv("TERN_PLUGIN_PATH")) {
     const fs::path file = fs::path(path) / name;
@@ -130,17 +130,22 @@ std::string find_cuda_plugin() {
   return {};
 }
 
+std::string plugin_places() {
+  return "looked beside the library, beside the program and in " TERN_PLUGIN_DIR
+         "; TERN_PLUGIN_PATH names another folder";
+}
+
+namespace {
+
 // Call with the registry locked.
 const Mode* find_cuda(Registry& modes) {
   if (const Mode* known = modes.find("cuda")) return known;
   if (modes.cuda_tried) return nullptr;
   modes.cuda_tried = true;
-  const std::string file = find_cuda_plugin();
+  const std::string file = find_plugin("libtern_cuda.so");
   if (file.empty()) {
-    modes.cuda_reason = TERN_CUDA_BUILT ? "its plug-in libtern_cuda.so was not found (looked beside the library, "
-                                          "beside the program and in " TERN_PLUGIN_DIR
-                                          "; TERN_PLUGIN_PATH names another folder)"
-                                        : "this library was built without it (no nvcc, or TERN_CUDA=OFF)";
+    modes.cuda_reason = TERN_CUDA_BUILT ? message("its plug-in libtern_cuda.so was not found (", plugin_places(), ")")
+                                        : std::string("this library was built without it (no nvcc, or TERN_CUDA=OFF)");
     return nullptr;
   }
   const Mode* mode = open_plugin(file, modes.cuda_reason);

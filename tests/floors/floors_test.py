@@ -40,6 +40,7 @@ class Floors(unittest.TestCase):
             ("src/cuda/memory.cu", '#include "sequential/functions.hpp"', "a mode sees only"),
             ("src/nn/linear.cpp", '#include "sequential/functions.hpp"', "nobody sees into a mode"),
             ("src/debug/card.cpp", '#include "sequential/functions.hpp"', "a mode sees only"),
+            ("src/data/loader.cpp", '#include "tern/parallel/group.hpp"', "parallel stands above data"),
             ("src/operators/dot.cpp", 'const char* fast = "cuda";', 'names the mode "cuda"'),
         ]:
             with self.subTest(file=file):

@@ -55,6 +55,11 @@ class VerifyError : public Error {
   using Error::Error;
 };
 
+/// Ranks of a group do not fit together, or one of them failed or did not come.
+class ParallelError : public Error {
+  using Error::Error;
+};
+
 /// Joins its arguments into one message.
 template <class... Parts>
 std::string message(const Parts&... parts) {

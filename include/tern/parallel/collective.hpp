@@ -1,0 +1,61 @@
+#pragma once
+// What carries elements between the ranks of a group: threads of one process, MPI between processes, NCCL between GPUs.
+// Users call Group; a carrier sees pointers, counts and dtypes.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tern/core/dtype.hpp"
+#include "tern/memory/memory.hpp"
+
+namespace tern::parallel {
+
+/// How the elements of all ranks become one.
+enum class Reduction : std::uint8_t { sum, mean, max, min };
+
+/// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes; a call
+/// that differs is a ParallelError in every rank where the carrier can tell, and so is a rank that failed or does not
+/// come within the limit. After a ParallelError the group is of no more use. One thread at a time.
+///
+/// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done when the
+/// call returns where the memory is the host's. Reductions are sum, max and min (the mean is the group's business), of
+/// float32, float64, int32, int64, uint8 and, but for sum, bool; every rank gets the same bits.
+class Collective {
+ public:
+  Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  virtual ~Collective() = default;
+
+  /// "threads", "mpi", "nccl".
+  virtual std::string_view name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Where pointers have to be; null: in the host's.
+  virtual Memory* memory() = 0;
+
+  virtual void barrier(void* stream) = 0;
+  /// In place.
+  virtual void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) = 0;
+  virtual void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) = 0;
+  /// `from` holds `size` blocks of `count`; the one of this rank's number, reduced, goes into `to`.
+  virtual void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
+                              void* stream) = 0;
+  /// `count` elements of each rank, in the order of the ranks, into `to`.
+  virtual void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) = 0;
+  /// Block i of `from`, of `count` elements, goes to rank i, into the block of this rank's number.
+  virtual void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) = 0;
+  /// Matches one `receive` of the other rank; messages between two ranks keep their order.
+  virtual void send(const void* from, std::size_t count, DType dtype, int to, void* stream) = 0;
+  virtual void receive(void* to, std::size_t count, DType dtype, int from, void* stream) = 0;
+
+  /// A group of the ranks that give the same `colour`, numbered by `key` and then by their rank here.
+  virtual std::unique_ptr<Collective> split(int colour, int key) = 0;
+  /// This rank fails: the others are not to wait for it any longer. Never throws.
+  virtual void abandon(const std::string& reason) noexcept = 0;
+};
+
+}  // namespace tern::parallel

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tern/parallel/collective.hpp"
+#include "tern/tensor/tensor.hpp"
+
+namespace tern::parallel {
+
+/// Ranks that work together, each running the same program, and what they tell each other. A handle: copies are the
+/// same group. All ranks of a group make the same calls in the same order, with tensors of one shape and dtype; where a
+/// rank's differ, fails or does not come in time, the others throw ParallelError, and the group is of no more use.
+///
+/// Tensors are of any dtype and layout. Elements move, and come back, as with every other use of a tensor: a carrier
+/// of the host's memory waits for the device that makes them. float16 and bfloat16 are reduced in float32. Nothing is
+/// recorded by autograd.
+class Group {
+ public:
+  /// A group of one rank.
+  Group();
+  /// What a carrier opened.
+  explicit Group(std::shared_ptr<Collective> carrier) : carrier_(std::move(carrier)) {}
+
+  int rank() const { return carrier_->rank(); }
+  int size() const { return carrier_->size(); }
+  /// What carries the elements: "threads", "mpi" or "nccl".
+  std::string_view carrier() const { return carrier_->name(); }
+  /// Whether elements go through the host's memory.
+  bool on_host() const { return carrier_->memory() == nullptr; }
+  /// Machine, process and mode of each rank: "node1, process 4711, vectorized". A collective call.
+  std::vector<std::string> places() const;
+
+  /// A group of the ranks that give the same `colour` (0 or more), numbered by `key` and then by their rank here.
+  Group split(int colour, int key = 0) const;
+  /// Waits until all ranks are here.
+  void barrier() const;
+
+  // ---- in place, like Tensor::copy_ ----
+  /// Every rank gets the sum (mean, maximum, minimum) over the ranks, with the same bits. Throws DTypeError for a mean
+  /// of integers, and for a sum or a mean of bool.
+  void all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
+  /// Every rank gets the elements of rank `root`.
+  void broadcast(Tensor x, int root = 0) const;
+
+  // ---- blocks along the first dimension ----
+  /// x [n, ...] of every rank -> [size n, ...], in the order of the ranks.
+  Tensor all_gather(const Tensor& x) const;
+  /// x [size n, ...] -> [n, ...]: the block of this rank's number, reduced over the ranks.
+  Tensor reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum) const;
+  /// x [size n, ...] -> [size n, ...]: block i goes to rank i.
+  Tensor all_to_all(const Tensor& x) const;
+
+  // ---- between two ranks ----
+  void send(const Tensor& x, int to) const;
+  /// Into x, which has the shape and dtype of what is sent.
+  void receive(Tensor x, int from) const;
+
+  /// A few words to every rank: `text` of rank `root`.
+  std::string broadcast(const std::string& text, int root = 0) const;
+  /// This rank fails, for this reason: the others are not to wait for it.
+  void abandon(const std::string& reason) const noexcept { carrier_->abandon(reason); }
+  /// For carriers that are opened over another one.
+  Collective& collective() const { return *carrier_; }
+
+ private:
+  void* lend(const Tensor& x, bool reads, bool writes) const;
+  void* stream() const;
+  Tensor blocks(const char* call, const Tensor& x) const;
+
+  std::shared_ptr<Collective> carrier_;
+};
+
+/// How the ranks of a program come about.
+struct LaunchOptions {
+  /// "threads": `ranks` threads of this process. "mpi": one rank for each process that `mpirun` or `srun` started, over
+  /// the plug-in libtern_mpi.so.
+  std::string carrier = "threads";
+  int ranks = 1;  ///< of "threads"; MPI knows its own number
+  /// The longest that a rank waits for another one; 0: for ever.
+  std::chrono::milliseconds limit{600'000};
+};
+
+/// Runs `program` in every rank and returns when this process's are done. Threads inherit the scope and the random
+/// generator of the caller. What one rank throws is thrown here, and ends the others. With MPI, which is started once
+/// in a process and ended with it, the process has to end after an error: then mpirun ends all others. Throws
+/// DeviceUnavailable when there is no such carrier.
+void launch(const LaunchOptions& options, const std::function<void(const Group& group)>& program);
+
+/// The carriers by name, and why those that cannot be used are missing. Does not start MPI.
+struct CarrierStatus {
+  std::string name;
+  bool available = false;
+  std::string reason;
+};
+std::vector<CarrierStatus> carriers();
+
+}  // namespace tern::parallel

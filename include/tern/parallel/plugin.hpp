@@ -1,0 +1,54 @@
+#pragma once
+// The entry point of a carrier that lives in a shared library of its own (libtern_mpi.so, libtern_nccl.so), so that the
+// library runs where MPI and NCCL are not. As with a mode, both sides compare a number taken from the headers.
+
+#include "tern/modes/contract.hpp"
+#include "tern/parallel/collective.hpp"
+
+namespace tern::parallel {
+
+/// How a carrier begins.
+struct Opening {
+  std::int64_t limit = 0;      ///< milliseconds that a rank waits for another one; 0: for ever
+  Collective* over = nullptr;  ///< the same ranks on the host, for a carrier that has to be introduced
+  Memory* memory = nullptr;    ///< then: where the elements are
+  int place = 0;               ///< then: the number of the device
+};
+
+/// The form of CarrierPlugin itself.
+inline constexpr std::uint32_t carrier_form = 1;
+
+constexpr std::uint64_t carrier_number() {
+  contract::Hash hash;
+  const auto add = [&]<auto... calls>(contract::Of<calls...>) {
+    ((hash.add(contract::value_name<calls>()), hash.add(contract::type_name<decltype(calls)>())), ...);
+  };
+  add(contract::MemoryCalls{});
+  add(contract::Of<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
+                   &Collective::all_reduce, &Collective::broadcast, &Collective::reduce_scatter,
+                   &Collective::all_gather, &Collective::all_to_all, &Collective::send, &Collective::receive,
+                   &Collective::split, &Collective::abandon, &Opening::limit, &Opening::over, &Opening::memory,
+                   &Opening::place>{});
+  hash.add(sizeof(Opening));
+  contract::add_values<DType>(hash);
+  contract::add_values<Reduction>(hash);
+  hash.add(contract::standard_library());
+  hash.add(contract::compiler());
+  hash.add(sizeof(void*));
+  return hash.value();
+}
+inline constexpr std::uint64_t carrier_contract = carrier_number();
+
+/// What the entry point returns; it lives until the process ends.
+struct CarrierPlugin {
+  std::uint32_t form = carrier_form;
+  std::uint64_t contract = carrier_contract;
+  /// This rank's end of all ranks. Throws DeviceUnavailable with the reason.
+  std::unique_ptr<Collective> (*open)(const Opening& opening) = nullptr;
+};
+
+/// `extern "C" const tern::parallel::CarrierPlugin* tern_carrier()` is what the library exports.
+using CarrierEntry = const CarrierPlugin* (*)();
+inline constexpr const char* carrier_entry_name = "tern_carrier";
+
+}  // namespace tern::parallel

@@ -1,0 +1,66 @@
+#include "parallel/carriers.hpp"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+
+#include "modes/registry.hpp"
+#include "tern/core/error.hpp"
+#include "tern/parallel/group.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+const CarrierPlugin* open_carrier(const std::string& name, std::string& reason) {
+  const std::string library = "libtern_" + name + ".so", file = find_plugin(library);
+  if (file.empty()) {
+    reason = message("its plug-in ", library, " was not found (", plugin_places(), "); it is built where ",
+                     name == "mpi" ? "MPI is: apt install libopenmpi-dev openmpi-bin"
+                                   : "nvcc and nccl.h are: libnccl-dev of NVIDIA's repository");
+    return nullptr;
+  }
+  void* const opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
+    const char* error = dlerror();
+    reason = message("a library could not be loaded: ", error ? error : "unknown reason");
+    return nullptr;
+  }
+  const auto entry = reinterpret_cast<CarrierEntry>(dlsym(opened, carrier_entry_name));
+  const CarrierPlugin* plugin = entry != nullptr ? entry() : nullptr;
+  if (plugin == nullptr || plugin->form != carrier_form || plugin->contract != carrier_contract) {
+    reason = message(file, " does not fit this library: build both from one source with one compiler");
+    return nullptr;
+  }
+  return plugin;
+}
+
+}  // namespace
+
+const CarrierPlugin* find_carrier(const std::string& name, std::string& reason) {
+  struct Known {
+    const CarrierPlugin* plugin = nullptr;
+    std::string reason = {};
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Known> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(name);
+  if (is_new) entry->second.plugin = open_carrier(name, entry->second.reason);
+  reason = entry->second.reason;
+  return entry->second.plugin;
+}
+
+std::vector<CarrierStatus> carriers() {
+  std::vector<CarrierStatus> all{{"threads", true, "threads of one process"}};
+  for (const auto& [name, words] : {std::pair{"mpi", "processes, through the host's memory"},
+                                    std::pair{"nccl", "GPUs, in the order of their streams"}}) {
+    std::string reason;
+    const bool available = find_carrier(name, reason) != nullptr;
+    all.push_back({name, available, available ? words : reason});
+  }
+  return all;
+}
+
+}  // namespace tern::parallel

@@ -1,0 +1,168 @@
+#include "tern/parallel/group.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "parallel/threads.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/error.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/tensor/create.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+std::size_t count_of(const Tensor& x) { return static_cast<std::size_t>(x.numel()); }
+
+bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
+
+void check_reduction(const char* call, const Tensor& x, Reduction reduction) {
+  expects<DTypeError>(reduction != Reduction::mean || is_floating(x.dtype()), call, ": ", x.dtype(),
+                      " has no mean; use the sum, or convert it to a floating dtype");
+  expects<DTypeError>(reduction != Reduction::sum || x.dtype() != DType::boolean, call,
+                      ": bool has no sum; use the maximum (any) or the minimum (all)");
+}
+
+/// What carriers know: the mean is a sum that is divided.
+Reduction carried(Reduction reduction) { return reduction == Reduction::mean ? Reduction::sum : reduction; }
+
+/// The name of the machine, or a part of it.
+std::string machine() {
+  char name[64] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "a machine without a name";
+}
+
+}  // namespace
+
+Group::Group() : carrier_(std::move(thread_ranks(1, {})[0])) {}
+
+void* Group::stream() const { return on_host() ? nullptr : current_scope().context.stream; }
+
+void* Group::lend(const Tensor& x, bool reads, bool writes) const {
+  Storage& storage = x.storage();
+  const std::ptrdiff_t offset = x.offset() * static_cast<std::ptrdiff_t>(size_of(x.dtype()));
+  void* first = nullptr;
+  if (on_host()) {
+    first = !writes ? const_cast<void*>(storage.read_host()) : reads ? storage.update_host() : storage.write_host();
+  } else {
+    Scope& scope = current_scope();
+    expects<DeviceUnavailable>(scope.mode->memory == carrier_->memory(), "this group works in the memory of ",
+                               carrier_->memory()->name(), ", the device of the scope is ", scope.mode->name,
+                               "; open the Device that the group was made in");
+    first = !writes ? const_cast<void*>(storage.read(scope)) : reads ? storage.update(scope) : storage.write(scope);
+  }
+  return first == nullptr ? nullptr : static_cast<std::byte*>(first) + offset;
+}
+
+std::vector<std::string> Group::places() const {
+  constexpr std::size_t room = 160;
+  std::string own = message(machine(), ", process ", getpid(), ", ", current_scope().mode->name);
+  own.resize(room - 1);
+  Tensor words({static_cast<std::int64_t>(room)}, DType::uint8);
+  std::memcpy(words.write<std::uint8_t>().data(), own.c_str(), room);
+  const std::vector<std::uint8_t> all = all_gather(words).to_vector<std::uint8_t>();
+  std::vector<std::string> places;
+  for (std::size_t rank = 0; rank < all.size() / room; ++rank)
+    places.emplace_back(reinterpret_cast<const char*>(all.data() + rank * room));
+  return places;
+}
+
+Group Group::split(int colour, int key) const {
+  expects<ShapeError>(colour >= 0, "split: a colour is 0 or more, found ", colour);
+  return Group(carrier_->split(colour, key));
+}
+
+void Group::barrier() const { carrier_->barrier(stream()); }
+
+void Group::all_reduce(Tensor x, Reduction reduction) const {
+  check_reduction("all_reduce", x, reduction);
+  if (size() == 1) return;
+  const NoGrad no_grad;
+  Tensor whole = is_half(x.dtype()) ? x.detach().to(DType::float32) : x.detach().contiguous();
+  carrier_->all_reduce(lend(whole, true, true), count_of(whole), whole.dtype(), carried(reduction), stream());
+  if (reduction == Reduction::mean) whole.copy_(whole / size());
+  if (!x.is_contiguous() || whole.dtype() != x.dtype()) x.copy_(whole);
+}
+
+void Group::broadcast(Tensor x, int root) const {
+  expects<ShapeError>(root >= 0 && root < size(), "broadcast: rank ", root, " of ", size(), " ranks");
+  if (size() == 1) return;
+  const NoGrad no_grad;
+  Tensor whole = x.detach().contiguous();
+  const bool roots = rank() == root;
+  carrier_->broadcast(lend(whole, true, !roots), count_of(whole), whole.dtype(), root, stream());
+  if (!roots && !x.is_contiguous()) x.copy_(whole);
+}
+
+Tensor Group::blocks(const char* call, const Tensor& x) const {
+  expects<ShapeError>(x.rank() > 0 && x.size(0) % size() == 0, call, ": the first dimension of ", x.shape(),
+                      " is not divided into blocks for ", size(), " ranks");
+  return x.detach().contiguous();
+}
+
+Tensor Group::all_gather(const Tensor& x) const {
+  const NoGrad no_grad;
+  const Tensor whole = x.detach().contiguous();
+  Shape shape = whole.rank() == 0 ? Shape{1} : whole.shape();
+  shape[0] *= size();
+  Tensor all(shape, x.dtype());
+  void* const from = lend(whole, true, false);
+  carrier_->all_gather(from, lend(all, false, true), count_of(whole), x.dtype(), stream());
+  return all;
+}
+
+Tensor Group::reduce_scatter(const Tensor& x, Reduction reduction) const {
+  check_reduction("reduce_scatter", x, reduction);
+  const NoGrad no_grad;
+  const Tensor given = blocks("reduce_scatter", x), whole = is_half(x.dtype()) ? given.to(DType::float32) : given;
+  Shape shape = whole.shape();
+  shape[0] /= size();
+  Tensor own(shape, whole.dtype());
+  void* const from = lend(whole, true, false);
+  carrier_->reduce_scatter(from, lend(own, false, true), count_of(own), whole.dtype(), carried(reduction), stream());
+  return (reduction == Reduction::mean ? own / size() : own).to(x.dtype());
+}
+
+Tensor Group::all_to_all(const Tensor& x) const {
+  const NoGrad no_grad;
+  const Tensor whole = blocks("all_to_all", x);
+  Tensor all(whole.shape(), x.dtype());
+  void* const from = lend(whole, true, false);
+  carrier_->all_to_all(from, lend(all, false, true), count_of(whole) / static_cast<std::size_t>(size()), x.dtype(),
+                       stream());
+  return all;
+}
+
+void Group::send(const Tensor& x, int to) const {
+  expects<ShapeError>(to >= 0 && to < size() && to != rank(), "send: rank ", to, " of ", size(), " ranks, from rank ",
+                      rank());
+  const NoGrad no_grad;
+  const Tensor whole = x.detach().contiguous();
+  carrier_->send(lend(whole, true, false), count_of(whole), x.dtype(), to, stream());
+}
+
+void Group::receive(Tensor x, int from) const {
+  expects<ShapeError>(from >= 0 && from < size() && from != rank(), "receive: rank ", from, " of ", size(),
+                      " ranks, in rank ", rank());
+  const NoGrad no_grad;
+  Tensor whole = x.detach().contiguous();
+  carrier_->receive(lend(whole, true, true), count_of(whole), x.dtype(), from, stream());
+  if (!x.is_contiguous()) x.copy_(whole);
+}
+
+std::string Group::broadcast(const std::string& text, int root) const {
+  Tensor length = scalar(static_cast<std::int64_t>(text.size()));
+  broadcast(length, root);
+  const auto size = length.item<std::int64_t>();
+  Tensor bytes({size}, DType::uint8);
+  const auto span = bytes.write<std::uint8_t>();
+  if (rank() == root) std::ranges::copy(text, span.begin());
+  broadcast(bytes, root);
+  const auto all = bytes.read<std::uint8_t>();
+  return {all.begin(), all.end()};
+}
+
+}  // namespace tern::parallel

@@ -1,0 +1,334 @@
+#include "parallel/threads.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "tern/core/convert.hpp"
+#include "tern/core/error.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+struct Room;
+
+/// What a rank brings to a meeting. All but the pointers and `key` must be the same in all ranks.
+struct Post {
+  const char* call = "";
+  std::size_t count = 0;
+  DType dtype = DType::uint8;
+  int detail = 0;  // the root, or the reduction
+  const void* from = nullptr;
+  void* to = nullptr;
+  int colour = 0, key = 0;
+  std::shared_ptr<Room> room = nullptr;
+};
+
+bool same(const Post& a, const Post& b) {
+  return std::strcmp(a.call, b.call) == 0 && a.count == b.count && a.dtype == b.dtype && a.detail == b.detail;
+}
+
+std::string words(const Post& post) {
+  return post.count == 0 ? std::string(post.call) : message(post.call, " of ", post.count, " ", post.dtype);
+}
+
+/// A message on its way from one rank to another.
+struct Letter {
+  Post post;
+  bool taken = false;
+};
+
+/// Where the ranks of a group meet.
+struct Room {
+  Room(int ranks, std::chrono::milliseconds longest)
+      : size(ranks), limit(longest), posts(static_cast<std::size_t>(ranks)), here(static_cast<std::size_t>(ranks)) {
+    left.reserve(here.size());
+  }
+
+  const int size;
+  const std::chrono::milliseconds limit;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Post> posts;
+  std::vector<char> here;  // who has come to the present meeting
+  std::vector<int> left;   // who will come to none
+  std::shared_ptr<const std::vector<Post>> met;
+  std::uint64_t meetings = 0;
+  std::map<std::pair<int, int>, std::shared_ptr<Letter>> letters;  // by sender and receiver
+  std::string failure;                                             // why nobody meets here any more
+  std::vector<std::weak_ptr<Room>> parts;
+
+  [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, const std::string& reason) {
+    if (failure.empty()) failure = reason;
+    changed.notify_all();
+    const std::string first = failure;
+    lock.unlock();
+    throw ParallelError(first);
+  }
+
+  bool has_left(int rank) const { return std::ranges::find(left, rank) != left.end(); }
+
+  /// Waits for `done`; throws when the room fails, when the time is over, or when rank `needed` (-1: any) has left.
+  template <class Done, class Missing>
+  void wait(std::unique_lock<std::mutex>& lock, const char* call, int needed, Done done, Missing missing) {
+    const auto over = [&] { return done() || !failure.empty() || (needed < 0 ? !left.empty() : has_left(needed)); };
+    if (limit.count() == 0)
+      changed.wait(lock, over);
+    else if (!changed.wait_for(lock, limit, over))
+      fail(lock, missing());
+    if (done()) return;
+    fail(lock, !failure.empty() ? failure
+                                : message("rank ", needed < 0 ? left[0] : needed,
+                                          " has ended its program, and another rank waits for it in ", call));
+  }
+
+  /// Everyone comes and sees what everyone brought.
+  std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post) {
+    std::unique_lock lock(mutex);
+    if (!failure.empty()) fail(lock, failure);
+    posts[static_cast<std::size_t>(rank)] = post;
+    here[static_cast<std::size_t>(rank)] = 1;
+    if (std::ranges::count(here, 1) < size) {
+      const std::uint64_t present = meetings;
+      wait(
+          lock, post.call, -1, [&] { return meetings != present; }, [&] { return missing(post); });
+      return met;
+    }
+    for (int other = 1; other < size; ++other)
+      if (const Post& a = posts[0], &b = posts[static_cast<std::size_t>(other)]; !same(a, b))
+        fail(lock, message("the ranks do not fit together: rank 0 calls ", words(a), ", rank ", other, " ", words(b),
+                           a.detail != b.detail ? ", with another root or reduction" : ""));
+    std::ranges::fill(here, 0);
+    met = std::make_shared<const std::vector<Post>>(posts);
+    ++meetings;
+    changed.notify_all();
+    return met;
+  }
+
+  std::string missing(const Post& post) const {
+    std::string ranks;
+    for (int rank = 0; rank < size; ++rank)
+      if (here[static_cast<std::size_t>(rank)] == 0) ranks += message(ranks.empty() ? "" : ", ", rank);
+    return message("rank ", ranks, " did not come to ", post.call, " within ", limit.count(), " ms");
+  }
+
+  void abandon(const std::string& reason) {
+    std::vector<std::weak_ptr<Room>> smaller;
+    {
+      const std::lock_guard lock(mutex);
+      if (failure.empty()) failure = reason;
+      smaller = parts;
+      changed.notify_all();
+    }
+    for (const auto& part : smaller)
+      if (const auto room = part.lock()) room->abandon(reason);
+  }
+};
+
+template <class T>
+void reduce(Reduction reduction, T* to, const T* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (!std::is_same_v<T, bool>)
+      if (reduction == Reduction::sum) {
+        if constexpr (std::is_integral_v<T>)  // wraps
+          to[i] = static_cast<T>(static_cast<std::make_unsigned_t<T>>(to[i]) +
+                                 static_cast<std::make_unsigned_t<T>>(from[i]));
+        else
+          to[i] += from[i];
+        continue;
+      }
+    const bool take = reduction == Reduction::max ? to[i] < from[i] : from[i] < to[i];
+    // A NaN stays.
+    if (take || from[i] != from[i]) to[i] = from[i];
+  }
+}
+
+void reduce(Reduction reduction, DType dtype, std::byte* to, const std::byte* from, std::size_t count) {
+  const auto as = [&]<class T>(T) {
+    reduce(reduction, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
+  };
+  switch (dtype) {
+    case DType::float32:
+      return as(float{});
+    case DType::float64:
+      return as(double{});
+    case DType::int32:
+      return as(std::int32_t{});
+    case DType::int64:
+      return as(std::int64_t{});
+    case DType::uint8:
+      return as(std::uint8_t{});
+    default:
+      return as(bool{});
+  }
+}
+
+class Threads final : public ThreadRank {
+ public:
+  Threads(std::shared_ptr<Room> room, int rank) : room_(std::move(room)), rank_(rank) {}
+
+  std::string_view name() const override { return "threads"; }
+  int rank() const override { return rank_; }
+  int size() const override { return room_->size; }
+  Memory* memory() override { return nullptr; }
+
+  void barrier(void*) override { room_->meet(rank_, {.call = "barrier"}); }
+
+  // Each rank reduces its share of the elements, in the order of the ranks, and then takes what the others made.
+  void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
+    const Post post{
+        .call = "all_reduce", .count = count, .dtype = dtype, .detail = static_cast<int>(reduction), .from = data};
+    const auto given = room_->meet(rank_, post);
+    const auto begin = [&](int rank) {
+      return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size()) * size_of(dtype);
+    };
+    std::vector<std::byte> share(begin(rank_ + 1) - begin(rank_));
+    reduce_part(*given, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
+    const auto made = room_->meet(rank_, {.call = "all_reduce", .from = share.data()});
+    for (int rank = 0; rank < size(); ++rank)
+      copy(static_cast<std::byte*>(data) + begin(rank), post_of(*made, rank).from, begin(rank + 1) - begin(rank));
+    room_->meet(rank_, {.call = "all_reduce"});
+  }
+
+  void broadcast(void* data, std::size_t count, DType dtype, int root, void*) override {
+    const auto given =
+        room_->meet(rank_, {.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
+    if (rank_ != root) copy(data, post_of(*given, root).from, count * size_of(dtype));
+    room_->meet(rank_, {.call = "broadcast"});
+  }
+
+  void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction, void*) override {
+    const auto given = room_->meet(rank_, {.call = "reduce_scatter",
+                                           .count = count,
+                                           .dtype = dtype,
+                                           .detail = static_cast<int>(reduction),
+                                           .from = from});
+    reduce_part(*given, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
+                static_cast<std::byte*>(to));
+    room_->meet(rank_, {.call = "reduce_scatter"});
+  }
+
+  void all_gather(const void* from, void* to, std::size_t count, DType dtype, void*) override {
+    const auto given = room_->meet(rank_, {.call = "all_gather", .count = count, .dtype = dtype, .from = from});
+    const std::size_t bytes = count * size_of(dtype);
+    for (int rank = 0; rank < size(); ++rank)
+      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, post_of(*given, rank).from, bytes);
+    room_->meet(rank_, {.call = "all_gather"});
+  }
+
+  void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void*) override {
+    const auto given = room_->meet(rank_, {.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
+    const std::size_t bytes = count * size_of(dtype);
+    for (int rank = 0; rank < size(); ++rank)
+      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes,
+           static_cast<const std::byte*>(post_of(*given, rank).from) + static_cast<std::size_t>(rank_) * bytes, bytes);
+    room_->meet(rank_, {.call = "all_to_all"});
+  }
+
+  void send(const void* from, std::size_t count, DType dtype, int to, void*) override {
+    const Post post{.call = "send", .count = count, .dtype = dtype, .from = from};
+    const auto late = [&] {
+      return message("rank ", to, " did not receive from rank ", rank_, " within ", room_->limit.count(), " ms");
+    };
+    std::unique_lock lock(room_->mutex);
+    const auto letter = std::make_shared<Letter>(Letter{post});
+    room_->wait(
+        lock, "send", to,
+        [&] {
+          return !room_->letters.contains({rank_, to});
+        },
+        late);
+    room_->letters[{rank_, to}] = letter;
+    room_->changed.notify_all();
+    room_->wait(
+        lock, "send", to, [&] { return letter->taken; }, late);
+  }
+
+  void receive(void* to, std::size_t count, DType dtype, int from, void*) override {
+    const auto late = [&] {
+      return message("rank ", from, " sent nothing to rank ", rank_, " within ", room_->limit.count(), " ms");
+    };
+    std::unique_lock lock(room_->mutex);
+    room_->wait(
+        lock, "receive", from,
+        [&] {
+          return room_->letters.contains({from, rank_});
+        },
+        late);
+    const auto found = room_->letters.find({from, rank_});
+    const std::shared_ptr<Letter> letter = found->second;
+    if (letter->post.count != count || letter->post.dtype != dtype)
+      room_->fail(lock, message("rank ", from, " sends ", letter->post.count, " ", letter->post.dtype, ", rank ", rank_,
+                                " expects ", count, " ", dtype));
+    copy(to, letter->post.from, count * size_of(dtype));
+    letter->taken = true;
+    room_->letters.erase(found);
+    room_->changed.notify_all();
+  }
+
+  std::unique_ptr<Collective> split(int colour, int key) override {
+    const auto given = room_->meet(rank_, {.call = "split", .colour = colour, .key = key});
+    std::vector<int> members;
+    for (int rank = 0; rank < size(); ++rank)
+      if (post_of(*given, rank).colour == colour) members.push_back(rank);
+    std::ranges::stable_sort(members, {}, [&](int rank) { return post_of(*given, rank).key; });
+    std::shared_ptr<Room> part;
+    if (members[0] == rank_) {
+      part = std::make_shared<Room>(static_cast<int>(members.size()), room_->limit);
+      const std::lock_guard lock(room_->mutex);
+      std::erase_if(room_->parts, [](const auto& known) { return known.expired(); });
+      room_->parts.push_back(part);
+    }
+    const auto made = room_->meet(rank_, {.call = "split", .room = part});
+    part = post_of(*made, members[0]).room;
+    // Nobody reads the rooms of this meeting after it, so that they end with their ranks.
+    room_->meet(rank_, {.call = "split"});
+    const auto place = std::ranges::find(members, rank_) - members.begin();
+    return std::make_unique<Threads>(std::move(part), static_cast<int>(place));
+  }
+
+  void abandon(const std::string& reason) noexcept override {
+    try {
+      room_->abandon(reason);
+    } catch (...) {
+      // Without memory for the words the limit tells the others.
+    }
+  }
+
+  void leave() noexcept override {
+    const std::lock_guard lock(room_->mutex);
+    room_->left.push_back(rank_);  // has room for all
+    room_->changed.notify_all();
+  }
+
+ private:
+  static const Post& post_of(const std::vector<Post>& posts, int rank) { return posts[static_cast<std::size_t>(rank)]; }
+  static void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  }
+
+  void reduce_part(const std::vector<Post>& posts, std::size_t offset, std::size_t count, DType dtype,
+                   Reduction reduction, std::byte* to) const {
+    copy(to, static_cast<const std::byte*>(posts[0].from) + offset, count * size_of(dtype));
+    for (int rank = 1; rank < size(); ++rank)
+      reduce(reduction, dtype, to, static_cast<const std::byte*>(post_of(posts, rank).from) + offset, count);
+  }
+
+  std::shared_ptr<Room> room_;
+  int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<ThreadRank>> thread_ranks(int size, std::chrono::milliseconds limit) {
+  const auto room = std::make_shared<Room>(size, limit);
+  std::vector<std::unique_ptr<ThreadRank>> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(room, rank));
+  return ranks;
+}
+
+}  // namespace tern::parallel
