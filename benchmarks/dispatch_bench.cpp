@@ -42,7 +42,7 @@ void call_through_table(benchmark::State& state) {
   const kernels::Broadcast sizes;
   for (auto _ : state) {
     Scope& scope = current_scope();
-    scope.mode->table<float>().arithmetic.add(scope.context, out, a, b, sizes);
+    scope.mode->table<float>()->arithmetic.add(scope.context, out, a, b, sizes);
     benchmark::DoNotOptimize(out);
   }
 }
@@ -54,7 +54,7 @@ void call_through_guard_and_table(benchmark::State& state) {
   for (auto _ : state) {
     const Device device(mode);
     Scope& scope = current_scope();
-    scope.mode->table<float>().arithmetic.add(scope.context, out, a, b, sizes);
+    scope.mode->table<float>()->arithmetic.add(scope.context, out, a, b, sizes);
     benchmark::DoNotOptimize(out);
   }
 }

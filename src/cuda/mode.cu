@@ -63,7 +63,7 @@ const Mode& mode() {
                              card().memory / (std::size_t{1} << 30), " GiB"),
       .memory = &memory(),
       .operators = operators<float>(),
-      .operators_double = operators<double>(),
+      .float64 = operators<double>(),
       .movement = movement(),
       .capture = &capture(),
       .timer = &timer(),

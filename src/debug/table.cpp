@@ -95,13 +95,15 @@ struct Kept<const random::Key&> {
 
 template <class T>
 struct Kept<const kernels::Parameters<T>&> {
-  std::vector<T*> value, first, second;
+  std::vector<T*> value;
+  std::vector<Scalar<T>*> first, second;
   std::vector<const T*> gradient;
   std::vector<std::int64_t> size;
 
   // Lent to a kernel for one run.
   struct Lent {
-    std::vector<T*> value, first, second;
+    std::vector<T*> value;
+    std::vector<Scalar<T>*> first, second;
     std::vector<const T*> gradient;
     const std::vector<std::int64_t>& size;
     operator kernels::Parameters<T>() const {
@@ -251,7 +253,7 @@ void queue_slots(Family& family, contract::Of<slots...>) {
 
 template <class T, auto family>
 struct InTable {
-  static const auto& in(const Mode& mode) { return mode.table<T>().*family; }
+  static const auto& in(const Mode& mode) { return mode.table<T>()->*family; }
 };
 struct InMovement {
   static const kernels::Movement& in(const Mode& mode) { return mode.movement; }
@@ -272,8 +274,9 @@ void queue_table(kernels::Operators<T>& table, contract::Of<families...>) {
 }  // namespace
 
 void queue_kernels(Mode& mode) {
-  queue_table<float>(mode.operators, contract::Members<kernels::Operators<float>>::List{});
-  queue_table<double>(mode.operators_double, contract::Members<kernels::Operators<double>>::List{});
+  mode.for_each_table([]<class T>(kernels::Operators<T>& table) {
+    queue_table(table, typename contract::Members<kernels::Operators<T>>::List{});
+  });
   queue_slots<InMovement>(mode.movement, contract::Members<kernels::Movement>::List{});
   mode.movement.fill = fill;
 }

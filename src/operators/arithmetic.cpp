@@ -48,7 +48,7 @@ Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameter
   visit(op, x.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole), out.numel(),
-                                  static_cast<T>(parameters)...);
+                                  static_cast<Scalar<T>>(parameters)...);
   });
   return out;
 }
@@ -61,7 +61,7 @@ Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot
   visit(op, saved.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
-                                  static_cast<T>(parameters)...);
+                                  static_cast<Scalar<T>>(parameters)...);
   });
   return out;
 }

@@ -25,21 +25,23 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   const kernels::CrossEntropy sizes = sizes_of("cross_entropy", logits, labels, options);
   const Tensor classes = checked_labels("cross_entropy", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = logits.detach().contiguous();
-  Tensor out(loss_shape(options.reduce, labels.shape()), logits.dtype()), probabilities(logits.shape(), logits.dtype());
+  const DType kept = scalar_of(logits.dtype());
+  Tensor out(loss_shape(options.reduce, labels.shape()), kept), probabilities(logits.shape(), kept);
   visit("cross_entropy", logits.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.table().loss.cross_entropy(call.context(), call.out(out), call.out(probabilities), call.in(whole),
-                                    call.template in_as<std::int64_t>(classes), sizes);
+    call.table().loss.cross_entropy(call.context(), call.scalars_out(out), call.scalars_out(probabilities),
+                                    call.in(whole), call.template in_as<std::int64_t>(classes), sizes);
   });
   if (recording(logits))
     record("cross_entropy", out, {logits},
-           [probabilities = Saved(probabilities), classes = Saved(classes), sizes](const Tensor& grad) {
+           [probabilities = Saved(probabilities), classes = Saved(classes), sizes,
+            dtype = logits.dtype()](const Tensor& grad) {
              const Tensor whole_grad = grad.contiguous();
-             Tensor grad_in(probabilities.get().shape(), grad.dtype());
-             visit("cross_entropy", grad.dtype(), [&]<class T>() {
+             Tensor grad_in(probabilities.get().shape(), dtype);
+             visit("cross_entropy", dtype, [&]<class T>() {
                const Call<T> call;
-               call.table().loss.cross_entropy_backward(call.context(), call.out(grad_in), call.in(whole_grad),
-                                                        call.in(probabilities.get()),
+               call.table().loss.cross_entropy_backward(call.context(), call.out(grad_in), call.scalars_in(whole_grad),
+                                                        call.scalars_in(probabilities.get()),
                                                         call.template in_as<std::int64_t>(classes.get()), sizes);
              });
              return Gradients{grad_in};
@@ -52,23 +54,24 @@ Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEnt
   expects<NumericError>(options.label_smoothing == 0, "nll: label_smoothing is for cross_entropy");
   const Tensor classes = checked_labels("nll", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = log_probabilities.detach().contiguous();
-  Tensor out(loss_shape(options.reduce, labels.shape()), whole.dtype());
+  Tensor out(loss_shape(options.reduce, labels.shape()), scalar_of(whole.dtype()));
   visit("nll", whole.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.table().loss.nll(call.context(), call.out(out), call.in(whole), call.template in_as<std::int64_t>(classes),
-                          sizes);
+    call.table().loss.nll(call.context(), call.scalars_out(out), call.in(whole),
+                          call.template in_as<std::int64_t>(classes), sizes);
   });
   if (recording(log_probabilities))
-    record("nll", out, {log_probabilities}, [classes = Saved(classes), sizes](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in({sizes.rows, sizes.classes}, grad.dtype());
-      visit("nll", grad.dtype(), [&]<class T>() {
-        const Call<T> call;
-        call.table().loss.nll_backward(call.context(), call.out(grad_in), call.in(whole_grad),
-                                       call.template in_as<std::int64_t>(classes.get()), sizes);
-      });
-      return Gradients{grad_in};
-    });
+    record("nll", out, {log_probabilities},
+           [classes = Saved(classes), sizes, dtype = whole.dtype()](const Tensor& grad) {
+             const Tensor whole_grad = grad.contiguous();
+             Tensor grad_in({sizes.rows, sizes.classes}, dtype);
+             visit("nll", dtype, [&]<class T>() {
+               const Call<T> call;
+               call.table().loss.nll_backward(call.context(), call.out(grad_in), call.scalars_in(whole_grad),
+                                              call.template in_as<std::int64_t>(classes.get()), sizes);
+             });
+             return Gradients{grad_in};
+           });
   return out;
 }
 
@@ -82,19 +85,19 @@ Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target,
                       target.shape(), " differ; losses do not broadcast, expand or reshape one of them");
   expects<AutogradError>(!recording(target), op, ": the target takes no gradient; detach() it");
   const Tensor x = prediction.detach().contiguous(), t = target.detach().contiguous();
-  Tensor out(loss_shape(reduce, prediction.shape()), prediction.dtype());
+  Tensor out(loss_shape(reduce, prediction.shape()), scalar_of(prediction.dtype()));
   visit(op, prediction.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().loss)(call.context(), call.out(out), call.in(x), call.in(t), x.numel(), reduce);
+    slot(call.table().loss)(call.context(), call.scalars_out(out), call.in(x), call.in(t), x.numel(), reduce);
   });
   if (recording(prediction))
     record(op, out, {prediction}, [op, x = Saved(x), t = Saved(t), reduce, backward_slot](const Tensor& grad) {
       const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(x.get().shape(), grad.dtype());
-      visit(op, grad.dtype(), [&]<class T>() {
+      Tensor grad_in(x.get().shape(), x.get().dtype());
+      visit(op, grad_in.dtype(), [&]<class T>() {
         const Call<T> call;
-        backward_slot(call.table().loss)(call.context(), call.out(grad_in), call.in(whole_grad), call.in(x.get()),
-                                         call.in(t.get()), grad_in.numel(), reduce);
+        backward_slot(call.table().loss)(call.context(), call.out(grad_in), call.scalars_in(whole_grad),
+                                         call.in(x.get()), call.in(t.get()), grad_in.numel(), reduce);
       });
       return Gradients{grad_in};
     });

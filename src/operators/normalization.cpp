@@ -15,9 +15,10 @@ std::int64_t area_of(const char* op, const Tensor& x) {
   return area;
 }
 
-void check_per_channel(const char* which, const Tensor& x, const Tensor& values) {
+void check_per_channel(const char* which, const Tensor& x, const Tensor& values, DType dtype) {
   if (!values.defined()) return;
-  check_dtypes("batch_norm", x, values);
+  expects<DTypeError>(values.dtype() == dtype, "batch_norm: ", which, " is ", values.dtype(), ", expected ", dtype,
+                      " beside an input of ", x.dtype(), "; convert one with to(...)");
   expects<ShapeError>(values.shape() == Shape{x.shape()[1]}, "batch_norm: ", which, " ", values.shape(),
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
 }
@@ -57,10 +58,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                                  options.epsilon,
                                  options.momentum,
                                  x.defined() ? layout_for(x) : Layout::channels_first};
-  check_per_channel("weight", x, weight);
-  check_per_channel("bias", x, bias);
-  check_per_channel("running_mean", x, running_mean);
-  check_per_channel("running_var", x, running_var);
+  const DType kept = scalar_of(x.dtype());
+  check_per_channel("weight", x, weight, x.dtype());
+  check_per_channel("bias", x, bias, x.dtype());
+  check_per_channel("running_mean", x, running_mean, kept);
+  check_per_channel("running_var", x, running_var, kept);
   expects(weight.defined() == bias.defined(), "batch_norm: weight and bias come together or not at all");
   expects(running_mean.defined() == running_var.defined(),
           "batch_norm: running_mean and running_var come together or not at all");
@@ -77,19 +79,20 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     visit("batch_norm", x.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().normalization.batch_norm_inference(call.context(), call.out(out), call.in(whole), call.in(scale),
-                                                      call.in(shift), call.in(running_mean), call.in(running_var),
-                                                      sizes);
+                                                      call.in(shift), call.scalars_in(running_mean),
+                                                      call.scalars_in(running_var), sizes);
     });
     return out;
   }
   expects<ShapeError>(x.shape()[0] * sizes.area > 0, "batch_norm: input ", x.shape(),
                       " has no elements to normalise in training");
-  Tensor mean({sizes.C}, x.dtype()), inverse_deviation({sizes.C}, x.dtype());
+  Tensor mean({sizes.C}, kept), inverse_deviation({sizes.C}, kept);
   visit("batch_norm", x.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.table().normalization.batch_norm(call.context(), call.out(out), call.out(mean), call.out(inverse_deviation),
-                                          call.inout(running_mean), call.inout(running_var), call.in(whole),
-                                          call.in(scale), call.in(shift), sizes);
+    call.table().normalization.batch_norm(call.context(), call.out(out), call.scalars_out(mean),
+                                          call.scalars_out(inverse_deviation), call.scalars_inout(running_mean),
+                                          call.scalars_inout(running_var), call.in(whole), call.in(scale),
+                                          call.in(shift), sizes);
   });
   if (recording(x, weight, bias))
     record("batch_norm", out, {x, weight, bias},
@@ -103,8 +106,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                const Call<T> call;
                call.table().normalization.batch_norm_backward(
                    call.context(), call.out(grad_in), call.out(grad_weight), call.out(grad_bias), call.in(whole_grad),
-                   call.in(x.get()), call.in(weight.get()), call.in(mean.get()), call.in(inverse_deviation.get()),
-                   sizes);
+                   call.in(x.get()), call.in(weight.get()), call.scalars_in(mean.get()),
+                   call.scalars_in(inverse_deviation.get()), sizes);
              });
              return Gradients{grad_in, grad_weight, grad_bias};
            });

@@ -142,7 +142,7 @@ class AnyCall {
 template <class T>
 class Call : public AnyCall {
  public:
-  const kernels::Operators<T>& table() const { return scope_.mode->template table<T>(); }
+  const kernels::Operators<T>& table() const { return *scope_.mode->template table<T>(); }
 
   /// Null for an undefined tensor.
   [[gnu::always_inline]] const T* in(const Tensor& x, double part = 1) const {
@@ -151,6 +151,11 @@ class Call : public AnyCall {
   const T* in(Tensor&&, double = 1) const = delete;
   [[gnu::always_inline]] T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
   T* inout(const Tensor& x) const { return x.defined() ? inout_as<T>(x) : nullptr; }
+  // The same for numbers about elements: statistics, losses, moments.
+  const Scalar<T>* scalars_in(const Tensor& x) const { return x.defined() ? in_as<Scalar<T>>(x) : nullptr; }
+  const Scalar<T>* scalars_in(Tensor&&) const = delete;
+  Scalar<T>* scalars_out(Tensor& x) const { return x.defined() ? out_as<Scalar<T>>(x) : nullptr; }
+  Scalar<T>* scalars_inout(const Tensor& x) const { return x.defined() ? inout_as<Scalar<T>>(x) : nullptr; }
   /// What the operator computes by its definition, for those who observe.
   void flops(std::int64_t count) const {
     if (observed_ != nullptr) [[unlikely]]

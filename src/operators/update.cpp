@@ -6,20 +6,35 @@ namespace tern::operators {
 
 namespace {
 
-// Parallel lists of one dtype, every tensor contiguous and shaped as its parameter.
-void check_lists(const char* op, const std::vector<Tensor>& parameters,
-                 std::initializer_list<std::pair<const char*, const std::vector<Tensor>*>> lists,
+// Tensors that go with the parameters.
+struct List {
+  const char* which;
+  const std::vector<Tensor>& tensors;
+  DType dtype;
+};
+
+void check_dtype(const char* op, const char* which, std::size_t i, const Tensor& x, DType dtype, DType parameters) {
+  expects(x.defined(), op, ": ", which, '[', i, "] is undefined");
+  expects<DTypeError>(x.dtype() == dtype, op, ": ", which, '[', i, "] is ", x.dtype(), ", expected ", dtype,
+                      " beside parameters of ", parameters, "; convert it with to(...)");
+}
+
+// Parallel lists, every tensor contiguous and shaped as its parameter.
+void check_lists(const char* op, const std::vector<Tensor>& parameters, std::initializer_list<List> lists,
                  const Tensor& learning_rate) {
   check_defined(op, "the learning rate", learning_rate);
   expects<ShapeError>(learning_rate.numel() == 1, op, ": the learning rate has shape ", learning_rate.shape(),
                       ", expected one element");
-  for (const auto& [which, list] : lists) {
-    expects<ShapeError>(list->size() == parameters.size(), op, ": ", list->size(), " ", which, " for ",
-                        parameters.size(), " parameters");
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      const Tensor &parameter = parameters[i], &other = (*list)[i];
-      check_dtypes(op, parameter, other);
-      check_dtypes(op, parameter, learning_rate);
+  const DType dtype = parameters[0].dtype();
+  expects<DTypeError>(learning_rate.dtype() == scalar_of(dtype), op, ": the learning rate is ", learning_rate.dtype(),
+                      ", expected ", scalar_of(dtype), " beside parameters of ", dtype, "; convert it with to(...)");
+  for (const auto& [which, list, expected] : lists) {
+    expects<ShapeError>(list.size() == parameters.size(), op, ": ", list.size(), " ", which, " for ", parameters.size(),
+                        " parameters");
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Tensor &parameter = parameters[i], &other = list[i];
+      check_dtype(op, "parameters", i, parameter, dtype, dtype);
+      check_dtype(op, which, i, other, expected, dtype);
       expects<ShapeError>(parameter.shape() == other.shape(), op, ": ", which, "[", i, "] has shape ", other.shape(),
                           ", the parameter ", parameter.shape());
       expects<ShapeError>(parameter.is_contiguous() && other.is_contiguous(), op, ": parameter ", i, " or its ", which,
@@ -31,7 +46,8 @@ void check_lists(const char* op, const std::vector<Tensor>& parameters,
 // The pointers that a kernel gets; the vectors outlive the call.
 template <class T>
 struct Pointers {
-  std::vector<T*> value, first, second;
+  std::vector<T*> value;
+  std::vector<Scalar<T>*> first, second;
   std::vector<const T*> gradient;
   std::vector<std::int64_t> size;
 
@@ -42,8 +58,8 @@ struct Pointers {
       gradient.push_back(call.in(gradients[i]));
       size.push_back(parameters[i].numel());
     }
-    for (const Tensor& moment : first_moments) first.push_back(call.inout(moment));
-    for (const Tensor& moment : second_moments) second.push_back(call.inout(moment));
+    for (const Tensor& moment : first_moments) first.push_back(call.scalars_inout(moment));
+    for (const Tensor& moment : second_moments) second.push_back(call.scalars_inout(moment));
   }
   kernels::Parameters<T> list() const {
     return {
@@ -67,15 +83,17 @@ void sgd(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradi
          const std::vector<Tensor>& momenta, const Tensor& learning_rate, const kernels::Sgd& options) {
   if (parameters.empty()) return;
   const std::vector<Tensor> whole_gradients = whole(gradients);
-  check_lists("sgd", parameters, {{"gradients", &whole_gradients}}, learning_rate);
-  if (!momenta.empty()) check_lists("sgd", parameters, {{"momenta", &momenta}}, learning_rate);
+  check_defined("sgd", "the first parameter", parameters[0]);
+  const DType dtype = parameters[0].dtype();
+  check_lists("sgd", parameters, {{"gradients", whole_gradients, dtype}}, learning_rate);
+  if (!momenta.empty()) check_lists("sgd", parameters, {{"momenta", momenta, scalar_of(dtype)}}, learning_rate);
   expects(options.momentum == 0 || !momenta.empty(), "sgd: momentum ", options.momentum, " needs momenta");
   expects<NumericError>(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
                         "sgd: nesterov needs a momentum above 0 and no dampening");
-  visit("sgd", parameters[0].dtype(), [&]<class T>() {
+  visit("sgd", dtype, [&]<class T>() {
     const Call<T> call;
     const Pointers<T> pointers(call, parameters, whole_gradients, momenta, {});
-    call.table().update.sgd(call.context(), pointers.list(), call.in(learning_rate), options);
+    call.table().update.sgd(call.context(), pointers.list(), call.scalars_in(learning_rate), options);
   });
 }
 
@@ -84,16 +102,19 @@ void adam(const std::vector<Tensor>& parameters, const std::vector<Tensor>& grad
           const kernels::Adam& options) {
   if (parameters.empty()) return;
   const std::vector<Tensor> whole_gradients = whole(gradients);
+  check_defined("adam", "the first parameter", parameters[0]);
+  const DType dtype = parameters[0].dtype(), kept = scalar_of(dtype);
   check_lists("adam", parameters,
-              {{"gradients", &whole_gradients}, {"first moments", &first}, {"second moments", &second}}, learning_rate);
+              {{"gradients", whole_gradients, dtype}, {"first moments", first, kept}, {"second moments", second, kept}},
+              learning_rate);
   check_defined("adam", "the step", step);
   expects<DTypeError>(step.dtype() == DType::int64 && step.numel() == 1, "adam: the step is ", step.dtype(), " ",
                       step.shape(), ", expected one int64");
-  visit("adam", parameters[0].dtype(), [&]<class T>() {
+  visit("adam", dtype, [&]<class T>() {
     const Call<T> call;
     const Pointers<T> pointers(call, parameters, whole_gradients, first, second);
     auto* const counter = call.template inout_as<std::int64_t>(step);
-    call.table().update.adam(call.context(), pointers.list(), call.in(learning_rate), counter, options);
+    call.table().update.adam(call.context(), pointers.list(), call.scalars_in(learning_rate), counter, options);
   });
 }
 

@@ -51,8 +51,8 @@ void Adam::step(const std::vector<std::size_t>& positions, const Tensor& steps) 
   std::vector<Tensor> parameters, gradients, first, second;
   for (const std::size_t i : positions) {
     if (!first_[i].defined()) {
-      first_[i] = zeros(parameter(i).shape(), parameter(i).dtype());
-      second_[i] = zeros(parameter(i).shape(), parameter(i).dtype());
+      first_[i] = zeros(parameter(i).shape(), slot_dtype(i));
+      second_[i] = zeros(parameter(i).shape(), slot_dtype(i));
       made(first_[i]);
       made(second_[i]);
     }

@@ -17,7 +17,7 @@ Optimizer::Optimizer(const char* name, std::vector<Tensor> parameters, double le
                         " and ", tensor.dtype(), "; use one optimiser for each dtype");
     expects<ShapeError>(tensor.is_contiguous(), name_, ": a parameter ", tensor.shape(), " is not contiguous");
   }
-  rate_tensor_ = empty({1}, parameters_[0].dtype());
+  rate_tensor_ = empty({1}, scalar_of(parameters_[0].dtype()));
   set_learning_rate(learning_rate);
 }
 
@@ -75,8 +75,7 @@ void Optimizer::load_state(const nn::State& state) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::string name = message(i, '.', slot.name);
       if (!state.contains(name)) continue;
-      tensors[i] =
-          (*slot.tensors)[i].defined() ? (*slot.tensors)[i] : empty(parameters_[i].shape(), parameters_[i].dtype());
+      tensors[i] = (*slot.tensors)[i].defined() ? (*slot.tensors)[i] : empty(parameters_[i].shape(), slot_dtype(i));
       targets.push_back({name, tensors[i]});
     }
   }

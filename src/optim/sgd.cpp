@@ -30,7 +30,7 @@ void SGD::update(const std::vector<std::size_t>& positions, bool first) {
   for (const std::size_t i : positions) {
     parameters.push_back(parameter(i));
     gradients.push_back(parameter(i).grad());
-    if (!momenta_.empty()) momenta.push_back(first ? empty(parameter(i).shape(), parameter(i).dtype()) : momenta_[i]);
+    if (!momenta_.empty()) momenta.push_back(first ? empty(parameter(i).shape(), slot_dtype(i)) : momenta_[i]);
   }
   operators::sgd(parameters, gradients, momenta, learning_rate_tensor(),
                  {.momentum = options_.momentum,

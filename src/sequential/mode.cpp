@@ -10,7 +10,7 @@ const Mode& mode() {
                          .description = "plain loops on one thread",
                          .memory = &host_memory(),
                          .operators = operators<float>(),
-                         .operators_double = operators<double>(),
+                         .float64 = operators<double>(),
                          .movement = movement()};
   return mode;
 }

@@ -57,7 +57,7 @@ const Mode& mode() {
                          .description = description(),
                          .memory = &host_memory(),
                          .operators = operators<float>(),
-                         .operators_double = operators<double>(),
+                         .float64 = operators<double>(),
                          .movement = movement(),
                          .decisions = decisions};
   return mode;

@@ -83,7 +83,7 @@ TEST_CASE("kernels: dropout keeps what its stream says, by every part of the key
     for (const random::Key& key : {random::Key{7, 3}, random::Key{(std::uint64_t{9} << 32) + 7, 3},
                                    random::Key{7, (std::uint64_t{1} << 40) + 3}, random::Key{7, 3, &base}}) {
       std::vector<double> out(n);
-      mode.operators_double.shape.dropout(context, out.data(), in.data(), n, 0.25, key);
+      mode.float64.shape.dropout(context, out.data(), in.data(), n, 0.25, key);
       const std::uint64_t offset = key.offset + (key.base == nullptr ? 0 : *key.base);
       for (std::int64_t i = 0; i < n; ++i) {
         const bool kept = random::uniform(random::word(key.seed, offset, static_cast<std::uint64_t>(i))) >= 0.25f;
@@ -94,7 +94,7 @@ TEST_CASE("kernels: dropout keeps what its stream says, by every part of the key
     constexpr std::uint64_t offset = (std::uint64_t{1} << 40) + 2936858;
     REQUIRE(random::word(7, offset, 2) >> 8 == 5033164);
     std::vector<double> four(4);
-    mode.operators_double.shape.dropout(context, four.data(), in.data(), 4, 0.3, {7, offset});
+    mode.float64.shape.dropout(context, four.data(), in.data(), 4, 0.3, {7, offset});
     CHECK(four[2] == 0);
   });
 }

@@ -263,7 +263,8 @@ struct Kept<const random::Key&> {
 
 template <class T>
 struct Kept<const kernels::Parameters<T>&> {
-  std::vector<T*> value, first, second;
+  std::vector<T*> value;
+  std::vector<Scalar<T>*> first, second;
   std::vector<const T*> gradient;
   std::vector<std::int64_t> size;
   kernels::Parameters<T> parameters;
@@ -385,8 +386,7 @@ const Mode& replaying_mode() {
     Mode mode = tern::mode("sequential");
     mode.memory = &memory();
     mode.capture = &capture;
-    record_table(mode.operators);
-    record_table(mode.operators_double);
+    mode.for_each_table([](auto& table) { record_table(table); });
     record_family(mode.movement);
     mode.movement.fill = fill;
     return register_mode("replaying", mode);

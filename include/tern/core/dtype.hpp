@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace tern {
 
@@ -94,6 +95,16 @@ struct Float16 {
     return std::bit_cast<float>(sign | (shifted << 23) | ((mantissa & 0x3ffu) << 13));
   }
 };
+
+/// In what the numbers about elements of T are kept: slopes, exponents, statistics, losses, moments, learning rates.
+/// float for 16-bit elements, which have too few digits for them, else T itself.
+template <class T>
+using Scalar = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
+
+/// The same as a run-time value.
+constexpr DType scalar_of(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
+}
 
 /// DType of a C++ type: `dtype_of<float> == DType::float32`.
 template <class T>

@@ -24,8 +24,9 @@ struct Activations {
   Unary relu;
   Backward relu_backward;
   /// in > 0 ? in : slope * in. The derivative at 0 is `slope`. Backward saves in.
-  Kernel<void(Context&, T* out, const T* in, std::int64_t n, T slope)> leaky_relu;
-  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T slope)> leaky_relu_backward;
+  Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> slope)> leaky_relu;
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> slope)>
+      leaky_relu_backward;
   /// 1 / (1 + exp(-in)) without overflow. Backward saves out: grad * out * (1 - out).
   Unary sigmoid;
   Backward sigmoid_backward;

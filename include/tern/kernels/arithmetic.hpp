@@ -33,11 +33,11 @@ struct Arithmetic {
 
   Unary neg, exp, log, sqrt, abs;
   /// out = in ^ exponent, with std::pow's special cases.
-  Kernel<void(Context&, T* out, const T* in, std::int64_t n, T exponent)> pow;
+  Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent)> pow;
   /// out = min(max(in, low), high); NaN stays NaN.
-  Kernel<void(Context&, T* out, const T* in, std::int64_t n, T low, T high)> clamp;
+  Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> low, Scalar<T> high)> clamp;
   /// out = scale * in + shift, rounded twice (multiply, then add).
-  Kernel<void(Context&, T* out, const T* in, std::int64_t n, T scale, T shift)> affine;
+  Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scalar<T> shift)> affine;
 
   /// out = ((a + b) + c) + d over n elements; d, or c and d, may be null.
   Kernel<void(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n)> add_all;
@@ -47,9 +47,10 @@ struct Arithmetic {
   /// grad_in = grad_out * sign(in), 0 at 0.
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n)> abs_backward;
   /// grad_in = grad_out * exponent * in ^ (exponent - 1); 0 when exponent is 0.
-  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent)> pow_backward;
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> exponent)> pow_backward;
   /// grad_in = low <= in <= high ? grad_out : 0.
-  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high)> clamp_backward;
+  Kernel<void(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> low, Scalar<T> high)>
+      clamp_backward;
 
   /// The gradient of both inputs before it is summed over broadcast dimensions: grad_a and grad_b have the
   /// output's contiguous shape. The larger (smaller) input takes all, equal inputs take half each.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/core/dtype.hpp"
 #include "tern/core/error.hpp"
 #include "tern/kernels/context.hpp"
 
@@ -41,6 +42,8 @@ class Kernel<Result(Arguments...)> {
 // - outputs are overwritten whole and never alias an input, unless the slot says otherwise;
 // - a size of 0 is legal and does nothing, except where the result of nothing is defined (an empty sum is 0);
 // - work is ordered on `context.stream`; a kernel never waits and never touches the host;
+// - numbers about elements are Scalar<T>; with 16-bit elements a kernel computes in float32 at least and rounds each
+//   result once;
 // - sums run in an order that does not depend on `context.threads`;
 // - NaN and infinity follow IEEE 754 and reach what they reach in the sequential mode; a NaN's sign and payload mean
 //   nothing;

@@ -22,19 +22,23 @@ struct CrossEntropy {
 template <class T>
 struct Loss {
   /// -sum(target * log_softmax(logits)), never negative. `probabilities` gets softmax(logits), which backward needs.
-  Kernel<void(Context&, T* loss, T* probabilities, const T* logits, const std::int64_t* labels, const CrossEntropy&)>
+  Kernel<void(Context&, Scalar<T>* loss, Scalar<T>* probabilities, const T* logits, const std::int64_t* labels,
+              const CrossEntropy&)>
       cross_entropy;
   /// grad_logits = grad_loss * (probabilities - target), divided by the number of counted rows for the mean.
-  Kernel<void(Context&, T* grad_logits, const T* grad_loss, const T* probabilities, const std::int64_t* labels,
-              const CrossEntropy&)>
+  Kernel<void(Context&, T* grad_logits, const Scalar<T>* grad_loss, const Scalar<T>* probabilities,
+              const std::int64_t* labels, const CrossEntropy&)>
       cross_entropy_backward;
 
   /// -log_probabilities[row, label]; label_smoothing is 0.
-  Kernel<void(Context&, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy&)> nll;
-  Kernel<void(Context&, T* grad_in, const T* grad_loss, const std::int64_t* labels, const CrossEntropy&)> nll_backward;
+  Kernel<void(Context&, Scalar<T>* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy&)>
+      nll;
+  Kernel<void(Context&, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels, const CrossEntropy&)>
+      nll_backward;
 
-  using Pointwise = Kernel<void(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce)>;
-  using PointwiseBackward = Kernel<void(Context&, T* grad_prediction, const T* grad_loss, const T* prediction,
+  using Pointwise =
+      Kernel<void(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce)>;
+  using PointwiseBackward = Kernel<void(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction,
                                         const T* target, std::int64_t n, Reduce)>;
   /// (prediction - target)^2.
   Pointwise mse;

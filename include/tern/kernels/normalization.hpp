@@ -30,16 +30,16 @@ struct Normalization {
   /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance. Saves mean and
   /// inverse_deviation = 1 / sqrt(var + epsilon). When running_mean is not null, updates both in place:
   /// running = (1 - momentum) running + momentum batch, with the unbiased variance (biased where one element).
-  Kernel<void(Context&, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-              const T* weight, const T* bias, const BatchNorm&)>
+  Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
+              Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const BatchNorm&)>
       batch_norm;
   /// grad_weight and grad_bias may both be null; grad_x may be null.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
-              const T* mean, const T* inverse_deviation, const BatchNorm&)>
+              const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm&)>
       batch_norm_backward;
   /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias.
-  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* running_mean, const T* running_var,
-              const BatchNorm&)>
+  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Scalar<T>* running_mean,
+              const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
 };
 

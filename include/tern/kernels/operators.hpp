@@ -14,6 +14,27 @@
 
 namespace tern::kernels {
 
+/// Calls visit.template operator()<T>() with the type of each dtype that operators compute in.
+template <class Visit>
+constexpr void for_each_compute_type(const Visit& visit) {
+  visit.template operator()<float>();
+  visit.template operator()<double>();
+  visit.template operator()<BFloat16>();
+  visit.template operator()<Float16>();
+}
+
+/// Calls it with the type of `dtype` alone; false where operators do not compute in that.
+template <class Visit>
+constexpr bool with_compute_type(DType dtype, const Visit& visit) {
+  bool found = false;
+  for_each_compute_type([&]<class T>() {
+    if (found || dtype != dtype_of<T>) return;
+    found = true;
+    visit.template operator()<T>();
+  });
+  return found;
+}
+
 /// The dispatch table of one compute dtype: one member per family.
 template <class T>
 struct Operators {

@@ -10,8 +10,8 @@ struct Parameters {
   std::int64_t count = 0;
   T* const* value = nullptr;
   const T* const* gradient = nullptr;
-  T* const* first = nullptr;   ///< momentum, or Adam's first moment; may be null for SGD without momentum
-  T* const* second = nullptr;  ///< Adam's second moment; null for SGD
+  Scalar<T>* const* first = nullptr;   ///< momentum, or Adam's first moment; may be null for SGD without momentum
+  Scalar<T>* const* second = nullptr;  ///< Adam's second moment; null for SGD
   const std::int64_t* size = nullptr;
 };
 
@@ -34,9 +34,9 @@ struct Adam {
 /// memory, so that a replayed step sees their present value.
 template <class T>
 struct Update {
-  Kernel<void(Context&, const Parameters<T>&, const T* learning_rate, const Sgd&)> sgd;
+  Kernel<void(Context&, const Parameters<T>&, const Scalar<T>* learning_rate, const Sgd&)> sgd;
   /// `step` is incremented first, then used as t.
-  Kernel<void(Context&, const Parameters<T>&, const T* learning_rate, std::int64_t* step, const Adam&)> adam;
+  Kernel<void(Context&, const Parameters<T>&, const Scalar<T>* learning_rate, std::int64_t* step, const Adam&)> adam;
 };
 
 }  // namespace tern::kernels

@@ -51,7 +51,7 @@ inline Mode borrowing_mode(std::string name, std::string description, Memory& me
           .description = std::move(description),
           .memory = &memory,
           .operators = detail::absent_table<kernels::Operators<float>>(),
-          .operators_double = detail::absent_table<kernels::Operators<double>>(),
+          .float64 = detail::absent_table<kernels::Operators<double>>(),
           .movement = detail::absent_table<kernels::Movement>(),
           .inner = inner};
 }

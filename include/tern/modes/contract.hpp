@@ -212,8 +212,8 @@ struct Members<Places> {
 template <>
 struct Members<Mode> {
   using S = Mode;
-  using List = Of<&S::name, &S::description, &S::memory, &S::operators, &S::operators_double, &S::movement, &S::capture,
-                  &S::timer, &S::places, &S::index, &S::decisions, &S::inner, &S::own>;
+  using List = Of<&S::name, &S::description, &S::memory, &S::operators, &S::float64, &S::bfloat16, &S::float16,
+                  &S::movement, &S::capture, &S::timer, &S::places, &S::index, &S::decisions, &S::inner, &S::own>;
 };
 
 /// The slots of Memory's virtual table, in their order.
@@ -328,8 +328,7 @@ constexpr std::uint64_t number() {
   add_structs<Context, MemoryStatistics, Decision, Ways, random::Key, Axis, Broadcast, Conv2d, Matmul, Linear,
               CrossEntropy, Strided, LocalResponseNorm, BatchNorm, Pool2d, AdaptivePool2d, Sgd, Adam, Movement, Capture,
               Timer, Places, Mode>(hash);
-  add_table<float>(hash);
-  add_table<double>(hash);
+  for_each_compute_type([&]<class T>() { add_table<T>(hash); });
   return hash.value();
 }
 

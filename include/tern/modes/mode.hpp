@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +52,8 @@ struct Places {
   std::string (*description)(int index);  ///< what Mode::description says of it; throws as `memory`, starts no device
 };
 
-/// A device mode: a name, a memory, and one dispatch table per compute dtype. Copyable, so that a new mode may start as
-/// another one and replace what it likes:
+/// A device mode: a name, a memory, and one dispatch table per compute dtype: float32 and float64 always, bfloat16 and
+/// float16 where it has them. Copyable, so that a new mode may start as another one and replace what it likes:
 ///
 ///     Mode mine = mode("vectorized");
 ///     mine.operators.dot.matmul = my_matmul;
@@ -61,8 +62,10 @@ struct Mode {
   std::string name;
   std::string description;  ///< what it runs on: "2 threads, AVX-512", "NVIDIA H200, 132 multiprocessors"
   Memory* memory;
-  kernels::Operators<float> operators;
-  kernels::Operators<double> operators_double;
+  kernels::Operators<float> operators;  ///< of float32; `table` finds any of them by its type
+  kernels::Operators<double> float64;
+  std::optional<kernels::Operators<BFloat16>> bfloat16 = {};
+  std::optional<kernels::Operators<Float16>> float16 = {};
   kernels::Movement movement;
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
@@ -76,20 +79,45 @@ struct Mode {
   /// mode.
   std::span<const char* const> own = {};
 
-  /// The table of one compute dtype.
+  /// The table of one compute dtype; null where the mode has none.
   template <class T>
-  const kernels::Operators<T>& table() const {
-    if constexpr (std::is_same_v<T, float>)
-      return operators;
-    else
-      return operators_double;
+  const kernels::Operators<T>* table() const {
+    return find<T>(*this);
   }
-  /// Whether its pooling and normalisation take images whose channels lie side by side.
+  template <class T>
+  kernels::Operators<T>* table() {
+    return find<T>(*this);
+  }
+  /// Calls visit with each table that the mode has.
+  template <class Visit>
+  void for_each_table(const Visit& visit) {
+    kernels::for_each_compute_type([&]<class T>() {
+      if (auto* const found = table<T>()) visit(*found);
+    });
+  }
+  /// Whether its pooling and normalisation of that dtype take images whose channels lie side by side.
   bool channels_last(DType compute) const {
-    return compute == DType::float64 ? operators_double.channels_last : operators.channels_last;
+    bool last = operators.channels_last;
+    kernels::with_compute_type(compute, [&]<class T>() {
+      if (const auto* const found = table<T>()) last = found->channels_last;
+    });
+    return last;
   }
   /// Whether its memory is the host's: work is done when a kernel returns, and the host may read what it wrote.
   bool on_host() const { return memory->host_accessible(); }
+
+ private:
+  template <class T, class Self>
+  static auto find(Self& mode) {
+    if constexpr (std::is_same_v<T, float>)
+      return &mode.operators;
+    else if constexpr (std::is_same_v<T, double>)
+      return &mode.float64;
+    else if constexpr (std::is_same_v<T, BFloat16>)
+      return mode.bfloat16 ? &*mode.bfloat16 : nullptr;
+    else
+      return mode.float16 ? &*mode.float16 : nullptr;
+  }
 };
 
 /// The mode of that name; opens the cuda plug-in on first use. "cuda:1" is cuda on its second device: a mode of its

@@ -41,6 +41,8 @@ class Optimizer {
     std::vector<Tensor>* tensors;
   };
   virtual std::vector<Slot> slots() { return {}; }
+  /// What a slot of parameter i is kept in: float32 where the parameter has 16 bits.
+  DType slot_dtype(std::size_t i) const { return scalar_of(parameters_[i].dtype()); }
 
   /// Positions of the parameters that have a gradient.
   std::vector<std::size_t> active() const;
