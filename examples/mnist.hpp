@@ -28,7 +28,7 @@ struct Options {
   std::int64_t batch = 128;
   double learning_rate = 0.05;
 
-  std::string mode = "auto", data = {}, json = {};
+  std::string mode = "fastest", data = {}, json = {};
   bool download = false, synthetic = false, quiet = false;
   std::int64_t limit = 0;
   int threads = 0;
@@ -40,7 +40,7 @@ struct Options {
 inline int run(int argc, char** argv, Options options, int (*train)(const Options&)) {
   CLI::App app("Trains on MNIST and reports the test accuracy.", options.name);
   const std::int64_t usual_epochs = options.epochs;
-  app.add_option("--mode", options.mode, "sequential, vectorized, cuda or auto (the fastest present)");
+  app.add_option("--mode", options.mode, "sequential, vectorized, cuda, fastest (of those present) or auto (by trial)");
   app.add_option("--data", options.data, "folder with the MNIST files; else $TERN_DATA_DIR, else the cache folder");
   app.add_flag("--download", options.download, "fetch missing MNIST files (11 MB)");
   app.add_flag("--synthetic", options.synthetic, "train on drawn digits");

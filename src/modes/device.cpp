@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "modes/cores.hpp"
+#include "modes/explanations.hpp"
 #include "modes/observed.hpp"
 #include "modes/registry.hpp"
 #include "modes/scope_observer.hpp"
@@ -59,11 +60,16 @@ const Mode& lasting(const Mode& mode) {
   return mode;
 }
 
-constexpr std::string_view verify_prefix = "verify:";
+constexpr std::string_view verify_prefix = "verify:", fastest_name = "fastest", auto_name = "auto";
+
+std::string_view unverified(std::string_view name) {
+  if (name.starts_with(verify_prefix)) name.remove_prefix(verify_prefix.size());
+  return name;
+}
 
 const Mode& find(std::string_view name) {
-  if (name.starts_with(verify_prefix)) name.remove_prefix(verify_prefix.size());
-  return name == "auto" ? mode(fastest_mode()) : mode(name);
+  name = unverified(name);
+  return name == fastest_name || name == auto_name ? mode(fastest_mode()) : mode(name);
 }
 
 // With an index, that device of the mode.
@@ -95,7 +101,11 @@ Scope& detail::default_scope() {
   return *(latest = scopes.emplace_back(std::make_unique<Scope>(make_scope(mode, {}, outside))).get());
 }
 
-void set_mode(std::string_view name) { process_mode.store(&find(name), std::memory_order_release); }
+void set_mode(std::string_view name) {
+  if (unverified(name) == auto_name)
+    throw DeviceUnavailable("set_mode: only a Device finds its mode by trial; \"fastest\" is the fastest present");
+  process_mode.store(&find(name), std::memory_order_release);
+}
 
 namespace detail {
 
@@ -188,7 +198,10 @@ detail::OpenScope* open_scope(const Scope& scope) {
 }  // namespace
 
 Device::Device(std::string_view mode_name, const DeviceOptions& options)
-    : Device(find(mode_name), named(mode_name, options)) {}
+    : Device(find(mode_name), named(mode_name, options)) {
+  static std::atomic<std::uint64_t> made{0};
+  if (unverified(mode_name) == auto_name) open_->scope.automatic = ++made;
+}
 
 Device::Device(const Mode& mode, const DeviceOptions& options)
     : open_(open_scope(make_scope(lasting(indexed(mode, options)), options, current_scope()))) {}
@@ -199,11 +212,28 @@ Device::Device(const Scope& scope) : open_(open_scope(scope)) {
 
 Device::~Device() {
   detail::OpenScopes* const owner = open_->owner;
+  if (open_->scope.automatic != 0) forget_explanations(open_->scope.automatic);
   open_->ended.store(true, std::memory_order_release);
   if (owner == own_scopes) owner->pop_ended();
 }
 
 const Mode& Device::mode() const { return *open_->scope.mode; }
+
+std::string Device::explain() const {
+  const Scope& scope = open_->scope;
+  std::string text = message(scope.automatic != 0 ? "auto: what is outside a Step runs in " : "everything runs in ",
+                             name(), " (", description(), ")");
+  if (mode().inner != nullptr) {
+    text += ": its own are";
+    for (const char* const each : mode().own) text += message(each == mode().own.front() ? " " : ", ", each);
+    text += message("; the others run in ", mode().inner, ", where tensors go and come back from by themselves");
+  }
+  if (scope.verify) text += message("; each operator also runs in ", reference_mode().name, " and is compared");
+  text += "\n";
+  if (scope.automatic != 0)
+    for (const std::string& sentence : explanations(scope.automatic)) text += sentence + "\n";
+  return text;
+}
 
 void Device::synchronize() {
   const ObservedWait wait;

@@ -247,6 +247,15 @@ std::string_view name_without_index(const Mode& mode) {
 const Mode& reference_mode() { return registry().modes.front(); }
 const Mode& fastest_built_in() { return registry().modes[registry().built_in - 1]; }
 
+std::vector<const Mode*> usual_modes() {
+  Registry& modes = registry();
+  const std::lock_guard lock(modes.mutex);
+  std::vector<const Mode*> result;
+  for (std::size_t i = 0; i < modes.built_in; ++i) result.push_back(&modes.modes[i]);
+  if (const Mode* cuda = find_cuda(modes)) result.push_back(cuda);
+  return result;
+}
+
 bool is_registered(const Mode& mode) {
   Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
@@ -255,7 +264,8 @@ bool is_registered(const Mode& mode) {
 }
 
 const Mode& register_mode(std::string name, Mode mode) {
-  expects(!name.empty() && name != "auto" && !is_debug(name), "register_mode: \"", name, "\" cannot be a mode's name");
+  expects(!name.empty() && name != "auto" && name != "fastest" && !is_debug(name), "register_mode: \"", name,
+          "\" cannot be a mode's name");
   expects(name.find(':') == std::string::npos, "register_mode: \"", name,
           "\" cannot be a mode's name: a colon stands before the number of a device");
   expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tern/modes/mode.hpp"
 
@@ -11,6 +12,9 @@ bool is_registered(const Mode& mode);
 
 /// "cuda" for "cuda" and for "cuda:1".
 std::string_view name_without_index(const Mode& mode);
+
+/// The modes that are part of the library and can be used, the likely fastest last: what a Device{"auto"} tries.
+std::vector<const Mode*> usual_modes();
 
 /// The fastest of the modes that are part of the library: where operators run outside every Device.
 const Mode& fastest_built_in();

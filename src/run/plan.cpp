@@ -38,7 +38,8 @@ StepKey::StepKey(const Scope& scope, const std::vector<Tensor>& tensors)
       ways(ways_of(scope)) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Input& input = inputs[i];
-    input = {tensors[i].dtype(),
+    input = {true,
+             tensors[i].dtype(),
              tensors[i].shape(),
              tensors[i].strides(),
              records_gradients && tensors[i].requires_grad(),

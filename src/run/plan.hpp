@@ -22,6 +22,7 @@ void copy_view(Tensor to, Tensor from);
 struct StepKey {
   static constexpr std::size_t most_inputs = 3;
   struct Input {
+    bool given = false;
     DType dtype = DType::float32;
     Shape shape, strides;
     bool requires_grad = false;
@@ -49,6 +50,7 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
   ~Plan() { forget(); }
 
+  const StepKey& key() const { return key_; }
   /// Whether a call does what this plan's runs did.
   bool fits(const StepKey& key, const std::vector<Tensor>& inputs) const;
   /// True when no call will ever fit: a leaf, a generator or a switch of the runs is gone.

@@ -51,7 +51,7 @@ TEST_CASE("mode: one operator of another mode replaced", "[device]") {
 }
 
 TEST_CASE("mode: names that cannot be registered", "[device]") {
-  for (const char* name : {"", "auto", "sequential", "vectorized", "cuda"}) {
+  for (const char* name : {"", "auto", "fastest", "sequential", "vectorized", "cuda"}) {
     INFO(name);
     CHECK_THROWS_AS(register_mode(name, mode("sequential")), Error);
   }

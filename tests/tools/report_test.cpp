@@ -130,11 +130,13 @@ TEST_CASE("report: a run that is unfinished, and what is no run", "[tools][repor
   CHECK_THAT(sparse.err, ContainsSubstring("r/metrics.jsonl: found 4294967296 bytes"));
   fs::rename(folder / "r/metrics.jsonl", folder / "r/old.jsonl");
   write_bytes(folder / "r/metrics.jsonl", "{\"event\":\"start\"}\n");
+  // What a process takes at rest counts what the tests held when they started it.
+  const std::int64_t rest = tern({"report", "r"}, {.folder = folder.path()}).peak_bytes;
   fs::resize_file(folder / "r/metrics.jsonl", std::uintmax_t{200} << 20);
   const Outcome endless = tern({"report", "r"}, {.folder = folder.path()});
   CHECK(endless.code == 3);
   CHECK_THAT(endless.err, ContainsSubstring("r/metrics.jsonl:2"));
-  CHECK(endless.peak_bytes < (std::int64_t{150} << 20));
+  CHECK(endless.peak_bytes <= rest + (std::int64_t{100} << 20));
   CHECK(tern({"report", "nowhere"}, {.folder = folder.path()}).code == 3);
   CHECK(tern({"report"}, {.folder = folder.path()}).code == 2);
 }

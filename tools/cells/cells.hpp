@@ -2,6 +2,7 @@
 // What the model benchmarks time: a training step or an inference of one net at one batch size.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ class Workload {
   Cell cell_;
   int threads_;
   std::function<void()> run_;
+  std::shared_ptr<Step> step_;  // what it calls
   bool warm_ = false;
 };
 

@@ -45,7 +45,7 @@ struct Settings {
   std::uint64_t seed = 1;
 
   // Machine.
-  std::string mode = "auto";
+  std::string mode = "fastest";
   int threads = 0;
   std::string precision = "strict";
   bool verify = false;

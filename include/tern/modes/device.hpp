@@ -52,6 +52,9 @@ struct Scope {
   Numerics numerics = Numerics::trust;
   bool verify = false;
   Observer* observer = nullptr;  ///< that checks what the two ask for; null: neither
+  /// Inside a Device{"auto"}: its number. A Step finds the fastest mode by trial; what is outside a Step runs in
+  /// `mode`.
+  std::uint64_t automatic = 0;
 
   /// Whether work runs in both in the same way; streams are the threads' and do not matter.
   bool same_settings(const Scope& other) const {
@@ -73,14 +76,18 @@ inline Scope& current_scope() {
 }
 
 /// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
-/// way out. Without a name, or with "auto", the fastest mode present; "cuda:1" is the second device of "cuda";
+/// way out. Without a name, or with "fastest", the fastest mode present; "cuda:1" is the second device of "cuda";
 /// "verify:cuda" is "cuda" with {.verify = true}. Costs a few nanoseconds when it gets a Mode.
+///
+/// With "auto" each Step (run/step.hpp) tries the modes of the library during its first calls and stays where they take
+/// the least time, moves included; what is outside a Step runs in the fastest mode. Which mode that is depends on the
+/// clock, so two runs of a program may differ by rounding. A mode whose name is written repeats bit for bit.
 ///
 /// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
 /// thread takes effect in its own when that makes or ends its next Device.
 class [[nodiscard]] Device {
  public:
-  Device() : Device("auto") {}
+  Device() : Device("fastest") {}
   /// Throws DeviceUnavailable with the reason.
   explicit Device(std::string_view mode, const DeviceOptions& options = {});
   /// A registered mode: what is recorded keeps its address. A mode of one's own goes through register_mode first.
@@ -95,6 +102,9 @@ class [[nodiscard]] Device {
   const std::string& name() const { return mode().name; }
   const std::string& description() const { return mode().description; }
   const Mode& mode() const;
+  /// What runs where, and why: a sentence for each Step of a Device{"auto"} that has chosen, with the times of a call;
+  /// which operators a mode has of its own (Mode::inner).
+  std::string explain() const;
   /// Waits until everything queued in this scope is done; throws what it reported.
   void synchronize();
 
@@ -102,8 +112,8 @@ class [[nodiscard]] Device {
   detail::OpenScope* open_;
 };
 
-/// The process's default mode, for programs and threads that never scope; "vectorized" at first. Throws
-/// DeviceUnavailable.
+/// The process's default mode, for programs and threads that never scope; "vectorized" at first, "fastest" for the
+/// fastest present. Throws DeviceUnavailable, for "auto" as well: only a Device finds by trial.
 void set_mode(std::string_view name);
 
 /// Tensors moved between memories since the start or the last reset.

@@ -48,9 +48,12 @@ class Step {
   /// Why the last call ran the function although the mode can record, and the next one of its kind will; empty if it
   /// was replayed, or may still be recorded.
   const std::string& unrecorded() const;
+  /// In a Device{"auto"}: the mode that was the fastest for calls like the last one; null while that is being found
+  /// out, and in other devices.
+  const Mode* chosen() const;
   /// Bounds the number of recordings, 32 at first: beyond it the one that was used longest ago is forgotten.
   void keep_recordings(std::int64_t most);
-  /// Forgets the recordings: after a change of what the function does.
+  /// Forgets the recordings, and the modes that were chosen: after a change of what the function does.
   void reset();
 
  private:
