@@ -229,9 +229,8 @@ std::string Device::explain() const {
     text += message("; the others run in ", mode().inner, ", where tensors go and come back from by themselves");
   }
   if (scope.verify) text += message("; each operator also runs in ", reference_mode().name, " and is compared");
-  text += "\n";
   if (scope.automatic != 0)
-    for (const std::string& sentence : explanations(scope.automatic)) text += sentence + "\n";
+    for (const std::string& sentence : explanations(scope.automatic)) text += "\n" + sentence;
   return text;
 }
 

@@ -12,6 +12,7 @@
 
 using namespace tern;
 namespace op = tern::operators;
+using Catch::ContainsSubstring;
 
 namespace {
 
@@ -34,7 +35,7 @@ struct Clockwork {
 /// Calls until the trials are over; false when they never are.
 template <class... Inputs>
 bool settles(Step& step, const Inputs&... inputs) {
-  for (int i = 0; i < 20000 && step.chosen() == nullptr; ++i) step(inputs...);
+  for (int i = 0; i < 1'000'000 && step.chosen() == nullptr; ++i) step(inputs...);
   return step.chosen() != nullptr;
 }
 

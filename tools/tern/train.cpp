@@ -57,7 +57,9 @@ class Train : public Command {
     if (!settings_.quiet) introduce(data, training, device);
     session.start(training, data);
     const SignalGuard signals;
-    return train(session, training, data);
+    const int code = train(session, training, data);
+    if (!settings_.quiet && settings_.mode == "auto") say(device.explain());
+    return code;
   }
 
  private:

@@ -102,8 +102,8 @@ class [[nodiscard]] Device {
   const std::string& name() const { return mode().name; }
   const std::string& description() const { return mode().description; }
   const Mode& mode() const;
-  /// What runs where, and why: a sentence for each Step of a Device{"auto"} that has chosen, with the times of a call;
-  /// which operators a mode has of its own (Mode::inner).
+  /// What runs where, and why, in lines: one for each Step of a Device{"auto"} that has chosen, with the times of a
+  /// call; which operators a mode has of its own (Mode::inner).
   std::string explain() const;
   /// Waits until everything queued in this scope is done; throws what it reported.
   void synchronize();
