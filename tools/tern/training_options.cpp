@@ -103,9 +103,7 @@ Option with_alias(Option option, const std::string& alias) {
 Options machine_options(Settings& settings) {
   Options table;
   add(table, "Machine",
-      {with_choices(text_option("mode", "NAME",
-                                "fastest, auto (by trial), sequential, vectorized, cuda, or cuda:1, its second card",
-                                settings.mode),
+      {with_choices(text_option("mode", "NAME", "fastest, auto, sequential, vectorized, cuda or cuda:1", settings.mode),
                     {"fastest", "auto", "sequential", "vectorized", "cuda"}),
        integer_option("threads", "N", "the most threads to use; 0: all cores", settings.threads, 0, 4096),
        choice_option("precision", "of products: strict, tf32 or bf16", precision_names(), settings.precision),
