@@ -248,6 +248,24 @@ TEST_CASE("usage: info says what a bug report needs", "[tools][usage]") {
   CHECK_THAT(tern({"info", "--json"}).out, ContainsSubstring("\"modes\": ["));
 }
 
+TEST_CASE("usage: info shows what kernels choose between, and what they take in a net", "[tools][usage]") {
+  const Outcome all = tern({"info", "--choices", "lenet", "--batch", "2"});
+  CHECK(all.code == 0);
+  for (const char* line : {"sequential chooses between\n  every operator has one way\n", "vectorized chooses between\n",
+                           "  conv2d               patches rows tiles\n", "  in lenet, training of 2, strict\n",
+                           "  in lenet, inference of 2, strict\n"})
+    CHECK_THAT(all.out, ContainsSubstring(line));
+  const auto forced = [](const std::string& way) {
+    return tern({"info", "--choices", "lenet", "--mode", "vectorized"}, {.environment = {"TERN_WAY=conv2d:" + way}})
+        .out;
+  };
+  CHECK_THAT(forced("rows"), ContainsSubstring("[32,1,28,28]") && ContainsSubstring("conv2d:rows") &&
+                                 !ContainsSubstring("conv2d:patches"));
+  CHECK_THAT(forced("patches"), ContainsSubstring("conv2d:patches") && !ContainsSubstring("conv2d:rows"));
+  CHECK(tern({"info", "--choices", "lenin"}).code == 2);
+  CHECK(tern({"info", "--choices", "lenet", "--json"}).code == 2);
+}
+
 TEST_CASE("usage: bench measures every mode, export writes what others read", "[tools][usage]") {
   const Outcome bench =
       tern({"bench", "--nets", "mlp-small", "--batches", "4", "--seconds", "0.05", "--format", "csv"});

@@ -108,6 +108,11 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
   }
 }
 
+void Workload::run() {
+  const Device device = scope();
+  run_();
+}
+
 Timing Workload::measure(double seconds, int least) {
   Device device = scope();
   if (!warm_) {

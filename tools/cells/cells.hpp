@@ -38,6 +38,8 @@ class Workload {
  public:
   /// Throws Error when net or phase is unknown, DeviceUnavailable when the mode is missing.
   Workload(const Cell& cell, int threads);
+  /// Runs once. Does not wait for the device.
+  void run();
   /// Runs for about `seconds` (at least `least` samples) and returns the spread.
   Timing measure(double seconds, int least = 5);
 

@@ -108,7 +108,7 @@ class Bench : public Command {
     expect("nets", nets_, benchmarks::nets());
     expect("phases", phases_, {"train", "infer"});
     for (const std::string& batch : batches_) (void)parse_integer("batches", batch, 1, 1 << 20);
-    for (const std::string& mode : modes_) (void)tern::mode(mode);
+    for (const std::string& mode : modes_) const Device present{mode};
   }
 
   static std::string table(const std::vector<Row>& rows) {

@@ -1,7 +1,10 @@
 // `tern info`: what a bug report needs.
 
+#include "cells.hpp"
+#include "choices.hpp"
 #include "errors.hpp"
 #include "machine.hpp"
+#include "options.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -17,14 +20,32 @@ class Info : public Command {
     json.brief = true;
     verb_ = {.name = "info",
              .summary = "Shows the version, the modes and why one is missing, and the machine.",
-             .synopsis = "[--json]",
-             .description = "What a bug report needs.",
-             .examples = {"tern info"},
+             .synopsis = "[--json | --choices NET]",
+             .description =
+                 "What a bug report needs. With --choices, which algorithms the kernels of each mode know, "
+                 "and which they take in a net: TERN_WAY forces one of them by these names.",
+             .examples = {"tern info", "tern info --choices lenet --batch 32"},
              .options = {std::move(json)}};
+    Options own{choice_option("choices", "the algorithms that kernels know and take in a net, such as lenet",
+                              benchmarks::nets(), net_),
+                integer_option("batch", "N", "images at a time for --choices (default: 32)", batch_, 1, 1 << 20)};
+    for (Option& option : machine_options(settings_))
+      if (option.name == "mode" || option.name == "threads" || option.name == "precision")
+        own.push_back(std::move(option));
+    for (Option& option : own) {
+      option.group = "Choices";
+      option.brief = true;
+      verb_.options.push_back(std::move(option));
+    }
   }
   Verb& verb() override { return verb_; }
 
   int run(const Given&) override {
+    if (!net_.empty()) {
+      expects<UsageError>(!json_, "--choices: its table has no --json form; leave one of them out");
+      print(describe_choices(net_, batch_, settings_));
+      return success;
+    }
     const Json machine = describe_machine();
     if (json_) {
       print(machine.dump(2) + "\n");
@@ -54,6 +75,9 @@ class Info : public Command {
 
  private:
   bool json_ = false;
+  std::string net_;
+  std::int64_t batch_ = 32;
+  Settings settings_;
   Verb verb_;
 };
 
