@@ -31,21 +31,24 @@ const Mode& default_mode() {
   return *known;
 }
 
-Scope make_scope(const Mode& mode, const DeviceOptions& options, const Scope& outside) {
+// Member by member into its place: a copy of what has just been written in smaller pieces waits for them.
+void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const Scope& outside) {
   expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
   const Numerics numerics = options.numerics.value_or(outside.numerics);
   const bool verify = options.verify.value_or(outside.verify);
-  return {&mode,
-          {.memory = mode.memory,
-           .stream = mode.memory->stream(),
-           .threads = options.threads != 0 ? options.threads : outside.context.threads,
-           .precision = options.precision.value_or(outside.context.precision),
-           .deterministic = options.deterministic.value_or(outside.context.deterministic),
-           .ways = outside.context.ways},
-          options.transfers.value_or(outside.transfers),
-          numerics,
-          verify,
-          verify || numerics == Numerics::check ? scope_observer(numerics, verify) : nullptr};
+  Observer* const observer = verify || numerics == Numerics::check ? scope_observer(numerics, verify) : nullptr;
+  scope.mode = &mode;
+  scope.context.memory = mode.memory;
+  scope.context.stream = mode.memory->stream();
+  scope.context.threads = options.threads != 0 ? options.threads : outside.context.threads;
+  scope.context.precision = options.precision.value_or(outside.context.precision);
+  scope.context.deterministic = options.deterministic.value_or(outside.context.deterministic);
+  scope.context.ways = outside.context.ways;
+  scope.transfers = options.transfers.value_or(outside.transfers);
+  scope.numerics = numerics;
+  scope.verify = verify;
+  scope.observer = observer;
+  scope.automatic = 0;
 }
 
 // Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
@@ -84,21 +87,33 @@ DeviceOptions named(std::string_view mode, DeviceOptions options) {
 
 }  // namespace
 
-// The scope of a thread outside every Device; follows set_mode. One for each mode, because an operator may still be
-// running in the one before.
-Scope& detail::default_scope() {
+namespace {
+
+// The scopes of a thread outside every Device: one for each mode, because an operator may still be running in the one
+// before.
+constinit thread_local Scope* latest_default = nullptr;
+
+[[gnu::noinline]] Scope& default_scope_of(const Mode& mode) {
   static thread_local std::vector<std::unique_ptr<Scope>> scopes;
-  static thread_local Scope* latest = nullptr;
-  const Mode& mode = default_mode();
-  if (latest != nullptr && latest->mode == &mode) [[likely]]
-    return *latest;
   for (const auto& scope : scopes)
-    if (scope->mode == &mode) return *(latest = scope.get());
+    if (scope->mode == &mode) return *(latest_default = scope.get());
   Scope outside;
   outside.context.threads = default_threads();
   outside.context.ways = &ways();
   check_environment_ways(mode);
-  return *(latest = scopes.emplace_back(std::make_unique<Scope>(make_scope(mode, {}, outside))).get());
+  auto made = std::make_unique<Scope>();
+  set_up(*made, mode, {}, outside);
+  return *(latest_default = scopes.emplace_back(std::move(made)).get());
+}
+
+}  // namespace
+
+// Follows set_mode.
+Scope& detail::default_scope() {
+  const Mode& mode = default_mode();
+  if (latest_default != nullptr && latest_default->mode == &mode) [[likely]]
+    return *latest_default;
+  return default_scope_of(mode);
 }
 
 void set_mode(std::string_view name) {
@@ -109,15 +124,7 @@ void set_mode(std::string_view name) {
 
 namespace detail {
 
-// The scopes of the Devices of one thread, the youngest last. They outlive the thread, because a Device may.
-struct OpenScopes {
-  std::vector<std::unique_ptr<OpenScope>> scopes;  // kept for the next Device
-  std::size_t count = 0;
-
-  OpenScope* push(const Scope& scope);
-  void pop_ended();
-  bool all_ended() const;
-};
+struct OpenScopes;
 
 struct OpenScope {
   Scope scope;
@@ -125,26 +132,44 @@ struct OpenScope {
   std::atomic<bool> ended{false};  // perhaps by another thread
 };
 
-OpenScope* OpenScopes::push(const Scope& scope) {
-  pop_ended();
-  if (count == scopes.size()) scopes.push_back(std::make_unique<OpenScope>());
-  OpenScope& open = *scopes[count++];
-  open.scope = scope;
-  open.owner = this;
-  open.ended.store(false, std::memory_order_relaxed);
-  innermost_scope = &open.scope;
-  return &open;
-}
+// The scopes of the Devices of one thread, the youngest last. They outlive the thread, because a Device may.
+struct OpenScopes {
+  std::vector<std::unique_ptr<OpenScope>> scopes;  // kept for the next Device
+  std::size_t count = 0;
+
+  /// The place of the next scope, which `open` makes the innermost one.
+  OpenScope& next() {
+    pop_ended();
+    if (count == scopes.size()) [[unlikely]]
+      grow();
+    return *scopes[count];
+  }
+  void open(OpenScope& scope) {
+    scope.owner = this;
+    scope.ended.store(false, std::memory_order_relaxed);
+    ++count;
+    innermost_scope = &scope.scope;
+  }
+  void pop_ended() {
+    Scope* innermost = nullptr;
+    for (; count > 0; --count) {
+      OpenScope& last = *scopes[count - 1];
+      if (last.ended.load(std::memory_order_acquire)) continue;
+      innermost = &last.scope;
+      break;
+    }
+    innermost_scope = innermost;
+  }
+  bool all_ended() const;
+
+ private:
+  [[gnu::noinline]] void grow() { scopes.push_back(std::make_unique<OpenScope>()); }
+};
 
 bool OpenScopes::all_ended() const {
   for (std::size_t i = 0; i < count; ++i)
     if (!scopes[i]->ended.load(std::memory_order_acquire)) return false;
   return true;
-}
-
-void OpenScopes::pop_ended() {
-  while (count > 0 && scopes[count - 1]->ended.load(std::memory_order_acquire)) --count;
-  innermost_scope = count > 0 ? &scopes[count - 1]->scope : nullptr;
 }
 
 }  // namespace detail
@@ -186,13 +211,13 @@ struct Lease {
   }
 };
 
-detail::OpenScope* open_scope(const Scope& scope) {
+detail::OpenScopes& open_scopes() {
   if (own_scopes == nullptr) [[unlikely]] {
     static thread_local const Lease lease;
     // After the end of the lease only a destructor of the thread comes here.
     if (own_scopes == nullptr) own_scopes = take_list();
   }
-  return own_scopes->push(scope);
+  return *own_scopes;
 }
 
 }  // namespace
@@ -203,11 +228,15 @@ Device::Device(std::string_view mode_name, const DeviceOptions& options)
   if (unverified(mode_name) == auto_name) open_->scope.automatic = ++made;
 }
 
-Device::Device(const Mode& mode, const DeviceOptions& options)
-    : open_(open_scope(make_scope(lasting(indexed(mode, options)), options, current_scope()))) {}
+Device::Device(const Mode& mode, const DeviceOptions& options) : open_(&open_scopes().next()) {
+  set_up(open_->scope, lasting(indexed(mode, options)), options, current_scope());
+  own_scopes->open(*open_);
+}
 
-Device::Device(const Scope& scope) : open_(open_scope(scope)) {
+Device::Device(const Scope& scope) : open_(&open_scopes().next()) {
+  open_->scope = scope;
   open_->scope.context.stream = scope.context.memory->stream();
+  own_scopes->open(*open_);
 }
 
 Device::~Device() {
