@@ -7,6 +7,7 @@
 namespace tern::cuda {
 
 struct Recording {
+  int device = 0;
   cudaGraphExec_t executable = nullptr;
   cudaStream_t launched_on = nullptr;
   std::vector<std::shared_ptr<const void>> needed;  // by replays
@@ -22,6 +23,7 @@ void begin(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   expects(stream.recording.load() == nullptr, "cuda: this thread is already recording a step; steps do not nest");
   auto recording = std::make_unique<Recording>();
+  recording->device = stream.device;
   const std::lock_guard gate(stream.gate);
   check(cudaEventRecord(stream.begun, stream.handle), "recording an event");
   // Relaxed: the allocator may have to ask the card for memory while recording, which touches no stream.
@@ -33,10 +35,15 @@ void destroy(void* recording_handle) {
   auto* recording = static_cast<Recording*>(recording_handle);
   if (recording == nullptr) return;
   // A replay may still be running on the blocks. At process exit the driver may be gone: then nothing is left to do.
+  // What it keeps for its replays is its card's.
+  try {
+    use_card(recording->device);
+  } catch (const std::exception&) {
+  }
   if (recording->launched_on != nullptr) cudaStreamSynchronize(recording->launched_on);
   if (recording->executable != nullptr) cudaGraphExecDestroy(recording->executable);
   cudaGetLastError();
-  disband_recording(recording);
+  disband_recording(recording->device, recording);
   delete recording;
 }
 
@@ -64,6 +71,7 @@ void* end(void* stream_handle) {
   cudaError_t status = cudaStreamEndCapture(stream.handle, &graph);
   close_recording(stream);
   gate.unlock();
+  use_card(stream.device);
   if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (graph != nullptr) cudaGraphDestroy(graph);
@@ -76,6 +84,7 @@ void* end(void* stream_handle) {
 
 void launch_recording(void* recording_handle, void* stream_handle) {
   auto* recording = static_cast<Recording*>(recording_handle);
+  use_card(recording->device);
   recording->launched_on = static_cast<cudaStream_t>(stream_handle);
   check(cudaGraphLaunch(recording->executable, recording->launched_on), "replaying the step");
 }

@@ -8,7 +8,13 @@ namespace tern::cuda {
 const Mode& mode();
 /// One sentence; empty when the first card can run the mode.
 std::string why_not();
-Memory& memory();
+/// Of one card.
+Memory& memory(int device);
+/// The card of a stream is the one that the thread works on from here on.
+void use_card_of(void* stream);
+/// Every kernel of the mode first makes the card of its context the thread's: for more than one card. Once in
+/// a process.
+void use_cards(Mode& mode);
 /// Recording a stream's work as a CUDA graph.
 const Capture& capture();
 /// Events on a stream, and NVTX ranges.

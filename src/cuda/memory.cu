@@ -50,13 +50,17 @@ std::string in_words(std::size_t bytes) {
   return message(bytes, " bytes");
 }
 
+/// Of one card.
 class CudaMemory final : public Memory {
  public:
-  std::string_view name() const override { return "cuda"; }
+  explicit CudaMemory(int device)
+      : device_(device), name_(device == 0 ? "cuda" : message("cuda:", device)), reached_(most_cards) {}
+
+  std::string_view name() const override { return name_; }
   bool host_accessible() const override { return false; }
 
   void* allocate(std::size_t bytes, void* stream_handle) override {
-    Stream& stream = stream_state(stream_handle);
+    Stream& stream = own(stream_handle);
     const std::size_t size = round_up(bytes);
     std::lock_guard lock(mutex_);
     collect_returned();
@@ -109,6 +113,7 @@ class CudaMemory final : public Memory {
       if (&stream != block->stream) {
         // Used by two streams: free for its own only after what the other has queued.
         Returned returned{block, nullptr};
+        use_card(stream.device);
         if (cudaEventCreateWithFlags(&returned.used, cudaEventDisableTiming) == cudaSuccess) {
           if (cudaEventRecord(returned.used, stream.handle) == cudaSuccess) {
             returned_.push_back(returned);
@@ -127,7 +132,7 @@ class CudaMemory final : public Memory {
 
   void copy_in(void* to, const void* from, std::size_t bytes, void* stream_handle) override {
     if (bytes == 0) return;
-    Stream& stream = stream_state(stream_handle);
+    Stream& stream = own(stream_handle);
     refuse_recording(stream, "a copy from the host", "copy the tensor before the step, or pass it as an argument");
     StagingRing& ring = staging(stream);
     auto* target = static_cast<std::byte*>(to);
@@ -154,15 +159,17 @@ class CudaMemory final : public Memory {
   // its pinned buffer is its own thread's.
   void copy_out(void* to, const void* from, std::size_t bytes, void* producer_handle) override {
     if (bytes == 0) return;
-    Stream& producer = stream_state(producer_handle);
-    Stream& reader = thread_stream();
+    Stream& producer = own(producer_handle);
+    Stream& reader = thread_stream(device_);
     refuse_recording(reader, "a copy to the host", "read the value after the step");
     order(producer.handle, reader.handle);
     void* target = to;
     if (bytes <= bounce_bytes) {
-      if (reader.bounce == nullptr)
+      if (reader.bounce == nullptr) {
+        use_card(device_);
         check(cudaHostAlloc(reinterpret_cast<void**>(&reader.bounce), bounce_bytes, cudaHostAllocDefault),
               "pinning host memory");
+      }
       target = reader.bounce;
     }
     check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, reader.handle), "copying to the host");
@@ -176,23 +183,40 @@ class CudaMemory final : public Memory {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_of(stream_handle)), "copying on the card");
   }
 
-  void* stream() override { return thread_stream().handle; }
+  // From another card: straight where it lets this one reach it, else the driver brings the bytes.
+  bool copy_from(Memory& source, void* to, const void* from, std::size_t bytes, void* producer,
+                 void* consumer) override {
+    auto* const other = dynamic_cast<CudaMemory*>(&source);
+    if (other == nullptr) return false;
+    Stream& stream = own(consumer);
+    refuse_recording(stream, "a copy from another card", "copy the tensor before the step, or pass it as an argument");
+    reach(other->device_);
+    order(producer, consumer);
+    check(cudaMemcpyPeerAsync(to, device_, from, other->device_, bytes, stream.handle), "copying between two cards");
+    order(consumer, producer);
+    return true;
+  }
+
+  void* stream() override { return thread_stream(device_).handle; }
 
   void order(void* producer, void* consumer) override {
     if (producer == consumer || producer == nullptr || consumer == nullptr) return;
     Stream& first = stream_state(producer);
     Stream& second = stream_state(consumer);
     const cudaEvent_t queued = event_after(first);
+    {
+      // It may be another thread's, which must not begin to record between the question and the wait.
+      const std::lock_guard gate(second.gate);
+      if (second.recording.load() == nullptr)
+        return check(cudaStreamWaitEvent(second.handle, queued), "ordering two streams");
+    }
     // Replays come later than this wait, so that a recording needs nothing else.
-    if (second.recording.load() != nullptr)
-      check(cudaEventSynchronize(queued), "waiting for another stream");
-    else
-      check(cudaStreamWaitEvent(second.handle, queued), "ordering two streams");
+    check(cudaEventSynchronize(queued), "waiting for another stream");
   }
 
   void finish(void* stream_handle) noexcept override {
     if (stream_handle == nullptr)
-      finish_all();
+      finish_all(device_);
     else
       tern::cuda::finish(stream_state(stream_handle));
   }
@@ -246,6 +270,27 @@ class CudaMemory final : public Memory {
     cudaEvent_t used;
   };
 
+  // The state behind a stream of this card.
+  Stream& own(void* handle) const {
+    Stream& stream = stream_state(handle);
+    expects(stream.device == device_, name_, ": a stream of card ", stream.device, "; use that of Memory::stream()");
+    return stream;
+  }
+
+  // From here on this card reaches the memory of the other one, if it can.
+  void reach(int other) {
+    const std::lock_guard lock(mutex_);
+    if (reached_[static_cast<std::size_t>(other)]) return;
+    reached_[static_cast<std::size_t>(other)] = true;
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, device_, other), "asking whether two cards reach each other");
+    if (can == 0) return;
+    use_card(device_);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+    cudaGetLastError();
+    if (status != cudaErrorPeerAccessAlreadyEnabled) check(status, "letting two cards reach each other");
+  }
+
   static void refuse_recording(const Stream& stream, const char* what, const char* instead) {
     expects(stream.recording.load() == nullptr, "cuda: ", what,
             " cannot be part of a recorded step, which never meets the host; ", instead);
@@ -274,6 +319,7 @@ class CudaMemory final : public Memory {
   static StagingRing& staging(Stream& stream) {
     StagingRing& ring = stream.staging;
     if (ring.base == nullptr) {
+      use_card(stream.device);
       for (cudaEvent_t& event : ring.copied)
         if (event == nullptr) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
       check(cudaHostAlloc(reinterpret_cast<void**>(&ring.base), StagingRing::segments * StagingRing::segment_bytes,
@@ -324,6 +370,7 @@ class CudaMemory final : public Memory {
   // Null when the card or the limit has no room.
   void* reserve(std::size_t bytes) {
     if (limit_ != 0 && reserved_ + bytes > limit_) return nullptr;
+    use_card(device_);
     void* pointer = nullptr;
     const cudaError_t status = cudaMalloc(&pointer, bytes);
     if (status == cudaErrorMemoryAllocation) {
@@ -359,7 +406,7 @@ class CudaMemory final : public Memory {
   }
 
   void release_cache() noexcept {
-    finish_all();
+    finish_all(device_);
     collect_returned();
     const auto unused = [](const Block& block) {
       return block.cached && (block.slab == nullptr || block.slab->busy == 0);
@@ -389,14 +436,18 @@ class CudaMemory final : public Memory {
 
   std::string shortage(std::size_t bytes) const {
     std::size_t free_bytes = 0, total_bytes = 0;
+    use_card(device_);
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) cudaGetLastError();
-    return message("cuda: out of memory: wanted ", in_words(bytes), "; in use ", in_words(in_use_), ", reserved ",
+    return message(name_, ": out of memory: wanted ", in_words(bytes), "; in use ", in_words(in_use_), ", reserved ",
                    in_words(reserved_), limit_ == 0 ? std::string() : message(" of a limit of ", in_words(limit_)),
                    ", free on the card ", in_words(free_bytes), " of ", in_words(total_bytes),
                    "; try a smaller batch, or free tensors that are no longer needed");
   }
 
+  const int device_;
+  const std::string name_;
   mutable std::mutex mutex_;
+  std::vector<bool> reached_;  // the cards whose memory this one was let reach, or cannot
   std::unordered_map<void*, std::unique_ptr<Block>> blocks_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::unordered_map<Stream*, FreeLists> cached_;
@@ -406,18 +457,22 @@ class CudaMemory final : public Memory {
   std::size_t in_use_ = 0, reserved_ = 0, peak_ = 0, limit_ = 0;
 };
 
-CudaMemory& cuda_memory() {
-  static auto* memory = new CudaMemory;  // leaked: tensors may outlive static objects
-  return *memory;
+CudaMemory& cuda_memory(int device) {
+  static auto& memories = *[] {  // leaked: tensors may outlive static objects
+    auto* made = new std::vector<std::unique_ptr<CudaMemory>>;
+    for (int i = 0; i < card_count(); ++i) made->push_back(std::make_unique<CudaMemory>(i));
+    return made;
+  }();
+  return *memories[static_cast<std::size_t>(device)];
 }
 
 }  // namespace
 
-Memory& memory() { return cuda_memory(); }
+Memory& memory(int device) { return cuda_memory(device); }
 
 void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
-void reuse_released(Stream& stream) noexcept { cuda_memory().reuse_released(stream); }
-void disband_recording(Recording* recording) noexcept { cuda_memory().disband(recording); }
+void reuse_released(Stream& stream) noexcept { cuda_memory(stream.device).reuse_released(stream); }
+void disband_recording(int device, Recording* recording) noexcept { cuda_memory(device).disband(recording); }
 
 }  // namespace tern::cuda

@@ -14,6 +14,25 @@ std::string version_name(int version) { return message(version / 1000, '.', vers
 
 }  // namespace
 
+namespace {
+
+// Why a card cannot run the mode; this starts it.
+std::string why_not(int device) {
+  cudaError_t loaded = cudaSetDevice(device);  // use_card() is for cards that can
+  cudaFuncAttributes attributes{};
+  if (loaded == cudaSuccess) loaded = cudaFuncGetAttributes(&attributes, probe_kernel);
+  cudaGetLastError();
+  if (loaded == cudaSuccess) return {};
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device) != cudaSuccess || loaded != cudaErrorNoKernelImageForDevice)
+    return message("the device does not start: ", cudaGetErrorString(loaded));
+  return message("the device is too old for this build: ", properties.name, " has compute capability ",
+                 properties.major, '.', properties.minor, "; configure with TERN_CUDA_ARCHITECTURES=", properties.major,
+                 properties.minor, " (7.5 or later)");
+}
+
+}  // namespace
+
 std::string why_not() {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);  // leaves 0 where there is no driver
@@ -28,17 +47,7 @@ std::string why_not() {
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
     return "the NVIDIA driver is installed but shows no device (check CUDA_VISIBLE_DEVICES and nvidia-smi)";
   if (status != cudaSuccess) return message("the NVIDIA driver does not start: ", cudaGetErrorString(status));
-
-  cudaFuncAttributes attributes{};
-  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, probe_kernel);
-  cudaGetLastError();
-  if (loaded == cudaSuccess) return {};
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || loaded != cudaErrorNoKernelImageForDevice)
-    return message("the device does not start: ", cudaGetErrorString(loaded));
-  return message("the device is too old for this build: ", properties.name, " has compute capability ",
-                 properties.major, '.', properties.minor, "; configure with TERN_CUDA_ARCHITECTURES=", properties.major,
-                 properties.minor, " (7.5 or later)");
+  return why_not(0);
 }
 
 namespace {
@@ -54,21 +63,52 @@ constexpr Decision decisions[]{
     {"product_split", {"1", "2", "4", "8"}},
 };
 
-}  // namespace
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "reading the card's properties");
+  return properties;
+}
 
-const Mode& mode() {
-  static const Mode mode{
+void require(int device) {
+  const std::string reason = why_not(device);
+  expects<DeviceUnavailable>(reason.empty(), "cuda:", device, " is not available: ", reason);
+}
+
+Memory& usable_memory(int device) {
+  require(device);
+  return memory(device);
+}
+
+std::string description(int device) {
+  const cudaDeviceProp first = properties_of(0), properties = properties_of(device);
+  // One like the first, which runs the mode, need not be started to know.
+  if (properties.major != first.major || properties.minor != first.minor) require(device);
+  return message(properties.name, ", ", properties.multiProcessorCount, " multiprocessors, ",
+                 properties.totalGlobalMem / (std::size_t{1} << 30), " GiB");
+}
+
+Mode make_mode() {
+  static const Places places{.count = card_count(), .memory = usable_memory, .description = description};
+  Mode made{
       .name = "cuda",
-      .description = message(card().name, ", ", card().multiprocessors, " multiprocessors, ",
-                             card().memory / (std::size_t{1} << 30), " GiB"),
-      .memory = &memory(),
+      .description = description(0),
+      .memory = &memory(0),
       .operators = operators<float>(),
       .float64 = operators<double>(),
       .movement = movement(),
       .capture = &capture(),
       .timer = &timer(),
+      .places = &places,
       .decisions = decisions,
   };
+  if (card_count() > 1) use_cards(made);
+  return made;
+}
+
+}  // namespace
+
+const Mode& mode() {
+  static const Mode mode = make_mode();
   return mode;
 }
 

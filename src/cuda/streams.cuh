@@ -1,5 +1,5 @@
 #pragma once
-// The streams of the mode: one per host thread, pooled, never destroyed (a process may exit after the driver).
+// The streams of the mode: one per host thread and card, pooled, never destroyed (a process may exit after the driver).
 
 #include <array>
 #include <atomic>
@@ -24,6 +24,7 @@ struct StagingRing {
 
 struct Stream {
   cudaStream_t handle = nullptr;
+  int device = 0;                 ///< its card, and that of all that it holds
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
   cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
   std::mutex gate;  ///< held while a recording begins or ends, and while an event is queued from elsewhere
@@ -39,16 +40,18 @@ struct Stream {
   std::atomic<Recording*> recording{nullptr};
 };
 
-/// The calling thread's stream.
-Stream& thread_stream();
+/// The calling thread's stream on a card.
+Stream& thread_stream(int device);
+/// On the card that it works on.
+inline Stream& thread_stream() { return thread_stream(card().device); }
 /// The state behind a Context's stream; throws Error for a stream that is not one of ours.
 Stream& stream_state(void* stream);
 /// An event after what the stream has queued so far. What a recording queues reaches nobody before it is replayed: what
 /// came before it is all there is to wait for.
 cudaEvent_t event_after(Stream& stream);
-/// Waits for that; errors are left to the owner of the stream. The second waits for every stream.
+/// Waits for that; errors are left to the owner of the stream. The second waits for every stream of the card.
 void finish(Stream& stream) noexcept;
-void finish_all() noexcept;
+void finish_all(int device) noexcept;
 
 /// Whether two halves of an operator should run side by side: while recording, outside of branches.
 bool may_fork(const Context& context);
@@ -72,7 +75,7 @@ void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
 /// What was released while the stream had branches may be used again.
 void reuse_released(Stream& stream) noexcept;
-/// Hands the recording's blocks back to the cache.
-void disband_recording(Recording* recording) noexcept;
+/// Hands the blocks of a recording on that card back to the cache.
+void disband_recording(int device, Recording* recording) noexcept;
 
 }  // namespace tern::cuda

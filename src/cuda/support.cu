@@ -1,11 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
-#include "cuda/support.cuh"
 
 namespace tern::cuda {
 
@@ -22,24 +23,64 @@ void fail(cudaError_t status, const char* doing, const std::source_location& whe
 namespace {
 // All kernels are compiled for the same architectures, so one stands for all.
 __global__ void probe_kernel() {}
+
+thread_local const Card* used_card = nullptr;  // by the thread; null: never chosen
+
+// The card that the runtime's calls of the thread mean, which the program may have changed behind our back.
+void make_current(int device) {
+  int current = 0;
+  check(cudaGetDevice(&current), "asking for the current card");
+  if (current != device) check(cudaSetDevice(device), "changing the card");
+}
+
+Card read_card(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "reading the card's properties");
+  Card read;
+  read.name = properties.name;
+  read.multiprocessors = properties.multiProcessorCount;
+  read.shared_per_block = properties.sharedMemPerBlockOptin;
+  read.memory = properties.totalGlobalMem;
+  read.device = device;
+  make_current(device);
+  cudaFuncAttributes kernel{};
+  check(cudaFuncGetAttributes(&kernel, probe_kernel), "reading the version of the kernels");
+  read.code = std::min(kernel.ptxVersion, kernel.binaryVersion);
+  read.overlap = read.code >= 90;
+  return read;
+}
 }  // namespace
 
-const Card& card() {
-  static const Card card = [] {
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, 0), "reading the card's properties");
-    Card read;
-    read.name = properties.name;
-    read.multiprocessors = properties.multiProcessorCount;
-    read.shared_per_block = properties.sharedMemPerBlockOptin;
-    read.memory = properties.totalGlobalMem;
-    cudaFuncAttributes kernel{};
-    check(cudaFuncGetAttributes(&kernel, probe_kernel), "reading the version of the kernels");
-    read.code = std::min(kernel.ptxVersion, kernel.binaryVersion);
-    read.overlap = read.code >= 90;
-    return read;
+int card_count() {
+  static const int count = [] {
+    int found = 0;
+    check(cudaGetDeviceCount(&found), "counting the cards");
+    return std::min(found, most_cards);
   }();
-  return card;
+  return count;
+}
+
+const Card& card(int device) {
+  struct Entry {
+    std::once_flag read;
+    Card card;
+  };
+  static auto& entries = *new std::vector<Entry>(static_cast<std::size_t>(card_count()));
+  Entry& entry = entries[static_cast<std::size_t>(device)];
+  std::call_once(entry.read, [&] { entry.card = read_card(device); });
+  return entry.card;
+}
+
+const Card& card() {
+  if (used_card == nullptr) [[unlikely]]
+    used_card = &card(0);
+  return *used_card;
+}
+
+void use_card(int device) {
+  if (card_count() == 1) return;
+  if (used_card == nullptr || used_card->device != device) used_card = &card(device);
+  make_current(device);
 }
 
 namespace {
@@ -48,15 +89,17 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<void*, Stream*> all;
-  std::vector<Stream*> idle;
+  std::unordered_map<int, std::vector<Stream*>> idle;  // of each card
 };
 Registry& registry() {
   static auto* registry = new Registry;
   return *registry;
 }
 
-Stream* make_stream() {
+Stream* make_stream(int device) {
+  use_card(device);
   auto* stream = new Stream;
+  stream->device = device;
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
   for (cudaStream_t& side : stream->sides)
     check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
@@ -69,36 +112,40 @@ Stream* make_stream() {
   return stream;
 }
 
-struct ThreadStream {
-  Stream* stream = nullptr;
-  ~ThreadStream() {
-    if (stream == nullptr) return;
+struct ThreadStreams {
+  std::array<Stream*, most_cards> of_card{};  // null where the thread has none yet
+  ~ThreadStreams() {
     Registry& streams = registry();
     std::lock_guard lock(streams.mutex);
-    streams.idle.push_back(stream);
+    for (Stream* const stream : of_card)
+      if (stream != nullptr) streams.idle[stream->device].push_back(stream);
   }
 };
-thread_local ThreadStream own_stream;
+thread_local ThreadStreams own_streams;
 thread_local Stream* last_looked_up = nullptr;
 thread_local Stream* branching = nullptr;  // has branches, and the thread queues on the last of them
 
 }  // namespace
 
-Stream& thread_stream() {
-  if (own_stream.stream != nullptr) [[likely]]
-    return *own_stream.stream;
+Stream& thread_stream(int device) {
+  Stream*& own = own_streams.of_card[static_cast<std::size_t>(device)];
+  if (own != nullptr) [[likely]]
+    return *own;
   Registry& streams = registry();
   std::lock_guard lock(streams.mutex);
-  if (streams.idle.empty()) {
-    Stream* made = make_stream();
+  std::vector<Stream*>& idle = streams.idle[device];
+  if (idle.empty()) {
+    Stream* made = make_stream(device);
     streams.all[made->handle] = made;
-    own_stream.stream = made;
+    own = made;
   } else {
-    own_stream.stream = streams.idle.back();
-    streams.idle.pop_back();
+    own = idle.back();
+    idle.pop_back();
   }
-  return *own_stream.stream;
+  return *own;
 }
+
+void use_card_of(void* stream) { use_card(stream_state(stream).device); }
 
 Stream& stream_state(void* stream) {
   if (last_looked_up != nullptr && last_looked_up->handle == stream) [[likely]]
@@ -126,10 +173,11 @@ void finish(Stream& stream) noexcept {
   }
 }
 
-void finish_all() noexcept {
+void finish_all(int device) noexcept {
   Registry& streams = registry();
   std::lock_guard lock(streams.mutex);
-  for (const auto& [handle, stream] : streams.all) finish(*stream);
+  for (const auto& [handle, stream] : streams.all)
+    if (stream->device == device) finish(*stream);
 }
 
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }
@@ -186,9 +234,10 @@ void join_branches(void* stream_handle) noexcept {
 
 void allow_shared(const void* kernel, std::size_t bytes) {
   static std::mutex mutex;
-  static auto* allowed = new std::unordered_map<const void*, std::size_t>;
+  static auto& allowed =
+      *new std::vector<std::unordered_map<const void*, std::size_t>>(static_cast<std::size_t>(card_count()));
   std::lock_guard lock(mutex);
-  std::size_t& most = (*allowed)[kernel];
+  std::size_t& most = allowed[static_cast<std::size_t>(card().device)][kernel];
   if (bytes <= most) return;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "asking for more shared memory");

@@ -1,5 +1,5 @@
 #pragma once
-// What every file of the cuda mode stands on: checked calls, the card's figures, launches, and the fault cell.
+// What every file of the cuda mode stands on: checked calls, the cards' figures, launches, and the fault cell.
 
 #include <cuda_runtime.h>
 
@@ -25,7 +25,7 @@ inline void check(cudaError_t status, const char* doing,
     fail(status, doing, where);
 }
 
-// ---- the card ----
+// ---- cards ----
 
 struct Card {
   std::string name;
@@ -38,8 +38,17 @@ struct Card {
   int code = 0;
   bool overlap = false;  ///< the kernels have programmatic dependent launch and clusters: code for 9.0 and later
 };
-/// The first card, read once.
+inline constexpr int most_cards = 64;
+/// How many there are; more than the most are left alone.
+int card_count();
+/// The one of that number, read once, which starts it.
+const Card& card(int device);
+/// The one that the calling thread works on: of its last use_card(), in a kernel that of its context; at first the
+/// first.
 const Card& card();
+/// From here on the thread's calls of the runtime and its libraries mean this card: new memory, streams, events and
+/// handles are its, and its streams take kernels. Where there is one card it costs nothing.
+void use_card(int device);
 
 // ---- streams ----
 
@@ -127,7 +136,8 @@ void launch(const Context& context, const Grid& grid, void (*kernel)(Parameters.
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "launching a kernel", grid.where);
 }
 
-/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered per kernel.
+/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered by card and
+/// kernel.
 void allow_shared(const void* kernel, std::size_t bytes);
 
 }  // namespace tern::cuda

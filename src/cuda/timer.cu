@@ -1,5 +1,7 @@
+#include <utility>
+
 #include "cuda/cuda.hpp"
-#include "cuda/support.cuh"
+#include "cuda/streams.cuh"
 
 // Part of the CUDA Toolkit, but a package of its own; without it operators have no names in NVIDIA's profilers.
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -11,29 +13,46 @@ namespace tern::cuda {
 
 namespace {
 
-cudaEvent_t event_of(void* mark) { return static_cast<cudaEvent_t>(mark); }
-
-void* make() {
+/// An event belongs to the card on which it was made, so it is made when it is first recorded there.
+struct Mark {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreate(&event), "creating an event");
-  return event;
-}
+  int device = 0;
 
-void record(void* mark, void* stream) {
-  check(cudaEventRecord(event_of(mark), static_cast<cudaStream_t>(stream)), "recording an event");
+  Mark() = default;
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  ~Mark() { drop(); }
+  void drop() {
+    if (event == nullptr) return;
+    cudaEventDestroy(std::exchange(event, nullptr));
+    cudaGetLastError();
+  }
+};
+
+Mark& mark_of(void* handle) { return *static_cast<Mark*>(handle); }
+
+void* make() { return new Mark; }
+
+void record(void* handle, void* stream_handle) {
+  const Stream& stream = stream_state(stream_handle);
+  Mark& mark = mark_of(handle);
+  if (mark.device != stream.device) mark.drop();
+  if (mark.event == nullptr) {
+    use_card(stream.device);
+    check(cudaEventCreate(&mark.event), "creating an event");
+    mark.device = stream.device;
+  }
+  check(cudaEventRecord(mark.event, stream.handle), "recording an event");
 }
 
 double elapsed(void* first, void* second) {
-  check(cudaEventSynchronize(event_of(second)), "waiting for an event");
+  check(cudaEventSynchronize(mark_of(second).event), "waiting for an event");
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, event_of(first), event_of(second)), "reading two events");
+  check(cudaEventElapsedTime(&milliseconds, mark_of(first).event, mark_of(second).event), "reading two events");
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-void destroy(void* mark) {
-  cudaEventDestroy(event_of(mark));
-  cudaGetLastError();
-}
+void destroy(void* handle) { delete static_cast<Mark*>(handle); }
 
 #ifdef TERN_NVTX
 void begin_range(const char* name) { nvtxRangePushA(name); }

@@ -1,4 +1,4 @@
-// The card of stub/cuda_runtime.h.
+// The cards of stub/cuda_runtime.h.
 
 #include <atomic>
 #include <chrono>
@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "stub/cuda_runtime.h"
@@ -35,7 +37,41 @@ struct Mark {
   Clock::time_point at;
 };
 
-std::atomic<int> events{0}, failing_records{0};
+std::atomic<int> events{0}, failing_records{0}, misuses{0}, all_peer_copies{0}, all_straight_copies{0};
+
+thread_local int current = 0;  // the thread's card
+
+// What is used on another card than its own.
+cudaError_t misuse() {
+  ++misuses;
+  return cudaErrorInvalidResourceHandle;
+}
+
+struct Piece {
+  std::size_t bytes;
+  int device;
+};
+
+// With the card locked.
+std::map<const std::byte*, Piece>& pieces() {
+  static auto* all = new std::map<const std::byte*, Piece>;
+  return *all;
+}
+int owner_of(const void* address) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  auto piece = pieces().upper_bound(byte);
+  if (piece == pieces().begin()) return -1;
+  --piece;
+  return byte < piece->first + piece->second.bytes ? piece->second.device : -1;
+}
+std::set<std::pair<int, int>>& ways() {  // from a card to one whose memory it reaches
+  static auto* all = new std::set<std::pair<int, int>>;
+  return *all;
+}
+std::map<std::pair<const void*, int>, int>& attributes_set() {
+  static auto* all = new std::map<std::pair<const void*, int>, int>;
+  return *all;
+}
 
 }  // namespace
 
@@ -48,13 +84,16 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::vector<Work> work;
+  int device = 0;
 };
 struct CUevent_st {
   std::shared_ptr<Mark> mark;         // null: never recorded, or recorded in a capture
   std::shared_ptr<CUgraph_st> graph;  // of that capture
   cudaStream_t from = nullptr;
+  int device = 0;
 };
 struct CUstream_st {
+  int device = 0;
   std::deque<Work> work;
   bool busy = false;
   std::shared_ptr<CUgraph_st> graph;  // null: not capturing
@@ -113,32 +152,87 @@ cudaError_t push(cudaStream_t stream, Work work) {
 
 cudaError_t card::queue(cudaStream_t stream, Work work) {
   const std::scoped_lock lock(card_mutex());
+  if (stream->device != current) return misuse();
   return push(stream, std::move(work));
 }
 int card::live_events() { return events.load(); }
 void card::fail_event_records(int count) { failing_records = count; }
+int card::take_misuses() { return misuses.exchange(0); }
+int card::peer_copies() { return all_peer_copies; }
+int card::straight_copies() { return all_straight_copies; }
+int card::of(const void* address) {
+  const std::scoped_lock lock(card_mutex());
+  return owner_of(address);
+}
+int card::times_set(const void* kernel, int device) {
+  const std::scoped_lock lock(card_mutex());
+  return attributes_set()[{kernel, device}];
+}
 
-cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = card::count;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= card::count) return cudaErrorInvalidDevice;
+  current = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = device != peer;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const std::scoped_lock lock(card_mutex());
+  return ways().insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
+
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   *pointer = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   if (*pointer == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*pointer, 0xff, bytes);
   return cudaSuccess;
 }
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  const cudaError_t status = cudaHostAlloc(pointer, bytes, 0);
+  const std::scoped_lock lock(card_mutex());
+  if (status == cudaSuccess) pieces()[static_cast<std::byte*>(*pointer)] = {bytes, current};
+  return status;
+}
 cudaError_t cudaFree(void* pointer) {
+  {
+    const std::scoped_lock lock(card_mutex());
+    pieces().erase(static_cast<std::byte*>(pointer));
+  }
   std::free(pointer);
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = *total_bytes = std::size_t{8} << 30;
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return card::queue(stream, [=] { std::memcpy(to, from, bytes); });
+  const std::scoped_lock lock(card_mutex());
+  for (const void* const end : {static_cast<const void*>(to), from})
+    if (const int device = owner_of(end); device >= 0 && device != stream->device) return misuse();
+  return push(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream) {
+  const std::scoped_lock lock(card_mutex());
+  if (owner_of(to) != to_device || owner_of(from) != from_device || stream->device != to_device) return misuse();
+  ++all_peer_copies;
+  if (ways().contains({to_device, from_device})) ++all_straight_copies;
+  return push(stream, [=] { std::memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
+  (*stream)->device = current;
   (*stream)->thread = std::thread([made = *stream] { made->run(); });
   (*stream)->thread.detach();
   return cudaSuccess;
@@ -200,6 +294,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
+  (*event)->device = current;
   ++events;
   return cudaSuccess;
 }
@@ -213,6 +308,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (failing_records > 0 && failing_records-- > 0) return cudaErrorInvalidValue;
   const std::scoped_lock lock(card_mutex());
+  if (event->device != stream->device) return misuse();
   event->from = stream;
   event->graph = stream->graph;
   event->mark = nullptr;
@@ -239,6 +335,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
   const std::scoped_lock lock(card_mutex());
   if (first->mark == nullptr || second->mark == nullptr) return cudaErrorInvalidValue;
+  if (first->device != second->device) return misuse();
   *milliseconds = std::chrono::duration<float, std::milli>(second->mark->at - first->mark->at).count();
   return cudaSuccess;
 }
@@ -249,11 +346,13 @@ void card::pass(std::chrono::seconds time) {
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = new CUgraphExec_st{graph->work};
+  *executable = new CUgraphExec_st{graph->work, graph->first->device};
+  if (graph->first->device != current) return misuse();
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (executable->device != stream->device) return misuse();
   return card::queue(stream, [work = executable->work] {
     for (const Work& one : work) one();
   });
@@ -296,4 +395,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
   *attributes = {80, 90};
   return cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int) {
+  const std::scoped_lock lock(card_mutex());
+  ++attributes_set()[{kernel, current}];
+  return cudaSuccess;
+}

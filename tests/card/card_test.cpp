@@ -7,10 +7,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <thread>
 
+#include "card_mode.hpp"
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
@@ -22,45 +22,10 @@
 #include "tern/tensor/create.hpp"
 
 using namespace tern;
+using tern::testing::card_mode;
 namespace op = tern::operators;
 
 namespace {
-
-cudaStream_t stream_of(const Context& context) { return cuda::stream_of(context); }
-
-// Kernels that run on the card's streams, as those of the cuda mode do.
-void queued_add(Context& context, float* out, const float* a, const float* b, const kernels::Broadcast& sizes) {
-  REQUIRE(card::queue(stream_of(context), [context, out, a, b, sizes]() mutable {
-            mode("sequential").operators.arithmetic.add(context, out, a, b, sizes);
-          }) == cudaSuccess);
-}
-void queued_copy(Context& context, void* out, const void* in, const kernels::Strided& sizes, std::size_t element) {
-  REQUIRE(card::queue(stream_of(context), [context, out, in, sizes, element]() mutable {
-            mode("sequential").movement.copy(context, out, in, sizes, element);
-          }) == cudaSuccess);
-}
-void queued_fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
-  std::array<std::byte, 8> bytes{};
-  std::memcpy(bytes.data(), value, element);
-  REQUIRE(card::queue(stream_of(context), [context, out, n, bytes, element]() mutable {
-            mode("sequential").movement.fill(context, out, n, bytes.data(), element);
-          }) == cudaSuccess);
-}
-
-/// The mode "card". Of its operators only add, copy and fill run on the card.
-const Mode& card_mode() {
-  static const Mode& made = [&]() -> const Mode& {
-    Mode copy = mode("sequential");
-    copy.memory = &cuda::memory();
-    copy.capture = &cuda::capture();
-    copy.timer = &cuda::timer();
-    copy.operators.arithmetic.add = queued_add;
-    copy.movement.copy = queued_copy;
-    copy.movement.fill = queued_fill;
-    return register_mode("card", copy);
-  }();
-  return made;
-}
 
 /// `value` throughout, made by work on the calling thread's stream.
 Tensor made(const Shape& shape, double value) { return op::add(full(shape, value - 1), ones({1})); }
@@ -179,7 +144,7 @@ TEST_CASE("card: branches of a recording meet again", "[card]") {
 
 TEST_CASE("card: an event that cannot be recorded costs neither the event nor the block", "[card]") {
   const Device device(card_mode());
-  Memory& memory = cuda::memory();
+  Memory& memory = cuda::memory(0);
   const Tensor warm = made({64}, 1);
   (void)warm.values();
   void* other = nullptr;
@@ -328,5 +293,5 @@ TEST_CASE("card: a memo forgets what was found longest ago", "[card]") {
 }
 
 TEST_CASE("card: its memory keeps what the contract promises", "[card][memory]") {
-  tern::testing::check_memory(cuda::memory());
+  tern::testing::check_memory(cuda::memory(0));
 }

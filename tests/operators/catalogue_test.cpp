@@ -54,7 +54,7 @@ bool limited() {
 }
 
 bool is_available(const std::string& mode) {
-  if (mode == "debug") return true;  // in no list
+  if (mode == "debug" || mode == "cuda:1") return true;  // in no list
   const std::vector<std::string> modes = available_modes();
   if (std::find(modes.begin(), modes.end(), mode) != modes.end()) return true;
   WARN("skipped: mode " << mode << " is not available");
@@ -149,6 +149,9 @@ std::map<std::string, int> declared_operators() {
 TEST_CASE("catalogue: sequential", "[catalogue][mode][sequential]") { run_catalogue("sequential", 3000); }
 TEST_CASE("catalogue: vectorized", "[catalogue][mode][vectorized]") { run_catalogue("vectorized", 3000); }
 TEST_CASE("catalogue: cuda", "[catalogue][mode][cuda]") { run_catalogue("cuda", 1500); }
+TEST_CASE("catalogue: cuda on its second card", "[catalogue][mode][cuda][cards]") {
+  if (has_second_card()) run_catalogue("cuda:1", 300, 4);
+}
 // Queued, in any order, and with every block under guard: no fault is found where there is none.
 TEST_CASE("catalogue: debug", "[catalogue][mode][debug]") { run_catalogue("debug", 2000, 16); }
 

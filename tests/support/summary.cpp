@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 
+#include "tern/core/error.hpp"
 #include "tern/modes/device.hpp"
 
 namespace tern::testing {
@@ -48,6 +49,13 @@ std::vector<std::string> available_modes() {
       skip_mode(status.name, status.reason);
   }
   return names;
+}
+
+bool has_second_card() {
+  int cards = 0;
+  for (const Place& place : devices()) cards += place.mode == "cuda" ? 1 : 0;
+  if (cards < 2) skip_mode("cuda:1", message("there are ", cards, " cards"));
+  return cards >= 2;
 }
 
 }  // namespace tern::testing

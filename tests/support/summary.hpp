@@ -14,5 +14,7 @@ void print_summary();
 
 /// The modes that can be used here, without those that tests registered; skip_mode is called for the others.
 std::vector<std::string> available_modes();
+/// Whether "cuda:1" can be used here; skip_mode is called where it cannot.
+bool has_second_card();
 
 }  // namespace tern::testing

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <type_traits>
+#include <vector>
 
 #include "cuda/products/library.cuh"
 
@@ -38,13 +40,16 @@ void check_library(cublasStatus_t status, const char* doing,
     throw Error(message("cuda: ", doing, " failed: ", cublasLtGetStatusString(status), " (line ", where.line(), ")"));
 }
 
+// Of the card that the thread works on.
 cublasLtHandle_t library() {
-  static const cublasLtHandle_t handle = [] {
-    cublasLtHandle_t made = nullptr;
-    check_library(cublasLtCreate(&made), "starting cuBLASLt");
-    return made;
-  }();
-  return handle;
+  struct Entry {
+    std::once_flag started;
+    cublasLtHandle_t handle = nullptr;
+  };
+  static auto& entries = *new std::vector<Entry>(static_cast<std::size_t>(card_count()));
+  Entry& entry = entries[static_cast<std::size_t>(card().device)];
+  std::call_once(entry.started, [&] { check_library(cublasLtCreate(&entry.handle), "starting cuBLASLt"); });
+  return entry.handle;
 }
 
 cudaDataType_t type_of(Element element) {

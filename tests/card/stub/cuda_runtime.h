@@ -1,6 +1,7 @@
 #pragma once
-// A card without a card, for the host code of the cuda mode: the part of the CUDA runtime that it calls, with streams
+// Two cards without a card, for the host code of the cuda mode: the part of the CUDA runtime that it calls, with streams
 // that run on threads of their own, a little late, and captures that fail where the real ones do (tests/card/card.cpp).
+// What belongs to one card and is used on the other is an error, also where the real runtime would bear it.
 
 #include <chrono>
 #include <cstddef>
@@ -26,7 +27,10 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureMerge = 902,
@@ -73,6 +77,13 @@ struct cudaFuncAttributes {
   int ptxVersion, binaryVersion;
 };
 
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream);
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes);
 cudaError_t cudaFree(void* pointer);
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags);
@@ -109,8 +120,18 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...
 }
 
 namespace card {
-/// Queues work on a stream (a capturing one records it), as a kernel would be.
+inline constexpr int count = 2;
+/// Queues work on a stream of the current card (a capturing one records it), as a kernel would be.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+/// The card whose memory holds the address; -1 for none.
+int of(const void* address);
+/// How often something was used on another card than its own since the last call.
+int take_misuses();
+/// How often an attribute of the kernel was set on a card.
+int times_set(const void* kernel, int device);
+/// Copies from one card to the other so far; of these, those that went straight.
+int peer_copies();
+int straight_copies();
 /// Lets time pass on the card's clock, and nobody wait for it.
 void pass(std::chrono::seconds time);
 /// Events that exist now.

@@ -1,0 +1,50 @@
+// The table for several cards. Compiled by the compiler of the library, as all that reads the lists of the contract.
+
+#include "cuda/cuda.hpp"
+#include "tern/modes/contract.hpp"
+
+namespace tern::cuda {
+namespace {
+
+/// A kernel that makes the card of its context the thread's, and calls the one that was in its slot.
+template <auto slot, class Result, class Surroundings, class... A>
+struct OnCard {
+  static inline kernels::Kernel<Result(Surroundings&, A...)> plain = kernels::absent;
+  static Result call(Surroundings& context, A... arguments) {
+    use_card_of(context.stream);
+    return plain(context, arguments...);
+  }
+};
+
+template <auto slot, class Family, class Result, class Surroundings, class... A>
+void wrap_slot(Family& family, kernels::Kernel<Result(Surroundings&, A...)> Family::*) {
+  using Wrapped = OnCard<slot, Result, Surroundings, A...>;
+  Wrapped::plain = family.*slot;
+  family.*slot = kernels::Kernel<Result(Surroundings&, A...)>(Wrapped::call);
+}
+
+template <class Family, auto... slots>
+void wrap_family(Family& family, contract::Of<slots...>) {
+  (wrap_slot<slots>(family, slots), ...);
+}
+template <class Family>
+void wrap_family(Family& family) {
+  wrap_family(family, typename contract::Members<Family>::List{});
+}
+void wrap_family(bool& /*channels_last*/) {}
+
+template <class Table, auto... families>
+void wrap_table(Table& table, contract::Of<families...>) {
+  (wrap_family(table.*families), ...);
+}
+
+}  // namespace
+
+void use_cards(Mode& mode) {
+  mode.for_each_table([]<class T>(kernels::Operators<T>& table) {
+    wrap_table(table, typename contract::Members<kernels::Operators<T>>::List{});
+  });
+  wrap_family(mode.movement);
+}
+
+}  // namespace tern::cuda
