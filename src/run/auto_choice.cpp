@@ -149,7 +149,10 @@ void AutoChoice::end_stretch() {
   Memory& memory = *candidate.mode->memory;
   memory.synchronize(memory.stream());
   const double seconds = seconds_between(start_, Clock::now()) / timed_;
-  if (candidate.seconds == 0 || seconds < candidate.seconds) candidate.seconds = seconds;
+  // The median, so that neither a lucky stretch nor a disturbed one decides.
+  std::vector<double>& all = candidate.stretches;
+  all.insert(std::ranges::lower_bound(all, seconds), seconds);
+  candidate.seconds = all[(all.size() - 1) / 2];
   next();
 }
 

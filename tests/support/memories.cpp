@@ -86,7 +86,9 @@ const Mode& guarded_mode(const std::string& name) {
     copy.memory = &guarded_memory(name);
     copy.capture = nullptr;
     copy.places = nullptr;
-    guarded = &register_mode("guarded-" + name, copy);
+    std::string own = "guarded-" + name;
+    std::ranges::replace(own, ':', '-');  // of "cuda:1"
+    guarded = &register_mode(own, copy);
   }
   return *guarded;
 }

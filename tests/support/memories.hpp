@@ -55,7 +55,7 @@ class GuardedMemory final : public Memory {
   std::vector<std::string> findings_;
 };
 
-/// The mode "guarded-<name>": the kernels of a mode on guarded memory.
+/// The mode "guarded-<name>" ("guarded-cuda-1" of "cuda:1"): the kernels of a mode on guarded memory.
 const Mode& guarded_mode(const std::string& name);
 GuardedMemory& guarded_memory(const std::string& name);
 

@@ -62,11 +62,12 @@ TEST_CASE("cards: a tensor goes straight from one to the other, and to the host"
       CHECK(op::sub(y, x).read<float>()[0] == (host.read<float>()[0] + 1) * 2 + 1);
     }
     CHECK(moved("cuda:1", "cuda") == 1);
+    CHECK(moved("cuda", "host") == 1);  // what the host has just read
+    CHECK(moved("cuda:1", "host") == 0);
     const auto expected = host.read<float>(), seen = y.read<float>();
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < size; ++i) wrong += seen[i] == (expected[i] + 1) * 2 ? 0 : 1;
     CHECK(wrong == 0);
-    CHECK(moved("cuda", "host") == 0);
   }
 }
 
