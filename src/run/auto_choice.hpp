@@ -36,8 +36,9 @@ class AutoChoice {
  private:
   struct Candidate {
     const Mode* mode;
-    double seconds = 0;    // of a call in its fastest stretch; 0: none yet
-    std::string out = {};  // why it is left out
+    double seconds = 0;                  // of a call, the median of its stretches; 0: none yet
+    std::vector<double> stretches = {};  // sorted
+    std::string out = {};                // why it is left out
   };
 
   Tensor run(const Call& function, Candidate& candidate);
