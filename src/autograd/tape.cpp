@@ -4,6 +4,7 @@
 #include <optional>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autograd/gradient_sum.hpp"
 #include "modes/observed.hpp"
@@ -124,6 +125,32 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
                          " ", edge.shape);
 }
 
+/// How often each leaf is yet to be given a gradient, so that somebody can be told when it has all.
+class Completion {
+ public:
+  Completion(Node& root, const std::function<void(const Tensor&)>& told) : told_(told) {
+    if (!told_) return;
+    std::unordered_set<Node*> known{&root};
+    std::vector<Node*> pending{&root};
+    while (!pending.empty()) {
+      Node* const node = pending.back();
+      pending.pop_back();
+      for (const Edge& edge : node->edges) {
+        if (edge.leaf.defined()) ++left_[edge.leaf.body()];
+        if (edge.node && known.insert(edge.node.get()).second) pending.push_back(edge.node.get());
+      }
+    }
+  }
+  /// An edge to the leaf was gone over.
+  void passed(const Tensor& leaf) {
+    if (told_ && leaf.defined() && --left_[leaf.body()] == 0 && leaf.grad().defined()) told_(leaf);
+  }
+
+ private:
+  const std::function<void(const Tensor&)>& told_;
+  std::unordered_map<const Tensor::Body*, std::int64_t> left_;
+};
+
 struct BackwardOf final : Whereabouts {
   explicit BackwardOf(const Node& of) : node(of) {}
   std::string describe() const override { return node.where; }
@@ -141,8 +168,10 @@ void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& option
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);
   if (root.is_leaf()) {
     add_to_leaf(root, std::move(root_gradient));
+    if (options.complete) options.complete(root);
     return;
   }
+  Completion completion(*Handle::node(root), options.complete);
   gradients[Handle::node(root).get()].push_back(std::move(root_gradient));
   pending.push(Handle::node(root));
   while (!pending.empty()) {
@@ -165,10 +194,14 @@ void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& option
                            input_gradients.size(), " gradients for ", node->edges.size(), " inputs");
     for (std::size_t i = 0; i < node->edges.size(); ++i) {
       const Edge& edge = node->edges[i];
-      if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) continue;
+      if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) {
+        completion.passed(edge.leaf);
+        continue;
+      }
       check_gradient(*node, edge, input_gradients[i]);
       if (edge.leaf.defined()) {
         add_to_leaf(edge.leaf, std::move(input_gradients[i]));
+        completion.passed(edge.leaf);
       } else {
         std::vector<Tensor>& known = gradients[edge.node.get()];
         if (known.empty()) pending.push(edge.node);

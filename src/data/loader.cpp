@@ -17,9 +17,9 @@ namespace tern::data {
 namespace {
 
 /// A Dataset as a source of examples: its rows, as float32.
-class Rows final : public ExampleSource {
+class DatasetRows final : public ExampleSource {
  public:
-  Rows(const Dataset& dataset, const LoaderOptions& options)
+  DatasetRows(const Dataset& dataset, const LoaderOptions& options)
       : dataset_(dataset), convert_(options.mean, options.deviation) {
     dataset_.check();
     dataset_.images = dataset_.images.contiguous();
@@ -76,7 +76,7 @@ struct DataLoader::State {
   std::once_flag converted;
   Tensor whole;  // every image as float32, once asked for
 
-  State(const std::shared_ptr<const Rows>& rows, const LoaderOptions& chosen)
+  State(const std::shared_ptr<const DatasetRows>& rows, const LoaderOptions& chosen)
       : source(rows), dataset(rows->dataset()), options(chosen), in_memory(true) {
     check_options();
     if (options.resident) images();
@@ -98,6 +98,7 @@ struct DataLoader::State {
                         options.batch_size);
     expects<ShapeError>(options.prefetch >= 0, "DataLoader: expected to prefetch 0 batches or more, found ",
                         options.prefetch);
+    options.share.check("DataLoader");
     expects<ShapeError>(options.workers >= 0, "DataLoader: expected 0 workers or more, found ", options.workers);
   }
 
@@ -129,6 +130,7 @@ struct DataLoader::State {
             .first = first,
             .count = batches(),
             .batch_size = options.batch_size,
+            .share = options.share,
             .seed = options.seed,
             .epoch = epoch,
             .workers = workers,
@@ -138,9 +140,11 @@ struct DataLoader::State {
 
   /// A batch gathered in the mode from the resident set; without a shuffle, views of it.
   Batch gather(const Tensor& order, std::int64_t position) {
-    const std::int64_t begin = position * options.batch_size;
-    const std::int64_t end = std::min(begin + options.batch_size, dataset.size());
-    Batch batch{.size = end - begin, .position = position};
+    const std::int64_t start = position * options.batch_size;
+    const std::int64_t all = std::min(options.batch_size, dataset.size() - start);
+    const Rows rows = options.share.rows(all);
+    const std::int64_t begin = start + rows.begin, end = start + rows.end;
+    Batch batch{.size = rows.size(), .position = position, .first = rows.begin, .whole = all};
     if (options.shuffle) {
       const Tensor index = order.slice(0, begin, end);
       batch.images = operators::gather(images(), index);
@@ -175,7 +179,7 @@ struct DataLoader::Epoch::Pass {
 };
 
 DataLoader::DataLoader(const Dataset& dataset, const LoaderOptions& options)
-    : state_(std::make_shared<State>(std::make_shared<const Rows>(dataset, options), options)) {}
+    : state_(std::make_shared<State>(std::make_shared<const DatasetRows>(dataset, options), options)) {}
 
 DataLoader::DataLoader(std::shared_ptr<const ExampleSource> source, const LoaderOptions& options)
     : state_(std::make_shared<State>(std::move(source), options)) {}

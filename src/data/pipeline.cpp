@@ -99,14 +99,30 @@ void Pipeline::stop() {
 
 std::span<const std::int64_t> Pipeline::rows_of(std::int64_t position) const {
   const auto order = plan_.order.read<std::int64_t>();
-  const auto begin = static_cast<std::size_t>(position * plan_.batch_size);
-  return order.subspan(begin, std::min(static_cast<std::size_t>(plan_.batch_size), order.size() - begin));
+  const Rows rows = plan_.share.rows(whole_of(position));
+  return order.subspan(static_cast<std::size_t>(position * plan_.batch_size + rows.begin),
+                       static_cast<std::size_t>(rows.size()));
+}
+
+std::int64_t Pipeline::whole_of(std::int64_t position) const {
+  return std::min(plan_.batch_size, plan_.order.numel() - position * plan_.batch_size);
 }
 
 Batch Pipeline::make(std::int64_t position) const {
   Assembly assembly(*plan_.source, rows_of(position), position);
   assembly.read(*plan_.source, 0, static_cast<std::int64_t>(rows_of(position).size()), plan_.seed, plan_.epoch);
-  return assembly.finish();
+  return finish(assembly);
+}
+
+// What is whose is decided by position, so among several ranks a gap would move examples from one to another.
+Batch Pipeline::finish(Assembly& assembly) const {
+  Batch batch = assembly.finish();
+  batch.whole = shared() ? whole_of(batch.position) : batch.size;
+  const Rows rows = plan_.share.rows(batch.whole);
+  batch.first = rows.begin;
+  expects<ShapeError>(batch.size == rows.size(), plan_.source->name(),
+                      ": examples were left out, which several ranks or shards cannot do; name or replace them");
+  return batch;
 }
 
 // Examples of the first batch that has any left; opens the next batch when there is room. Called under the lock.
@@ -135,7 +151,7 @@ Pipeline::Job* Pipeline::take(std::int64_t& begin, std::int64_t& end) {
 // The last example of a batch is there. Called without the lock by the one thread that read it.
 void Pipeline::close(Job& job) {
   try {
-    job.batch = job.assembly->finish();
+    job.batch = finish(*job.assembly);
     // To the device from here, beside the work of the consumer.
     if (job.batch.size > 0 && !current_scope().mode->on_host()) {
       job.batch.images.storage().read(current_scope());
@@ -199,7 +215,7 @@ bool Pipeline::next(Batch& batch) {
       ++delivered_;
       work_to_do_.notify_all();
     }
-    if (batch.size > 0) return true;
+    if (batch.size > 0 || shared()) return true;
   }
   return false;
 }

@@ -45,6 +45,7 @@ class Pipeline {
     std::shared_ptr<const ExampleSource> source;
     Tensor order;  // int64 [n], the examples of the epoch
     std::int64_t first = 0, count = 0, batch_size = 1;
+    Share share = {};
     std::uint64_t seed = 0;
     std::int64_t epoch = 0;
     int workers = 1, prefetch = 1;
@@ -56,13 +57,17 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
   ~Pipeline();
 
-  /// The next batch that is not empty; false at the end. After it threw, the end is reached.
+  /// The next batch that is not empty (or any, among several ranks); false at the end. After it threw, the end is
+  /// reached.
   bool next(Batch& batch);
 
  private:
   struct Job;
 
   Batch make(std::int64_t position) const;
+  Batch finish(Assembly& assembly) const;
+  bool shared() const { return plan_.share.ranks > 1 || plan_.share.shards > 1; }
+  std::int64_t whole_of(std::int64_t position) const;  // examples of a batch, of all ranks
   std::span<const std::int64_t> rows_of(std::int64_t position) const;
   void work(const Scope& scope);
   Job* take(std::int64_t& begin, std::int64_t& end);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -50,6 +51,19 @@ const CarrierPlugin* find_carrier(const std::string& name, std::string& reason) 
   if (is_new) entry->second.plugin = open_carrier(name, entry->second.reason);
   reason = entry->second.reason;
   return entry->second.plugin;
+}
+
+Group on_devices(const Group& host) {
+  if (host.size() == 1 || !host.on_host()) return host;
+  Memory& memory = *current_scope().mode->memory;
+  std::string reason, device;
+  const CarrierPlugin* const plugin = memory.host_accessible() ? nullptr : find_carrier("nccl", reason);
+  if (plugin != nullptr) device = plugin->suits(memory);
+  // All see the same list, so all decide alike.
+  std::vector<std::string> devices = host.all_gather(device.empty() ? device : machine_name() + ' ' + device);
+  std::ranges::sort(devices);
+  if (devices[0].empty() || std::ranges::adjacent_find(devices) != devices.end()) return host;
+  return Group(plugin->open({.over = &host.collective(), .memory = &memory}));
 }
 
 std::vector<CarrierStatus> carriers() {

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "parallel/carriers.hpp"
 #include "parallel/threads.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
@@ -29,13 +29,12 @@ void check_reduction(const char* call, const Tensor& x, Reduction reduction) {
 /// What carriers know: the mean is a sum that is divided.
 Reduction carried(Reduction reduction) { return reduction == Reduction::mean ? Reduction::sum : reduction; }
 
-/// The name of the machine, or a part of it.
-std::string machine() {
+}  // namespace
+
+std::string machine_name() {
   char name[64] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "a machine without a name";
 }
-
-}  // namespace
 
 Group::Group() : carrier_(std::move(thread_ranks(1, {})[0])) {}
 
@@ -58,16 +57,19 @@ void* Group::lend(const Tensor& x, bool reads, bool writes) const {
 }
 
 std::vector<std::string> Group::places() const {
-  constexpr std::size_t room = 160;
-  std::string own = message(machine(), ", process ", getpid(), ", ", current_scope().mode->name);
-  own.resize(room - 1);
-  Tensor words({static_cast<std::int64_t>(room)}, DType::uint8);
-  std::memcpy(words.write<std::uint8_t>().data(), own.c_str(), room);
+  return all_gather(message(machine_name(), ", process ", getpid(), ", ", current_scope().mode->name));
+}
+
+std::vector<std::string> Group::all_gather(const std::string& text) const {
+  constexpr std::size_t room = 256;  // with a zero behind it
+  const std::size_t length = std::min(text.size(), room - 1);
+  Tensor words = zeros({static_cast<std::int64_t>(room)}, DType::uint8);
+  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(length), words.write<std::uint8_t>().begin());
   const std::vector<std::uint8_t> all = all_gather(words).to_vector<std::uint8_t>();
-  std::vector<std::string> places;
+  std::vector<std::string> result;
   for (std::size_t rank = 0; rank < all.size() / room; ++rank)
-    places.emplace_back(reinterpret_cast<const char*>(all.data() + rank * room));
-  return places;
+    result.emplace_back(reinterpret_cast<const char*>(all.data() + rank * room));
+  return result;
 }
 
 Group Group::split(int colour, int key) const {

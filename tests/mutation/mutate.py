@@ -30,7 +30,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src", "tests",
           "tools"]
-FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "io", "models", "docs", "golden", "training"]
+FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "parallel", "io", "models", "docs", "golden",
+           "training"]
 SUITE = [*FOLDERS, "operators", "catalogue:sequential", "catalogue:vectorized", "simd:AVX2", "simd:baseline",
          "teams", "operators:[mode][ways]", "environment:ways", "card", "tools"]
 THREADS = 2  # of each test, as on the machines that the suite is made for

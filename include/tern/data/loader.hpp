@@ -7,6 +7,7 @@
 
 #include "tern/data/dataset.hpp"
 #include "tern/data/example_source.hpp"
+#include "tern/data/share.hpp"
 
 namespace tern::data {
 
@@ -21,6 +22,9 @@ struct LoaderOptions {
       false;        ///< convert the whole set once and gather batches in the mode: no transfer of images per batch
   double mean = 0;  ///< of to_float, for a Dataset of uint8 images
   double deviation = 1;
+  /// With several ranks: the part of every batch of `batch_size` examples that this rank is given. The order of the
+  /// examples is the same for any number of ranks.
+  Share share = {};
 };
 
 struct Batch {
@@ -28,6 +32,8 @@ struct Batch {
   Tensor labels = {};         ///< int64 [size]
   std::int64_t size = 0;      ///< examples in this batch
   std::int64_t position = 0;  ///< number of this batch in its epoch
+  std::int64_t first = 0;     ///< where they begin in the batch of all ranks; 0 without LoaderOptions::share
+  std::int64_t whole = 0;     ///< examples in the batch of all ranks
 };
 
 /// Batches of a Dataset in memory, or of a source that makes its examples when they are asked for. What an epoch holds
@@ -47,7 +53,8 @@ class DataLoader {
   class Epoch;
   /// The batches of an epoch from number `first_batch` on: `for (const Batch& batch : loader.epoch(e))`. Runs in the
   /// scope of the caller; what fails in a thread is thrown where its batch is asked for, and ends the epoch. A batch is
-  /// smaller by the examples that the source leaves out, and passed over when none is left.
+  /// smaller by the examples that the source leaves out, and passed over when none is left. Among several ranks no
+  /// example may be left out (ShapeError), and a rank without examples is given its empty part.
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0) const;
 
   /// Batches of one epoch, and examples that they hold.

@@ -60,7 +60,10 @@ class Group {
   /// Into x, which has the shape and dtype of what is sent.
   void receive(Tensor x, int from) const;
 
-  /// A few words to every rank: `text` of rank `root`.
+  // ---- a few words ----
+  /// What every rank says; at most 255 bytes of each.
+  std::vector<std::string> all_gather(const std::string& text) const;
+  /// What rank `root` says.
   std::string broadcast(const std::string& text, int root = 0) const;
   /// This rank fails, for this reason: the others are not to wait for it.
   void abandon(const std::string& reason) const noexcept { carrier_->abandon(reason); }
@@ -74,6 +77,12 @@ class Group {
 
   std::shared_ptr<Collective> carrier_;
 };
+
+/// The same ranks with elements in the memory of the device of the scope: over NCCL (the plug-in libtern_nccl.so), in
+/// the order of the device's stream, so that a Step records them. Returns `host` itself where the device of a rank is
+/// the host, where two ranks use one device, or where NCCL is missing: elements then go through the host. A collective
+/// call, in the Device that the group is to be used in.
+Group on_devices(const Group& host);
 
 /// How the ranks of a program come about.
 struct LaunchOptions {

@@ -2,6 +2,8 @@
 // The entry point of a carrier that lives in a shared library of its own (libtern_mpi.so, libtern_nccl.so), so that the
 // library runs where MPI and NCCL are not. As with a mode, both sides compare a number taken from the headers.
 
+#include <string>
+
 #include "tern/modes/contract.hpp"
 #include "tern/parallel/collective.hpp"
 
@@ -12,7 +14,6 @@ struct Opening {
   std::int64_t limit = 0;      ///< milliseconds that a rank waits for another one; 0: for ever
   Collective* over = nullptr;  ///< the same ranks on the host, for a carrier that has to be introduced
   Memory* memory = nullptr;    ///< then: where the elements are
-  int place = 0;               ///< then: the number of the device
 };
 
 /// The form of CarrierPlugin itself.
@@ -27,8 +28,7 @@ constexpr std::uint64_t carrier_number() {
   add(contract::Of<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
                    &Collective::all_reduce, &Collective::broadcast, &Collective::reduce_scatter,
                    &Collective::all_gather, &Collective::all_to_all, &Collective::send, &Collective::receive,
-                   &Collective::split, &Collective::abandon, &Opening::limit, &Opening::over, &Opening::memory,
-                   &Opening::place>{});
+                   &Collective::split, &Collective::abandon, &Opening::limit, &Opening::over, &Opening::memory>{});
   hash.add(sizeof(Opening));
   contract::add_values<DType>(hash);
   contract::add_values<Reduction>(hash);
@@ -45,6 +45,9 @@ struct CarrierPlugin {
   std::uint64_t contract = carrier_contract;
   /// This rank's end of all ranks. Throws DeviceUnavailable with the reason.
   std::unique_ptr<Collective> (*open)(const Opening& opening) = nullptr;
+  /// For a carrier over another one: the device of the memory by a name that no other in this machine has; empty where
+  /// it cannot be used.
+  std::string (*suits)(Memory& memory) = nullptr;
 };
 
 /// `extern "C" const tern::parallel::CarrierPlugin* tern_carrier()` is what the library exports.

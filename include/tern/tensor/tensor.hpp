@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -21,6 +22,8 @@ class Tensor;
 /// How `backward` treats the graph.
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep the graph for another backward
+  /// Called as soon as the gradient of a leaf is complete: nothing that is left of this backward adds to it.
+  std::function<void(const Tensor& leaf)> complete = {};
 };
 
 /// A view of shared storage: dtype, shape, strides and offset (in elements). Copying a Tensor copies the handle.

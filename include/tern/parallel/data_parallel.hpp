@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "tern/data/share.hpp"
+#include "tern/nn/module.hpp"
+#include "tern/parallel/group.hpp"
+
+namespace tern::parallel {
+
+/// What a part of a batch gives.
+struct Part {
+  Part(Tensor mean, Tensor totals = {}) : loss(std::move(mean)), sums(std::move(totals)) {}
+
+  Tensor loss;  ///< the mean over its examples, one element
+  Tensor sums;  ///< undefined, or figures that are added over the parts, such as the number of right answers
+};
+
+struct DataParallelOptions {
+  /// Parts that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
+  /// each part is computed alone and all are summed in one fixed binary tree: 1, 2, 4 and 8 ranks train to the same
+  /// bits, and a training may go on with another number of ranks. 0: one part for each rank, summed by the carrier:
+  /// the least work, and results that depend on the number of ranks as rounding does.
+  int shards = 0;
+  /// Gradients are sent in pieces of about so many bytes.
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
+};
+
+/// Trains a module in all ranks of a group on the parts of each batch:
+///
+///     parallel::launch({.ranks = 2}, [&](const parallel::Group& group) {
+///       models::LeNet net;
+///       optim::SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+///       parallel::DataParallel ranks(group, net, {.shards = 8});
+///       ...
+///       optimizer.zero_grad();
+///       const Tensor loss = ranks.backward(batch, [&](const data::Rows& rows) {
+///         return operators::cross_entropy(net(x.slice(0, rows.begin, rows.end)), y.slice(0, rows.begin, rows.end));
+///       }).loss;
+///       optimizer.step();
+///
+/// Where each rank has a device of its own, gradients go over NCCL (on_devices).
+///
+/// Every rank begins with the parameters and buffers of rank 0, and after each backward has the same gradients and
+/// buffers, so the same optimiser keeps all of them equal. Gradients go in buckets, the last layer's first; a bucket
+/// is summed as soon as backward has completed it. Sums are of float32 (float64 for a float64 module). A parameter
+/// that no rank used has no gradient; parameters that require none when this is made are left out.
+///
+/// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
+/// part are the part's own. Dropout draws by seed, step and part: each part takes streams of its own from
+/// default_generator(), so every part must draw alike; a Step that draws is not recorded.
+class DataParallel {
+ public:
+  /// Throws ParallelError when this rank's module has other parameters than rank 0's.
+  DataParallel(const Group& group, const nn::Module& module, const DataParallelOptions& options = {});
+
+  /// Calls `part` for the rows of each of this rank's parts of a batch of `batch` examples (of all ranks), and adds the
+  /// gradient of the mean loss of the whole batch to that of the parameters. Returns that loss and the sums, the same
+  /// in all ranks. Further gradients may be added before the optimiser's step.
+  Part backward(std::int64_t batch, const std::function<Part(const data::Rows& rows)>& part);
+
+  /// For a loop of one's own, without shards: backward of this rank's loss, and then the mean over the ranks of all
+  /// that has been added up. `loss.backward()` before it adds gradients without sending them.
+  void backward(const Tensor& loss);
+
+  /// Which examples of a batch are this rank's: LoaderOptions::share.
+  const data::Share& share() const;
+  /// How many buckets the gradients go in.
+  std::size_t buckets() const;
+
+ private:
+  struct Body;
+  struct Pass;
+  std::shared_ptr<Body> body_;
+};
+
+}  // namespace tern::parallel

@@ -1,0 +1,272 @@
+#include "tern/parallel/data_parallel.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "parallel/buckets.hpp"
+#include "parallel/filled.hpp"
+#include "parallel/tree.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/error.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/shape.hpp"
+#include "tern/tensor/create.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+// Part i draws from streams that begin i << 48 further on: below those of other owners, beyond what a training draws.
+constexpr int part_streams = 48, most_shards = 1 << 12;
+
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& tensor : tensors) gradients.push_back(tensor.grad());
+  return gradients;
+}
+
+// The first parameter that is not rank 0's.
+void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<std::string> own;
+  for (const auto& [name, tensor] : tensors)
+    own.push_back(message(name, ' ', tensor.dtype(), ' ', tensor.shape(), tensor.requires_grad() ? " to train" : ""));
+  std::string all;
+  for (const std::string& line : own) all += line + '\n';
+  std::istringstream first(group.broadcast(all));
+  std::size_t i = 0;
+  for (std::string line; std::getline(first, line); ++i)
+    expects<ParallelError>(i < own.size() && own[i] == line, "DataParallel: rank 0 has ", line, ", rank ", group.rank(),
+                           " has ", i < own.size() ? own[i] : "no more");
+  expects<ParallelError>(i == own.size(), "DataParallel: rank ", group.rank(), " has ", i < own.size() ? own[i] : "",
+                         ", rank 0 no more");
+}
+
+}  // namespace
+
+struct DataParallel::Body {
+  Group group;     // for words
+  Group elements;  // for what lies on devices
+  DataParallelOptions options;
+  data::Share share;
+  std::vector<Tensor> parameters, statistics;  // to be trained; floating buffers
+  std::vector<Bucket> buckets;
+  std::vector<Bucket> statistics_buckets;
+
+  Body(const Group& ranks, const nn::Module& module, const DataParallelOptions& chosen)
+      : group(ranks),
+        elements(on_devices(ranks)),
+        options(chosen),
+        share{.rank = ranks.rank(), .ranks = ranks.size(), .shards = chosen.shards} {
+    share.check("DataParallel");
+    expects<ShapeError>(share.count() <= most_shards, "DataParallel: ", share.count(), " shards, at most ",
+                        most_shards);
+    expects<ShapeError>(options.bucket_bytes > 0, "DataParallel: buckets of ", options.bucket_bytes, " bytes");
+    std::vector<nn::NamedTensor> all = module.named_parameters();
+    for (const auto& [name, tensor] : all)
+      if (tensor.requires_grad()) parameters.push_back(tensor);
+    expects(!parameters.empty(), "DataParallel: the module has no parameter that takes a gradient");
+    for (const nn::NamedTensor& named : module.named_buffers()) {
+      all.push_back(named);
+      if (is_floating(named.tensor.dtype())) statistics.push_back(named.tensor);
+    }
+    check_same(group, all);
+    for (const auto& [name, tensor] : all) elements.broadcast(tensor);
+    buckets = make_buckets(parameters, options.bucket_bytes);
+    statistics_buckets = make_buckets(statistics, options.bucket_bytes);
+  }
+
+  bool fixed() const { return options.shards > 0; }
+  bool alone() const { return group.size() == 1 && share.count() == 1; }
+};
+
+/// One backward of all ranks: the parts of this one, and the sums over all.
+struct DataParallel::Pass {
+  Pass(Body& owner, Holdings held)
+      : body(owner),
+        holdings(std::move(held)),
+        progress(body.buckets, body.parameters),
+        gradients(body.buckets.size()),
+        used(body.parameters.size()),
+        packs(body.buckets.size()) {}
+
+  Body& body;
+  const Holdings holdings;  // of each rank, the shards that hold examples
+  Progress progress;
+  std::vector<Partial> gradients;  // of each bucket
+  std::vector<Tensor> sums = {};   // of the first buckets
+  std::vector<char> used, packs;   // which parameters have a gradient; which buckets have this part's
+  Reduction reduction = Reduction::sum;
+
+  const std::vector<int>& own() const { return holdings[static_cast<std::size_t>(body.group.rank())]; }
+
+  void pack(std::size_t bucket, int shard) {
+    if (std::exchange(packs[bucket], 1) != 0) return;
+    const std::vector<Tensor> values = gradients_of(body.parameters);
+    for (const std::size_t i : body.buckets[bucket].members)
+      if (values[i].defined()) used[i] = 1;
+    gradients[bucket].add(shard, packed(body.buckets[bucket], body.parameters, values));
+  }
+
+  Tensor sum(const Bucket& bucket, const Partial& partial) const {
+    const Tensor like({bucket.count}, bucket.dtype);
+    if (body.fixed()) return sum_over(body.elements, body.share.shards, holdings, partial, like);
+    Tensor sum = partial.values().empty() ? filled(like.shape(), 0, like.dtype()) : partial.values()[0];
+    body.elements.all_reduce(sum, reduction);
+    return sum;
+  }
+
+  // Every rank sums the buckets in their order.
+  void sum_ready() {
+    while (sums.size() < packs.size() && packs[sums.size()] != 0)
+      sums.push_back(sum(body.buckets[sums.size()], gradients[sums.size()]));
+  }
+
+  /// The backward of one part; the buckets of the last one are summed while it goes on.
+  void differentiate(const Tensor& loss, const Tensor& weight, int shard, bool last) {
+    BackwardOptions options;
+    if (last)
+      options.complete = [&](const Tensor& leaf) {
+        const int bucket = progress.complete(leaf);
+        if (bucket < 0) return;
+        pack(static_cast<std::size_t>(bucket), shard);
+        sum_ready();
+      };
+    loss.backward(weight, options);
+    for (std::size_t i = 0; i < packs.size(); ++i) pack(i, shard);
+    if (last) return;
+    std::ranges::fill(packs, 0);
+    for (Tensor& tensor : body.parameters) tensor.zero_grad();
+  }
+
+  /// The largest of what the ranks say, where that costs no wait for a device.
+  std::vector<std::int64_t> agree(std::vector<std::int64_t> words) const {
+    if (!body.elements.on_host()) return words;
+    Tensor all = tensor(words, {static_cast<std::int64_t>(words.size())});
+    body.group.all_reduce(all, Reduction::max);
+    return all.to_vector<std::int64_t>();
+  }
+
+  /// Sums what is left, and gives each parameter its gradient, added to what it had `before`.
+  void finish(const std::vector<Tensor>& before, const std::vector<std::int64_t>& agreed) {
+    std::ranges::fill(packs, 1);
+    sum_ready();
+    for (std::size_t bucket = 0; bucket < sums.size(); ++bucket) {
+      const std::vector<Tensor> parts = unpacked(body.buckets[bucket], body.parameters, sums[bucket]);
+      for (std::size_t place = 0; place < parts.size(); ++place) {
+        const std::size_t i = body.buckets[bucket].members[place];
+        Tensor& parameter = body.parameters[i];
+        if (agreed[i] != 0)
+          parameter.set_grad(before[i].defined() ? before[i] + parts[place] : parts[place]);
+        else if (before[i].defined())
+          parameter.set_grad(before[i]);
+        else
+          parameter.zero_grad();
+      }
+    }
+  }
+
+  /// The mean of what the parts made of the buffers.
+  void settle(const std::vector<Partial>& statistics) const {
+    for (std::size_t bucket = 0; bucket < statistics.size(); ++bucket) {
+      const Bucket& members = body.statistics_buckets[bucket];
+      const std::vector<Tensor> parts = unpacked(members, body.statistics, sum(members, statistics[bucket]));
+      for (std::size_t place = 0; place < parts.size(); ++place)
+        Tensor(body.statistics[members.members[place]]).copy_(parts[place]);
+    }
+  }
+
+  Part run(std::int64_t batch, const std::function<Part(const data::Rows&)>& part);
+};
+
+Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const data::Rows&)>& part) {
+  const std::vector<Tensor> before = gradients_of(body.parameters);
+  for (Tensor& tensor : body.parameters) tensor.zero_grad();
+  std::vector<Tensor> fresh;
+  for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
+  std::vector<Partial> statistics(body.statistics_buckets.size());
+  Partial figures;
+  std::int64_t count = 1;
+  Generator& generator = default_generator();
+  const std::uint64_t start = generator.position();
+  std::optional<std::uint64_t> draws;
+  for (const int shard : own()) {
+    const data::Rows rows = body.share.shard(batch, shard);
+    if (shard != own().front())
+      for (std::size_t i = 0; i < fresh.size(); ++i) body.statistics[i].copy_(fresh[i]);
+    const std::uint64_t first = start + (static_cast<std::uint64_t>(shard) << part_streams);
+    generator.set_position(first);
+    const Part given = part(rows);
+    expects<ShapeError>(given.loss.defined() && given.loss.numel() == 1,
+                        "DataParallel: a part gives one number, the mean loss of its examples");
+    const std::uint64_t drawn = generator.position() - first;
+    expects(!draws || *draws == drawn, "DataParallel: a part of the batch draws ", drawn,
+            " streams of random numbers, another one ", draws.value_or(0), "; every part has to draw alike");
+    draws = drawn;
+    const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
+    differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
+    for (std::size_t i = 0; i < statistics.size(); ++i)
+      statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics, body.statistics) * weight);
+    Tensor numbers = given.loss.detach().reshape({1}).to(DType::float64) * weight;
+    if (given.sums.defined())
+      numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
+    count = numbers.numel();
+    figures.add(shard, numbers);
+  }
+  std::vector<std::int64_t> words(used.begin(), used.end());
+  words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
+  words.push_back(count);
+  // Every rank sums its buckets before it says more.
+  std::ranges::fill(packs, 1);
+  sum_ready();
+  const std::vector<std::int64_t> agreed = agree(words);
+  finish(before, agreed);
+  settle(statistics);
+  generator.set_position(start + static_cast<std::uint64_t>(agreed[used.size()]));
+  count = agreed.back();
+  const Tensor all = sum({.count = count, .dtype = DType::float64}, figures);
+  return {all.slice(0, 0, 1).reshape({}).to(body.parameters[0].dtype()), count > 1 ? all.slice(0, 1, count) : Tensor()};
+}
+
+DataParallel::DataParallel(const Group& group, const nn::Module& module, const DataParallelOptions& options)
+    : body_(std::make_shared<Body>(group, module, options)) {}
+
+Part DataParallel::backward(std::int64_t batch, const std::function<Part(const data::Rows& rows)>& part) {
+  expects<ShapeError>(batch >= 1, "DataParallel: a batch of ", batch, " examples");
+  const Body& body = *body_;
+  if (body.alone()) {
+    const Part whole = part({0, batch});
+    whole.loss.backward();
+    return {whole.loss.detach(), whole.sums.defined() ? whole.sums.detach().to(DType::float64) : Tensor()};
+  }
+  Holdings holdings;
+  for (int rank = 0; rank < body.share.ranks; ++rank) {
+    const data::Share share{rank, body.share.ranks, body.share.shards};
+    std::vector<int>& shards = holdings.emplace_back();
+    for (int shard = share.first(); shard < share.last(); ++shard)
+      if (share.shard(batch, shard).size() > 0) shards.push_back(shard);
+  }
+  return Pass(*body_, std::move(holdings)).run(batch, part);
+}
+
+void DataParallel::backward(const Tensor& loss) {
+  Body& body = *body_;
+  expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, part) cuts the batch");
+  if (body.alone()) return loss.backward();
+  Holdings holdings;
+  for (int rank = 0; rank < body.share.ranks; ++rank) holdings.push_back({rank});
+  Pass pass(body, std::move(holdings));
+  pass.reduction = Reduction::mean;
+  const int rank = body.group.rank();
+  pass.differentiate(loss, filled(loss.shape(), 1, loss.dtype()), rank, true);
+  const std::vector<std::int64_t> words(pass.used.begin(), pass.used.end());
+  pass.finish(std::vector<Tensor>(body.parameters.size()), pass.agree(words));
+  std::vector<Partial> statistics(body.statistics_buckets.size());
+  for (std::size_t i = 0; i < statistics.size(); ++i)
+    statistics[i].add(rank, packed(body.statistics_buckets[i], body.statistics, body.statistics));
+  pass.settle(statistics);
+}
+
+const data::Share& DataParallel::share() const { return body_->share; }
+std::size_t DataParallel::buckets() const { return body_->buckets.size(); }
+
+}  // namespace tern::parallel

@@ -1,0 +1,271 @@
+// The carrier between GPUs: NCCL on the memory of the cuda mode, in the order of its streams, so that a Step records
+// it. The library libnccl.so.2 is opened at run time. The ranks are introduced to each other by a carrier on the host.
+
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "tern/core/error.hpp"
+#include "tern/parallel/plugin.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+/// What is used of NCCL.
+struct Library {
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetUniqueId) unique_id = nullptr;
+  decltype(&ncclCommInitRank) init_rank = nullptr;
+  decltype(&ncclCommSplit) split = nullptr;
+  decltype(&ncclCommDestroy) destroy = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
+  std::string missing = {};  // why it cannot be used
+
+  Library() {
+    void* const opened = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) {
+      const char* const error = dlerror();
+      missing = message("NCCL could not be loaded: ", error != nullptr ? error : "unknown reason");
+      return;
+    }
+    const auto find = [&]<class Function>(Function& function, const char* name) {
+      function = reinterpret_cast<Function>(dlsym(opened, name));
+      if (function == nullptr && missing.empty()) missing = message("libnccl.so.2 has no ", name, "; it is too old");
+    };
+    find(error_string, "ncclGetErrorString");
+    find(unique_id, "ncclGetUniqueId");
+    find(init_rank, "ncclCommInitRank");
+    find(split, "ncclCommSplit");
+    find(destroy, "ncclCommDestroy");
+    find(abort, "ncclCommAbort");
+    find(all_reduce, "ncclAllReduce");
+    find(broadcast, "ncclBroadcast");
+    find(reduce_scatter, "ncclReduceScatter");
+    find(all_gather, "ncclAllGather");
+    find(send, "ncclSend");
+    find(receive, "ncclRecv");
+    find(group_start, "ncclGroupStart");
+    find(group_end, "ncclGroupEnd");
+  }
+};
+
+const Library& library() {
+  static const Library library;
+  return library;
+}
+
+void check(const char* call, ncclResult_t result) {
+  if (result != ncclSuccess) throw ParallelError(message("nccl: ", call, ": ", library().error_string(result)));
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return ncclFloat32;
+    case DType::float64:
+      return ncclFloat64;
+    case DType::bfloat16:
+      return ncclBfloat16;
+    case DType::float16:
+      return ncclFloat16;
+    case DType::int32:
+      return ncclInt32;
+    case DType::int64:
+      return ncclInt64;
+    default:
+      return ncclUint8;
+  }
+}
+
+ncclRedOp_t operation(Reduction reduction) {
+  return reduction == Reduction::max ? ncclMax : reduction == Reduction::min ? ncclMin : ncclSum;
+}
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+/// The device of a memory; -1 when it is none of CUDA's.
+int device_of(Memory& memory) {
+  if (memory.host_accessible()) return -1;
+  void* const stream = memory.stream();
+  constexpr std::size_t bytes = 64;
+  void* const block = memory.allocate(bytes, stream);
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, block);
+  memory.release(block, bytes, stream);
+  if (status != cudaSuccess) (void)cudaGetLastError();
+  return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
+}
+
+/// The device is the thread's while this lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    (void)cudaGetDevice(&before_);
+    if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess)
+      throw ParallelError(message("nccl: device ", device, ": ", cudaGetErrorString(status)));
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { (void)cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
+
+class Nccl final : public Collective {
+ public:
+  /// Takes over the communicator.
+  Nccl(ncclComm_t comm, Memory& memory, int device, int rank, int size)
+      : comm_(comm), memory_(memory), device_(device), rank_(rank), size_(size) {}
+  ~Nccl() override {
+    if (comm_ != nullptr) (void)library().destroy(comm_);
+  }
+
+  std::string_view name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Memory* memory() override { return &memory_; }
+
+  // Everyone's number is there: everyone is here.
+  void barrier(void* stream) override {
+    const OnDevice here(device_);
+    constexpr std::size_t bytes = 64;
+    void* const block = memory_.allocate(bytes, stream);
+    const ncclResult_t result = library().all_reduce(block, block, bytes, ncclUint8, ncclMax, comm_, stream_of(stream));
+    memory_.release(block, bytes, stream);
+    check("barrier", result);
+    memory_.synchronize(stream);
+  }
+
+  void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
+    const OnDevice here(device_);
+    check("all_reduce",
+          library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
+  }
+
+  void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
+    const OnDevice here(device_);
+    check("broadcast", library().broadcast(data, data, count, type_of(dtype), root, comm_, stream_of(stream)));
+  }
+
+  void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
+                      void* stream) override {
+    const OnDevice here(device_);
+    check("reduce_scatter",
+          library().reduce_scatter(from, to, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
+  }
+
+  void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const OnDevice here(device_);
+    check("all_gather", library().all_gather(from, to, count, type_of(dtype), comm_, stream_of(stream)));
+  }
+
+  void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const OnDevice here(device_);
+    const std::size_t bytes = count * size_of(dtype);
+    check("all_to_all", library().group_start());
+    ncclResult_t result = ncclSuccess;
+    for (int rank = 0; rank < size_ && result == ncclSuccess; ++rank) {
+      const std::size_t place = static_cast<std::size_t>(rank) * bytes;
+      result = library().send(static_cast<const std::byte*>(from) + place, count, type_of(dtype), rank, comm_,
+                              stream_of(stream));
+      if (result == ncclSuccess)
+        result = library().receive(static_cast<std::byte*>(to) + place, count, type_of(dtype), rank, comm_,
+                                   stream_of(stream));
+    }
+    const ncclResult_t ended = library().group_end();
+    check("all_to_all", result != ncclSuccess ? result : ended);
+  }
+
+  void send(const void* from, std::size_t count, DType dtype, int to, void* stream) override {
+    const OnDevice here(device_);
+    check("send", library().send(from, count, type_of(dtype), to, comm_, stream_of(stream)));
+  }
+
+  void receive(void* to, std::size_t count, DType dtype, int from, void* stream) override {
+    const OnDevice here(device_);
+    check("receive", library().receive(to, count, type_of(dtype), from, comm_, stream_of(stream)));
+  }
+
+  // Numbers here are the ranks; the part numbers its own by the key, so the others' keys are gathered.
+  std::unique_ptr<Collective> split(int colour, int key) override {
+    const OnDevice here(device_);
+    void* const stream = memory_.stream();
+    const std::array<std::int32_t, 2> own{colour, key};
+    std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size_));
+    const std::size_t bytes = all.size() * sizeof(std::int32_t);
+    void* const block = memory_.allocate(bytes, stream);
+    auto* const mine = static_cast<std::int32_t*>(block) + 2 * static_cast<std::size_t>(rank_);
+    memory_.copy_in(mine, own.data(), sizeof own, stream);
+    const ncclResult_t result = library().all_gather(mine, block, 2, ncclInt32, comm_, stream_of(stream));
+    if (result == ncclSuccess) memory_.copy_out(all.data(), block, bytes, stream);
+    memory_.release(block, bytes, stream);
+    check("split", result);
+    int rank = 0, size = 0;
+    for (int other = 0; other < size_; ++other) {
+      const std::int32_t its_colour = all[2 * static_cast<std::size_t>(other)],
+                         its_key = all[2 * static_cast<std::size_t>(other) + 1];
+      if (its_colour != colour) continue;
+      ++size;
+      if (its_key < key || (its_key == key && other < rank_)) ++rank;
+    }
+    ncclComm_t part = nullptr;
+    check("split", library().split(comm_, colour, key, &part, nullptr));
+    return std::make_unique<Nccl>(part, memory_, device_, rank, size);
+  }
+
+  void abandon(const std::string&) noexcept override {
+    if (comm_ != nullptr) (void)library().abort(comm_);
+    comm_ = nullptr;
+  }
+
+ private:
+  ncclComm_t comm_;
+  Memory& memory_;
+  int device_, rank_, size_;
+};
+
+// The card, as no other has it in this machine; empty where NCCL cannot be used.
+std::string suits(Memory& memory) {
+  if (!library().missing.empty()) return {};
+  const int device = device_of(memory);
+  std::array<char, 64> bus{};
+  if (device < 0 || cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device) != cudaSuccess) return {};
+  return bus.data();
+}
+
+std::unique_ptr<Collective> open(const Opening& opening) {
+  if (!library().missing.empty()) throw DeviceUnavailable(library().missing);
+  Collective& host = *opening.over;
+  const int device = device_of(*opening.memory);
+  if (device < 0) throw DeviceUnavailable(message("nccl: ", opening.memory->name(), " is no memory of a CUDA device"));
+  const OnDevice here(device);
+  ncclUniqueId id{};
+  if (host.rank() == 0) check("start", library().unique_id(&id));
+  host.broadcast(&id, sizeof id, DType::uint8, 0, nullptr);
+  ncclComm_t comm = nullptr;
+  check("start", library().init_rank(&comm, host.size(), id, host.rank()));
+  return std::make_unique<Nccl>(comm, *opening.memory, device, host.rank(), host.size());
+}
+
+}  // namespace
+
+}  // namespace tern::parallel
+
+extern "C" const tern::parallel::CarrierPlugin* tern_carrier() {
+  static constexpr tern::parallel::CarrierPlugin plugin{.open = tern::parallel::open, .suits = tern::parallel::suits};
+  return &plugin;
+}

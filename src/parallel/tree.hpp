@@ -1,0 +1,44 @@
+#pragma once
+// The sum over the shards of a batch in one fixed binary tree, so that it has the same bits whoever holds which shard:
+// (((0 1) (2 3)) ((4 5) (6 7))). A shard that has nothing is passed over.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tern/parallel/group.hpp"
+
+namespace tern::parallel {
+
+/// The shards [index << level, (index + 1) << level).
+struct Node {
+  int level = 0;
+  int index = 0;
+  bool operator==(const Node&) const = default;
+};
+
+/// What a rank has of the sum, while its shards come in order: nodes that have no sibling here.
+class Partial {
+ public:
+  void add(int shard, Tensor value);
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Tensor>& values() const { return values_; }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Tensor> values_;  // undefined where only the nodes are asked for
+};
+
+/// The nodes that are left of some shards.
+std::vector<Node> nodes_of(const std::vector<int>& shards);
+
+/// The sum of the nodes that `find` knows, an undefined tensor where it knows none, in the tree over `shards` shards.
+Tensor tree_sum(int shards, const std::function<Tensor(const Node&)>& find);
+
+/// Which shards hold something, rank by rank.
+using Holdings = std::vector<std::vector<int>>;
+
+/// The sum of all ranks' partials in every rank. `like` is [n] of the dtype, for a rank that has none.
+Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like);
+
+}  // namespace tern::parallel

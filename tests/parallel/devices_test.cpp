@@ -1,0 +1,119 @@
+// Ranks with a GPU each, over NCCL.
+
+#include "ranks.hpp"
+#include "support/files.hpp"
+#include "tern/models/models.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/optim/optim.hpp"
+#include "tern/parallel/data_parallel.hpp"
+#include "tern/run/step.hpp"
+
+namespace tern::testing {
+
+using parallel::Group;
+using parallel::Part;
+
+namespace {
+
+/// The name of the cuda device of a rank; empty where there are fewer than two.
+std::string device_name(int rank) {
+  std::vector<std::string> names;
+  for (const Place& place : devices())
+    if (place.mode == "cuda") names.push_back(place.name);
+  return names.size() < 2 || rank >= static_cast<int>(names.size()) ? std::string()
+                                                                    : names[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace
+
+TEST_CASE("groups: on the host there is no other way", "[parallel][ranks]") {
+  check_ranks(2, [](const Group& group) -> std::string {
+    if (!parallel::on_devices(group).on_host()) return "the host's memory went over NCCL";
+    const Device device{"debug"};
+    return parallel::on_devices(group).on_host() ? "" : "the memory of an acted device went over NCCL";
+  });
+}
+
+TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  check_ranks(2, [](const Group& host) -> std::string {
+    const Device device{device_name(host.rank())};
+    const Group group = parallel::on_devices(host);
+    if (group.carrier() != "nccl") return "without NCCL";
+    const int rank = group.rank();
+    for (const DType dtype :
+         {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64, DType::uint8}) {
+      Tensor x = full({1000}, rank + 1, dtype);
+      group.all_reduce(x);
+      if (x.values() != std::vector<double>(1000, 3)) return message("a sum of ", dtype, ": ", x);
+      group.all_reduce(x = full({3}, rank, dtype), parallel::Reduction::max);
+      if (x.values() != std::vector<double>(3, 1)) return message("a maximum of ", dtype, ": ", x);
+    }
+    Tensor x = full({2}, rank);
+    group.broadcast(x, 1);
+    if (x.values() != std::vector<double>{1, 1}) return message("broadcast: ", x);
+    if (group.all_gather(full({1}, rank)).values() != std::vector<double>{0, 1}) return "all_gather";
+    if (group.reduce_scatter(arange(0, 4).to(DType::float32)).values() !=
+        (rank == 0 ? std::vector<double>{0, 2} : std::vector<double>{4, 6}))
+      return "reduce_scatter";
+    if (group.all_to_all(full({2}, rank)).values() != std::vector<double>{0, 1}) return "all_to_all";
+    if (rank == 0)
+      group.send(full({3}, 7), 1);
+    else
+      group.receive(x = zeros({3}), 0);
+    if (rank == 1 && x.values() != std::vector<double>(3, 7)) return message("receive: ", x);
+    const Group single = group.split(rank);
+    if (single.size() != 1) return "split";
+    group.barrier();
+    return {};
+  });
+}
+
+TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded step too", "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  std::mutex mutex;
+  std::int64_t replays = 0;
+  const auto train = [&](const Group& group, int shards) {
+    const Device device{device_name(group.rank())};
+    models::Mlp net({.layers = {16, 32, 4}});
+    optim::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+    parallel::DataParallel ranks(group, net, {.shards = shards});
+    Generator generator(1);
+    const Tensor x = randn({32, 16}, generator), y = randint(0, 4, {32}, generator);
+    Step step([&](const Tensor& images, const Tensor& labels) {
+      optimizer.zero_grad();
+      const Part part = ranks.backward(32, [&](const data::Rows& rows) -> Part {
+        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
+                                        labels.slice(0, rows.begin, rows.end));
+      });
+      optimizer.step();
+      return part.loss;
+    });
+    std::vector<double> values;
+    for (int i = 0; i < 8; ++i) values.push_back(step(x, y).item());
+    for (const Tensor& tensor : net.parameters())
+      for (const double value : tensor.values()) values.push_back(value);
+    const std::lock_guard lock(mutex);
+    replays += step.replays();
+    return values;
+  };
+  const std::vector<double> alone = train(Group(), 4), near = train(Group(), 1);
+  replays = 0;
+  check_ranks(2, [&](const Group& group) { return train(group, 4) == alone ? "" : "other bits"; });
+  check_ranks(2, [&](const Group& group) -> std::string {
+    const std::vector<double> found = train(group, 0);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (std::abs(found[i] - near[i]) > 1e-4) return message(found[i], " for ", near[i]);
+    return {};
+  });
+  CHECK(replays > 0);
+}
+
+}  // namespace tern::testing
