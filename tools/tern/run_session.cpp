@@ -32,9 +32,9 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "ignore",     "header", "limit",      "split",         "validation", "layers",   "net",
-      "activation", "dropout",    "cost",   "optimizer",  "learning-rate", "momentum",   "nesterov", "weight-decay",
-      "schedule",   "batch-size", "seed",   "early-stop", "stopping",      "refit"};
+      "target",     "ignore",     "header", "limit",     "split",         "validation", "layers",   "net",
+      "activation", "dropout",    "cost",   "optimizer", "learning-rate", "momentum",   "nesterov", "weight-decay",
+      "schedule",   "batch-size", "shards", "seed",      "early-stop",    "stopping",   "refit"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -165,7 +165,8 @@ void RunSession::open_listeners() {
 
 Json RunSession::settings_json() const {
   Json settings = to_config(options_);
-  for (const char* name : {"run", "resume", "config", "quiet", "verbose", "dashboard", "port", "download"})
+  for (const char* name : {"run", "resume", "config", "quiet", "verbose", "dashboard", "port", "download", "ranks",
+                           "parallel", "rank-limit"})
     settings.erase(name);
   return settings;
 }

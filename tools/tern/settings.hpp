@@ -51,6 +51,12 @@ struct Settings {
   bool verify = false;
   std::string numerics = "trust";
 
+  // Ranks.
+  std::int64_t ranks = 1;
+  std::string parallel = "threads";
+  std::optional<std::int64_t> shards = {};
+  std::int64_t rank_limit = 600;  // seconds
+
   // Results.
   std::string run = {};
   std::string model = {};

@@ -1,7 +1,9 @@
 // `tern train`: from options to a trained model, with everything that can interrupt it in between.
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "errors.hpp"
 #include "evaluation.hpp"
@@ -10,6 +12,7 @@
 #include "nets.hpp"
 #include "output.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "run_session.hpp"
 #include "signals.hpp"
 #include "tern/io/file.hpp"
@@ -41,34 +44,88 @@ class Train : public Command {
     config.group = "Results";
     config.kind = Value::file;
     verb_.options.push_back(std::move(config));
+    for (Option& option : rank_options(settings_)) verb_.options.push_back(std::move(option));
   }
   Verb& verb() override { return verb_; }
 
   int run(const Given& given) override {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
-    RunSession session(settings_, verb_.options, chosen);
-    keep_inputs(settings_.model, {settings_.dataset, config_});
-    check_model_place(settings_.model);
-    const Device device{settings_.mode, device_options(settings_)};
-    const TrainingData data = load_training_data(settings_);
-    complete(settings_, data);
-    Training training(settings_, data);
-    if (!settings_.quiet) introduce(data, training, device);
-    session.start(training, data);
-    const SignalGuard signals;
-    const int code = train(session, training, data);
-    if (!settings_.quiet && settings_.mode == "auto") say(device.explain());
+    if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
+    int code = failed;
+    parallel::launch({.carrier = settings_.parallel, .limit = limit()},
+                     [&](const parallel::Group& processes) { code = run_process(chosen, processes); });
     return code;
   }
 
  private:
-  void introduce(const TrainingData& data, Training& training, const Device& device) {
+  std::chrono::milliseconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
+
+  // Ranks take the devices of the mode in turn.
+  static std::string device_of(const Mode& mode, int rank) {
+    const int count = mode.places == nullptr ? 1 : mode.places->count;
+    return mode.index != 0 || rank % count == 0 ? mode.name : message(mode.name, ':', rank % count);
+  }
+
+  // The first process owns the run, and tells the others what a resumed training was asked for.
+  int run_process(const Given& chosen, const parallel::Group& processes) {
+    const bool first = processes.rank() == 0, several = processes.size() > 1;
+    std::optional<RunSession> session;
+    if (first) {
+      session.emplace(settings_, verb_.options, chosen);
+      keep_inputs(settings_.model, {settings_.dataset, config_});
+      check_model_place(settings_.model);
+    }
+    if (several) share_settings(processes, verb_.options);
+    const Device device{settings_.mode, device_options(settings_)};
+    // What is missing is fetched once.
+    if (!first && settings_.download) processes.barrier();
+    const TrainingData data = load_training_data(settings_);
+    if (first && settings_.download) processes.barrier();
+    if (settings_.parallel != "threads") settings_.ranks = processes.size();
+    complete(settings_, data);
+    int code = failed;
+    const auto program = [&](const parallel::Group& group) {
+      // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
+      std::optional<Device> own_device;
+      if (group.size() > 1) own_device.emplace(device_of(device.mode(), group.rank()), device_options(settings_));
+      Training training(settings_, data, group);
+      const bool leads = group.rank() == 0;
+      if (leads && !settings_.quiet) introduce(data, training, device, group);
+      if (leads) session->start(training, data);
+      if (group.size() > 1 && agreed(group, leads && session->resumed())) {
+        io::Checkpoint checkpoint = leads ? training.snapshot() : io::Checkpoint();
+        share_checkpoint(group, checkpoint);
+        if (!leads) training.restore(checkpoint, "rank 0");
+      }
+      std::optional<SignalGuard> signals;
+      if (leads || several) signals.emplace();  // one for each process
+      int own = failed;
+      if (leads)
+        own = train(*session, training, data);
+      else
+        training.run(*settings_.epochs, {});
+      own = agreed(group, own);
+      if (leads || several) code = own;
+    };
+    if (several || settings_.ranks == 1)
+      program(processes);
+    else
+      parallel::launch({.ranks = static_cast<int>(settings_.ranks), .limit = limit()}, program);
+    if (first && !settings_.quiet && settings_.mode == "auto") say(device.explain());
+    return code;
+  }
+
+  void introduce(const TrainingData& data, Training& training, const Device& device, const parallel::Group& group) {
     const Blueprint& blueprint = training.blueprint();
     say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
                 device.name(), " (", device.description(), ")"));
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
                 " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
+    if (group.size() > 1)
+      say(message(group.size(), " ranks (", group.carrier(), "), each batch of ", *settings_.batch_size, " in ",
+                  *settings_.shards == 0 ? group.size() : *settings_.shards, " parts",
+                  *settings_.shards == 0 ? "" : ": the same bits for any number of ranks"));
     if (const std::int64_t stopping = training.stopping_examples(); stopping > 0)
       say(message(grouped(stopping), " of the training examples are set aside to find the best epoch",
                   settings_.refit == "yes" ? "; then it trains anew on all of them, for as many epochs." : "."));

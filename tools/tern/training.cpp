@@ -8,6 +8,7 @@
 #include "errors.hpp"
 #include "names.hpp"
 #include "nets.hpp"
+#include "ranks.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -31,20 +32,6 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const
   if (*settings.optimizer == "adam")
     return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.learning_rate = rate, .weight_decay = decay});
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.learning_rate = rate, .weight_decay = decay});
-}
-
-data::DataLoader make_loader(const Settings& settings, const Blueprint& blueprint, const Examples& examples) {
-  data::LoaderOptions options{.batch_size = *settings.batch_size, .seed = settings.seed};
-  if (examples.source) {
-    options.workers = settings.threads;
-    return data::DataLoader(examples.source, options);
-  }
-  options.resident = true;
-  if (!blueprint.table) {
-    options.mean = blueprint.scaling.mean[0];
-    options.deviation = blueprint.scaling.deviation[0];
-  }
-  return data::DataLoader(examples.memory, options);
 }
 
 std::unique_ptr<optim::Scheduler> make_schedule(const Settings& settings, optim::Optimizer& optimizer) {
@@ -74,11 +61,11 @@ void add(Tensor& totals, std::int64_t i, const Tensor& value) {
 }
 
 // Queued in the mode of the scope, like nn::Mean and nn::Accuracy, but in one tensor that a checkpoint can hold.
-void add_to(Tensor& totals, const Tensor& loss, const Tensor& logits, const Tensor& labels) {
+void add_to(Tensor& totals, const Tensor& loss, const Tensor& right, std::int64_t count) {
   const NoGrad no_grad;
-  const auto rows = static_cast<double>(labels.numel());
+  const auto rows = static_cast<double>(count);
   add(totals, 0, loss.detach().reshape({1}).to(DType::float64) * rows);
-  if (logits.defined()) add(totals, 1, count_right(logits, labels));
+  if (right.defined()) add(totals, 1, right);
   totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
 }
 
@@ -113,6 +100,7 @@ void complete(Settings& s, const TrainingData& data) {
   if (!s.epochs) s.epochs = table ? 200 : photographs ? 30 : 5;
   if (!s.batch_size) s.batch_size = table ? 16 : photographs ? 32 : 64;
   if (!s.schedule) s.schedule = "cosine";
+  complete_ranks(s, static_cast<int>(s.ranks));
   (void)parse_schedule(*s.schedule, *s.epochs);
   expects<UsageError>(*s.early_stop == 0 || divisible(s, data), "--early-stop watches a share of ", s.stopping,
                       " of the ", data.train.size(),
@@ -122,17 +110,19 @@ void complete(Settings& s, const TrainingData& data) {
                       "--refit repeats the best number of epochs, which --early-stop finds; give it a number above 0");
 }
 
-Training::Training(const Settings& settings, const TrainingData& data)
-    : Training(settings, data, divide(settings, data)) {}
+Training::Training(const Settings& settings, const TrainingData& data, const parallel::Group& group)
+    : Training(settings, data, divide(settings, data), group) {}
 
-Training::Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts)
+Training::Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
+                   const parallel::Group& group)
     : settings_(settings),
       data_(data),
+      group_(group),
       blueprint_(with_net(settings, data)),
       net_(build_net(blueprint_, settings.seed)),
       optimizer_(make_optimizer(settings, net_->parameters())),
       schedule_(make_schedule(settings, *optimizer_)),
-      loader_(make_loader(settings, blueprint_, parts.learning)),
+      loader_(make_loader(parts.learning)),
       validation_(scaled(data.validation, blueprint_)),
       stopping_(scaled(parts.stopping, blueprint_)),
       totals_(zeros({3}, DType::float64)),
@@ -140,6 +130,21 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
   position_.batches = loader_.batches();
   seed_draws();
+}
+
+data::DataLoader Training::make_loader(const Examples& examples) const {
+  data::LoaderOptions options{.batch_size = *settings_.batch_size, .seed = settings_.seed};
+  if (examples.source) {
+    options.workers = settings_.threads;
+    options.share = {group_.rank(), group_.size(), static_cast<int>(*settings_.shards)};
+    return data::DataLoader(examples.source, options);
+  }
+  options.resident = true;
+  if (!blueprint_.table) {
+    options.mean = blueprint_.scaling.mean[0];
+    options.deviation = blueprint_.scaling.deviation[0];
+  }
+  return data::DataLoader(examples.memory, options);
 }
 
 // Dropout draws from here.
@@ -150,26 +155,36 @@ void Training::seed_draws() const {
 
 // Examples in memory stay where the mode can reach them, and each step gathers its own.
 Step Training::make_step() {
-  if (data_.train.source) return Step([this](const Tensor& x, const Tensor& labels) { return train_on(x, labels); });
+  if (data_.train.source)
+    return Step([this](const Tensor& x, const Tensor& labels) {
+      return train_on(labels.numel(), [&](const data::Rows&) { return part_on(x, labels); });
+    });
   return Step([this](const Tensor& rows) {
-    return train_on(op::gather(loader_.images(), rows), op::gather(loader_.labels(), rows));
+    return train_on(rows.numel(), [&](const data::Rows& part) {
+      const Tensor own = rows.slice(0, part.begin, part.end);
+      return part_on(op::gather(loader_.images(), own), op::gather(loader_.labels(), own));
+    });
   });
 }
 
-Tensor Training::train_on(const Tensor& x, const Tensor& labels) {
-  Tensor loss, logits;
-  if (has_own_loss(blueprint_)) {
-    loss = own_loss(*net_, x, labels);
-  } else {
-    logits = (*net_)(x);
-    loss = cost_of(settings_.cost, logits, labels);
-  }
-  optimizer_->zero_grad();
-  loss.backward();
-  optimizer_->step();
-  add_to(totals_, loss, logits, labels);
-  return loss;
+parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) {
+  if (has_own_loss(blueprint_)) return own_loss(*net_, x, labels);
+  const Tensor logits = (*net_)(x);
+  const Tensor loss = cost_of(settings_.cost, logits, labels);
+  const NoGrad no_grad;
+  return {loss, count_right(logits, labels)};
 }
+
+// One step on a batch of all ranks.
+Tensor Training::train_on(std::int64_t batch, const PartOfBatch& part) {
+  optimizer_->zero_grad();
+  const parallel::Part whole = ranks_->backward(batch, part);
+  optimizer_->step();
+  add_to(totals_, whole.loss, whole.sums, batch);
+  return whole.loss;
+}
+
+bool Training::stops(const Hooks& hooks) const { return agreed(group_, group_.rank() == 0 && hooks.stop()); }
 
 void Training::stepped(const Tensor& loss, const Hooks& hooks) {
   ++position_.step;
@@ -177,11 +192,18 @@ void Training::stepped(const Tensor& loss, const Hooks& hooks) {
 }
 
 bool Training::train_epoch(const Hooks& hooks) {
+  if (!ranks_) ranks_.emplace(group_, *net_, parallel::DataParallelOptions{static_cast<int>(*settings_.shards)});
   if (data_.train.source) {
     if (position_.batch == position_.batches) return true;
+    const bool whole = group_.size() == 1 && *settings_.shards <= 1;
     for (const data::Batch& batch : loader_.epoch(position_.epoch, position_.batch)) {
-      if (hooks.stop()) return false;
-      const Tensor loss = step_(batch.images, batch.labels);
+      if (stops(hooks)) return false;
+      // A recording would not know which rows of the whole batch these are.
+      const Tensor loss =
+          whole ? step_(batch.images, batch.labels) : train_on(batch.whole, [&](const data::Rows& rows) {
+            const std::int64_t begin = rows.begin - batch.first, end = rows.end - batch.first;
+            return part_on(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end));
+          });
       position_.batch = batch.position + 1;
       stepped(loss, hooks);
     }
@@ -189,7 +211,7 @@ bool Training::train_epoch(const Hooks& hooks) {
   }
   const Tensor order = loader_.order(position_.epoch);
   while (position_.batch < position_.batches) {
-    if (hooks.stop()) return false;
+    if (stops(hooks)) return false;
     const std::int64_t begin = position_.batch * *settings_.batch_size;
     const std::int64_t end = std::min(begin + *settings_.batch_size, loader_.examples());
     const Tensor loss = step_(order.slice(0, begin, end));
@@ -241,7 +263,8 @@ void Training::begin_refit(std::int64_t epochs) {
   net_ = build_net(blueprint_, settings_.seed);
   optimizer_ = make_optimizer(settings_, net_->parameters());
   schedule_ = make_schedule(settings_, *optimizer_);
-  loader_ = make_loader(settings_, blueprint_, data_.train);
+  loader_ = make_loader(data_.train);
+  ranks_.reset();
   position_ = {.batches = loader_.batches(), .step = position_.step, .refit = true};
   totals_.fill_(0);
   step_ = make_step();
@@ -260,15 +283,28 @@ Ended Training::refit(const Hooks& hooks) {
   return static_cast<std::int64_t>(history_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
 }
 
+// The others are told.
+std::optional<Score> Training::score_in_first(const Examples& examples, const Hooks& hooks, bool with_error) {
+  std::optional<Score> found;
+  if (group_.rank() == 0) found = score(*net_, blueprint_, examples, hooks.stop, with_error);
+  if (group_.size() == 1) return found;
+  const Score own = found.value_or(Score{});
+  const Tensor words = tensor({found ? 1.0 : 0.0, own.loss, own.accuracy, own.error});
+  group_.broadcast(words);
+  const std::vector<double> told = words.values();
+  if (told[0] == 0) return std::nullopt;
+  return Score{told[1], told[2], told[3]};
+}
+
 bool Training::validate(EpochResult& result, const Hooks& hooks) {
   if (validation_.size() > 0) {
-    const auto found = score(*net_, blueprint_, validation_, hooks.stop);
+    const auto found = score_in_first(validation_, hooks);
     if (!found) return false;
     result.validation_loss = found->loss;
     result.validation_accuracy = found->accuracy;
   }
   if (stopping_.size() == 0) return true;
-  const auto found = score(*net_, blueprint_, stopping_, hooks.stop, true);
+  const auto found = score_in_first(stopping_, hooks, true);
   if (!found) return false;
   result.stopping = {found->loss, found->error};
   std::vector<StoppingLoss> epochs;
@@ -329,7 +365,7 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   double groups = 0, sum = 0, squares = 0;
   const auto use = [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
-    add_to(totals, cost_of(blueprint.cost, logits, labels), logits, labels);
+    add_to(totals, cost_of(blueprint.cost, logits, labels), count_right(logits, labels), labels.numel());
     for (std::int64_t begin = 0; with_error && begin < labels.numel(); begin += group, ++groups) {
       const std::int64_t end = std::min(begin + group, labels.numel());
       const double loss = cost_of(blueprint.cost, logits.slice(0, begin, end), labels.slice(0, begin, end)).item();

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "tern/io/checkpoint.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/parallel/data_parallel.hpp"
 #include "tern/run/step.hpp"
 
 namespace tern::tool {
@@ -43,10 +45,13 @@ struct Position {
 
 enum class Ended { finished, stopped_early, interrupted };
 
+struct Score;
+
 class Training {
  public:
-  /// Builds the network in the scope of the caller; `settings` are complete. Both are kept by reference.
-  Training(const Settings& settings, const TrainingData& data);
+  /// Builds the network in the scope of the caller; `settings` are complete. Both are kept by reference. All ranks of
+  /// the group make the same training and run it alike.
+  Training(const Settings& settings, const TrainingData& data, const parallel::Group& group = parallel::Group());
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
@@ -56,7 +61,8 @@ class Training {
     std::function<void(const EpochResult& result)> epoch = [](const auto&) {};
     /// Before the refit, and after each epoch of it.
     std::function<void(const Position& position)> refit = [](const auto&) {};
-    /// Asked after each step and each part of the validation: true stops, with everything as it stands.
+    /// Asked after each step and each part of the validation: true stops, with everything as it stands. The first rank
+    /// is asked.
     std::function<bool()> stop = [] { return false; };
   };
   /// Trains until `epochs` epochs are done or the early stopping ends them; then, where the settings want it, anew on
@@ -86,9 +92,15 @@ class Training {
   std::int64_t refit_epochs() const { return refit_epochs_; }
 
  private:
-  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts);
+  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
+           const parallel::Group& group);
+  data::DataLoader make_loader(const Examples& examples) const;
   Step make_step();
-  Tensor train_on(const Tensor& x, const Tensor& labels);
+  using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;
+  parallel::Part part_on(const Tensor& x, const Tensor& labels);
+  Tensor train_on(std::int64_t batch, const PartOfBatch& part);
+  bool stops(const Hooks& hooks) const;
+  std::optional<Score> score_in_first(const Examples& examples, const Hooks& hooks, bool with_error = false);
   bool train_epoch(const Hooks& hooks);
   void stepped(const Tensor& loss, const Hooks& hooks);
   Ended search(std::int64_t epochs, const Hooks& hooks);
@@ -102,10 +114,12 @@ class Training {
 
   const Settings& settings_;
   const TrainingData& data_;
+  parallel::Group group_;
   Blueprint blueprint_;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> schedule_;
+  std::optional<parallel::DataParallel> ranks_;  // made by the first step
   data::DataLoader loader_;
   Examples validation_, stopping_;  // scaled, where they are in memory
   Tensor totals_;                   // float64 [3]: sum of losses, right, seen, of the epoch under way

@@ -1,0 +1,89 @@
+#include "ranks.hpp"
+
+#include <algorithm>
+
+#include "errors.hpp"
+#include "tern/tensor/create.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+// Parts of a batch where the user names none: enough for 2, 4 and 8 ranks to have the same bits.
+constexpr std::int64_t usual_shards = 8;
+constexpr std::int64_t most_shards = 4096;
+
+}  // namespace
+
+Options rank_options(Settings& settings) {
+  Option shards{.name = "shards",
+                .value = "N",
+                .help = "parts of a batch whose gradients are summed alike by any number of ranks; 0: one per rank"};
+  shards.set = [&settings](const std::string& text) {
+    settings.shards = parse_integer("shards", text, 0, most_shards);
+  };
+  shards.get = [&settings] { return settings.shards ? Json(*settings.shards) : Json(); };
+  Options table{integer_option("ranks", "N", "threads that train together, each on a part of every batch",
+                               settings.ranks, 1, 1024),
+                choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
+                              settings.parallel),
+                shards,
+                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
+                               settings.rank_limit, 0, 1 << 20)};
+  for (Option& option : table) option.group = "Ranks";
+  return table;
+}
+
+void complete_ranks(Settings& settings, int ranks) {
+  if (!settings.shards) settings.shards = ranks > 1 ? std::max<std::int64_t>(usual_shards, ranks) : 1;
+  expects<UsageError>(*settings.shards == 0 || *settings.shards >= ranks, "--shards ", *settings.shards, ": ", ranks,
+                      " ranks want a part of each batch each; a training that was begun with fewer shards goes on with "
+                      "as few ranks");
+  expects<UsageError>(*settings.shards <= *settings.batch_size, "--shards ", *settings.shards, ": a batch has ",
+                      *settings.batch_size, " examples (--batch-size, of all ranks)");
+}
+
+int agreed(const parallel::Group& group, int own) {
+  if (group.size() == 1) return own;
+  const Tensor word = scalar(static_cast<std::int32_t>(own));
+  group.broadcast(word);
+  return word.item<std::int32_t>();
+}
+
+void share_settings(const parallel::Group& group, const Options& options) {
+  const std::string text = group.broadcast(group.rank() == 0 ? to_config(options).dump() : std::string());
+  if (group.rank() != 0) apply_config(options, parse_json(text, "rank 0"), "rank 0", {});
+}
+
+void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint) {
+  const bool first = group.rank() == 0;
+  Json words;
+  if (first) {
+    words = {{"step", checkpoint.step},
+             {"epoch", checkpoint.epoch},
+             {"batch", checkpoint.batch},
+             {"seed", checkpoint.seed},
+             {"random_position", checkpoint.random_position}};
+    words["metadata"] = checkpoint.metadata;
+    words["tensors"] = Json::array();
+    for (const auto& [name, tensor] : checkpoint.tensors)
+      words["tensors"].push_back({name, static_cast<int>(tensor.dtype()),
+                                  std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())});
+  }
+  words = parse_json(group.broadcast(first ? words.dump() : std::string()), "rank 0");
+  if (!first) {
+    checkpoint = {};
+    checkpoint.metadata = words["metadata"].get<std::map<std::string, std::string>>();
+    checkpoint.step = words["step"];
+    checkpoint.epoch = words["epoch"];
+    checkpoint.batch = words["batch"];
+    checkpoint.seed = words["seed"];
+    checkpoint.random_position = words["random_position"];
+    for (const Json& entry : words["tensors"])
+      checkpoint.tensors.emplace(
+          entry[0], Tensor(Shape(entry[2].get<std::vector<std::int64_t>>()), static_cast<DType>(entry[1].get<int>())));
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors) group.broadcast(tensor);
+}
+
+}  // namespace tern::tool
