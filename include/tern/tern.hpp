@@ -21,6 +21,7 @@
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/parallel/batch_norm.hpp"
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/parallel/group.hpp"
 #include "tern/run/branches.hpp"

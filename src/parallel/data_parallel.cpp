@@ -10,6 +10,7 @@
 #include "tern/core/error.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/shape.hpp"
+#include "tern/parallel/batch_norm.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::parallel {
@@ -69,6 +70,11 @@ struct DataParallel::Body {
       all.push_back(named);
       if (is_floating(named.tensor.dtype())) statistics.push_back(named.tensor);
     }
+    module.visit([&](const std::string& path, const nn::Module& part) {
+      expects(share.shards <= 1 || dynamic_cast<const BatchNorm2d*>(&part) == nullptr, "DataParallel: ", path, ", ",
+              part.describe(), ", needs all of a batch at once, and ", share.shards,
+              " shards are computed one after another; give it nn::BatchNorm2d, or shards = 0");
+    });
     check_same(group, all);
     for (const auto& [name, tensor] : all) elements.broadcast(tensor);
     buckets = make_buckets(parameters, options.bucket_bytes);

@@ -11,6 +11,7 @@
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
+#include "tern/parallel/batch_norm.hpp"
 #include "tern/run/step.hpp"
 
 namespace tern::testing {
@@ -201,6 +202,67 @@ TEST_CASE("data parallel: without shards all ranks agree, and are near to one", 
       group.broadcast(first);
       return first.values() == found ? "" : "ranks have other bits";
     });
+}
+
+namespace {
+
+/// A convolution, a batch norm and a layer behind it.
+template <class Norm>
+class Normal : public nn::Module {
+ public:
+  explicit Normal(const Norm& norm) : Normal(norm, Generator(8)) {}
+  Tensor forward(const Tensor& x) const override { return last_(operators::relu(norm_(conv_(x))).flatten(1)); }
+
+ private:
+  Normal(const Norm& norm, Generator generator)
+      : conv_(module("conv", nn::Conv2d(1, 3, 3, {}, generator))),
+        norm_(module("norm", norm)),
+        last_(module("last", nn::Linear(48, 4, {}, generator))) {}
+  nn::Conv2d conv_;
+  Norm norm_;
+  nn::Linear last_;
+};
+
+/// The gradients and buffers of one step on 22 examples, and what it then says of others.
+template <class Norm>
+std::vector<double> normal_step(const Group& group, const Norm& norm) {
+  Normal<Norm> net(norm);
+  DataParallel ranks(group, net);
+  const Examples all = examples(30);
+  ranks.backward(22, [&](const data::Rows& rows) -> Part {
+    return operators::cross_entropy(net(all.x.slice(0, rows.begin, rows.end)), all.y.slice(0, rows.begin, rows.end));
+  });
+  std::vector<double> values;
+  for (const Tensor& tensor : net.parameters())
+    for (const double value : tensor.grad().values()) values.push_back(value);
+  for (const nn::NamedTensor& named : net.named_buffers())
+    for (const double value : named.tensor.values()) values.push_back(value);
+  net.eval();
+  for (const double value : net(all.x.slice(0, 22, 30)).values()) values.push_back(value);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("data parallel: batch norm of all ranks is that of the whole batch", "[parallel][ranks]") {
+  const std::vector<double> alone = normal_step(Group(), nn::BatchNorm2d(3, {.momentum = 0.3}));
+  for (const int count : rank_counts())
+    check_ranks(count, [&](const Group& group) -> std::string {
+      const std::vector<double> found = normal_step(group, parallel::BatchNorm2d(group, 3, {.momentum = 0.3}));
+      if (found.size() != alone.size()) return message(found.size(), " values, ", alone.size(), " expected");
+      for (std::size_t i = 0; i < found.size(); ++i)
+        if (std::abs(found[i] - alone[i]) > 2e-6) return message("value ", i, ": ", found[i], " for ", alone[i]);
+      return {};
+    });
+  // A rank's own statistics are others.
+  if (!under_mpi())
+    check_ranks(2, [&](const Group& group) -> std::string {
+      const std::vector<double> found = normal_step(group, nn::BatchNorm2d(3, {.momentum = 0.3}));
+      return std::abs(found[0] - alone[0]) > 2e-6 ? "" : "the check could not fail";
+    });
+  const Normal<parallel::BatchNorm2d> net(parallel::BatchNorm2d(Group(), 3));
+  CHECK_THAT(said<Error>([&] { DataParallel(Group(), net, {.shards = 4}); }),
+             ContainsSubstring("norm, BatchNorm2d(3, of all ranks), needs all of a batch at once"));
 }
 
 TEST_CASE("data parallel: a loop of one's own, with gradients that are added up first", "[parallel][ranks]") {

@@ -49,8 +49,8 @@ struct DataParallelOptions {
 /// that no rank used has no gradient; parameters that require none when this is made are left out.
 ///
 /// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
-/// part are the part's own. Dropout draws by seed, step and part: each part takes streams of its own from
-/// default_generator(), so every part must draw alike; a Step that draws is not recorded.
+/// part are the part's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and part: each part
+/// takes streams of its own from default_generator(), so every part must draw alike; a Step that draws is not recorded.
 class DataParallel {
  public:
   /// Throws ParallelError when this rank's module has other parameters than rank 0's.

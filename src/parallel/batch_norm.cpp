@@ -1,0 +1,63 @@
+#include "tern/parallel/batch_norm.hpp"
+
+#include "parallel/filled.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/reduction.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::parallel {
+
+Tensor all_reduce(const Group& group, const Tensor& x) {
+  Tensor sum = x.detach().clone();
+  group.all_reduce(sum);
+  if (autograd::recording(x))
+    autograd::record("all_reduce", sum, {x}, [group](const Tensor& grad) {
+      Tensor whole = grad.clone();
+      group.all_reduce(whole);
+      return autograd::Gradients{whole};
+    });
+  return sum;
+}
+
+BatchNorm2d::BatchNorm2d(const Group& group, std::int64_t channels, const nn::BatchNorm2dOptions& options)
+    : group_(on_devices(group)),
+      channels_(channels),
+      epsilon_(options.epsilon),
+      momentum_(options.momentum),
+      weight_(parameter("weight", options.affine ? ones({channels}, options.dtype) : Tensor())),
+      bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())),
+      running_mean_(buffer("running_mean", zeros({channels}, options.dtype))),
+      running_var_(buffer("running_var", ones({channels}, options.dtype))) {
+  ignore("num_batches_tracked");
+}
+
+Tensor BatchNorm2d::forward(const Tensor& x) const {
+  expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
+                      channels_, ",H,W]");
+  expects<ShapeError>(!training() || group_.size() > 1 || x.numel() != channels_, "BatchNorm2d: input ", x.shape(),
+                      " has one value per channel, whose deviation is 0; train with more, or call eval()");
+  const auto channel = [&](const Tensor& tensor) { return tensor.reshape({1, channels_, 1, 1}); };
+  Tensor normal;
+  if (training()) {
+    // Two passes, as the deviations are small beside a large mean. The count goes with the sum.
+    const Tensor own = filled({1}, static_cast<double>(x.numel() / channels_), x.dtype());
+    const Tensor sums = all_reduce(group_, operators::cat({operators::sum(x, {0, 2, 3}), own}, 0));
+    const Tensor count = sums.slice(0, channels_, channels_ + 1).detach();
+    const Tensor mean = sums.slice(0, 0, channels_) / count;
+    const Tensor deviation = x - channel(mean);
+    const Tensor var = all_reduce(group_, operators::sum(deviation * deviation, {0, 2, 3})) / count;
+    normal = deviation / operators::sqrt(channel(var) + epsilon_);
+    const NoGrad no_grad;
+    const auto move = [&](Tensor running, const Tensor& batch) {
+      running.copy_(running * (1 - momentum_) + batch.detach() * momentum_);
+    };
+    move(running_mean_, mean);
+    move(running_var_, var * (count / (count - 1)));
+  } else {
+    normal = (x - channel(running_mean_)) / operators::sqrt(channel(running_var_) + epsilon_);
+  }
+  return weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal;
+}
+
+}  // namespace tern::parallel
