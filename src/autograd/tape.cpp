@@ -92,13 +92,15 @@ void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward 
   node->order = count.fetch_add(1, std::memory_order_relaxed);
   node->scope = current_scope();
   node->edges.reserve(inputs.size());
-  for (const Tensor& input : inputs) {
-    if (!input.requires_grad())
-      node->edges.emplace_back();
-    else if (input.is_leaf())
-      node->edges.push_back({nullptr, input, input.shape(), input.dtype()});
+  for (Tensor& input : inputs) {
+    Edge& edge = node->edges.emplace_back();
+    if (!input.requires_grad()) continue;
+    edge.shape = input.shape();
+    edge.dtype = input.dtype();
+    if (input.is_leaf())
+      edge.leaf = std::move(input);
     else
-      node->edges.push_back({Handle::node(input), {}, input.shape(), input.dtype()});
+      edge.node = Handle::node(input);
   }
   node->backward = std::move(backward);
   if (node->scope.observer != nullptr) [[unlikely]]

@@ -19,8 +19,8 @@ namespace {
 /// A Dataset as a source of examples: its rows, as float32.
 class DatasetRows final : public ExampleSource {
  public:
-  DatasetRows(const Dataset& dataset, const LoaderOptions& options)
-      : dataset_(dataset), convert_(options.mean, options.deviation) {
+  DatasetRows(Dataset dataset, const LoaderOptions& options)
+      : dataset_(std::move(dataset)), convert_(options.mean, options.deviation) {
     dataset_.check();
     dataset_.images = dataset_.images.contiguous();
     dataset_.labels = dataset_.labels.contiguous();

@@ -41,7 +41,8 @@ Tensor BatchNorm2d::forward(const Tensor& x) const {
   Tensor normal;
   if (training()) {
     // Two passes, as the deviations are small beside a large mean. The count goes with the sum.
-    const Tensor own = filled({1}, static_cast<double>(x.numel() / channels_), x.dtype());
+    const std::int64_t values = x.numel() / channels_;
+    const Tensor own = filled({1}, values, x.dtype());
     const Tensor sums = all_reduce(group_, operators::cat({operators::sum(x, {0, 2, 3}), own}, 0));
     const Tensor count = sums.slice(0, channels_, channels_ + 1).detach();
     const Tensor mean = sums.slice(0, 0, channels_) / count;

@@ -22,6 +22,7 @@ constexpr int part_streams = 48, most_shards = 1 << 12;
 
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> gradients;
+  gradients.reserve(tensors.size());
   for (const Tensor& tensor : tensors) gradients.push_back(tensor.grad());
   return gradients;
 }
@@ -29,6 +30,7 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
 // The first parameter that is not rank 0's.
 void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors) {
   std::vector<std::string> own;
+  own.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors)
     own.push_back(message(name, ' ', tensor.dtype(), ' ', tensor.shape(), tensor.requires_grad() ? " to train" : ""));
   std::string all;

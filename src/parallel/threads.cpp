@@ -327,6 +327,7 @@ class Threads final : public ThreadRank {
 std::vector<std::unique_ptr<ThreadRank>> thread_ranks(int size, std::chrono::milliseconds limit) {
   const auto room = std::make_shared<Room>(size, limit);
   std::vector<std::unique_ptr<ThreadRank>> ranks;
+  ranks.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(room, rank));
   return ranks;
 }

@@ -27,7 +27,7 @@ using RankCheck = std::function<std::string(const parallel::Group& group)>;
 inline void check_ranks(int count, const RankCheck& check) {
   std::mutex mutex;
   std::vector<std::string> wrong;
-  parallel::launch({.carrier = under_mpi() ? "mpi" : "threads", .ranks = count, .limit = std::chrono::seconds(20)},
+  parallel::launch({.carrier = under_mpi() ? "mpi" : "threads", .ranks = count, .limit = std::chrono::seconds(120)},
                    [&](const parallel::Group& group) {
                      const std::string said = check(group);
                      const std::lock_guard lock(mutex);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <ranges>
+#include <utility>
 
 #include "errors.hpp"
 #include "names.hpp"
@@ -114,10 +116,10 @@ Training::Training(const Settings& settings, const TrainingData& data, const par
     : Training(settings, data, divide(settings, data), group) {}
 
 Training::Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
-                   const parallel::Group& group)
+                   parallel::Group group)
     : settings_(settings),
       data_(data),
-      group_(group),
+      group_(std::move(group)),
       blueprint_(with_net(settings, data)),
       net_(build_net(blueprint_, settings.seed)),
       optimizer_(make_optimizer(settings, net_->parameters())),
@@ -344,8 +346,8 @@ double Training::running_accuracy() const {
 nn::State Training::result() const { return best_.empty() ? net_->state() : best_; }
 
 const EpochResult& Training::kept() const {
-  for (auto epoch = history_.rbegin(); epoch != history_.rend(); ++epoch)
-    if (epoch->best) return *epoch;
+  for (const EpochResult& epoch : std::views::reverse(history_))
+    if (epoch.best) return epoch;
   return history_.back();
 }
 

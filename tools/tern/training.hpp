@@ -92,8 +92,7 @@ class Training {
   std::int64_t refit_epochs() const { return refit_epochs_; }
 
  private:
-  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
-           const parallel::Group& group);
+  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts, parallel::Group group);
   data::DataLoader make_loader(const Examples& examples) const;
   Step make_step();
   using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;

@@ -23,6 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Whether this rank has failed: then it does not end MPI, which would wait for the others.
+bool rank_failed = false;
+
 /// MPI of this process, from the first use to the process's end.
 class Library {
  public:
@@ -46,10 +49,8 @@ class Library {
   ~Library() {
     int ended = 0;
     MPI_Finalized(&ended);
-    if (ours_ && !failed && ended == 0) MPI_Finalize();
+    if (ours_ && !rank_failed && ended == 0) MPI_Finalize();
   }
-
-  bool failed = false;
 
  private:
   bool ours_ = false;
@@ -116,14 +117,14 @@ class Mpi final : public Collective {
  public:
   /// Takes over both.
   Mpi(MPI_Comm data, MPI_Comm talk, std::int64_t limit) : data_(data), talk_(talk), limit_(limit) {
-    for (const MPI_Comm comm : {data_, talk_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (MPI_Comm comm : {data_, talk_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(data_, &rank_);
     MPI_Comm_size(data_, &size_);
   }
   ~Mpi() override {
     int ended = 0;
     MPI_Finalized(&ended);
-    if (ended != 0 || library().failed) return;
+    if (ended != 0 || rank_failed) return;
     MPI_Comm_free(&data_);
     MPI_Comm_free(&talk_);
   }
@@ -208,7 +209,7 @@ class Mpi final : public Collective {
     return std::make_unique<Mpi>(data, talk, limit_);
   }
 
-  void abandon(const std::string&) noexcept override { library().failed = true; }
+  void abandon(const std::string&) noexcept override { rank_failed = true; }
 
  private:
   static constexpr int announcement_tag = 1, message_tag = 2;
@@ -259,7 +260,7 @@ class Mpi final : public Collective {
       if (looks < 64) continue;
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
       if (limit_ > 0 && waited.count() > limit_) {
-        library().failed = true;
+        rank_failed = true;
         std::string missing;
         for (std::size_t i = 0; i < requests.size(); ++i) {
           if (requests[i] == MPI_REQUEST_NULL) continue;
@@ -304,7 +305,7 @@ class Mpi final : public Collective {
     said[static_cast<std::size_t>(rank_)] = own;
     for (std::size_t rank = 1; rank < others; ++rank)
       if (said[rank] != said[0]) {
-        library().failed = true;
+        rank_failed = true;
         throw ParallelError(message("the ranks do not fit together: rank 0 calls ", words(said[0]), ", rank ", rank,
                                     " ", words(said[rank]),
                                     said[rank].detail != said[0].detail ? ", with another root or reduction" : ""));
