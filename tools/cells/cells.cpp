@@ -16,14 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A net, what it is trained with, and its input.
-struct Net {
-  std::shared_ptr<nn::Module> module;
-  std::function<Tensor(const Tensor& x, const Tensor& labels)> loss;
-  Shape input;
-  std::int64_t classes = 10;
-};
-
 std::shared_ptr<nn::Module> make_small_net(const std::string& name) {
   if (name == "mlp-small") return std::make_shared<models::Mlp>(models::mlp_small(1));
   if (name == "mlp-medium") return std::make_shared<models::Mlp>(models::mlp_medium(1));
@@ -44,14 +36,6 @@ Net classifier(std::int64_t batch) {
           net->classes()};
 }
 
-Net make_net(const std::string& name, std::int64_t batch) {
-  if (name == "alexnet") return classifier<models::AlexNet>(batch);
-  if (name == "googlenet") return classifier<models::GoogLeNet>(batch);
-  const auto net = make_small_net(name);
-  return {net, [net](const Tensor& x, const Tensor& labels) { return operators::cross_entropy((*net)(x), labels); },
-          name == "lenet" ? Shape{batch, 1, 28, 28} : Shape{batch, 784}};
-}
-
 std::int64_t transfer_count() {
   std::int64_t count = 0;
   for (const Transfer& transfer : transfers()) count += transfer.count;
@@ -60,8 +44,18 @@ std::int64_t transfer_count() {
 
 }  // namespace
 
+Net make_net(const std::string& name, std::int64_t batch) {
+  if (name == "alexnet") return classifier<models::AlexNet>(batch);
+  if (name == "googlenet") return classifier<models::GoogLeNet>(batch);
+  if (name == "resnet18") return classifier<models::ResNet18>(batch);
+  const auto net = make_small_net(name);
+  return {net, [net](const Tensor& x, const Tensor& labels) { return operators::cross_entropy((*net)(x), labels); },
+          name == "lenet" ? Shape{batch, 1, 28, 28} : Shape{batch, 784}};
+}
+
 const std::vector<std::string>& nets() {
-  static const std::vector<std::string> names{"mlp-small", "mlp-medium", "mlp-big", "lenet", "alexnet", "googlenet"};
+  static const std::vector<std::string> names{"mlp-small", "mlp-medium", "mlp-big", "lenet",
+                                              "alexnet",   "googlenet",  "resnet18"};
   return names;
 }
 

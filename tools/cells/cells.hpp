@@ -30,8 +30,18 @@ struct Timing {
 /// "strict", "tf32" or "bf16". Throws Error for another name.
 Precision precision_of(const std::string& name);
 
-/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet.
+/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet, resnet18.
 const std::vector<std::string>& nets();
+
+/// A net, what it is trained with, and its input.
+struct Net {
+  std::shared_ptr<nn::Module> module;
+  std::function<Tensor(const Tensor& x, const Tensor& labels)> loss;
+  Shape input;
+  std::int64_t classes = 10;
+};
+/// One of nets(), for so many images at a time. Throws Error for another name.
+Net make_net(const std::string& name, std::int64_t batch);
 
 /// A cell that is ready to run, warmed up. Keeps its Device mode and thread count for every measurement.
 class Workload {
