@@ -47,7 +47,8 @@ std::string text_of(const Problem& p) {
                  " channels, kernel ", pair(p.KH, p.KW), ", stride ", pair(p.stride_h, p.stride_w), ", padding ",
                  pair(p.pad_h, p.pad_w), ", dilation ", pair(p.dilation_h, p.dilation_w), ", groups ", p.groups,
                  p.channels_last() ? ", channels last, " : ", ", name_of(p.element), ", ", name_of(p.precision),
-                 p.deterministic ? ", deterministic" : "");
+                 p.deterministic ? ", deterministic" : "",
+                 p.device == 0 ? std::string() : message(", card ", p.device));
 }
 
 namespace {
