@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 #include "errors.hpp"
@@ -346,9 +345,9 @@ double Training::running_accuracy() const {
 nn::State Training::result() const { return best_.empty() ? net_->state() : best_; }
 
 const EpochResult& Training::kept() const {
-  for (const EpochResult& epoch : std::views::reverse(history_))
-    if (epoch.best) return epoch;
-  return history_.back();
+  const auto best =
+      std::find_if(history_.rbegin(), history_.rend(), [](const EpochResult& epoch) { return epoch.best; });
+  return best == history_.rend() ? history_.back() : *best;
 }
 
 std::int64_t evaluation_batch(const Blueprint& blueprint) {
