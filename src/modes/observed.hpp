@@ -17,6 +17,19 @@ const Capture* capturing() noexcept;
 void observe(const char* name, DType compute, const OperatorCall::Work& work);
 void observe(const char* name, const std::function<void()>& work);
 
+/// The operator that the thread is about to run takes its pointers from `stage`, to the end of the block.
+class [[nodiscard]] Staged {
+ public:
+  explicit Staged(Stage& stage);
+  Staged(const Staged&) = delete;
+  Staged& operator=(const Staged&) = delete;
+  ~Staged();
+
+ private:
+  OperatorCall unheard_;  // where nobody watches
+  OperatorCall* outer_;
+};
+
 /// The host waits for a device.
 class [[nodiscard]] ObservedWait {
  public:

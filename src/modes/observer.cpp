@@ -57,6 +57,16 @@ void OperatorCall::repeat(Stage& stage, DType compute) const {
   open_ = outer;
 }
 
+Staged::Staged(Stage& stage) : unheard_("", DType::float32, nullptr), outer_(OperatorCall::open_) {
+  if (outer_ == nullptr) OperatorCall::open_ = &unheard_;
+  OperatorCall::open_->stage_ = &stage;
+}
+
+Staged::~Staged() {
+  OperatorCall::open_->stage_ = nullptr;
+  OperatorCall::open_ = outer_;
+}
+
 const Capture* capturing() noexcept {
   const Capture* found = nullptr;
   tell([&](Observer& observer) {

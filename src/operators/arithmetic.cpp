@@ -106,6 +106,12 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
     parts.push_back(in_layout(tensor, layout));
   }
   constexpr std::size_t at_once = 4;
+  if (tensors.size() > at_once && scalar_of(tensors[0].dtype()) != tensors[0].dtype()) {
+    // Of 16 bits: a sum that is passed on from kernel to kernel would be rounded by each.
+    std::vector<Tensor> wide;
+    for (const Tensor& tensor : tensors) wide.push_back(tensor.to(DType::float32));
+    return add_all(wide).to(tensors[0].dtype());
+  }
   const Tensor none;
   Tensor sum = parts.size() > 1 ? parts[0] : copy_in(layout, parts[0]);
   for (std::size_t next = 1; next < parts.size(); next += at_once - 1) {
@@ -186,6 +192,13 @@ Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
   return out;
 }
 
+// compute(x) where x's dtype can hold a number of the caller: rounded to 16 bits it would lose digits, or its range.
+template <class Compute>
+Tensor in_scalars(const Tensor& x, Compute compute) {
+  if (!x.defined()) return compute(x);
+  return compute(x.to(scalar_of(x.dtype()))).to(x.dtype());
+}
+
 Tensor constant(const Tensor& like, double value) {
   Tensor out(Shape{}, like.dtype());
   out.fill_(value);
@@ -199,9 +212,13 @@ Tensor sub(const Tensor& a, double b) { return affine("sub", a, 1, -b); }
 // -0 is what leaves every number as it is, -0 too.
 Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, -0.0); }
 // Multiplying by the reciprocal would round differently from a division.
-Tensor div(const Tensor& a, double b) { return div(a, constant(a, b)); }
+Tensor div(const Tensor& a, double b) {
+  return in_scalars(a, [b](const Tensor& x) { return div(x, constant(x, b)); });
+}
 Tensor sub(double a, const Tensor& b) { return affine("sub", b, -1, a); }
-Tensor div(double a, const Tensor& b) { return div(constant(b, a), b); }
+Tensor div(double a, const Tensor& b) {
+  return in_scalars(b, [a](const Tensor& x) { return div(constant(x, a), x); });
+}
 
 Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
 Tensor not_equal(const Tensor& a, const Tensor& b) { return comparison("not_equal", a, b, SLOT(not_equal)); }

@@ -15,6 +15,10 @@ const Mode& lender(const Mode& mode, const char* op) {
   return tern::mode(mode.inner);
 }
 
+void throw_no_compute_type(const char* op, DType dtype) {
+  throw DTypeError(message(op, ": inputs are ", dtype, "; operators compute in floating dtypes, convert with to(...)"));
+}
+
 void run_in(const Mode& mode, const std::function<void()>& work) {
   const Device device(mode);
   work();

@@ -35,19 +35,32 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
+/// Calls work() so that the kernel in it computes in float32 on tensors of 16 bits.
+void in_float32(const std::function<void()>& work);
+[[noreturn]] void throw_no_compute_type(const char* op, DType dtype);
+
 /// `mode` where `op` is its own, else the mode that it borrows the operator from.
 const Mode& lender(const Mode& mode, const char* op);
 
-/// Calls f.template operator()<T>() with the compute type of `dtype`.
+/// Calls work() in a Device of the mode.
+void run_in(const Mode& mode, const std::function<void()>& work);
+
+/// Calls f.template operator()<T>() with the compute type of `dtype`. Where the scope's mode has no table of it, the
+/// mode that it borrows from does, and else float: every tensor of `dtype` whose pointer f takes is then one of float32
+/// for it (conversion.cpp).
 template <class F>
 void with_type(const char* op, DType dtype, F&& f) {
-  if (dtype == DType::float32)
-    f.template operator()<float>();
-  else if (dtype == DType::float64)
-    f.template operator()<double>();
-  else
-    throw DTypeError(
-        message(op, ": inputs are ", dtype, "; operators compute in float32 and float64, convert with to(...)"));
+  const bool computes = kernels::with_compute_type(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, Scalar<T>>) {
+      const Mode& mode = *current_scope().mode;
+      if (mode.table<T>() == nullptr) {
+        if (mode.inner != nullptr) return run_in(tern::mode(mode.inner), [&] { with_type(op, dtype, f); });
+        return in_float32([&] { f.template operator()<float>(); });
+      }
+    }
+    f.template operator()<T>();
+  });
+  if (!computes) throw_no_compute_type(op, dtype);
 }
 
 /// The mode that runs `op` in the scope: its own, or the one that it borrows the operator from.
@@ -55,9 +68,6 @@ inline const Mode& mode_of(const char* op) {
   const Mode& mode = *current_scope().mode;
   return mode.inner == nullptr ? mode : lender(mode, op);
 }
-
-/// Calls work() in a Device of the mode.
-void run_in(const Mode& mode, const std::function<void()>& work);
 
 /// Calls f() where `op` runs.
 template <class F>

@@ -13,7 +13,8 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
   Tensor squares;
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
-    const Tensor square = operators::sum(parameter.grad() * parameter.grad());
+    const Tensor gradient = parameter.grad().to(scalar_of(parameter.dtype()));
+    const Tensor square = operators::sum(gradient * gradient);
     if (!squares.defined())
       squares = square;
     else if (squares.dtype() == square.dtype())
@@ -24,8 +25,11 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
   if (!squares.defined()) return scalar(0.0f);
   const Tensor norm = operators::sqrt(squares);
   const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
-  for (const Tensor& parameter : parameters)
-    if (parameter.grad().defined()) Tensor(parameter).set_grad(parameter.grad() * factor.to(parameter.grad().dtype()));
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const Tensor gradient = parameter.grad().to(scalar_of(parameter.dtype()));
+    Tensor(parameter).set_grad((gradient * factor.to(gradient.dtype())).to(parameter.dtype()));
+  }
   return norm;
 }
 

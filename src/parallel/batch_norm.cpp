@@ -27,17 +27,20 @@ BatchNorm2d::BatchNorm2d(const Group& group, std::int64_t channels, const nn::Ba
       momentum_(options.momentum),
       weight_(parameter("weight", options.affine ? ones({channels}, options.dtype) : Tensor())),
       bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())),
-      running_mean_(buffer("running_mean", zeros({channels}, options.dtype))),
-      running_var_(buffer("running_var", ones({channels}, options.dtype))) {
+      running_mean_(buffer("running_mean", zeros({channels}, scalar_of(options.dtype)))),
+      running_var_(buffer("running_var", ones({channels}, scalar_of(options.dtype)))) {
   ignore("num_batches_tracked");
 }
 
-Tensor BatchNorm2d::forward(const Tensor& x) const {
+Tensor BatchNorm2d::forward(const Tensor& images) const {
+  // Of 16-bit images in float32, as operators::batch_norm computes.
+  const auto wide = [](const Tensor& tensor) { return tensor.to(scalar_of(tensor.dtype())); };
+  const Tensor x = wide(images);
   expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
                       channels_, ",H,W]");
   expects<ShapeError>(!training() || group_.size() > 1 || x.numel() != channels_, "BatchNorm2d: input ", x.shape(),
                       " has one value per channel, whose deviation is 0; train with more, or call eval()");
-  const auto channel = [&](const Tensor& tensor) { return tensor.reshape({1, channels_, 1, 1}); };
+  const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape({1, channels_, 1, 1}); };
   Tensor normal;
   if (training()) {
     // Two passes, as the deviations are small beside a large mean. The count goes with the sum.
@@ -58,7 +61,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) const {
   } else {
     normal = (x - channel(running_mean_)) / operators::sqrt(channel(running_var_) + epsilon_);
   }
-  return weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal;
+  return (weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal).to(images.dtype());
 }
 
 }  // namespace tern::parallel

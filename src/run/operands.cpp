@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "tensor/places.hpp"
 #include "tern/core/convert.hpp"
 #include "tern/modes/device.hpp"
 
@@ -11,12 +12,10 @@ namespace tern {
 
 ViewBytes::ViewBytes(const Tensor& view) {
   if (view.numel() == 0) return;
-  std::int64_t last = 0;
-  for (int i = 0; i < view.rank(); ++i)
-    (view.strides()[i] < 0 ? first_ : last) += (view.shape()[i] - 1) * view.strides()[i];
-  first_ = -first_;
+  const Reach reach = reach_of(view);
+  first_ = reach.before;
   const std::size_t element = size_of(view.dtype());
-  bytes_.resize(static_cast<std::size_t>(first_ + last + 1) * element);
+  bytes_.resize(static_cast<std::size_t>(reach.count) * element);
   view.storage().peek(static_cast<std::size_t>(view.offset() - first_) * element, bytes_);
 }
 

@@ -1,6 +1,6 @@
 // The check behind DeviceOptions::verify. The reference runs first, on copies of what the operator is about to read: in
-// float32, in float64, and in float64 with every number a unit of float32's last place off. How far the last two lie
-// apart says how much rounding matters for these numbers.
+// their own dtype, in float64, and in float64 with every number a unit of float32's last place off. How far the last
+// two lie apart says how much rounding matters for these numbers.
 
 #include <algorithm>
 #include <cmath>
@@ -40,14 +40,15 @@ class Copies final : public Stage {
   void* pointer(const Operand& operand) override {
     const Tensor& tensor = *operand.tensor;
     const std::size_t element = operand.element;
-    // float32 tensors are float64 ones in a run in float64; labels, indices and counters stay as they are.
-    const bool widens = tensor.dtype() == DType::float32 && element == sizeof(double);
+    // In a run in float64 all floating tensors are of it; labels, indices and counters stay as they are.
+    const bool widens = element != size_of(tensor.dtype());
+    const DType wider = element == sizeof(double) ? DType::float64 : DType::float32;
     ViewBytes view(tensor);
-    Copy copy{operand.tensor, operand.role, widens ? DType::float64 : tensor.dtype(), {}, view.first()};
+    Copy copy{operand.tensor, operand.role, widens ? wider : tensor.dtype(), {}, view.first()};
     if (operand.role == Role::out)
       copy.bytes.assign(view.bytes().size() / size_of(tensor.dtype()) * element, unwritten);
     else if (widens)
-      copy.bytes = widened(view.bytes(), perturbs_);
+      copy.bytes = widened(view.bytes(), tensor.dtype(), wider);
     else
       copy.bytes = std::move(view.bytes());
     Copy& kept = copies_.emplace_back(std::move(copy));
@@ -63,14 +64,17 @@ class Copies final : public Stage {
   }
 
  private:
-  static std::vector<std::byte> widened(const std::vector<std::byte>& bytes, bool perturbs) {
-    std::vector<std::byte> wide(bytes.size() * 2);
-    for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
-      float value = 0;
-      std::memcpy(&value, &bytes[i * sizeof value], sizeof value);
+  std::vector<std::byte> widened(const std::vector<std::byte>& bytes, DType from, DType to) const {
+    const std::size_t count = bytes.size() / size_of(from);
+    std::vector<std::byte> wide(count * size_of(to));
+    for (std::size_t i = 0; i < count; ++i) {
       const bool up = (i * 0x9E3779B97F4A7C15ull >> 63) != 0;
-      const double wider = perturbs ? value * (up ? 1 + 0x1p-24 : 1 - 0x1p-24) : value;
-      std::memcpy(&wide[i * sizeof wider], &wider, sizeof wider);
+      const double off = perturbs_ ? (up ? 1 + 0x1p-24 : 1 - 0x1p-24) : 1;
+      const double value = value_at(bytes.data(), from, static_cast<std::int64_t>(i)) * off;
+      with_type_of(to, [&]<class T>(T element) {
+        element = convert<T>(value);
+        std::memcpy(&wide[i * sizeof element], &element, sizeof element);
+      });
     }
     return wide;
   }
@@ -92,6 +96,13 @@ double coarseness(Precision precision) {
   return precision == Precision::strict ? 1 : precision == Precision::tf32 ? 0x1p13 : 0x1p16;
 }
 
+/// How far from a number the nearest one of a dtype may lie, where that is more than the error of computing it.
+double rounding(DType dtype, double value) {
+  if (dtype == DType::bfloat16) return 0x1p-8 * std::abs(value) + 0x1p-134;
+  if (dtype == DType::float16) return 0x1p-11 * std::abs(value) + 0x1p-25;
+  return 0;
+}
+
 struct Expected {
   Copies single, exact, perturbed;
 };
@@ -101,7 +112,7 @@ class Verifier final : public Observer {
   void before(const OperatorCall& call) override {
     Expected expected;
     if (call.repeats()) {
-      const bool narrow = call.compute() == DType::float32;
+      const bool narrow = is_floating(call.compute()) && call.compute() != DType::float64;
       expected.single = repeat(call, call.compute());
       expected.exact = narrow ? repeat(call, DType::float64) : expected.single;
       expected.perturbed = narrow ? repeat(call, DType::float64, true) : expected.single;
@@ -163,9 +174,10 @@ class Verifier final : public Observer {
       ++element;
       if (skipped(place)) return;
       const double got = value_at(values, tensor.dtype(), place), want = value_at(exacts, exact.dtype, place);
-      const double bound = rounds ? 256 * coarse * noise + share * (scale + std::abs(want)) : 0;
+      const double error = rounds ? 256 * coarse * noise + share * (scale + std::abs(want)) : 0;
+      const double bound = error + rounding(tensor.dtype(), std::abs(want) + error);
       const bool near = std::isfinite(want) && std::abs(got - want) <= bound;
-      // What leaves the range of float32 is infinite there, and so is what the reference makes of it in float32.
+      // What leaves the range of the dtype is infinite there, and so is what the reference makes of it in that dtype.
       const double plain = value_at(singles, single.dtype, place);
       const bool same = got == plain || (std::isnan(got) && std::isnan(plain)) || got == want;
       if (near || same) return;

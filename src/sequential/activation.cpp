@@ -13,52 +13,57 @@ using kernels::Axis;
 
 template <class T>
 void relu(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = relu_of(in[i]);
+  map(out, n, relu_of<Scalar<T>>, in);
 }
 
 template <class T>
 void relu_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = relu_gradient(grad_out[i], out[i]);
+  map(grad_in, n, relu_gradient<Scalar<T>>, grad_out, out);
 }
 
 template <class T>
-void leaky_relu(Context&, T* out, const T* in, std::int64_t n, T slope) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = in[i] > 0 ? in[i] : slope * in[i];
+void leaky_relu(Context&, T* out, const T* in, std::int64_t n, Scalar<T> slope) {
+  map(
+      out, n, [=](Scalar<T> x) { return x > 0 ? x : slope * x; }, in);
 }
 
 template <class T>
-void leaky_relu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T slope) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = in[i] > 0 ? grad_out[i] : slope * grad_out[i];
+void leaky_relu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> slope) {
+  map(
+      grad_in, n, [=](Scalar<T> grad, Scalar<T> x) { return x > 0 ? grad : slope * grad; }, grad_out, in);
 }
 
 template <class T>
 void sigmoid(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = sigmoid_of(in[i]);
+  map(out, n, sigmoid_of<Scalar<T>>, in);
 }
 
 template <class T>
 void sigmoid_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = sigmoid_gradient(grad_out[i], out[i]);
+  map(grad_in, n, sigmoid_gradient<Scalar<T>>, grad_out, out);
 }
 
 template <class T>
 void tanh(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::tanh(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return std::tanh(x); }, in);
 }
 
 template <class T>
 void tanh_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = tanh_gradient(grad_out[i], out[i]);
+  map(grad_in, n, tanh_gradient<Scalar<T>>, grad_out, out);
 }
 
 template <class T>
 void softplus(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = relu_of(in[i]) + std::log1p(std::exp(-std::abs(in[i])));
+  map(
+      out, n, [](Scalar<T> x) { return relu_of(x) + std::log1p(std::exp(-std::abs(x))); }, in);
 }
 
 template <class T>
 void softplus_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] * sigmoid_of(in[i]);
+  map(
+      grad_in, n, [](Scalar<T> grad, Scalar<T> x) { return grad * sigmoid_of(x); }, grad_out, in);
 }
 
 /// The normal distribution function. erfc(-x) is 1 + erf(x), but keeps its digits where that is almost 0.
@@ -74,19 +79,21 @@ T normal_density(T x) {
 
 template <class T>
 void gelu(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = in[i] * normal_distribution(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return x * normal_distribution(x); }, in);
 }
 
 template <class T>
 void gelu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i)
-    grad_in[i] = grad_out[i] * (normal_distribution(in[i]) + in[i] * normal_density(in[i]));
+  const auto derivative = [](Scalar<T> x) { return normal_distribution(x) + x * normal_density(x); };
+  map(
+      grad_in, n, [&](Scalar<T> grad, Scalar<T> x) { return grad * derivative(x); }, grad_out, in);
 }
 
 template <class T>
-T largest(const T* in, std::int64_t length, std::int64_t stride) {
-  T max = -std::numeric_limits<T>::infinity();
-  for (std::int64_t j = 0; j < length; ++j) max = larger(max, in[j * stride]);
+Scalar<T> largest(const T* in, std::int64_t length, std::int64_t stride) {
+  Scalar<T> max = -std::numeric_limits<Scalar<T>>::infinity();
+  for (std::int64_t j = 0; j < length; ++j) max = larger(max, load(in[j * stride]));
   return max;
 }
 
@@ -94,7 +101,7 @@ T largest(const T* in, std::int64_t length, std::int64_t stride) {
 template <class T>
 double sum_of_exponentials(const T* in, std::int64_t length, std::int64_t stride, double max) {
   double sum = 0;
-  for (std::int64_t j = 0; j < length; ++j) sum += std::exp(in[j * stride] - max);
+  for (std::int64_t j = 0; j < length; ++j) sum += std::exp(load(in[j * stride]) - max);
   return sum;
 }
 
@@ -105,7 +112,7 @@ void softmax(Context&, T* out, const T* in, const Axis& axis) {
     const double sum = sum_of_exponentials(in + start, axis.length, axis.inner, max);
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      out[i] = static_cast<T>(std::exp(in[i] - max) / sum);
+      out[i] = store<T>(std::exp(load(in[i]) - max) / sum);
     }
   });
 }
@@ -116,11 +123,11 @@ void softmax_backward(Context&, T* grad_in, const T* grad_out, const T* out, con
     double sum = 0;
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      sum += static_cast<double>(grad_out[i]) * out[i];
+      sum += double{load(grad_out[i])} * load(out[i]);
     }
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      grad_in[i] = static_cast<T>(out[i] * (grad_out[i] - sum));
+      grad_in[i] = store<T>(load(out[i]) * (load(grad_out[i]) - sum));
     }
   });
 }
@@ -132,7 +139,7 @@ void log_softmax(Context&, T* out, const T* in, const Axis& axis) {
     const double log_sum = std::log(sum_of_exponentials(in + start, axis.length, axis.inner, max));
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      out[i] = static_cast<T>(in[i] - max - log_sum);
+      out[i] = store<T>(load(in[i]) - max - log_sum);
     }
   });
 }
@@ -141,10 +148,10 @@ template <class T>
 void log_softmax_backward(Context&, T* grad_in, const T* grad_out, const T* out, const Axis& axis) {
   for_each_line(axis, [&](std::int64_t, std::int64_t start) {
     double sum = 0;
-    for (std::int64_t j = 0; j < axis.length; ++j) sum += grad_out[start + j * axis.inner];
+    for (std::int64_t j = 0; j < axis.length; ++j) sum += load(grad_out[start + j * axis.inner]);
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      grad_in[i] = static_cast<T>(grad_out[i] - std::exp(static_cast<double>(out[i])) * sum);
+      grad_in[i] = store<T>(load(grad_out[i]) - std::exp(double{load(out[i])}) * sum);
     }
   });
 }
@@ -172,5 +179,7 @@ kernels::Activations<T> activation() {
 }
 template kernels::Activations<float> activation<float>();
 template kernels::Activations<double> activation<double>();
+template kernels::Activations<BFloat16> activation<BFloat16>();
+template kernels::Activations<Float16> activation<Float16>();
 
 }  // namespace tern::sequential

@@ -13,68 +13,69 @@ using kernels::Broadcast;
 template <class Out, class T, class Function>
 void binary(Out* out, const T* a, const T* b, const Broadcast& shape, Function function) {
   for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
-    out[i] = function(a[offset(shape.rank, index, shape.stride[0])], b[offset(shape.rank, index, shape.stride[1])]);
+    const T x = a[offset(shape.rank, index, shape.stride[0])], y = b[offset(shape.rank, index, shape.stride[1])];
+    out[i] = store<Out>(function(load(x), load(y)));
   });
 }
 
 template <class T>
 void add(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x + y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x + y; });
 }
 
 template <class T>
 void sub(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x - y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x - y; });
 }
 
 template <class T>
 void mul(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x * y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x * y; });
 }
 
 template <class T>
 void div(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x / y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x / y; });
 }
 
 template <class T>
 void maximum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return larger(x, y); });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return larger(x, y); });
 }
 
 template <class T>
 void minimum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return smaller(x, y); });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return smaller(x, y); });
 }
 
 template <class T>
 void equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x == y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x == y; });
 }
 
 template <class T>
 void not_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x != y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x != y; });
 }
 
 template <class T>
 void less(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x < y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x < y; });
 }
 
 template <class T>
 void less_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x <= y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x <= y; });
 }
 
 template <class T>
 void greater(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x > y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x > y; });
 }
 
 template <class T>
 void greater_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](T x, T y) { return x >= y; });
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x >= y; });
 }
 
 template <class T>
@@ -87,73 +88,89 @@ void where(Context&, T* out, const T* a, const T* b, const bool* condition, cons
 
 template <class T>
 void neg(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = -in[i];
+  map(
+      out, n, [](Scalar<T> x) { return -x; }, in);
 }
 
 template <class T>
 void exp(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::exp(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return std::exp(x); }, in);
 }
 
 template <class T>
 void log(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::log(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return std::log(x); }, in);
 }
 
 template <class T>
 void sqrt(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::sqrt(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return std::sqrt(x); }, in);
 }
 
 template <class T>
 void abs(Context&, T* out, const T* in, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::abs(in[i]);
+  map(
+      out, n, [](Scalar<T> x) { return std::abs(x); }, in);
 }
 
 template <class T>
-void pow(Context&, T* out, const T* in, std::int64_t n, T exponent) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = std::pow(in[i], exponent);
+void pow(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent) {
+  map(
+      out, n, [=](Scalar<T> x) { return std::pow(x, exponent); }, in);
 }
 
 template <class T>
-void clamp(Context&, T* out, const T* in, std::int64_t n, T low, T high) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = smaller(larger(in[i], low), high);
+void clamp(Context&, T* out, const T* in, std::int64_t n, Scalar<T> low, Scalar<T> high) {
+  map(
+      out, n, [=](Scalar<T> x) { return smaller(larger(x, low), high); }, in);
 }
 
 template <class T>
-void affine(Context&, T* out, const T* in, std::int64_t n, T scale, T shift) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = scale * in[i] + shift;
+void affine(Context&, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scalar<T> shift) {
+  map(
+      out, n, [=](Scalar<T> x) { return scale * x + shift; }, in);
 }
 
 template <class T>
 void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = a[i] + b[i];
-    if (c != nullptr) out[i] += c[i];
-    if (d != nullptr) out[i] += d[i];
+    Scalar<T> sum = load(a[i]) + load(b[i]);
+    if (c != nullptr) sum += load(c[i]);
+    if (d != nullptr) sum += load(d[i]);
+    out[i] = store<T>(sum);
   }
 }
 
 template <class T>
 void sqrt_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] / (2 * out[i]);
+  map(
+      grad_in, n, [](Scalar<T> grad, Scalar<T> y) { return grad / (2 * y); }, grad_out, out);
 }
 
 template <class T>
 void abs_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  const auto sign = [](T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; };  // of 0 it is 0, of NaN it is NaN
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = grad_out[i] * sign(in[i]);
+  // The sign of 0 is 0, of NaN it is NaN.
+  const auto sign = [](Scalar<T> x) { return x > 0 ? Scalar<T>(1) : x < 0 ? Scalar<T>(-1) : x; };
+  map(
+      grad_in, n, [&](Scalar<T> grad, Scalar<T> x) { return grad * sign(x); }, grad_out, in);
 }
 
 template <class T>
-void pow_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
-  for (std::int64_t i = 0; i < n; ++i)
-    grad_in[i] = exponent == 0 ? T(0) : grad_out[i] * exponent * std::pow(in[i], exponent - 1);
+void pow_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> exponent) {
+  const auto gradient = [=](Scalar<T> grad, Scalar<T> x) {
+    return exponent == 0 ? 0 : grad * exponent * std::pow(x, exponent - 1);
+  };
+  map(grad_in, n, gradient, grad_out, in);
 }
 
 template <class T>
-void clamp_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high) {
-  for (std::int64_t i = 0; i < n; ++i) grad_in[i] = low <= in[i] && in[i] <= high ? grad_out[i] : T(0);
+void clamp_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> low,
+                    Scalar<T> high) {
+  map(
+      grad_in, n, [=](Scalar<T> grad, Scalar<T> x) { return low <= x && x <= high ? grad : 0; }, grad_out, in);
 }
 
 /// Shares grad_out between two inputs. Where one is NaN, neither loses, and both get it, as in PyTorch.
@@ -161,24 +178,24 @@ template <class T, class Loses>
 void select_backward(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& shape,
                      Loses loses) {
   for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
-    const T x = a[offset(shape.rank, index, shape.stride[0])];
-    const T y = b[offset(shape.rank, index, shape.stride[1])];
-    const T share = x == y ? grad_out[i] / 2 : grad_out[i];
-    grad_a[i] = loses(x, y) ? T(0) : share;
-    grad_b[i] = loses(y, x) ? T(0) : share;
+    const Scalar<T> x = load(a[offset(shape.rank, index, shape.stride[0])]);
+    const Scalar<T> y = load(b[offset(shape.rank, index, shape.stride[1])]);
+    const Scalar<T> share = x == y ? load(grad_out[i]) / 2 : load(grad_out[i]);
+    grad_a[i] = store<T>(loses(x, y) ? 0 : share);
+    grad_b[i] = store<T>(loses(y, x) ? 0 : share);
   });
 }
 
 template <class T>
 void maximum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
                       const Broadcast& shape) {
-  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](T x, T y) { return x < y; });
+  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x < y; });
 }
 
 template <class T>
 void minimum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
                       const Broadcast& shape) {
-  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](T x, T y) { return x > y; });
+  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x > y; });
 }
 
 }  // namespace
@@ -216,5 +233,7 @@ kernels::Arithmetic<T> arithmetic() {
 }
 template kernels::Arithmetic<float> arithmetic<float>();
 template kernels::Arithmetic<double> arithmetic<double>();
+template kernels::Arithmetic<BFloat16> arithmetic<BFloat16>();
+template kernels::Arithmetic<Float16> arithmetic<Float16>();
 
 }  // namespace tern::sequential

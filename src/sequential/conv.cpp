@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "functions.hpp"
+#include "loops.hpp"
 #include "sequential.hpp"
 
 namespace tern::sequential {
@@ -47,32 +48,16 @@ kernels::Layout layout(const Context&, const Conv2d&) { return kernels::Layout::
 /// An element of x, or of its padding.
 template <class T>
 double element(const T* x, std::int64_t j) {
-  return j < 0 ? 0 : double{x[j]};
+  return j < 0 ? 0 : double{load(x[j])};
 }
-
-/// n sums in double, as in reduction.cpp, zeros at first; stored at the end.
-template <class T>
-class Sums {
- public:
-  Sums(Context& context, std::int64_t n)
-      : n_(n), scratch_(context, static_cast<std::size_t>(n) * sizeof(double)), sums_(scratch_.as<double>()) {
-    std::fill_n(sums_, n, 0.0);
-  }
-  double& operator[](std::int64_t i) { return sums_[i]; }
-  void store(T* out) const { std::copy_n(sums_, n_, out); }
-
- private:
-  std::int64_t n_;
-  Scratch scratch_;
-  double* sums_;
-};
 
 template <class T>
 void conv2d(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
   for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
-    double sum = bias == nullptr ? 0 : double{bias[o]};
-    for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sum += element(x, j) * weight[k]; });
-    y[i] = activate(shape.activation, static_cast<T>(sum));
+    double sum = bias == nullptr ? 0 : double{load(bias[o])};
+    for_each_product(shape, n, o, oh, ow,
+                     [&](std::int64_t j, std::int64_t k) { sum += element(x, j) * load(weight[k]); });
+    y[i] = store<T>(activate(shape.activation, static_cast<Scalar<T>>(sum)));
   });
 }
 
@@ -80,23 +65,23 @@ template <class T>
 void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                      const T* weight, const T* y, const Conv2d& shape) {
   if (grad_x != nullptr) {
-    Sums<T> sums(context, shape.N * shape.C * shape.H * shape.W);
+    Sums<double> sums(context, shape.N * shape.C * shape.H * shape.W);
     for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
       const double g = activate_gradient(shape.activation, grad_y, y, i);
       for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) {
-        if (j >= 0) sums[j] += g * weight[k];
+        if (j >= 0) sums[j] += g * load(weight[k]);
       });
     });
-    sums.store(grad_x);
+    sums.round_to(grad_x);
   }
 
   if (grad_weight != nullptr) {
-    Sums<T> sums(context, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW);
+    Sums<double> sums(context, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW);
     for_each_output(shape, [&](std::int64_t i, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow) {
       const double g = activate_gradient(shape.activation, grad_y, y, i);
       for_each_product(shape, n, o, oh, ow, [&](std::int64_t j, std::int64_t k) { sums[k] += g * element(x, j); });
     });
-    sums.store(grad_weight);
+    sums.round_to(grad_weight);
   }
 
   if (grad_bias != nullptr) {
@@ -106,7 +91,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
       for (std::int64_t n = 0; n < shape.N; ++n)
         for (std::int64_t p = 0; p < area; ++p)
           sum += activate_gradient(shape.activation, grad_y, y, output(shape, n, o, p));
-      grad_bias[o] = static_cast<T>(sum);
+      grad_bias[o] = store<T>(sum);
     }
   }
 }
@@ -119,5 +104,7 @@ kernels::Conv<T> conv() {
 }
 template kernels::Conv<float> conv<float>();
 template kernels::Conv<double> conv<double>();
+template kernels::Conv<BFloat16> conv<BFloat16>();
+template kernels::Conv<Float16> conv<Float16>();
 
 }  // namespace tern::sequential

@@ -15,9 +15,9 @@ void matmul(Context&, T* out, const T* a, const T* b, const Matmul& shape) {
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;  // here and below: as in reduction.cpp
         for (std::int64_t p = 0; p < k; ++p)
-          sum += double{a[matrix * stride_a + (transpose_a ? p * m + i : i * k + p)]} *
-                 b[matrix * stride_b + (transpose_b ? j * k + p : p * n + j)];
-        out[(matrix * m + i) * n + j] = static_cast<T>(sum);
+          sum += double{load(a[matrix * stride_a + (transpose_a ? p * m + i : i * k + p)])} *
+                 load(b[matrix * stride_b + (transpose_b ? j * k + p : p * n + j)]);
+        out[(matrix * m + i) * n + j] = store<T>(sum);
       }
 }
 
@@ -25,9 +25,10 @@ template <class T>
 void linear(Context&, T* y, const T* x, const T* weight, const T* bias, const Linear& shape) {
   for (std::int64_t row = 0; row < shape.rows; ++row)
     for (std::int64_t o = 0; o < shape.out; ++o) {
-      double sum = bias == nullptr ? 0 : double{bias[o]};
-      for (std::int64_t i = 0; i < shape.in; ++i) sum += double{x[row * shape.in + i]} * weight[o * shape.in + i];
-      y[row * shape.out + o] = activate(shape.activation, static_cast<T>(sum));
+      double sum = bias == nullptr ? 0 : double{load(bias[o])};
+      for (std::int64_t i = 0; i < shape.in; ++i)
+        sum += double{load(x[row * shape.in + i])} * load(weight[o * shape.in + i]);
+      y[row * shape.out + o] = store<T>(activate(shape.activation, static_cast<Scalar<T>>(sum)));
     }
 }
 
@@ -42,23 +43,23 @@ void linear_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T*
     for (std::int64_t row = 0; row < shape.rows; ++row)
       for (std::int64_t i = 0; i < shape.in; ++i) {
         double sum = 0;
-        for (std::int64_t o = 0; o < shape.out; ++o) sum += g(row, o) * weight[o * shape.in + i];
-        grad_x[row * shape.in + i] = static_cast<T>(sum);
+        for (std::int64_t o = 0; o < shape.out; ++o) sum += g(row, o) * load(weight[o * shape.in + i]);
+        grad_x[row * shape.in + i] = store<T>(sum);
       }
 
   if (grad_weight != nullptr)
     for (std::int64_t o = 0; o < shape.out; ++o)
       for (std::int64_t i = 0; i < shape.in; ++i) {
         double sum = 0;
-        for (std::int64_t row = 0; row < shape.rows; ++row) sum += g(row, o) * x[row * shape.in + i];
-        grad_weight[o * shape.in + i] = static_cast<T>(sum);
+        for (std::int64_t row = 0; row < shape.rows; ++row) sum += g(row, o) * load(x[row * shape.in + i]);
+        grad_weight[o * shape.in + i] = store<T>(sum);
       }
 
   if (grad_bias != nullptr)
     for (std::int64_t o = 0; o < shape.out; ++o) {
       double sum = 0;
       for (std::int64_t row = 0; row < shape.rows; ++row) sum += g(row, o);
-      grad_bias[o] = static_cast<T>(sum);
+      grad_bias[o] = store<T>(sum);
     }
 }
 
@@ -70,5 +71,7 @@ kernels::Dot<T> dot() {
 }
 template kernels::Dot<float> dot<float>();
 template kernels::Dot<double> dot<double>();
+template kernels::Dot<BFloat16> dot<BFloat16>();
+template kernels::Dot<Float16> dot<Float16>();
 
 }  // namespace tern::sequential

@@ -4,9 +4,21 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tern/core/convert.hpp"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::sequential {
+
+// Kernels compute on Scalar<T>, or in double: an element of 16 bits is float where it is loaded, and is rounded once,
+// where it is stored.
+template <class T>
+Scalar<T> load(T element) {
+  return convert<Scalar<T>>(element);
+}
+template <class T, class From>
+T store(From result) {
+  return convert<T>(result);
+}
 
 /// Where position p of channel c in image n stands in [N, C, area], or [N, area, C] when the channels are last.
 inline std::int64_t place(kernels::Layout layout, std::int64_t C, std::int64_t area, std::int64_t n, std::int64_t c,
@@ -73,16 +85,16 @@ T activate(kernels::Activation activation, T x) {
 
 /// The gradient in front of that activation, of output i. Without an activation `y` is not read.
 template <class T>
-T activate_gradient(kernels::Activation activation, const T* grad_y, const T* y, std::int64_t i) {
+Scalar<T> activate_gradient(kernels::Activation activation, const T* grad_y, const T* y, std::int64_t i) {
   switch (activation) {
     case kernels::Activation::relu:
-      return relu_gradient(grad_y[i], y[i]);
+      return relu_gradient(load(grad_y[i]), load(y[i]));
     case kernels::Activation::sigmoid:
-      return sigmoid_gradient(grad_y[i], y[i]);
+      return sigmoid_gradient(load(grad_y[i]), load(y[i]));
     case kernels::Activation::tanh:
-      return tanh_gradient(grad_y[i], y[i]);
+      return tanh_gradient(load(grad_y[i]), load(y[i]));
     default:
-      return grad_y[i];
+      return load(grad_y[i]);
   }
 }
 

@@ -1,13 +1,40 @@
 #pragma once
 // The loops that several families of this mode share.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
-#include "tern/kernels/activation.hpp"
+#include "functions.hpp"
 #include "tern/kernels/arithmetic.hpp"
 
 namespace tern::sequential {
+
+/// out[i] = function(in[i]...) for n elements of each array.
+template <class T, class Function, class... In>
+void map(T* out, std::int64_t n, Function function, const In*... in) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = store<T>(function(load(in[i])...));
+}
+
+/// n sums, zeros at first, to which elements are added in any order; each is rounded once, at the end.
+template <class Sum>
+class Sums {
+ public:
+  Sums(Context& context, std::int64_t n)
+      : n_(n), scratch_(context, static_cast<std::size_t>(n) * sizeof(Sum)), sums_(scratch_.as<Sum>()) {
+    std::fill_n(sums_, n, Sum(0));
+  }
+  Sum& operator[](std::int64_t i) { return sums_[i]; }
+  template <class T>
+  void round_to(T* out) const {
+    for (std::int64_t i = 0; i < n_; ++i) out[i] = store<T>(sums_[i]);
+  }
+
+ private:
+  std::int64_t n_;
+  Scratch scratch_;
+  Sum* sums_;
+};
 
 /// A position in an array of up to max_rank dimensions.
 using Index = std::array<std::int64_t, kernels::max_rank>;

@@ -15,20 +15,20 @@ using kernels::Reduce;
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 /// Keeps, adds or averages value(0) ... value(n - 1), of which `counted` count. A mean over nothing is 0 / 0, NaN.
-template <class T, class Value>
-void reduce(T* loss, Reduce how, std::int64_t n, std::int64_t counted, Value value) {
+template <class S, class Value>
+void reduce(S* loss, Reduce how, std::int64_t n, std::int64_t counted, Value value) {
   if (how == Reduce::none) {
-    for (std::int64_t i = 0; i < n; ++i) loss[i] = static_cast<T>(value(i));
+    for (std::int64_t i = 0; i < n; ++i) loss[i] = static_cast<S>(value(i));
     return;
   }
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += value(i);
-  loss[0] = static_cast<T>(how == Reduce::mean ? sum / static_cast<double>(counted) : sum);
+  loss[0] = static_cast<S>(how == Reduce::mean ? sum / static_cast<double>(counted) : sum);
 }
 
 /// The gradient that reaches value(i).
-template <class T>
-double reduce_gradient(const T* grad_loss, Reduce how, std::int64_t i, std::int64_t counted) {
+template <class S>
+double reduce_gradient(const S* grad_loss, Reduce how, std::int64_t i, std::int64_t counted) {
   if (how == Reduce::none) return grad_loss[i];
   return how == Reduce::mean ? grad_loss[0] / static_cast<double>(counted) : grad_loss[0];
 }
@@ -50,12 +50,13 @@ double target_of(std::int64_t c, std::int64_t label, const CrossEntropy& shape) 
 
 /// The loss of one row; `probabilities` gets its softmax.
 template <class T>
-double cross_entropy_of(T* probabilities, const T* logits, std::int64_t label, const CrossEntropy& shape) {
+double cross_entropy_of(Scalar<T>* probabilities, const T* logits, std::int64_t label, const CrossEntropy& shape) {
   double max = -std::numeric_limits<double>::infinity();
-  for (std::int64_t c = 0; c < shape.classes; ++c) max = larger<double>(max, logits[c]);
+  for (std::int64_t c = 0; c < shape.classes; ++c) max = larger<double>(max, load(logits[c]));
   double sum = 0;
-  for (std::int64_t c = 0; c < shape.classes; ++c) sum += std::exp(logits[c] - max);
-  for (std::int64_t c = 0; c < shape.classes; ++c) probabilities[c] = static_cast<T>(std::exp(logits[c] - max) / sum);
+  for (std::int64_t c = 0; c < shape.classes; ++c) sum += std::exp(load(logits[c]) - max);
+  for (std::int64_t c = 0; c < shape.classes; ++c)
+    probabilities[c] = static_cast<Scalar<T>>(std::exp(load(logits[c]) - max) / sum);
 
   if (label == shape.ignore_index) return 0;
   if (!is_class(label, shape)) return not_a_number;
@@ -64,13 +65,13 @@ double cross_entropy_of(T* probabilities, const T* logits, std::int64_t label, c
     const double target = target_of(c, label, shape);
     // Neither term of -log_softmax = log(sum) + (max - logit) is negative. A class that is no target costs nothing,
     // even when it is impossible.
-    if (target != 0) loss += target * (std::log(sum) + (max - logits[c]));
+    if (target != 0) loss += target * (std::log(sum) + (max - load(logits[c])));
   }
   return loss;
 }
 
 template <class T>
-void cross_entropy(Context&, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
+void cross_entropy(Context&, Scalar<T>* loss, Scalar<T>* probabilities, const T* logits, const std::int64_t* labels,
                    const CrossEntropy& shape) {
   reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
     return cross_entropy_of(probabilities + row * shape.classes, logits + row * shape.classes, labels[row], shape);
@@ -78,7 +79,7 @@ void cross_entropy(Context&, T* loss, T* probabilities, const T* logits, const s
 }
 
 template <class T>
-void cross_entropy_backward(Context&, T* grad_logits, const T* grad_loss, const T* probabilities,
+void cross_entropy_backward(Context&, T* grad_logits, const Scalar<T>* grad_loss, const Scalar<T>* probabilities,
                             const std::int64_t* labels, const CrossEntropy& shape) {
   const std::int64_t counted = counted_rows(labels, shape);
   for (std::int64_t row = 0; row < shape.rows; ++row)
@@ -89,21 +90,22 @@ void cross_entropy_backward(Context&, T* grad_logits, const T* grad_loss, const 
         grad = is_class(labels[row], shape) ? reduce_gradient(grad_loss, shape.reduce, row, counted) *
                                                   (probabilities[i] - target_of(c, labels[row], shape))
                                             : not_a_number;
-      grad_logits[i] = static_cast<T>(grad);
+      grad_logits[i] = store<T>(grad);
     }
 }
 
 template <class T>
-void nll(Context&, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy& shape) {
+void nll(Context&, Scalar<T>* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy& shape) {
   reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
     if (labels[row] == shape.ignore_index) return 0.0;
     if (!is_class(labels[row], shape)) return not_a_number;
-    return -static_cast<double>(log_probabilities[row * shape.classes + labels[row]]);
+    return -double{load(log_probabilities[row * shape.classes + labels[row]])};
   });
 }
 
 template <class T>
-void nll_backward(Context&, T* grad_in, const T* grad_loss, const std::int64_t* labels, const CrossEntropy& shape) {
+void nll_backward(Context&, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
+                  const CrossEntropy& shape) {
   const std::int64_t counted = counted_rows(labels, shape);
   for (std::int64_t row = 0; row < shape.rows; ++row)
     for (std::int64_t c = 0; c < shape.classes; ++c) {
@@ -112,44 +114,44 @@ void nll_backward(Context&, T* grad_in, const T* grad_loss, const std::int64_t* 
         if (!is_class(labels[row], shape)) grad = not_a_number;
         if (labels[row] == c) grad = -reduce_gradient(grad_loss, shape.reduce, row, counted);
       }
-      grad_in[row * shape.classes + c] = static_cast<T>(grad);
+      grad_in[row * shape.classes + c] = store<T>(grad);
     }
 }
 
 /// A loss of n independent values: value(prediction, target).
 template <class T, class Value>
-void pointwise(T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how, Value value) {
-  reduce(loss, how, n, n, [&](std::int64_t i) { return value(double{prediction[i]}, double{target[i]}); });
+void pointwise(Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how, Value value) {
+  reduce(loss, how, n, n, [&](std::int64_t i) { return value(double{load(prediction[i])}, double{load(target[i])}); });
 }
 
 /// derivative(prediction, target) is with respect to the prediction.
 template <class T, class Derivative>
-void pointwise_backward(T* grad_prediction, const T* grad_loss, const T* prediction, const T* target, std::int64_t n,
-                        Reduce how, Derivative derivative) {
+void pointwise_backward(T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
+                        std::int64_t n, Reduce how, Derivative derivative) {
   for (std::int64_t i = 0; i < n; ++i)
-    grad_prediction[i] =
-        static_cast<T>(reduce_gradient(grad_loss, how, i, n) * derivative(double{prediction[i]}, double{target[i]}));
+    grad_prediction[i] = store<T>(reduce_gradient(grad_loss, how, i, n) *
+                                  derivative(double{load(prediction[i])}, double{load(target[i])}));
 }
 
 template <class T>
-void mse(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+void mse(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
   pointwise(loss, prediction, target, n, how, [](double x, double t) { return (x - t) * (x - t); });
 }
 
 template <class T>
-void mse_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+void mse_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
                   std::int64_t n, Reduce how) {
   pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
                      [](double x, double t) { return 2 * (x - t); });
 }
 
 template <class T>
-void mae(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+void mae(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
   pointwise(loss, prediction, target, n, how, [](double x, double t) { return std::abs(x - t); });
 }
 
 template <class T>
-void mae_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+void mae_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
                   std::int64_t n, Reduce how) {
   pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how, [](double x, double t) {
     return x > t ? 1.0 : x < t ? -1.0 : 0.0;
@@ -157,26 +159,26 @@ void mae_backward(Context&, T* grad_prediction, const T* grad_loss, const T* pre
 }
 
 template <class T>
-void binary_cross_entropy_with_logits(Context&, T* loss, const T* prediction, const T* target, std::int64_t n,
+void binary_cross_entropy_with_logits(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n,
                                       Reduce how) {
   pointwise(loss, prediction, target, n, how,
             [](double x, double t) { return relu_of(x) - x * t + std::log1p(std::exp(-std::abs(x))); });
 }
 
 template <class T>
-void binary_cross_entropy_with_logits_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction,
-                                               const T* target, std::int64_t n, Reduce how) {
+void binary_cross_entropy_with_logits_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss,
+                                               const T* prediction, const T* target, std::int64_t n, Reduce how) {
   pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
                      [](double x, double t) { return sigmoid_of(x) - t; });
 }
 
 template <class T>
-void hinge(Context&, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
+void hinge(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
   pointwise(loss, prediction, target, n, how, [](double x, double t) { return relu_of(1 - t * x); });
 }
 
 template <class T>
-void hinge_backward(Context&, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
+void hinge_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
                     std::int64_t n, Reduce how) {
   pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
                      [](double x, double t) { return t * x < 1 ? -t : 0.0; });
@@ -201,5 +203,7 @@ kernels::Loss<T> loss() {
 }
 template kernels::Loss<float> loss<float>();
 template kernels::Loss<double> loss<double>();
+template kernels::Loss<BFloat16> loss<BFloat16>();
+template kernels::Loss<Float16> loss<Float16>();
 
 }  // namespace tern::sequential

@@ -11,6 +11,8 @@ const Mode& mode() {
                          .memory = &host_memory(),
                          .operators = operators<float>(),
                          .float64 = operators<double>(),
+                         .bfloat16 = operators<BFloat16>(),
+                         .float16 = operators<Float16>(),
                          .movement = movement()};
   return mode;
 }

@@ -18,7 +18,7 @@ double response(const T* x, std::int64_t n, std::int64_t c, std::int64_t i, cons
   const std::int64_t first = c - shape.size / 2;
   double squares = 0;
   for (std::int64_t j = std::max<std::int64_t>(first, 0); j < std::min(first + shape.size, shape.C); ++j) {
-    const double value = x[place(shape.layout, shape.C, shape.area, n, j, i)];
+    const double value = load(x[place(shape.layout, shape.C, shape.area, n, j, i)]);
     squares += value * value;
   }
   return shape.k + shape.alpha / static_cast<double>(shape.size) * squares;
@@ -30,7 +30,7 @@ void local_response_norm(Context&, T* y, const T* x, const LocalResponseNorm& sh
     for (std::int64_t c = 0; c < shape.C; ++c)
       for (std::int64_t i = 0; i < shape.area; ++i) {
         const std::int64_t here = place(shape.layout, shape.C, shape.area, n, c, i);
-        y[here] = static_cast<T>(x[here] / std::pow(response(x, n, c, i, shape), shape.beta));
+        y[here] = store<T>(load(x[here]) / std::pow(response(x, n, c, i, shape), shape.beta));
       }
 }
 
@@ -48,10 +48,10 @@ void local_response_norm_backward(Context&, T* grad_x, const T* grad_y, const T*
         double sum = 0;
         for (std::int64_t j = std::max<std::int64_t>(last - shape.size + 1, 0); j <= std::min(last, shape.C - 1); ++j) {
           const std::int64_t there = place(shape.layout, shape.C, shape.area, n, j, i);
-          sum += static_cast<double>(grad_y[there]) * y[there] / response(x, n, j, i, shape);
+          sum += double{load(grad_y[there])} * load(y[there]) / response(x, n, j, i, shape);
         }
-        grad_x[here] =
-            static_cast<T>(grad_y[here] / std::pow(response(x, n, c, i, shape), shape.beta) - factor * x[here] * sum);
+        grad_x[here] = store<T>(load(grad_y[here]) / std::pow(response(x, n, c, i, shape), shape.beta) -
+                                factor * load(x[here]) * sum);
       }
 }
 
@@ -70,69 +70,70 @@ void write_channel(T* out, const BatchNorm& shape, std::int64_t c, Value value) 
   for (std::int64_t n = 0; n < shape.N; ++n)
     for (std::int64_t p = 0; p < shape.area; ++p) {
       const std::int64_t i = place(shape.layout, shape.C, shape.area, n, c, p);
-      out[i] = static_cast<T>(value(i));
+      out[i] = store<T>(value(i));
     }
 }
 
 /// `values` may be null and then stands for `otherwise`.
 template <class T>
 double value_or(const T* values, std::int64_t c, double otherwise) {
-  return values != nullptr ? double{values[c]} : otherwise;
+  return values != nullptr ? double{load(values[c])} : otherwise;
 }
 
 template <class T>
-void batch_norm(Context&, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-                const T* weight, const T* bias, const BatchNorm& shape) {
+void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
+                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
-    const double center = sum_over_channel(shape, c, [&](std::int64_t i) { return double{x[i]}; }) / count;
-    const auto squared_deviation = [&](std::int64_t i) { return (x[i] - center) * (x[i] - center); };
+    const double center = sum_over_channel(shape, c, [&](std::int64_t i) { return double{load(x[i])}; }) / count;
+    const auto squared_deviation = [&](std::int64_t i) { return (load(x[i]) - center) * (load(x[i]) - center); };
     const double variance = sum_over_channel(shape, c, squared_deviation) / count;
     const double inverse = 1 / std::sqrt(variance + shape.epsilon);
 
-    mean[c] = static_cast<T>(center);
-    inverse_deviation[c] = static_cast<T>(inverse);
+    mean[c] = static_cast<Scalar<T>>(center);
+    inverse_deviation[c] = static_cast<Scalar<T>>(inverse);
     write_channel(y, shape, c, [&](std::int64_t i) {
-      return (x[i] - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0);
+      return (load(x[i]) - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0);
     });
 
     if (running_mean != nullptr && count > 0) {  // a batch of nothing has nothing to say about the running ones
       const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
-      running_mean[c] = static_cast<T>((1 - shape.momentum) * running_mean[c] + shape.momentum * center);
-      running_var[c] = static_cast<T>((1 - shape.momentum) * running_var[c] + shape.momentum * unbiased);
+      running_mean[c] = static_cast<Scalar<T>>((1 - shape.momentum) * running_mean[c] + shape.momentum * center);
+      running_var[c] = static_cast<Scalar<T>>((1 - shape.momentum) * running_var[c] + shape.momentum * unbiased);
     }
   }
 }
 
 template <class T>
 void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                         const T* weight, const T* mean, const T* inverse_deviation, const BatchNorm& shape) {
+                         const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+                         const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
-    const auto normalized = [&](std::int64_t i) { return (double{x[i]} - mean[c]) * inverse_deviation[c]; };
-    const double sum = sum_over_channel(shape, c, [&](std::int64_t i) { return double{grad_y[i]}; });
-    const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return grad_y[i] * normalized(i); });
+    const auto normalized = [&](std::int64_t i) { return (double{load(x[i])} - mean[c]) * inverse_deviation[c]; };
+    const double sum = sum_over_channel(shape, c, [&](std::int64_t i) { return double{load(grad_y[i])}; });
+    const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return load(grad_y[i]) * normalized(i); });
 
-    if (grad_weight != nullptr) grad_weight[c] = static_cast<T>(product);
-    if (grad_bias != nullptr) grad_bias[c] = static_cast<T>(sum);
+    if (grad_weight != nullptr) grad_weight[c] = store<T>(product);
+    if (grad_bias != nullptr) grad_bias[c] = store<T>(sum);
     if (grad_x == nullptr) continue;
     // Two factors on one side of 1 are multiplied one after the other: their product may leave double's range.
     const double inverse = inverse_deviation[c], factor = value_or(weight, c, 1);
     const bool apart = (inverse > 1) != (std::abs(factor) > 1);
     const double first = apart ? inverse * factor : inverse, second = apart ? 1 : factor;
     write_channel(grad_x, shape, c, [&](std::int64_t i) {
-      return first * (grad_y[i] - sum / count - normalized(i) * product / count) * second;
+      return first * (load(grad_y[i]) - sum / count - normalized(i) * product / count) * second;
     });
   }
 }
 
 template <class T>
-void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const T* running_mean,
-                          const T* running_var, const BatchNorm& shape) {
+void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const Scalar<T>* running_mean,
+                          const Scalar<T>* running_var, const BatchNorm& shape) {
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const double deviation = std::sqrt(running_var[c] + shape.epsilon);
     write_channel(y, shape, c, [&](std::int64_t i) {
-      return (double{x[i]} - running_mean[c]) / deviation * value_or(weight, c, 1) + value_or(bias, c, 0);
+      return (double{load(x[i])} - running_mean[c]) / deviation * value_or(weight, c, 1) + value_or(bias, c, 0);
     });
   }
 }
@@ -149,5 +150,7 @@ kernels::Normalization<T> normalization() {
 }
 template kernels::Normalization<float> normalization<float>();
 template kernels::Normalization<double> normalization<double>();
+template kernels::Normalization<BFloat16> normalization<BFloat16>();
+template kernels::Normalization<Float16> normalization<Float16>();
 
 }  // namespace tern::sequential

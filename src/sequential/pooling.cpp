@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "functions.hpp"
+#include "loops.hpp"
 #include "sequential.hpp"
 
 namespace tern::sequential {
@@ -22,28 +23,29 @@ void max_pool2d(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
-        T best = -std::numeric_limits<T>::infinity();
+        Scalar<T> best = -std::numeric_limits<Scalar<T>>::infinity();
         std::int64_t winner = -1;
         for (std::int64_t kh = 0; kh < shape.KH; ++kh)
           for (std::int64_t kw = 0; kw < shape.KW; ++kw) {
             const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
             const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
             if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;
-            const T x = in[place(shape, plane, shape.H * shape.W, h * shape.W + w)];
-            if (winner < 0 || wins(x, best, std::greater<T>())) {  // an element wins over the padding, even -infinity
+            const Scalar<T> x = load(in[place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
+            if (winner < 0 || wins(x, best, std::greater())) {  // an element wins over the padding, even -infinity
               best = x;
               winner = kh * shape.KW + kw;
             }
           }
         const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
-        out[i] = best;
+        out[i] = store<T>(best);
         if (index != nullptr) index[i] = static_cast<std::uint8_t>(std::max<std::int64_t>(winner, 0));
       }
 }
 
 template <class T>
-void max_pool2d_backward(Context&, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d& shape) {
-  std::fill_n(grad_in, shape.planes * shape.H * shape.W, T(0));
+void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index,
+                         const Pool2d& shape) {
+  Sums<Scalar<T>> sums(context, shape.planes * shape.H * shape.W);
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
@@ -51,8 +53,9 @@ void max_pool2d_backward(Context&, T* grad_in, const T* grad_out, const std::uin
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + index[i] / shape.KW * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + index[i] % shape.KW * shape.dilation_w;
         if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // a window of nothing but padding
-        grad_in[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += grad_out[i];
+        sums[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += load(grad_out[i]);
       }
+  sums.round_to(grad_in);
 }
 
 /// The part of a plane that one average covers, and what its sum is divided by.
@@ -87,25 +90,26 @@ void average(T* out, const T* in, const Pool& shape) {
         double sum = 0;  // as in reduction.cpp: one window may be the whole plane
         for (std::int64_t h = window.top; h < window.bottom; ++h)
           for (std::int64_t w = window.left; w < window.right; ++w)
-            sum += in[place(shape, plane, shape.H * shape.W, h * shape.W + w)];
+            sum += load(in[place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
         out[place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] =
-            static_cast<T>(sum / static_cast<double>(window.divisor));
+            store<T>(sum / static_cast<double>(window.divisor));
       }
 }
 
 template <class T, class Pool>
-void average_backward(T* grad_in, const T* grad_out, const Pool& shape) {
-  std::fill_n(grad_in, shape.planes * shape.H * shape.W, T(0));
+void average_backward(Context& context, T* grad_in, const T* grad_out, const Pool& shape) {
+  Sums<Scalar<T>> sums(context, shape.planes * shape.H * shape.W);
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
         const Window window = window_of(shape, oh, ow);
-        const T share =
-            grad_out[place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] / static_cast<T>(window.divisor);
+        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
+        const Scalar<T> share = load(grad_out[i]) / static_cast<Scalar<T>>(window.divisor);
         for (std::int64_t h = window.top; h < window.bottom; ++h)
           for (std::int64_t w = window.left; w < window.right; ++w)
-            grad_in[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += share;
+            sums[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += share;
       }
+  sums.round_to(grad_in);
 }
 
 template <class T>
@@ -114,8 +118,8 @@ void avg_pool2d(Context&, T* out, const T* in, const Pool2d& shape) {
 }
 
 template <class T>
-void avg_pool2d_backward(Context&, T* grad_in, const T* grad_out, const Pool2d& shape) {
-  average_backward(grad_in, grad_out, shape);
+void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& shape) {
+  average_backward(context, grad_in, grad_out, shape);
 }
 
 template <class T>
@@ -124,8 +128,8 @@ void adaptive_avg_pool2d(Context&, T* out, const T* in, const AdaptivePool2d& sh
 }
 
 template <class T>
-void adaptive_avg_pool2d_backward(Context&, T* grad_in, const T* grad_out, const AdaptivePool2d& shape) {
-  average_backward(grad_in, grad_out, shape);
+void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& shape) {
+  average_backward(context, grad_in, grad_out, shape);
 }
 
 }  // namespace
@@ -141,5 +145,7 @@ kernels::Pooling<T> pooling() {
 }
 template kernels::Pooling<float> pooling<float>();
 template kernels::Pooling<double> pooling<double>();
+template kernels::Pooling<BFloat16> pooling<BFloat16>();
+template kernels::Pooling<Float16> pooling<Float16>();
 
 }  // namespace tern::sequential

@@ -16,7 +16,7 @@ using kernels::Axis;
 template <class T>
 double sum_of(const T* in, const Axis& axis, std::int64_t start) {
   double total = 0;
-  for (std::int64_t j = 0; j < axis.length; ++j) total += in[start + j * axis.inner];
+  for (std::int64_t j = 0; j < axis.length; ++j) total += load(in[start + j * axis.inner]);
   return total;
 }
 
@@ -27,14 +27,12 @@ double mean_of(const T* in, const Axis& axis, std::int64_t start) {
 
 template <class T>
 void sum(Context&, T* out, const T* in, const Axis& axis) {
-  for_each_line(axis,
-                [&](std::int64_t line, std::int64_t start) { out[line] = static_cast<T>(sum_of(in, axis, start)); });
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) { out[line] = store<T>(sum_of(in, axis, start)); });
 }
 
 template <class T>
 void mean(Context&, T* out, const T* in, const Axis& axis) {
-  for_each_line(axis,
-                [&](std::int64_t line, std::int64_t start) { out[line] = static_cast<T>(mean_of(in, axis, start)); });
+  for_each_line(axis, [&](std::int64_t line, std::int64_t start) { out[line] = store<T>(mean_of(in, axis, start)); });
 }
 
 /// What a variance divides by.
@@ -49,10 +47,10 @@ void var(Context&, T* out, const T* in, const Axis& axis, std::int64_t correctio
     const double center = mean_of(in, axis, start);
     double squares = 0;
     for (std::int64_t j = 0; j < axis.length; ++j) {
-      const double deviation = in[start + j * axis.inner] - center;
+      const double deviation = load(in[start + j * axis.inner]) - center;
       squares += deviation * deviation;
     }
-    out[line] = static_cast<T>(squares / degrees_of_freedom(axis, correction));
+    out[line] = store<T>(squares / degrees_of_freedom(axis, correction));
   });
 }
 
@@ -62,7 +60,7 @@ void var_backward(Context&, T* grad_in, const T* grad_out, const T* in, const Ax
     const double center = mean_of(in, axis, start);
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
-      grad_in[i] = static_cast<T>(grad_out[line] * 2 * (in[i] - center) / degrees_of_freedom(axis, correction));
+      grad_in[i] = store<T>(load(grad_out[line]) * 2 * (load(in[i]) - center) / degrees_of_freedom(axis, correction));
     }
   });
 }
@@ -72,7 +70,7 @@ void extreme(T* out, std::int64_t* index, const T* in, const Axis& axis, Better 
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
     std::int64_t winner = 0;
     for (std::int64_t j = 1; j < axis.length; ++j)
-      if (wins(in[start + j * axis.inner], in[start + winner * axis.inner], better)) winner = j;
+      if (wins(load(in[start + j * axis.inner]), load(in[start + winner * axis.inner]), better)) winner = j;
     if (out != nullptr) out[line] = in[start + winner * axis.inner];
     if (index != nullptr) index[line] = winner;
   });
@@ -80,19 +78,19 @@ void extreme(T* out, std::int64_t* index, const T* in, const Axis& axis, Better 
 
 template <class T>
 void max(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme(out, index, in, axis, std::greater<T>());
+  extreme(out, index, in, axis, std::greater());
 }
 
 template <class T>
 void min(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme(out, index, in, axis, std::less<T>());
+  extreme(out, index, in, axis, std::less());
 }
 
 template <class T>
 void extreme_backward(Context&, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
     for (std::int64_t j = 0; j < axis.length; ++j)
-      grad_in[start + j * axis.inner] = j == index[line] ? grad_out[line] : T(0);
+      grad_in[start + j * axis.inner] = j == index[line] ? grad_out[line] : store<T>(0);
   });
 }
 
@@ -110,5 +108,7 @@ kernels::Reduction<T> reduction() {
 }
 template kernels::Reduction<float> reduction<float>();
 template kernels::Reduction<double> reduction<double>();
+template kernels::Reduction<BFloat16> reduction<BFloat16>();
+template kernels::Reduction<Float16> reduction<Float16>();
 
 }  // namespace tern::sequential

@@ -7,7 +7,7 @@ namespace tern::sequential {
 
 const Mode& mode();
 
-// Each is defined and instantiated for float and double at the end of the file of its name.
+// Each is defined and instantiated for every compute type at the end of the file of its name.
 template <class T>
 kernels::Arithmetic<T> arithmetic();
 template <class T>

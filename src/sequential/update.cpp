@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "functions.hpp"
 #include "sequential.hpp"
 
 namespace tern::sequential {
@@ -10,40 +11,41 @@ using kernels::Parameters;
 using kernels::Sgd;
 
 template <class T>
-void sgd(Context&, const Parameters<T>& parameters, const T* learning_rate, const Sgd& options) {
+void sgd(Context&, const Parameters<T>& parameters, const Scalar<T>* learning_rate, const Sgd& options) {
   for (std::int64_t parameter = 0; parameter < parameters.count; ++parameter) {
     T* p = parameters.value[parameter];
-    T* v = parameters.first != nullptr ? parameters.first[parameter] : nullptr;
+    Scalar<T>* v = parameters.first != nullptr ? parameters.first[parameter] : nullptr;
     for (std::int64_t i = 0; i < parameters.size[parameter]; ++i) {
-      double g = parameters.gradient[parameter][i] + options.weight_decay * p[i];
+      double g = load(parameters.gradient[parameter][i]) + options.weight_decay * load(p[i]);
       if (v != nullptr) {
-        v[i] = static_cast<T>(options.first_step ? g : options.momentum * v[i] + (1 - options.dampening) * g);
+        v[i] = static_cast<Scalar<T>>(options.first_step ? g : options.momentum * v[i] + (1 - options.dampening) * g);
         g = options.nesterov ? g + options.momentum * v[i] : v[i];
       }
-      p[i] = static_cast<T>(p[i] - *learning_rate * g);
+      p[i] = store<T>(load(p[i]) - *learning_rate * g);
     }
   }
 }
 
 template <class T>
-void adam(Context&, const Parameters<T>& parameters, const T* learning_rate, std::int64_t* step, const Adam& options) {
+void adam(Context&, const Parameters<T>& parameters, const Scalar<T>* learning_rate, std::int64_t* step,
+          const Adam& options) {
   const double t = static_cast<double>(++*step);
   const double rate = *learning_rate;
   for (std::int64_t parameter = 0; parameter < parameters.count; ++parameter) {
     T* p = parameters.value[parameter];
-    T* m = parameters.first[parameter];
-    T* v = parameters.second[parameter];
+    Scalar<T>* m = parameters.first[parameter];
+    Scalar<T>* v = parameters.second[parameter];
     for (std::int64_t i = 0; i < parameters.size[parameter]; ++i) {
-      double value = p[i], g = parameters.gradient[parameter][i];
+      double value = load(p[i]), g = load(parameters.gradient[parameter][i]);
       if (options.decoupled)
         value -= rate * options.weight_decay * value;
       else
         g += options.weight_decay * value;
-      m[i] = static_cast<T>(options.beta1 * m[i] + (1 - options.beta1) * g);
-      v[i] = static_cast<T>(options.beta2 * v[i] + (1 - options.beta2) * g * g);
+      m[i] = static_cast<Scalar<T>>(options.beta1 * m[i] + (1 - options.beta1) * g);
+      v[i] = static_cast<Scalar<T>>(options.beta2 * v[i] + (1 - options.beta2) * g * g);
       const double first = m[i] / (1 - std::pow(options.beta1, t));
       const double second = v[i] / (1 - std::pow(options.beta2, t));
-      p[i] = static_cast<T>(value - rate * first / (std::sqrt(second) + options.epsilon));
+      p[i] = store<T>(value - rate * first / (std::sqrt(second) + options.epsilon));
     }
   }
 }
@@ -56,5 +58,7 @@ kernels::Update<T> update() {
 }
 template kernels::Update<float> update<float>();
 template kernels::Update<double> update<double>();
+template kernels::Update<BFloat16> update<BFloat16>();
+template kernels::Update<Float16> update<Float16>();
 
 }  // namespace tern::sequential

@@ -4,6 +4,19 @@
 
 namespace tern {
 
+/// From the first to the last place of a view's elements in its storage.
+struct Reach {
+  std::int64_t before = 0;  ///< places before the view's own first element
+  std::int64_t count = 0;   ///< all of them; 0 where there are no elements
+};
+inline Reach reach_of(const Tensor& view) {
+  if (view.numel() == 0) return {};
+  std::int64_t before = 0, behind = 0;
+  for (int i = 0; i < view.rank(); ++i)
+    (view.strides()[i] < 0 ? before : behind) += (view.shape()[i] - 1) * view.strides()[i];
+  return {-before, behind - before + 1};
+}
+
 /// Calls visit(place) with where each of the first `count` elements of a view stands in row-major order, relative to
 /// its first one.
 template <class Visit>

@@ -45,7 +45,7 @@ const std::vector<Mistake>& mistakes() {
        }},
       {"add: inputs are float32 and float64; convert one with to(...)",
        [] { op::add(ones({2}), ones({2}, DType::float64)); }},
-      {"relu: inputs are int32; operators compute in float32 and float64, convert with to(...)",
+      {"relu: inputs are int32; operators compute in floating dtypes, convert with to(...)",
        [] { op::relu(ones({2}, DType::int32)); }},
       {"add: the first input is undefined", [] { op::add(Tensor(), ones({2})); }},
       {"where: the condition is float32, expected bool", [] { op::where(ones({2}), ones({2}), ones({2})); }},

@@ -237,7 +237,6 @@ Operator unary(const char* name, std::function<Tensor(const Tensor&)> call, std:
                         .reference = each(function),
                         .large = true});
   op.invalid.push_back({"integers", Kind::dtype, {"int32"}, [call] { call(ones({3}, DType::int32)); }});
-  op.invalid.push_back({"half precision", Kind::dtype, {"bfloat16"}, [call] { call(ones({3}, DType::bfloat16)); }});
   return op;
 }
 

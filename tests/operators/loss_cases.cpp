@@ -82,7 +82,8 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
          // (softmax - target) * g, and no |g| is above 1.
          .gradient_magnitude =
              [each_row = options.reduce == Reduce::mean ? 2 / rows : 2](const std::vector<Array>&) { return each_row; },
-         .large = large});
+         .large = large,
+         .scalars_from = 0});
   };
   const auto scores = [&](const Shape& shape) { return fused ? uniform(shape, -3, 3) : uniform(shape, -5, -0.1); };
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 10}, Shape{7, 10}, Shape{17, 3}, Shape{33, 2}, Shape{5, 33},
@@ -176,7 +177,8 @@ Operator pointwise(const char* name, PointwiseLoss call, std::function<double(do
              },
          .gradient = gradient,
          .terms = reduce == Reduce::none ? 1 : std::max(1.0, count),
-         .large = large});
+         .large = large,
+         .scalars_from = 0});
   };
   for (const Shape& shape :
        {Shape{}, Shape{1}, Shape{9}, Shape{17}, Shape{33}, Shape{4097}, Shape{7, 11}, Shape{2, 3, 5, 1}})

@@ -55,7 +55,8 @@ Operator local_response_norm() {
          .reference = [options = use.options](
                           const std::vector<Array>& in) { return std::vector{response_normalised(in[0], options)}; },
          .gradient_terms = static_cast<double>(use.options.size) * 2,
-         .large = use.large});
+         .large = use.large,
+         .scalars_from = 1});
   op.invalid = {{"one dimension", Kind::shape, {"[5]"}, [] { op::local_response_norm(ones({5})); }},
                 {"size 0",
                  Kind::shape,
@@ -139,8 +140,8 @@ Operator batch_norm() {
   const auto add = [&](Use use, const char* label = "") {
     use.options.training = use.training;
     const Shape channels{use.x[1]};
-    std::vector<Argument> arguments{uniform(use.x, -2, 2), constant(uniform(channels)),
-                                    constant(uniform(channels, 0.5, 2))};
+    std::vector<Argument> arguments{uniform(use.x, -2, 2), scalars(uniform(channels)),
+                                    scalars(uniform(channels, 0.5, 2))};
     if (use.affine) {
       arguments.push_back(uniform(channels, 0.5, 2));
       arguments.push_back(uniform(channels));
@@ -164,7 +165,8 @@ Operator batch_norm() {
          .gradient_terms = std::max(4.0, count),
          .gradient_magnitude = [options = use.options](
                                    const std::vector<Array>& in) { return batch_norm_gradient_magnitude(in, options); },
-         .large = use.large});
+         .large = use.large,
+         .scalars_from = 1});
   };
   for (const bool training : {true, false})
     for (const bool affine : {true, false}) {
@@ -182,8 +184,8 @@ Operator batch_norm() {
   for (const bool training : {true, false}) {
     add({{2, 1, 1, 1}, training, true, {.epsilon = 1e-3}}, " large weight, equal x");
     op.samples.back().arguments[0] = listed({2, 1, 1, 1}, {0.5});
-    op.samples.back().arguments[1] = constant(listed({1}, {0.5}));
-    op.samples.back().arguments[2] = constant(listed({1}, {0}));
+    op.samples.back().arguments[1] = scalars(listed({1}, {0.5}));
+    op.samples.back().arguments[2] = scalars(listed({1}, {0}));
     op.samples.back().arguments[3] = listed({1}, {2e37});
     add({{2, 2, 1, 2}, training, true}, " large weight, large x");
     op.samples.back().arguments[0] = listed({2, 2, 1, 2}, {1e12, -2e12, 3e-3, 1e-3, 2e12, -1e12, -2e-3, 4e-3});

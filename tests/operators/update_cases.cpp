@@ -13,7 +13,7 @@ using Kind = Invalid::Kind;
 constexpr int steps = 3;
 constexpr double learning_rate = 0.125;
 
-Tensor number_like(const Tensor& like, double value) { return full({}, value, like.dtype()); }
+Tensor number_like(const Tensor& like, double value) { return full({}, value, scalar_of(like.dtype())); }
 
 std::vector<Argument> arguments_of(const std::vector<Shape>& shapes) {
   std::vector<Argument> arguments;
@@ -30,7 +30,7 @@ std::vector<Tensor> clones(const std::vector<Tensor>& in, std::size_t begin, std
 
 std::vector<Tensor> like(const std::vector<Tensor>& tensors, double value) {
   std::vector<Tensor> result;
-  for (const Tensor& tensor : tensors) result.push_back(full(tensor.shape(), value, tensor.dtype()));
+  for (const Tensor& tensor : tensors) result.push_back(full(tensor.shape(), value, scalar_of(tensor.dtype())));
   return result;
 }
 
@@ -81,7 +81,9 @@ Sample sgd_sample(const std::vector<Shape>& shapes, const kernels::Sgd& options,
               },
           .gradient = false,
           .terms = 3,
-          .large = large};
+          .large = large,
+          .scalars_from = static_cast<int>(count),
+          .roundings = steps};
 }
 
 Operator sgd() {
@@ -175,7 +177,9 @@ Operator adam() {
                },
            .gradient = false,
            .terms = 3,
-           .large = count == 4 && shapes[0].rank() == 2 && shapes[0][0] > 100});
+           .large = count == 4 && shapes[0].rank() == 2 && shapes[0][0] > 100,
+           .scalars_from = static_cast<int>(count),
+           .roundings = steps});
     }
   const auto rate = [] { return full({}, 0.1); };
   const auto step = [] { return zeros({}, DType::int64); };

@@ -265,6 +265,25 @@ TEST_CASE("data parallel: batch norm of all ranks is that of the whole batch", "
              ContainsSubstring("norm, BatchNorm2d(3, of all ranks), needs all of a batch at once"));
 }
 
+TEST_CASE("data parallel: batch norm of 16-bit images counts and averages in float32", "[parallel]") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    Generator generator(4);
+    const Tensor x = rand({30, 3, 5, 5}, generator, 9, 11).to(dtype);  // 750 per channel: no bfloat16
+    const nn::BatchNorm2d own(3, {.dtype = dtype});
+    const parallel::BatchNorm2d shared(Group(), 3, {.dtype = dtype});
+    const Tensor y = own(x), found = shared(x);
+    CHECK(found.dtype() == dtype);
+    const std::vector<double> want = y.values(), got = found.values();
+    for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(std::abs(got[i] - want[i]) < 0x1p-6);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor running = shared.named_buffers()[i].tensor;
+      CHECK(running.dtype() == DType::float32);
+      const std::vector<double> a = running.values(), b = own.named_buffers()[i].tensor.values();
+      for (std::size_t c = 0; c < 3; ++c) CHECK(a[c] == Approx(b[c]).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("data parallel: a loop of one's own, with gradients that are added up first", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {

@@ -25,7 +25,7 @@ std::vector<Array> reference_inputs(const Case& c) {
   std::vector<Array> inputs;
   for (std::size_t i = 0; i < c.sample.arguments.size(); ++i) {
     Array input = draw(c.op, c.sample, i);
-    input.dtype = c.sample.arguments[i].dtype.value_or(c.dtype);
+    input.dtype = dtype_of(c.sample.arguments[i], c.dtype);
     for (double& value : input.values) value = stored(value, *input.dtype);
     inputs.push_back(std::move(input));
   }
@@ -38,23 +38,23 @@ bool differentiable(const Case& c) {
                      [](const Argument& argument) { return argument.differentiable && !argument.dtype; });
 }
 
-Array cotangent_of(const Shape& shape, std::size_t index) {
+Array cotangent_of(const Shape& shape, std::size_t index, DType dtype) {
   Array result(shape);
   for (std::int64_t i = 0; i < result.size(); ++i) {
     const std::uint32_t word = random::word(99, index, static_cast<std::uint64_t>(i));
-    result[i] = (word & 1 ? -1 : 1) * (0.5 + 0.5 * static_cast<double>(random::uniform(word)));
+    result[i] = stored((word & 1 ? -1 : 1) * (0.5 + 0.5 * static_cast<double>(random::uniform(word))), dtype);
   }
   return result;
 }
 
 std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout, int threads) {
-  const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special);
+  const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special, c.rounded);
   const Device device(mode, device_options(threads));
   return c.sample.call(inputs);
 }
 
 std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout, int threads) {
-  std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special);
+  std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special, c.rounded);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (c.sample.arguments[i].differentiable && !c.sample.arguments[i].dtype) inputs[i].set_requires_grad();
   {
@@ -62,7 +62,9 @@ std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout, 
     const std::vector<Tensor> results = c.sample.call(inputs);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (static_cast<int>(i) < c.sample.gradient_outputs && results[i].requires_grad())
-        results[i].backward(tensor_of(cotangent_of(results[i].shape(), i), results[i].dtype()), {.retain_graph = true});
+        results[i].backward(
+            tensor_of(cotangent_of(results[i].shape(), i, c.rounded.value_or(c.dtype)), results[i].dtype()),
+            {.retain_graph = true});
   }
   std::vector<Array> gradients;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -12,6 +12,7 @@ struct Case {
   const Sample& sample;
   DType dtype;
   Special special = Special::none;
+  std::optional<DType> rounded = {};  ///< numbers that flow in are rounded to this first
 };
 
 std::vector<Array> to_arrays(const std::vector<Tensor>& tensors);
@@ -21,8 +22,8 @@ std::vector<Array> reference_inputs(const Case& c);
 
 bool differentiable(const Case& c);
 
-/// The gradient that flows into result `index`: fixed numbers between 1/2 and 1 of either sign.
-Array cotangent_of(const Shape& shape, std::size_t index);
+/// The gradient that flows into result `index`: fixed numbers of `dtype` between 1/2 and 1, of either sign.
+Array cotangent_of(const Shape& shape, std::size_t index, DType dtype);
 
 std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0);
 
@@ -31,5 +32,10 @@ std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout =
 
 /// What is wrong with gradients in float64 beside central differences of the reference, or nothing.
 std::string check_differences(const Case& c, const std::vector<Array>& gradients);
+
+// What is wrong with a case of 16 bits, or nothing: with its results beside the float64 reference, with its gradients
+// beside those in float32 of the same numbers.
+std::string check_rounded(const Case& c, const Mode& mode);
+std::string check_rounded_gradients(const Case& c, const Mode& mode);
 
 }  // namespace tern::testing

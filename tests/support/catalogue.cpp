@@ -134,6 +134,14 @@ Argument constant(Argument argument) {
   argument.differentiable = false;
   return argument;
 }
+Argument scalars(Argument argument) {
+  argument.scalar = true;
+  return constant(std::move(argument));
+}
+
+DType dtype_of(const Argument& argument, DType dtype) {
+  return argument.dtype.value_or(argument.scalar ? scalar_of(dtype) : dtype);
+}
 
 const std::vector<double>& special_values() {
   static const double infinity = std::numeric_limits<double>::infinity();
@@ -175,14 +183,17 @@ Array draw(const Operator& op, const Sample& sample, std::size_t index) {
   return broadcast_array(fill(argument, *argument.expanded_from, seed), argument.shape);
 }
 
-std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype, Layout layout, Special special) {
+std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype, Layout layout, Special special,
+                                std::optional<DType> rounded) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < sample.arguments.size(); ++i) {
     const Argument& argument = sample.arguments[i];
-    const DType type = argument.dtype.value_or(dtype);
+    const DType type = dtype_of(argument, dtype);
     const std::uint64_t seed = seed_of(op, sample, i);
     Array array = fill(argument, argument.expanded_from.value_or(argument.shape), seed);
     if (!argument.dtype && array.size() > 0) put_special(array, special, sample, dtype, i, seed);
+    if (rounded && !argument.dtype)
+      for (double& value : array.values) value = stored(value, dtype_of(argument, *rounded));
     Tensor tensor = tensor_of(array, type, layout);
     const NoGrad no_grad;
     inputs.push_back(argument.expanded_from ? tensor.expand(argument.shape) : std::move(tensor));

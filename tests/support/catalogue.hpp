@@ -22,7 +22,8 @@ struct Argument {
   Fill fill = Fill::uniform;
   double low = -1, high = 1;
   std::vector<double> elements = {};
-  std::optional<DType> dtype = {};  ///< labels and masks; otherwise the dtype of the case
+  std::optional<DType> dtype = {};  ///< labels and masks; otherwise the dtype of the case,
+  bool scalar = false;              ///< or that of numbers about its elements, see tern::Scalar
   bool differentiable = true;
   std::optional<Shape> expanded_from = {};  ///< the tensor is an expanded view of this shape
 };
@@ -38,6 +39,8 @@ Argument booleans(const Shape& shape);
 Argument expanded(const Shape& shape, const Shape& larger);
 /// The argument without a gradient.
 Argument constant(Argument argument);
+/// Numbers about elements, without a gradient: statistics.
+Argument scalars(Argument argument);
 
 /// NaN, infinities, zeros, tiny, huge and ordinary numbers.
 const std::vector<double>& special_values();
@@ -64,7 +67,9 @@ struct Sample {
   double gradient_terms = 1;   ///< the same for the gradient
   /// For gradients that are a difference of terms far larger than itself: the largest sum of the terms' magnitudes.
   std::function<double(const std::vector<Array>& inputs)> gradient_magnitude = {};
-  bool large = false;  ///< enough work for several threads
+  bool large = false;      ///< enough work for several threads
+  int scalars_from = 100;  ///< the results from here on are numbers about elements: losses, statistics, moments
+  int roundings = 1;       ///< how often a 16-bit result is rounded on the way
 };
 
 /// A use that must throw.
@@ -80,7 +85,8 @@ struct Invalid {
 struct Operator {
   std::string name = {};  ///< as in the header; an overload has a suffix after a slash
   std::string family = {};
-  double ulps = 4;  ///< units in the last place that a result of one term may be off
+  double ulps = 4;            ///< units in the last place that a result of one term may be off
+  double gradient_scale = 0;  ///< of the terms of a difference with a rounded result, such as the 1 of 1 - y^2
   std::vector<Sample> samples = {};
   std::vector<Invalid> invalid = {};
   bool member = false;  ///< a member of Tensor, not a function of operators/*.hpp
@@ -104,8 +110,13 @@ enum class Special : std::uint8_t {
 };
 
 /// Tensors of one dtype and layout for a sample's arguments.
+/// With `rounded`, numbers are rounded to that first.
 std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype,
-                                Layout layout = Layout::contiguous, Special special = Special::none);
+                                Layout layout = Layout::contiguous, Special special = Special::none,
+                                std::optional<DType> rounded = {});
+
+/// The dtype of an argument in a case of `dtype`.
+DType dtype_of(const Argument& argument, DType dtype);
 
 // One function per family, in tests/operators/<family>_cases.cpp.
 std::vector<Operator> arithmetic_cases();

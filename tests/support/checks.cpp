@@ -241,6 +241,25 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
     });
 }
 
+/// Each second sample with one of the dtypes in turn, unless there is time for all.
+void check_16_bits(const Operator& op, const Sample& sample, const std::string& mode_name, Report& report) {
+  static std::size_t turn = 0;
+  const std::size_t now = turn++ % 4;
+  const bool whole = check_options().whole || check_options().only.starts_with("16 bits");
+  if (!whole && (sample.large || now % 2 != 0)) return;
+  const auto has = [&](DType dtype) { return std::ranges::find(sample.dtypes, dtype) != sample.dtypes.end(); };
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    if (!whole && (dtype == DType::bfloat16) != (now == 0)) continue;
+    const Case c{op, sample, dtype};
+    const Mode& mode = tern::mode(mode_name);
+    if (has(DType::float32) && !has(dtype))
+      report.run(op, sample.name, name_of(dtype), "16 bits", [&] { return check_rounded(c, mode); });
+    if (has(DType::float32) && differentiable({op, sample, DType::float32}))
+      report.run(op, sample.name, name_of(dtype), "16 bits, gradient",
+                 [&] { return check_rounded_gradients(c, mode); });
+  }
+}
+
 bool is_kind(const Error& error, Invalid::Kind kind) {
   switch (kind) {
     case Invalid::Kind::any:
@@ -328,8 +347,10 @@ std::string compare(const Array& got, const Array& expected, DType dtype, double
 
 void check_operator(const Operator& op, const std::string& mode_name, Report& report) {
   expected_cache().clear();
-  for (std::size_t i = check_options().first; i < op.samples.size(); i += check_options().every)
+  for (std::size_t i = check_options().first; i < op.samples.size(); i += check_options().every) {
     for (const DType dtype : op.samples[i].dtypes) check_sample({op, op.samples[i], dtype}, mode_name, report);
+    check_16_bits(op, op.samples[i], mode_name, report);
+  }
   if (check_options().first > 0) return;
   for (const Invalid& invalid : op.invalid)
     report.run(op, invalid.name, "", "mistake", [&] { return check_mistake(op, invalid, tern::mode(mode_name)); });

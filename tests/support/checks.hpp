@@ -48,6 +48,8 @@ class Report {
 /// - guards: nothing written outside the buffers, nothing left unwritten, nothing leaked, forward and backward;
 /// - gradient: against central differences of the reference, in float64;
 /// - sequential gradient: against the sequential mode's float64 gradient; strided gradient: of transposed leaves;
+/// - 16 bits: results in bfloat16 and float16 against the float64 reference of the rounded inputs; 16 bits, gradient:
+///   against the float32 gradient of the rounded inputs;
 /// - mistake: the documented exception with the documented words.
 void check_operator(const Operator& op, const std::string& mode, Report& report);
 

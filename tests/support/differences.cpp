@@ -11,7 +11,7 @@ namespace {
 double weighted_sum(const std::vector<Array>& results, int outputs) {
   double sum = 0;
   for (std::size_t i = 0; i < results.size() && static_cast<int>(i) < outputs; ++i) {
-    const Array weights = cotangent_of(results[i].shape, i);
+    const Array weights = cotangent_of(results[i].shape, i, DType::float64);
     for (std::int64_t j = 0; j < results[i].size(); ++j) sum += weights[j] * results[i][j];
   }
   return sum;

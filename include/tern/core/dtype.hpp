@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// Element type of a tensor, a run-time value. Operators compute in float32 and float64; the others carry labels,
-/// masks, images and reduced-precision storage, and reach the operators through `operators::cast`.
+/// Element type of a tensor, a run-time value. Operators compute in the floating ones; the others carry labels, masks
+/// and images, and reach the operators through `operators::cast`.
 enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8, boolean };
 
 /// Bytes of one element.

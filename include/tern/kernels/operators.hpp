@@ -26,13 +26,22 @@ constexpr void for_each_compute_type(const Visit& visit) {
 /// Calls it with the type of `dtype` alone; false where operators do not compute in that.
 template <class Visit>
 constexpr bool with_compute_type(DType dtype, const Visit& visit) {
-  bool found = false;
-  for_each_compute_type([&]<class T>() {
-    if (found || dtype != dtype_of<T>) return;
-    found = true;
-    visit.template operator()<T>();
-  });
-  return found;
+  switch (dtype) {
+    case DType::float32:
+      visit.template operator()<float>();
+      return true;
+    case DType::float64:
+      visit.template operator()<double>();
+      return true;
+    case DType::bfloat16:
+      visit.template operator()<BFloat16>();
+      return true;
+    case DType::float16:
+      visit.template operator()<Float16>();
+      return true;
+    default:
+      return false;
+  }
 }
 
 /// The dispatch table of one compute dtype: one member per family.

@@ -36,7 +36,7 @@ struct DeviceOptions {
   std::optional<Precision> precision = {};
   std::optional<bool> deterministic = {};
   std::optional<Numerics> numerics = {};
-  /// Every operator also runs in reference_mode(), on copies, in float32 and in float64. The first one whose result
+  /// Every operator also runs in reference_mode(), on copies, in its dtype and in float64. The first one whose result
   /// lies outside the tolerance is a VerifyError that names its sizes, way, place in the network, the element and both
   /// values. Slow; a Step runs eagerly.
   std::optional<bool> verify = {};

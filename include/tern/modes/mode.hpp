@@ -53,7 +53,8 @@ struct Places {
 };
 
 /// A device mode: a name, a memory, and one dispatch table per compute dtype: float32 and float64 always, bfloat16 and
-/// float16 where it has them. Copyable, so that a new mode may start as another one and replace what it likes:
+/// float16 where it has them; where not, the public operators convert to float32, use that table, and convert back.
+/// Copyable, so that a new mode may start as another one and replace what it likes:
 ///
 ///     Mode mine = mode("vectorized");
 ///     mine.operators.dot.matmul = my_matmul;

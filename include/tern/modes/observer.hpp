@@ -28,7 +28,7 @@ enum class Role : std::uint8_t { in, out, inout };
 struct Operand {
   const Tensor* tensor = nullptr;
   Role role = Role::in;
-  std::size_t element = 0;  ///< bytes of one element, as the kernel sees it
+  std::size_t element = 0;  ///< bytes of one element as the kernel sees it: a bfloat16 may be given as a float32
   double part = 1;          ///< how much of its distinct elements is read
 };
 
@@ -90,9 +90,12 @@ class OperatorCall {
   void* use(const Operand& operand);
   void add_flops(double flops) { flops_ += flops; }
   void took(const char* decision, const char* way) noexcept;
+  /// What gives the pointers; null: the tensors' own are taken.
+  const Stage* stage() const { return stage_; }
 
  private:
   friend class ObservedCall;
+  friend class Staged;
   static constinit thread_local OperatorCall* open_;
 
   const char* name_;
