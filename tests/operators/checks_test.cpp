@@ -40,22 +40,22 @@ __attribute__((no_sanitize("address"))) void write_behind(float* out, std::int64
 }  // namespace
 
 TEST_CASE("checks: a right operator has no failures", "[catalogue]") {
-  CHECK(failures("checks: right", [](Table& table) {
+  CHECK(failures("checks, right", [](Table& table) {
           table.relu = +[](Context&, float* out, const float* in, std::int64_t n) { right(out, in, n); };
         }) == "");
 }
 
 TEST_CASE("checks: a dropped tail is found", "[catalogue]") {
-  CHECK_THAT(failures("checks: tail",
+  CHECK_THAT(failures("checks, tail",
                       [](Table& table) {
                         table.relu =
                             +[](Context&, float* out, const float* in, std::int64_t n) { right(out, in, n / 8 * 8); };
                       }),
-             ContainsSubstring("relu | checks: tail | float32 | [9] | guards") && !ContainsSubstring("float64 |"));
+             ContainsSubstring("relu | checks, tail | float32 | [9] | guards") && !ContainsSubstring("float64 |"));
 }
 
 TEST_CASE("checks: a wrong value is found, with the sample that shows it", "[catalogue]") {
-  CHECK_THAT(failures("checks: value",
+  CHECK_THAT(failures("checks, value",
                       [](Table& table) {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           right(out, in, n);
@@ -67,7 +67,7 @@ TEST_CASE("checks: a wrong value is found, with the sample that shows it", "[cat
 }
 
 TEST_CASE("checks: a write behind the buffer is found", "[catalogue]") {
-  CHECK_THAT(failures("checks: behind",
+  CHECK_THAT(failures("checks, behind",
                       [](Table& table) {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           right(out, in, n);
@@ -78,7 +78,7 @@ TEST_CASE("checks: a write behind the buffer is found", "[catalogue]") {
 }
 
 TEST_CASE("checks: a changed input is found", "[catalogue]") {
-  CHECK_THAT(failures("checks: input",
+  CHECK_THAT(failures("checks, input",
                       [](Table& table) {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           right(out, in, n);
@@ -89,7 +89,7 @@ TEST_CASE("checks: a changed input is found", "[catalogue]") {
 }
 
 TEST_CASE("checks: results that do not repeat are found", "[catalogue]") {
-  CHECK_THAT(failures("checks: repeat",
+  CHECK_THAT(failures("checks, repeat",
                       [](Table& table) {
                         table.relu = +[](Context&, float* out, const float* in, std::int64_t n) {
                           static int calls = 0;
@@ -108,7 +108,7 @@ TEST_CASE("checks: leaked memory is found", "[catalogue]") {
   };
   static std::vector<Leak> leaks;
   CHECK_THAT(
-      failures("checks: leak",
+      failures("checks, leak",
                [](Table& table) {
                  table.relu = +[](Context& context, float* out, const float* in, std::int64_t n) {
                    leaks.push_back({context.memory, context.memory->allocate(64, context.stream), context.stream});
@@ -122,7 +122,7 @@ TEST_CASE("checks: leaked memory is found", "[catalogue]") {
 
 TEST_CASE("checks: a wrong gradient is found", "[catalogue]") {
   CHECK_THAT(
-      failures("checks: gradient",
+      failures("checks, gradient",
                [](Table& table) {
                  table.relu_backward =
                      +[](Context&, float* grad_in, const float* grad_out, const float*, std::int64_t n) {
