@@ -42,6 +42,12 @@ class Library {
     if (level < MPI_THREAD_SERIALIZED)
       throw DeviceUnavailable("mpi: this MPI lets only the thread that started it make calls (MPI_THREAD_SERIALIZED)");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm here = MPI_COMM_NULL;
+    int ranks = 1;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &ranks);
+    MPI_Comm_free(&here);
+    patience = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -51,6 +57,8 @@ class Library {
     MPI_Finalized(&ended);
     if (ours_ && !rank_failed && ended == 0) MPI_Finalize();
   }
+
+  std::int64_t patience = 0;  ///< microseconds for which a rank that waits keeps its core
 
  private:
   bool ours_ = false;
@@ -257,9 +265,9 @@ class Mpi final : public Collective {
       int done = 0;
       check(call, MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
       if (done != 0) return;
-      if (looks < 64) continue;
-      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
-      if (limit_ > 0 && waited.count() > limit_) {
+      if (looks % 16 != 0) continue;
+      const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
+      if (limit_ > 0 && waited.count() / 1000 > limit_) {
         rank_failed = true;
         std::string missing;
         for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -271,11 +279,11 @@ class Mpi final : public Collective {
         }
         throw ParallelError(message(missing, " within ", limit_, " ms, in ", call, " of rank ", rank_));
       }
-      // Others may need this core; after a while, also the power.
-      if (waited.count() < 5)
-        sched_yield();
-      else
+      // Where ranks share cores, the one that is waited for may need this one; after a while, others may.
+      if (waited.count() > 5000)
         usleep(200);
+      else if (waited.count() > library().patience)
+        sched_yield();
     }
   }
 
