@@ -119,11 +119,11 @@ struct DataParallel::Pass {
     const Tensor like({bucket.count}, bucket.dtype);
     if (body.fixed()) return sum_over(body.elements, body.share.shards, holdings, partial, like);
     Tensor sum = partial.values().empty() ? filled(like.shape(), 0, like.dtype()) : partial.values()[0];
-    body.elements.all_reduce(sum, reduction);
+    body.elements.begin_all_reduce(sum, reduction);
     return sum;
   }
 
-  // Every rank sums the buckets in their order.
+  // Every rank sums the buckets in their order; without shards they are sums after `join`.
   void sum_ready() {
     while (sums.size() < packs.size() && packs[sums.size()] != 0)
       sums.push_back(sum(body.buckets[sums.size()], gradients[sums.size()]));
@@ -158,6 +158,7 @@ struct DataParallel::Pass {
   void finish(const std::vector<Tensor>& before, const std::vector<std::int64_t>& agreed) {
     std::ranges::fill(packs, 1);
     sum_ready();
+    body.elements.join();
     for (std::size_t bucket = 0; bucket < sums.size(); ++bucket) {
       const std::vector<Tensor> parts = unpacked(body.buckets[bucket], body.parameters, sums[bucket]);
       for (std::size_t place = 0; place < parts.size(); ++place) {
@@ -173,11 +174,18 @@ struct DataParallel::Pass {
     }
   }
 
-  /// The mean of what the parts made of the buffers.
-  void settle(const std::vector<Partial>& statistics) const {
+  /// The sums over the parts of what they made of the buffers; begun.
+  std::vector<Tensor> sums_of(const std::vector<Partial>& statistics) const {
+    std::vector<Tensor> result;
+    for (std::size_t i = 0; i < statistics.size(); ++i)
+      result.push_back(sum(body.statistics_buckets[i], statistics[i]));
+    return result;
+  }
+  /// The buffers become these.
+  void settle(const std::vector<Tensor>& statistics) const {
     for (std::size_t bucket = 0; bucket < statistics.size(); ++bucket) {
       const Bucket& members = body.statistics_buckets[bucket];
-      const std::vector<Tensor> parts = unpacked(members, body.statistics, sum(members, statistics[bucket]));
+      const std::vector<Tensor> parts = unpacked(members, body.statistics, statistics[bucket]);
       for (std::size_t place = 0; place < parts.size(); ++place)
         Tensor(body.statistics[members.members[place]]).copy_(parts[place]);
     }
@@ -193,7 +201,10 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
   std::vector<Partial> statistics(body.statistics_buckets.size());
   Partial figures;
+  Tensor all;  // the sum of the figures
   std::int64_t count = 1;
+  // On devices nothing has to be agreed on first, and backward hides it.
+  const bool early = !body.fixed() && !body.elements.on_host();
   Generator& generator = default_generator();
   const std::uint64_t start = generator.position();
   std::optional<std::uint64_t> draws;
@@ -211,15 +222,17 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
             " streams of random numbers, another one ", draws.value_or(0), "; every part has to draw alike");
     draws = drawn;
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
-    differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
-    for (std::size_t i = 0; i < statistics.size(); ++i)
-      statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics, body.statistics) * weight);
     Tensor numbers = given.loss.detach().reshape({1}).to(DType::float64) * weight;
     if (given.sums.defined())
       numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
     count = numbers.numel();
     figures.add(shard, numbers);
+    if (early) all = sum({.count = count, .dtype = DType::float64}, figures);
+    differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
+    for (std::size_t i = 0; i < statistics.size(); ++i)
+      statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics, body.statistics) * weight);
   }
+  if (early && !all.defined()) all = sum({.count = count, .dtype = DType::float64}, figures);
   std::vector<std::int64_t> words(used.begin(), used.end());
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
   words.push_back(count);
@@ -227,11 +240,12 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   std::ranges::fill(packs, 1);
   sum_ready();
   const std::vector<std::int64_t> agreed = agree(words);
-  finish(before, agreed);
-  settle(statistics);
-  generator.set_position(start + static_cast<std::uint64_t>(agreed[used.size()]));
   count = agreed.back();
-  const Tensor all = sum({.count = count, .dtype = DType::float64}, figures);
+  const std::vector<Tensor> settled = sums_of(statistics);
+  if (!early) all = sum({.count = count, .dtype = DType::float64}, figures);
+  finish(before, agreed);
+  settle(settled);
+  generator.set_position(start + static_cast<std::uint64_t>(agreed[used.size()]));
   return {all.slice(0, 0, 1).reshape({}).to(body.parameters[0].dtype()), count > 1 ? all.slice(0, 1, count) : Tensor()};
 }
 
@@ -271,7 +285,9 @@ void DataParallel::backward(const Tensor& loss) {
   std::vector<Partial> statistics(body.statistics_buckets.size());
   for (std::size_t i = 0; i < statistics.size(); ++i)
     statistics[i].add(rank, packed(body.statistics_buckets[i], body.statistics, body.statistics));
-  pass.settle(statistics);
+  const std::vector<Tensor> settled = pass.sums_of(statistics);
+  body.elements.join();
+  pass.settle(settled);
 }
 
 const data::Share& DataParallel::share() const { return body_->share; }

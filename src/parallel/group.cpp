@@ -89,6 +89,16 @@ void Group::all_reduce(Tensor x, Reduction reduction) const {
   if (!x.is_contiguous() || whole.dtype() != x.dtype()) x.copy_(whole);
 }
 
+void Group::begin_all_reduce(Tensor x, Reduction reduction) const {
+  // What has work to do behind the sum is not begun.
+  if (reduction == Reduction::mean || is_half(x.dtype()) || !x.is_contiguous()) return all_reduce(x, reduction);
+  check_reduction("all_reduce", x, reduction);
+  if (size() == 1) return;
+  carrier_->begin_all_reduce(lend(x, true, true), count_of(x), x.dtype(), carried(reduction), stream());
+}
+
+void Group::join() const { carrier_->join(stream()); }
+
 void Group::broadcast(Tensor x, int root) const {
   expects<ShapeError>(root >= 0 && root < size(), "broadcast: rank ", root, " of ", size(), " ranks");
   if (size() == 1) return;

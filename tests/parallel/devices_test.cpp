@@ -53,6 +53,18 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
       group.all_reduce(x = full({3}, rank, dtype), parallel::Reduction::max);
       if (x.values() != std::vector<double>(3, 1)) return message("a maximum of ", dtype, ": ", x);
     }
+    // Begun beside other work, and complete behind the join.
+    const Tensor large = full({1 << 22}, rank + 1), small = full({5}, rank + 1);
+    Tensor other = ones({1 << 20});
+    for (int i = 0; i < 3; ++i) {
+      group.begin_all_reduce(large);
+      group.begin_all_reduce(small);
+      other = operators::mul(other, 2.0);
+      group.join();
+      const Tensor wrong = operators::sum(operators::not_equal(large, full({1}, 3 << i)).to(DType::float32));
+      if (wrong.item() != 0) return message(wrong.item(), " wrong sums of ", large.numel());
+      if (small.values() != std::vector<double>(5, 3 << i)) return message("a begun sum: ", small);
+    }
     Tensor x = full({2}, rank);
     group.broadcast(x, 1);
     if (x.values() != std::vector<double>{1, 1}) return message("broadcast: ", x);

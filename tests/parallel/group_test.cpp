@@ -76,6 +76,22 @@ TEST_CASE("group: numbers at the ends of their range", "[parallel][ranks]") {
     });
 }
 
+TEST_CASE("group: sums that are begun are complete behind the join", "[parallel][ranks]") {
+  for (const int count : rank_counts())
+    check_ranks(count, [](const Group& group) -> std::string {
+      const double all = group.size() * (group.size() + 1) / 2;
+      const Tensor x = full({1000}, group.rank() + 1), half = full({3}, group.rank() + 1, DType::bfloat16);
+      const Tensor mean = full({2, 2}, group.rank() + 1);
+      group.begin_all_reduce(x);
+      group.begin_all_reduce(half);
+      group.begin_all_reduce(mean.transpose(0, 1), parallel::Reduction::mean);
+      group.join();
+      if (x.values() != std::vector<double>(1000, all)) return message("a sum: ", x);
+      if (half.values() != std::vector<double>(3, all)) return message("a sum of bfloat16: ", half);
+      return mean.values() == std::vector<double>(4, all / group.size()) ? "" : message("a mean: ", mean);
+    });
+}
+
 TEST_CASE("group: what a view shows is reduced and nothing else", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {

@@ -40,6 +40,12 @@ class Collective {
   virtual void barrier(void* stream) = 0;
   /// In place.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) = 0;
+  /// As all_reduce, beside what is queued on `stream` from here on; `data` is the ranks' until `join`, in all of them.
+  virtual void begin_all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) {
+    all_reduce(data, count, dtype, reduction, stream);
+  }
+  /// What is queued on `stream` from here on comes after all that was begun. Throws ParallelError.
+  virtual void join(void* /*stream*/) {}
   virtual void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) = 0;
   /// `from` holds `size` blocks of `count`; the one of this rank's number, reduced, goes into `to`.
   virtual void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,

@@ -44,6 +44,10 @@ class Group {
   /// Every rank gets the sum (mean, maximum, minimum) over the ranks, with the same bits. Throws DTypeError for a mean
   /// of integers, and for a sum or a mean of bool.
   void all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
+  /// As all_reduce, beside what this thread queues next on its device, where the group is on devices: until `join`
+  /// nobody reads, writes or lets go of x, and no other call of the group is made but this one.
+  void begin_all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
+  void join() const;
   /// Every rank gets the elements of rank `root`.
   void broadcast(Tensor x, int root = 0) const;
 

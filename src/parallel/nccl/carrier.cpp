@@ -71,6 +71,10 @@ void check(const char* call, ncclResult_t result) {
   if (result != ncclSuccess) throw ParallelError(message("nccl: ", call, ": ", library().error_string(result)));
 }
 
+void check(const char* call, cudaError_t status) {
+  if (status != cudaSuccess) throw ParallelError(message("nccl: ", call, ": ", cudaGetErrorString(status)));
+}
+
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
     case DType::float32:
@@ -132,6 +136,9 @@ class Nccl final : public Collective {
       : comm_(comm), memory_(memory), device_(device), rank_(rank), size_(size) {}
   ~Nccl() override {
     if (comm_ != nullptr) (void)library().destroy(comm_);
+    // What they were recorded into may be replayed still: CUDA keeps what it needs.
+    if (side_ != nullptr) (void)cudaStreamDestroy(side_);
+    if (order_ != nullptr) (void)cudaEventDestroy(order_);
   }
 
   std::string_view name() const override { return "nccl"; }
@@ -154,6 +161,28 @@ class Nccl final : public Collective {
     const OnDevice here(device_);
     check("all_reduce",
           library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
+  }
+
+  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well.
+  void begin_all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
+    const OnDevice here(device_);
+    if (side_ == nullptr) {
+      int least = 0, greatest = 0;
+      check("begin_all_reduce", cudaDeviceGetStreamPriorityRange(&least, &greatest));
+      check("begin_all_reduce", cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
+      check("begin_all_reduce", cudaStreamCreateWithPriority(&side_, cudaStreamNonBlocking, greatest));
+    }
+    follow(stream_of(stream), side_);
+    begun_ = true;
+    check("begin_all_reduce",
+          library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, side_));
+  }
+
+  void join(void* stream) override {
+    if (!begun_) return;
+    const OnDevice here(device_);
+    begun_ = false;
+    follow(side_, stream_of(stream));
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
@@ -233,9 +262,18 @@ class Nccl final : public Collective {
   }
 
  private:
+  // What is queued on `later` from here on comes after what is queued on `earlier`.
+  void follow(cudaStream_t earlier, cudaStream_t later) const {
+    check("order", cudaEventRecord(order_, earlier));
+    check("order", cudaStreamWaitEvent(later, order_));
+  }
+
   ncclComm_t comm_;
   Memory& memory_;
   int device_, rank_, size_;
+  cudaStream_t side_ = nullptr;  // with the event, from the first begin_all_reduce on
+  cudaEvent_t order_ = nullptr;
+  bool begun_ = false;
 };
 
 // The card, as no other has it in this machine; empty where NCCL cannot be used.
