@@ -32,23 +32,32 @@ const Mode& default_mode() {
 }
 
 // Member by member into its place: a copy of what has just been written in smaller pieces waits for them.
-void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const Scope& outside) {
-  expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
-  const Numerics numerics = options.numerics.value_or(outside.numerics);
-  const bool verify = options.verify.value_or(outside.verify);
-  Observer* const observer = verify || numerics == Numerics::check ? scope_observer(numerics, verify) : nullptr;
+void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
   scope.mode = &mode;
   scope.context.memory = mode.memory;
   scope.context.stream = mode.memory->stream();
-  scope.context.threads = options.threads != 0 ? options.threads : outside.context.threads;
-  scope.context.precision = options.precision.value_or(outside.context.precision);
-  scope.context.deterministic = options.deterministic.value_or(outside.context.deterministic);
+  scope.context.threads = outside.context.threads;
+  scope.context.precision = outside.context.precision;
+  scope.context.deterministic = outside.context.deterministic;
   scope.context.ways = outside.context.ways;
-  scope.transfers = options.transfers.value_or(outside.transfers);
-  scope.numerics = numerics;
-  scope.verify = verify;
-  scope.observer = observer;
+  scope.transfers = outside.transfers;
+  scope.numerics = outside.numerics;
+  scope.verify = outside.verify;
+  scope.observer = outside.observer;
   scope.automatic = 0;
+}
+
+void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const Scope& outside) {
+  expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
+  inherit(scope, mode, outside);
+  if (options.threads != 0) scope.context.threads = options.threads;
+  scope.context.precision = options.precision.value_or(scope.context.precision);
+  scope.context.deterministic = options.deterministic.value_or(scope.context.deterministic);
+  scope.transfers = options.transfers.value_or(scope.transfers);
+  scope.numerics = options.numerics.value_or(scope.numerics);
+  scope.verify = options.verify.value_or(scope.verify);
+  const bool checks = scope.verify || scope.numerics == Numerics::check;
+  scope.observer = checks ? scope_observer(scope.numerics, scope.verify) : nullptr;
 }
 
 // Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
@@ -102,7 +111,7 @@ constinit thread_local Scope* latest_default = nullptr;
   outside.context.ways = &ways();
   check_environment_ways(mode);
   auto made = std::make_unique<Scope>();
-  set_up(*made, mode, {}, outside);
+  inherit(*made, mode, outside);
   return *(latest_default = scopes.emplace_back(std::move(made)).get());
 }
 
@@ -226,6 +235,11 @@ Device::Device(std::string_view mode_name, const DeviceOptions& options)
     : Device(find(mode_name), named(mode_name, options)) {
   static std::atomic<std::uint64_t> made{0};
   if (unverified(mode_name) == auto_name) open_->scope.automatic = ++made;
+}
+
+Device::Device(const Mode& mode) : open_(&open_scopes().next()) {
+  inherit(open_->scope, lasting(mode), current_scope());
+  own_scopes->open(*open_);
 }
 
 Device::Device(const Mode& mode, const DeviceOptions& options) : open_(&open_scopes().next()) {

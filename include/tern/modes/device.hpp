@@ -91,8 +91,10 @@ class [[nodiscard]] Device {
   /// Throws DeviceUnavailable with the reason.
   explicit Device(std::string_view mode, const DeviceOptions& options = {});
   /// A registered mode: what is recorded keeps its address. A mode of one's own goes through register_mode first.
-  explicit Device(const Mode& mode, const DeviceOptions& options = {});
-  explicit Device(const Mode&& mode, const DeviceOptions& options = {}) = delete;
+  explicit Device(const Mode& mode);
+  explicit Device(const Mode&& mode) = delete;
+  Device(const Mode& mode, const DeviceOptions& options);
+  Device(const Mode&& mode, const DeviceOptions& options) = delete;
   /// Takes up a scope of another thread, with a stream of this thread: how worker threads inherit.
   explicit Device(const Scope& scope);
   Device(const Device&) = delete;
