@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# clang-tidy, as .clang-tidy says, on the sources of the library and the tools that changed within a day of the newest
-# commit or are not committed yet: scripts/lint.sh. On all of them: --all. On some: their names. Any finding fails.
+# clang-tidy, as .clang-tidy says, on the sources of the library and the tools that differ from BASE, a commit, or are
+# not committed yet: scripts/lint.sh [BASE]; without it from the commit before the newest. On all of them: --all. Any
+# finding fails.
 # One version for everyone: clang-tidy 14, which Debian 12 and Ubuntu 24.04 both have. The build has to be configured.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -19,14 +20,12 @@ commands=build/compile_commands.json
 [[ -e $commands ]] || fail "there is no $commands; scripts/test.sh or cmake --preset release makes it"
 
 changed() {
-  local newest
-  newest=$(git log -1 --format=%ct) || return
-  git log --since="$((newest - 86400))" --name-only --format= && git diff --name-only HEAD && git ls-files --others --exclude-standard
+  git diff --name-only "$1" -- && git ls-files --others --exclude-standard
 }
 case ${1:-} in
   --all) mapfile -t files < <(git ls-files 'src/*.cpp' 'tools/*.cpp') ;;
-  "") mapfile -t files < <(changed | grep -E '^(src|tools)/.*\.cpp$' | sort -u) ;;
-  *) files=("$@") ;;
+  -*) fail "usage: scripts/lint.sh [BASE | --all]" ;;
+  *) mapfile -t files < <(changed "${1:-HEAD~1}" | grep -E '^(src|tools)/.*\.cpp$' | sort -u) ;;
 esac
 # What is gone, or not built here, has no command.
 known=()

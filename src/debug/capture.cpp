@@ -119,7 +119,7 @@ void join(void* handle) {
   Stream& stream = Card::state(handle);
   if (stream.recording == nullptr || !std::exchange(stream.recording->branching, false)) return;
   check_branches(*stream.card, stream.recording->sections.back());
-  stream.recording->sections.push_back(Recording::Section(1));
+  stream.recording->sections.emplace_back(1);
 }
 
 }  // namespace

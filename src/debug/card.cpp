@@ -104,7 +104,7 @@ void Card::check_live(const char* name, const Use& use, const Recording* recordi
 }
 
 Use Card::part(const char* name, const void* pointer, std::size_t bytes, bool writes) const {
-  const Use found = use(name, 0, pointer, writes);
+  Use found = use(name, 0, pointer, writes);
   if (bytes > static_cast<std::size_t>(found.block->end - found.start))
     throw DeviceFault(
         fault(message(name, " of ", bytes, " bytes from ", found.block->place(found.start), " on passes its end")));

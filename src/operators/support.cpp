@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "tensor/part_streams.hpp"
+
 namespace tern::operators {
 
 const Mode& lender(const Mode& mode, const char* op) {
@@ -50,7 +52,7 @@ random::Key draw(Generator& generator) {
   bool drawn = false;
   random::Key key;
   tell([&](Observer& observer) { drawn = drawn || observer.draw(generator, key); });
-  return drawn ? key : generator.next();
+  return PartStreams::shifted(drawn ? key : generator.next());
 }
 
 kernels::Broadcast run_of(std::int64_t count, std::size_t inputs) {

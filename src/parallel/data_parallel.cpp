@@ -6,6 +6,7 @@
 #include "parallel/buckets.hpp"
 #include "parallel/filled.hpp"
 #include "parallel/tree.hpp"
+#include "tensor/part_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -212,12 +213,14 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
     const data::Rows rows = body.share.shard(batch, shard);
     if (shard != own().front())
       for (std::size_t i = 0; i < fresh.size(); ++i) body.statistics[i].copy_(fresh[i]);
-    const std::uint64_t first = start + (static_cast<std::uint64_t>(shard) << part_streams);
-    generator.set_position(first);
-    const Part given = part(rows);
+    if (generator.position() != start) generator.set_position(start);
+    const Part given = [&] {
+      const PartStreams apart(static_cast<std::uint64_t>(shard) << part_streams);
+      return part(rows);
+    }();
     expects<ShapeError>(given.loss.defined() && given.loss.numel() == 1,
                         "DataParallel: a part gives one number, the mean loss of its examples");
-    const std::uint64_t drawn = generator.position() - first;
+    const std::uint64_t drawn = generator.position() - start;
     expects(!draws || *draws == drawn, "DataParallel: a part of the batch draws ", drawn,
             " streams of random numbers, another one ", draws.value_or(0), "; every part has to draw alike");
     draws = drawn;

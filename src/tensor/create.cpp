@@ -4,6 +4,8 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/part_streams.hpp"
+
 namespace tern {
 
 namespace {
@@ -60,6 +62,8 @@ std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_
 }
 
 }  // namespace
+
+constinit thread_local std::uint64_t PartStreams::further_ = 0;
 
 Tensor empty(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
@@ -123,7 +127,7 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
   check_floating("rand", dtype);
   expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is no interval");
   Tensor result(shape, dtype);
-  const random::Key key = generator.next();
+  const random::Key key = PartStreams::shifted(generator.next());
   random::Words words{};  // four elements share a block
   with_type_of(dtype, [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
@@ -144,7 +148,7 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
 
 Tensor randn(const Shape& shape, Generator& generator, double mean, double deviation, DType dtype) {
   check_floating("randn", dtype);
-  const random::Key key = generator.next();
+  const random::Key key = PartStreams::shifted(generator.next());
   return generate(shape, dtype, [&](std::size_t i) {
     // 1 - uniform is in (0, 1], so its logarithm is finite.
     const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(random::uniform(word(key, 2 * i)))));
@@ -158,7 +162,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
   const auto [smallest, largest] = exact_integers(dtype);
   expects<NumericError>(smallest <= low && high - 1 <= largest, "randint: ", dtype, " holds the integers from ",
                         smallest, " to ", largest, ", not all of [", low, ", ", high, ")");
-  const random::Key key = generator.next();
+  const random::Key key = PartStreams::shifted(generator.next());
   std::uint64_t index = 0;
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, [&](std::size_t) {
@@ -169,7 +173,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
 Tensor randperm(std::int64_t n, Generator& generator) {
   expects<ShapeError>(n >= 0, "randperm: ", n, " elements");
   Tensor result = arange(0, n);
-  const random::Key key = generator.next();
+  const random::Key key = PartStreams::shifted(generator.next());
   std::uint64_t index = 0;
   std::int64_t* const order = result.write<std::int64_t>().data();
   for (std::int64_t i = n - 1; i > 0; --i)

@@ -92,7 +92,7 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
   }
   std::mutex mutex;
   std::int64_t replays = 0;
-  const auto train = [&](const Group& group, int shards) {
+  const auto train = [&](const Group& group, int shards, double dropped = 0) {
     const Device device{device_name(group.rank())};
     models::Mlp net({.layers = {16, 32, 4}});
     optim::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
@@ -102,12 +102,13 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
     Step step([&](const Tensor& images, const Tensor& labels) {
       optimizer.zero_grad();
       const Part part = ranks.backward(32, [&](const data::Rows& rows) -> Part {
-        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
-                                        labels.slice(0, rows.begin, rows.end));
+        const Tensor x_part = operators::dropout(images.slice(0, rows.begin, rows.end), dropped, true);
+        return operators::cross_entropy(net(x_part), labels.slice(0, rows.begin, rows.end));
       });
       optimizer.step();
       return part.loss;
     });
+    manual_seed(5);
     std::vector<double> values;
     for (int i = 0; i < 8; ++i) values.push_back(step(x, y).item());
     for (const Tensor& tensor : net.parameters())
@@ -116,15 +117,21 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
     replays += step.replays();
     return values;
   };
-  const std::vector<double> alone = train(Group(), 4), near = train(Group(), 1);
+  const std::vector<double> alone = train(Group(), 4), near = train(Group(), 1), dropping = train(Group(), 4, 0.25);
   replays = 0;
   check_ranks(2, [&](const Group& group) { return train(group, 4) == alone ? "" : "other bits"; });
+  check_ranks(2, [&](const Group& group) { return train(group, 4, 0.25) == dropping ? "" : "other bits by dropout"; });
   check_ranks(2, [&](const Group& group) -> std::string {
     const std::vector<double> found = train(group, 0);
     for (std::size_t i = 0; i < found.size(); ++i)
       if (std::abs(found[i] - near[i]) > 1e-4) return message(found[i], " for ", near[i]);
     return {};
   });
+  CHECK(replays > 0);
+  // Each rank draws apart, in its recording as well: two shards on two ranks are what one rank makes of two.
+  const std::vector<double> two = train(Group(), 2, 0.25);
+  replays = 0;
+  check_ranks(2, [&](const Group& group) { return train(group, 2, 0.25) == two ? "" : "other bits in a recording"; });
   CHECK(replays > 0);
 }
 

@@ -50,7 +50,8 @@ struct DataParallelOptions {
 ///
 /// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
 /// part are the part's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and part: each part
-/// takes streams of its own from default_generator(), so every part must draw alike; a Step that draws is not recorded.
+/// takes streams of its own from default_generator(), so every part must draw alike; a Step records
+/// that where each rank has one part.
 class DataParallel {
  public:
   /// Throws ParallelError when this rank's module has other parameters than rank 0's.

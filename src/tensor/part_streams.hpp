@@ -1,0 +1,30 @@
+#pragma once
+// Parts of a batch draw random numbers apart, whoever computes them.
+
+#include <cstdint>
+#include <utility>
+
+#include "tern/tensor/create.hpp"
+
+namespace tern {
+
+/// What the thread draws to the end of the block comes from the streams of one part: so many further on. The position
+/// of the generator goes on as without it, so a Step may be recorded.
+class [[nodiscard]] PartStreams {
+ public:
+  explicit PartStreams(std::uint64_t further) : outer_(std::exchange(further_, further)) {}
+  PartStreams(const PartStreams&) = delete;
+  PartStreams& operator=(const PartStreams&) = delete;
+  ~PartStreams() { further_ = outer_; }
+
+  static random::Key shifted(random::Key key) {
+    key.offset += further_;
+    return key;
+  }
+
+ private:
+  static constinit thread_local std::uint64_t further_;
+  std::uint64_t outer_;
+};
+
+}  // namespace tern
