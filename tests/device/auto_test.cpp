@@ -80,7 +80,7 @@ TEST_CASE("auto: what a caller does between the calls counts", "[device][auto]")
     return result;
   });
   // As if what the fast mode makes had to be fetched from far away.
-  for (int i = 0; i < 5000 && step.chosen() == nullptr; ++i) {
+  for (int i = 0; i < 1'000'000 && step.chosen() == nullptr; ++i) {
     step(ones({3}));
     std::this_thread::sleep_for(microseconds(last == "sequential" ? 0 : 20000));
   }
