@@ -171,6 +171,12 @@ const std::vector<Operator>& catalogue() {
     append("shape", shape_cases());
     append("shape", joining_cases());
     append("update", update_cases());
+    append("arithmetic", composed_arithmetic_cases());
+    append("activation", composed_activation_cases());
+    append("reduction", composed_reduction_cases());
+    append("loss", composed_loss_cases());
+    append("normalization", composed_normalization_cases());
+    append("shape", composed_shape_cases());
     return result;
   }();
   return all;

@@ -131,6 +131,13 @@ std::vector<Operator> view_cases();
 std::vector<Operator> shape_cases();
 std::vector<Operator> joining_cases();
 std::vector<Operator> update_cases();
+// Those that are composed of others.
+std::vector<Operator> composed_arithmetic_cases();
+std::vector<Operator> composed_activation_cases();
+std::vector<Operator> composed_reduction_cases();
+std::vector<Operator> composed_loss_cases();
+std::vector<Operator> composed_normalization_cases();
+std::vector<Operator> composed_shape_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);

@@ -26,4 +26,28 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim = -1);
 /// The activation that a fused operator would apply, alone.
 Tensor activate(const Tensor& x, Activation activation);
 
+// Composed of the others, in every floating dtype.
+/// x > 0 ? x : alpha * (exp(x) - 1), exact near 0 too.
+Tensor elu(const Tensor& x, double alpha = 1);
+/// 1.0507 * elu(x, 1.6733), with torch's digits.
+Tensor selu(const Tensor& x);
+/// x > 0 ? x : alpha * (exp(x / alpha) - 1). A NumericError unless alpha > 0.
+Tensor celu(const Tensor& x, double alpha = 1);
+/// x > 0 ? x : weight * x; weight [1], or [C] for x [N, C, ...].
+Tensor prelu(const Tensor& x, const Tensor& weight);
+/// min(max(x, 0), 6); the derivative at 0 and 6 is 0.
+Tensor relu6(const Tensor& x);
+/// relu6(x + 3) / 6.
+Tensor hardsigmoid(const Tensor& x);
+/// x * hardsigmoid(x).
+Tensor hardswish(const Tensor& x);
+/// x * sigmoid(x).
+Tensor silu(const Tensor& x);
+/// x * tanh(softplus(x)).
+Tensor mish(const Tensor& x);
+/// gelu by the approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+Tensor gelu_tanh(const Tensor& x);
+/// log(sigmoid(x)), finite for every finite x.
+Tensor logsigmoid(const Tensor& x);
+
 }  // namespace tern::operators

@@ -32,9 +32,27 @@ Tensor less(const Tensor& a, const Tensor& b);
 Tensor less_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater_equal(const Tensor& a, const Tensor& b);
+// With a number, which is rounded to a's dtype first.
+Tensor equal(const Tensor& a, double b);
+Tensor not_equal(const Tensor& a, double b);
+Tensor less(const Tensor& a, double b);
+Tensor less_equal(const Tensor& a, double b);
+Tensor greater(const Tensor& a, double b);
+Tensor greater_equal(const Tensor& a, double b);
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+/// Neither NaN nor infinite.
+Tensor isfinite(const Tensor& x);
+/// a == b, or finite |a - b| <= atol + rtol |b|; with `equal_nan` also where both are NaN. A negative tolerance is a
+/// NumericError.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
+/// Whether `isclose` holds everywhere; waits for the device.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 
 /// condition ? a : b, all three broadcast; `condition` is bool.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// mask ? value : x, both broadcast; `mask` is bool.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 Tensor neg(const Tensor& x);
 Tensor exp(const Tensor& x);
@@ -46,6 +64,20 @@ Tensor pow(const Tensor& x, double exponent);
 /// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high. A bound
 /// that is NaN is a NumericError.
 Tensor clamp(const Tensor& x, double low, double high);
+
+// Composed of the others, in every floating dtype.
+Tensor maximum(const Tensor& a, double b);
+Tensor minimum(const Tensor& a, double b);
+/// base ^ x as exp(x log(base)), off by |x log(base)| units in the last place. A NumericError unless base > 0.
+Tensor pow(double base, const Tensor& x);
+/// x * x.
+Tensor square(const Tensor& x);
+/// 1 / x.
+Tensor reciprocal(const Tensor& x);
+/// 1 / sqrt(x).
+Tensor rsqrt(const Tensor& x);
+/// -1, 0 or 1; 0 for NaN, as torch has it. The derivative is 0.
+Tensor sign(const Tensor& x);
 
 }  // namespace tern::operators
 

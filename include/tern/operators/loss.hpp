@@ -31,4 +31,20 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 /// max(0, 1 - t x), t = -1 or 1.
 Tensor hinge(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
 
+// Composed of the others: both inputs may take a gradient.
+/// error^2 / 2 where |error| <= delta, else delta * (|error| - delta / 2); error = prediction - target.
+Tensor huber(const Tensor& prediction, const Tensor& target, double delta = 1, Reduce reduce = Reduce::mean);
+/// huber with delta = beta, divided by beta; mae when beta is 0.
+Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta = 1, Reduce reduce = Reduce::mean);
+/// t * (log(t) - x), 0 where t is 0; x logarithms of probabilities, t probabilities or (`log_target`) their logarithms.
+/// `mean` is that of all elements, as torch's; the divergence of a batch is the sum divided by its rows.
+Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_target = false,
+              Reduce reduce = Reduce::mean);
+/// sum(a * b) / (max(|a|, epsilon) * max(|b|, epsilon)) along `dim` of both, broadcast.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1, double epsilon = 1e-8);
+/// (1 - p)^gamma times binary_cross_entropy_with_logits, p the probability of the target, times alpha for targets of 1
+/// and 1 - alpha for those of 0 (a negative alpha: unweighted), as torchvision's. The target takes no gradient.
+Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alpha = 0.25, double gamma = 2,
+                          Reduce reduce = Reduce::none);
+
 }  // namespace tern::operators

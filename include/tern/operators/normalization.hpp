@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tern/tensor/tensor.hpp"
 
 namespace tern::operators {
@@ -23,5 +25,20 @@ struct BatchNormOptions {
 /// weight and bias are [C] or undefined.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options = {});
+
+// Of these, epsilon is added to the variance, which is that of the elements (divided by their number). weight and bias
+// may be undefined.
+/// Normalises over the last dimensions, whose sizes are `normalized_shape`: that is the shape of weight and bias.
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
+                  double epsilon = 1e-5);
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last dimensions; epsilon is that of the dtype (2^-23 for float32)
+/// when absent. Squares outside the dtype's range are infinite, and the result 0.
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
+                std::optional<double> epsilon = {});
+/// Normalises each of `groups` groups of neighbouring channels of each x [N, C, ...]; weight and bias [C].
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double epsilon = 1e-5);
+/// Normalises each plane of x [N, C, ...]; weight and bias [C]. Planes of one element are a ShapeError.
+Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
 
 }  // namespace tern::operators

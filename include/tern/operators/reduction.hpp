@@ -20,6 +20,19 @@ Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor argmax(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
 Tensor argmin(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
 
+/// sqrt(var), also where the variance leaves the dtype's range; where it is 0 the derivative is 0.
+Tensor std(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
+/// (sum of |x|^order)^(1 / order) for order 1 and 2, max(|x|) for infinity; else a NumericError. Order 2 scales before
+/// it squares, so that nothing leaves the range; its derivative at 0 is 0. 0 of no elements, but for infinity: a
+/// ShapeError.
+Tensor norm(const Tensor& x, double order = 2, const Dims& dims = {}, bool keep_dims = false);
+/// log(sum(exp(x))), stable. Of -infinities alone it is -infinity, with a gradient of 0; so it is of no elements.
+Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+
+/// Whether any element (every one) is not 0, of any dtype: a bool tensor, no gradient. Of no elements false (true).
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+
 /// Sums `x` over the dimensions along which `shape` was broadcast to x's: the gradient of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 

@@ -32,6 +32,12 @@ Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value = 
 /// Rows of x along its first dimension: result [i, ...] = x[index[i], ...]. index [n] int64. Any dtype; an index out of
 /// range is a NumericError (on cuda: at the next wait).
 Tensor gather(const Tensor& x, const Tensor& index);
+/// Rows of weight [n, width] by indices of any shape, int64: result [..., width]. `gather` with an index of one
+/// dimension.
+Tensor embedding(const Tensor& weight, const Tensor& indices);
+/// x [..., rows, columns] where column - row <= diagonal (triu: >= diagonal), 0 elsewhere. Floating dtypes.
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 /// [n, classes] float32 (or float64): 1 at each label, else 0. labels [n] int64.
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype = DType::float32);
 

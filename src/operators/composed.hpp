@@ -1,0 +1,48 @@
+#pragma once
+// What operators share that have no slot of their own: they are composed of public ones, once for every mode.
+
+#include "operators/support.hpp"
+#include "tern/operators/arithmetic.hpp"
+
+namespace tern::operators {
+
+/// Throws unless the tensor is defined and of a floating dtype, in the name of the composed operator: its parts would
+/// speak in theirs.
+inline void check_floating(const char* op, const char* which, const Tensor& x) {
+  check_defined(op, which, x);
+  expects<DTypeError>(is_floating(x.dtype()), op, ": inputs are ", x.dtype(),
+                      "; operators compute in floating dtypes, convert with to(...)");
+}
+
+/// compute(x), in float32 where x has 16 bits: a result is rounded once, not by every part.
+template <class Compute>
+Tensor compose(const char* op, const Tensor& x, Compute compute) {
+  check_floating(op, "the input", x);
+  return compute(x.to(scalar_of(x.dtype()))).to(x.dtype());
+}
+
+/// The same of two tensors of one dtype.
+template <class Compute>
+Tensor compose(const char* op, const Tensor& a, const Tensor& b, Compute compute) {
+  check_dtypes(op, a, b);
+  check_floating(op, "the first input", a);
+  const DType wide = scalar_of(a.dtype());
+  return compute(a.to(wide), b.to(wide)).to(a.dtype());
+}
+
+/// A number of the dtype of `like`.
+inline Tensor number_like(const Tensor& like, double value) {
+  Tensor number(Shape{}, like.dtype());
+  number.fill_(value);
+  return number;
+}
+
+/// where(condition, value, x); no gradient passes where the condition holds.
+inline Tensor replace(const Tensor& x, const Tensor& condition, double value) {
+  return where(condition, number_like(x, value), x);
+}
+
+/// A bool matrix that holds where column - row <= diagonal, made where the scope computes.
+Tensor on_or_below(std::int64_t rows, std::int64_t columns, std::int64_t diagonal);
+
+}  // namespace tern::operators

@@ -1,0 +1,103 @@
+// Activations without a slot of their own.
+
+#include <limits>
+#include <numbers>
+
+#include "operators/composed.hpp"
+#include "tern/operators/activation.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// exp(x) - 1 for x <= 0, to a few units in the last place also near 0: 2 t / (1 - t) with t = tanh(x / 2). The
+// denominator is from 1 to 2, so nothing cancels.
+Tensor expm1_below_zero(const Tensor& x) {
+  Tensor out;
+  {
+    const NoGrad no_grad;
+    const Tensor t = tanh(mul(x, 0.5));
+    out = div(mul(t, 2), sub(1, t));
+  }
+  if (recording(x))
+    record("expm1", out, {x}, [x = Saved(x)](const Tensor& grad) { return Gradients{mul(grad, exp(x.get()))}; });
+  return out;
+}
+
+// x > 0 ? x : below(min(x, 0)). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
+template <class Below>
+Tensor linear_above_zero(const Tensor& x, Below below) {
+  return where(greater(x, 0), x, below(clamp(x, -infinity, 0)));
+}
+
+}  // namespace
+
+Tensor elu(const Tensor& x, double alpha) {
+  return compose("elu", x, [&](const Tensor& wide) {
+    return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1_below_zero(below), alpha); });
+  });
+}
+
+Tensor selu(const Tensor& x) {
+  // The fixed point of Klambauer and others (2017), where mean 0 and variance 1 reproduce themselves.
+  constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
+  return compose("selu", x, [&](const Tensor& wide) { return mul(elu(wide, alpha), scale); });
+}
+
+Tensor celu(const Tensor& x, double alpha) {
+  expects<NumericError>(alpha > 0 && alpha < infinity, "celu: alpha ", alpha, ", expected a number above 0");
+  return compose("celu", x, [&](const Tensor& wide) {
+    return linear_above_zero(wide,
+                             [&](const Tensor& below) { return mul(expm1_below_zero(mul(below, 1 / alpha)), alpha); });
+  });
+}
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  check_dtypes("prelu", x, weight);
+  const std::int64_t channels = x.rank() >= 2 ? x.shape()[1] : 1;
+  expects<ShapeError>(weight.rank() == 1 && (weight.shape()[0] == 1 || weight.shape()[0] == channels), "prelu: weight ",
+                      weight.shape(), " beside an input of ", x.shape(), ", expected [1] or [", channels, "]");
+  return compose("prelu", x, weight, [](const Tensor& wide, const Tensor& slope) {
+    Shape shape = Shape::filled(wide.rank(), 1);
+    if (wide.rank() >= 2) shape[1] = slope.numel();
+    return linear_above_zero(wide, [&](const Tensor& below) { return mul(below, slope.reshape(shape)); });
+  });
+}
+
+Tensor relu6(const Tensor& x) {
+  return compose("relu6", x, [](const Tensor& wide) { return replace(relu(wide), greater_equal(wide, 6), 6); });
+}
+
+Tensor hardsigmoid(const Tensor& x) {
+  return compose("hardsigmoid", x, [](const Tensor& wide) { return div(relu6(add(wide, 3)), 6); });
+}
+
+Tensor hardswish(const Tensor& x) {
+  return compose("hardswish", x, [](const Tensor& wide) { return mul(wide, hardsigmoid(wide)); });
+}
+
+Tensor silu(const Tensor& x) {
+  return compose("silu", x, [](const Tensor& wide) { return mul(wide, sigmoid(wide)); });
+}
+
+Tensor mish(const Tensor& x) {
+  return compose("mish", x, [](const Tensor& wide) { return mul(wide, tanh(softplus(wide))); });
+}
+
+Tensor gelu_tanh(const Tensor& x) {
+  return compose("gelu_tanh", x, [](const Tensor& wide) {
+    // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where x is far below 0. Beyond 25 the sigmoid is 0 or 1
+    // in float64 too, and the cube stays inside the range.
+    const Tensor near = clamp(wide, -25, 25);
+    const Tensor cubic = add(mul(mul(near, near), 0.044715), 1);
+    return mul(wide, sigmoid(mul(mul(near, cubic), 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi)));
+  });
+}
+
+Tensor logsigmoid(const Tensor& x) {
+  return compose("logsigmoid", x, [](const Tensor& wide) { return neg(softplus(neg(wide))); });
+}
+
+}  // namespace tern::operators

@@ -1,0 +1,84 @@
+// Losses without a slot of their own.
+
+#include <limits>
+
+#include "operators/composed.hpp"
+#include "tern/operators/activation.hpp"
+#include "tern/operators/loss.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+Tensor reduced(const Tensor& losses, Reduce reduce) {
+  return reduce == Reduce::none ? losses : reduce == Reduce::sum ? sum(losses) : mean(losses);
+}
+
+// reduce(loss(prediction, target)), both of one shape, in float32 where they have 16 bits: so is the result then.
+template <class Loss>
+Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target, Reduce reduce, Loss loss) {
+  check_dtypes(op, prediction, target);
+  check_floating(op, "the prediction", prediction);
+  expects<ShapeError>(prediction.shape() == target.shape(), op, ": prediction ", prediction.shape(), " and target ",
+                      target.shape(), " differ; losses do not broadcast, expand or reshape one of them");
+  const DType wide = scalar_of(prediction.dtype());
+  return reduced(loss(prediction.to(wide), target.to(wide)), reduce);
+}
+
+// delta * error - delta^2 / 2 beyond delta, error^2 / 2 below: q (error - q / 2) with q = min(error, delta), in which
+// nothing is larger than the result.
+Tensor huber_of(const Tensor& error, double delta) {
+  const Tensor near = clamp(error, 0, delta);
+  return mul(near, sub(error, mul(near, 0.5)));
+}
+
+}  // namespace
+
+Tensor huber(const Tensor& prediction, const Tensor& target, double delta, Reduce reduce) {
+  expects<NumericError>(delta > 0, "huber: delta ", delta, ", expected above 0");
+  return pointwise("huber", prediction, target, reduce,
+                   [delta](const Tensor& x, const Tensor& t) { return huber_of(abs(sub(x, t)), delta); });
+}
+
+Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta, Reduce reduce) {
+  expects<NumericError>(beta >= 0, "smooth_l1: beta ", beta, ", expected at least 0");
+  return pointwise("smooth_l1", prediction, target, reduce, [beta](const Tensor& x, const Tensor& t) {
+    const Tensor error = abs(sub(x, t));
+    return beta == 0 ? error : div(huber_of(error, beta), beta);
+  });
+}
+
+Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_target, Reduce reduce) {
+  return pointwise("kl_div", log_probabilities, target, reduce, [log_target](const Tensor& x, const Tensor& t) {
+    if (log_target) return mul(exp(t), sub(t, x));
+    const Tensor nothing = equal(t, 0);  // 0 log 0 is 0
+    return sub(mul(t, log(replace(t, nothing, 1))), mul(t, x));
+  });
+}
+
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double epsilon) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return compose("cosine_similarity", a, b, [&](const Tensor& x, const Tensor& y) {
+    const Shape shape = broadcast("cosine_similarity", x.shape(), y.shape());
+    const Dims dims{normalize_dim("cosine_similarity", dim, shape.rank())};
+    const auto unit = [&](const Tensor& tensor) {
+      const Tensor whole = tensor.expand(shape);
+      return div(whole, clamp(norm(whole, 2, dims, true), epsilon, infinity));
+    };
+    return sum(mul(unit(x), unit(y)), dims);
+  });
+}
+
+Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alpha, double gamma, Reduce reduce) {
+  expects<NumericError>(gamma >= 0, "sigmoid_focal_loss: gamma ", gamma, ", expected at least 0");
+  return pointwise("sigmoid_focal_loss", logits, target, reduce, [&](const Tensor& x, const Tensor& t) {
+    // The probability of the other class, from both ends so that it keeps its digits near 0.
+    const Tensor labels = t.detach(), others = sub(1, labels);
+    const Tensor wrong = add(mul(sigmoid(x), others), mul(sigmoid(neg(x)), labels));
+    const Tensor losses = mul(binary_cross_entropy_with_logits(x, labels, Reduce::none), pow(wrong, gamma));
+    return alpha < 0 ? losses : mul(losses, add(mul(labels, alpha), mul(others, 1 - alpha)));
+  });
+}
+
+}  // namespace tern::operators

@@ -1,0 +1,55 @@
+// Operators about shapes without a slot of their own.
+
+#include <algorithm>
+
+#include "operators/composed.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+Tensor on_or_below(std::int64_t rows, std::int64_t columns, std::int64_t diagonal) {
+  const auto run = [](std::int64_t count, bool value) {
+    Tensor result({count}, DType::boolean);
+    result.fill_(value);
+    return result;
+  };
+  // A period with one element for each difference is written down `rows` times; read in rows that are one shorter, it
+  // moves on by one in each.
+  const std::int64_t period = rows + columns;
+  const std::int64_t above = std::clamp(diagonal + 1, std::int64_t{0}, columns);
+  const std::int64_t below = std::clamp(rows + diagonal + 1, std::int64_t{0}, rows);
+  const Tensor once =
+      cat({run(above, true), run(columns - above, false), run(below, true), run(rows - below, false)}, 0);
+  const Tensor all = copy(once.expand({rows, period})).reshape({rows * period});
+  return all.slice(0, 0, rows * (period - 1)).reshape({rows, period - 1}).slice(1, 0, columns);
+}
+
+namespace {
+
+Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool lower) {
+  check_defined(op, "the input", x);
+  expects<ShapeError>(x.rank() >= 2, op, ": input has shape ", x.shape(), ", expected [..., rows, columns]");
+  if (x.numel() == 0) return copy(x);
+  const std::int64_t rows = x.size(-2), columns = x.size(-1);
+  const std::int64_t last = std::clamp(diagonal, -rows, columns) - (lower ? 0 : 1);
+  return compose(op, x, [&](const Tensor& wide) {
+    const Tensor below = on_or_below(rows, columns, last), zero = number_like(wide, 0);
+    return lower ? where(below, wide, zero) : where(below, zero, wide);
+  });
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, std::int64_t diagonal) { return triangle("tril", x, diagonal, true); }
+Tensor triu(const Tensor& x, std::int64_t diagonal) { return triangle("triu", x, diagonal, false); }
+
+Tensor embedding(const Tensor& weight, const Tensor& indices) {
+  check_rank("embedding", "the weight", weight, 2);
+  check_defined("embedding", "the index tensor", indices);
+  expects<DTypeError>(indices.dtype() == DType::int64, "embedding: indices are ", indices.dtype(), ", expected int64");
+  Shape shape = indices.shape();
+  shape.push_back(weight.shape()[1]);
+  return gather(weight, indices.reshape({indices.numel()})).reshape(shape);
+}
+
+}  // namespace tern::operators
