@@ -15,6 +15,7 @@ struct Step::State {
   std::size_t most = 32;
   std::int64_t replays = 0;
   std::string unrecorded;
+  bool automatic_call = false;                       // the last one was in a Device{"auto"}
   std::vector<std::shared_ptr<AutoChoice>> choices;  // of the calls in a Device{"auto"}; the one used last comes first
 
   std::shared_ptr<Plan> plan(const StepKey& key, const std::vector<Tensor>& tensors);
@@ -47,10 +48,8 @@ Tensor Step::run(const std::vector<Tensor>& inputs) {
   check_inputs(inputs, state_->arity);
   Scope& scope = current_scope();
   // The checks of a scope run beside the operators: what they cost says nothing of the modes.
-  if (scope.automatic != 0 && scope.observer == nullptr && Recording::running() == nullptr)
-    return state_->automatic(inputs, scope);
-  state_->choices.clear();
-  return state_->call(inputs, scope);
+  state_->automatic_call = scope.automatic != 0 && scope.observer == nullptr && Recording::running() == nullptr;
+  return state_->automatic_call ? state_->automatic(inputs, scope) : state_->call(inputs, scope);
 }
 
 Tensor Step::State::automatic(const std::vector<Tensor>& inputs, Scope& scope) {
@@ -123,7 +122,9 @@ Step::Step(Step&&) noexcept = default;
 Step& Step::operator=(Step&&) noexcept = default;
 
 std::int64_t Step::replays() const { return state_->replays; }
-const Mode* Step::chosen() const { return state_->choices.empty() ? nullptr : state_->choices.front()->chosen(); }
+const Mode* Step::chosen() const {
+  return state_->automatic_call && !state_->choices.empty() ? state_->choices.front()->chosen() : nullptr;
+}
 const std::string& Step::unrecorded() const { return state_->unrecorded; }
 void Step::reset() {
   state_->plans.clear();

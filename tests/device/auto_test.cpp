@@ -151,6 +151,11 @@ TEST_CASE("auto: a reset, another device and checks of the scope", "[device][aut
       CHECK(step.chosen() == nullptr);
       CHECK(named.explain().starts_with("everything runs in vectorized ("));
     }
+    // A call elsewhere costs no trial: what was found is still known.
+    step(x);
+    CHECK(clockwork.last == "sequential");
+    REQUIRE(step.chosen() != nullptr);
+    CHECK(step.chosen()->name == "sequential");
   }
   const Device again{"auto"};
   CHECK(again.explain().find("Step of") == std::string::npos);
