@@ -16,7 +16,6 @@ namespace {
 
 using namespace tern;
 using benchmarks::Cell;
-using benchmarks::precision_of;
 using benchmarks::Timing;
 using benchmarks::Workload;
 

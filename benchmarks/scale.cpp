@@ -85,10 +85,9 @@ Timing in_ranks(const Options& options, int ranks, const std::string& precision,
                  places.size(), " devices of ", options.mode);
   Timing result;
   parallel::launch({.ranks = ranks}, [&](const parallel::Group& group) {
-    Device device(places[places.size() == 1 ? 0 : static_cast<std::size_t>(group.rank())],
-                  {.threads = options.threads,
-                   .precision = benchmarks::precision_of(precision),
-                   .deterministic = !options.fastest});
+    Device device(
+        places[places.size() == 1 ? 0 : static_cast<std::size_t>(group.rank())],
+        {.threads = options.threads, .precision = precision_of(precision), .deterministic = !options.fastest});
     const Timing own = body(group, device);
     if (group.rank() == 0) result = own;
   });

@@ -98,6 +98,21 @@ check_cmake() {
     fail "CMake $version is too old: 3.25 is needed (Debian 12 and Ubuntu 24.04 have it)"
 }
 
+# clang_tool NAME WHY: prints the command of NAME's version 14, the one version for everyone, since Debian 12 and Ubuntu
+# 24.04 both have it. Installs it where it is missing.
+clang_tool() {
+  local candidate
+  for candidate in "$1-14" "$1"; do
+    if have_command "$candidate" && "$candidate" --version | grep -q 'version 14\.'; then
+      echo "$candidate"
+      return
+    fi
+  done
+  need command "$1-14" "$1-14" "$2"
+  install_missing
+  echo "$1-14"
+}
+
 # ---- the machine ----------------------------------------------------------------------------------------------------
 cores() { nproc 2>/dev/null || echo 2; }
 

@@ -1,17 +1,8 @@
 #!/usr/bin/env bash
 # Formats all sources as .clang-format says. --check changes nothing and fails, with the differences, where a file is not.
-# One version for everyone: clang-format 14, which Debian 12 and Ubuntu 24.04 both have.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-format=
-for candidate in clang-format-14 clang-format; do
-  if have_command "$candidate" && "$candidate" --version | grep -q 'version 14\.'; then format=$candidate; fi
-done
-if [[ -z $format ]]; then
-  format=clang-format-14
-  need command clang-format-14 clang-format-14 "formats the sources"
-  install_missing
-fi
+format=$(clang_tool clang-format "formats the sources")
 
 cd "$root"
 mapfile -t files < <(find include src tools examples tests benchmarks -regex '.*\.\([ch]pp\|cuh?\)' | sort)

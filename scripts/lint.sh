@@ -2,22 +2,19 @@
 # clang-tidy, as .clang-tidy says, on the sources of the library and the tools that differ from BASE, a commit, or are
 # not committed yet: scripts/lint.sh [BASE]; without it from the commit before the newest. On all of them: --all. Any
 # finding fails.
-# One version for everyone: clang-tidy 14, which Debian 12 and Ubuntu 24.04 both have. The build has to be configured.
+# The build has to be configured.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-tidy=
-for candidate in clang-tidy-14 clang-tidy; do
-  if have_command "$candidate" && "$candidate" --version | grep -q 'version 14\.'; then tidy=$candidate; fi
-done
-if [[ -z $tidy ]]; then
-  tidy=clang-tidy-14
-  need command clang-tidy-14 clang-tidy-14 "finds faults in the sources"
-  install_missing
-fi
+tidy=$(clang_tool clang-tidy "finds faults in the sources")
 
 cd "$root"
-commands=build/compile_commands.json
-[[ -e $commands ]] || fail "there is no $commands; scripts/test.sh or cmake --preset release makes it"
+[[ -e build/compile_commands.json ]] ||
+  fail "there is no build/compile_commands.json; scripts/test.sh or cmake --preset release makes it"
+# Without the precompiled headers, which are the compiler's own.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+commands=$folder/compile_commands.json
+sed 's/ -include [^ ]*cmake_pch\.hxx//g' build/compile_commands.json >"$commands"
 
 changed() {
   git diff --name-only "$1" -- && git ls-files --others --exclude-standard
@@ -34,7 +31,7 @@ for file in "${files[@]}"; do
 done
 if ((${#known[@]})); then
   printf '%s\n' "${known[@]}" |
-    xargs -P "$(cores)" -n 4 "$tidy" -p build --quiet --extra-arg=-Wno-unknown-warning-option 2>/dev/null ||
+    xargs -P "$(cores)" -n 4 "$tidy" -p "$folder" --quiet --extra-arg=-Wno-unknown-warning-option 2>/dev/null ||
     fail "clang-tidy has findings, see above"
 fi
 say "clang-tidy finds nothing in ${#known[@]} sources"

@@ -2,13 +2,6 @@
 
 namespace tern::study {
 
-Precision precision_of(const std::string& name) {
-  if (name == "strict") return Precision::strict;
-  if (name == "tf32") return Precision::tf32;
-  if (name == "bf16") return Precision::bf16;
-  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
-}
-
 const char* name_of(Status status) {
   switch (status) {
     case Status::complete:

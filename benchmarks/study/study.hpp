@@ -84,7 +84,6 @@ struct Study {
   std::vector<Cell> cells;               ///< in the order of nets, modes, precisions and batches
 };
 
-Precision precision_of(const std::string& name);
 const char* name_of(Status status);
 /// "googlenet_cuda_tf32_128": the name of a cell's file.
 std::string file_name(const CellKey& key);

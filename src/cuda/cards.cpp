@@ -24,26 +24,25 @@ void wrap_slot(Family& family, kernels::Kernel<Result(Surroundings&, A...)> Fami
 }
 
 template <class Family, auto... slots>
-void wrap_family(Family& family, contract::Of<slots...>) {
+void wrap_family(Family& family, MemberList<slots...>) {
   (wrap_slot<slots>(family, slots), ...);
 }
 template <class Family>
 void wrap_family(Family& family) {
-  wrap_family(family, typename contract::Members<Family>::List{});
+  wrap_family(family, typename Family::Members{});
 }
 void wrap_family(bool& /*channels_last*/) {}
 
 template <class Table, auto... families>
-void wrap_table(Table& table, contract::Of<families...>) {
+void wrap_table(Table& table, MemberList<families...>) {
   (wrap_family(table.*families), ...);
 }
 
 }  // namespace
 
 void use_cards(Mode& mode) {
-  mode.for_each_table([]<class T>(kernels::Operators<T>& table) {
-    wrap_table(table, typename contract::Members<kernels::Operators<T>>::List{});
-  });
+  mode.for_each_table(
+      []<class T>(kernels::Operators<T>& table) { wrap_table(table, typename kernels::Operators<T>::Members{}); });
   wrap_family(mode.movement);
 }
 

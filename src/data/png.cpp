@@ -64,7 +64,7 @@ struct Reader {
 DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request) {
   Reader reader(bytes);
   if (reader.info == nullptr) throw OutOfMemory(message(name, ": no memory to decode the PNG"));
-  png_structp const png = reader.png;
+  png_struct* const png = reader.png;
   const bool opened = reader.guarded([&] {
     png_set_read_fn(png, &reader, Reader::read);
     // Profiles, texts and the like are not even unpacked.

@@ -179,7 +179,7 @@ void draw_segment(Canvas& canvas, Point from, Point to, float radius) {
       const float along = length > 0 ? std::clamp((px * dx + py * dy) / length, 0.f, 1.f) : 0.f;
       const float x = px - along * dx, y = py - along * dy;
       const float ink = std::clamp(reach - std::sqrt(x * x + y * y), 0.f, 1.f);
-      float& pixel = canvas[static_cast<std::size_t>(row * side + column)];
+      float& pixel = canvas[static_cast<std::size_t>(row) * side + static_cast<std::size_t>(column)];
       pixel = std::max(pixel, ink);
     }
 }
@@ -201,6 +201,12 @@ void draw_stroke(Canvas& canvas, const Stroke& stroke, const Affine& place, floa
   }
 }
 
+// Halves go up.
+std::uint8_t to_byte(float value) {
+  const float above = std::clamp(value, 0.f, 255.f) + .5f;
+  return static_cast<std::uint8_t>(above);
+}
+
 void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
   Canvas canvas{};
   const auto& ways = skeletons()[static_cast<std::size_t>(digit)];
@@ -215,8 +221,7 @@ void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
     draw_segment(canvas, from, to, draws.uniform(.4f, 1.1f));
   }
   const float ink = draws.uniform(160, 255), noise = draws.uniform(0, 30);
-  for (std::size_t i = 0; i < canvas.size(); ++i)
-    image[i] = static_cast<std::uint8_t>(std::clamp(ink * canvas[i] + noise * draws.bell(), 0.f, 255.f) + .5f);
+  for (std::size_t i = 0; i < canvas.size(); ++i) image[i] = to_byte(ink * canvas[i] + noise * draws.bell());
 }
 
 // Each ten images hold every digit once, in an order of their own.

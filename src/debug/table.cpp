@@ -247,7 +247,7 @@ template <auto slot, class Find, class Family, class Result, class... A>
 void queue_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
 
 template <class Find, class Family, auto... slots>
-void queue_slots(Family& family, contract::Of<slots...>) {
+void queue_slots(Family& family, MemberList<slots...>) {
   (queue_slot<slots, Find>(family, slots), ...);
 }
 
@@ -263,21 +263,20 @@ template <class T, auto family>
 void queue_family(kernels::Operators<T>& table) {
   using Family = std::remove_reference_t<decltype(table.*family)>;
   if constexpr (!std::is_same_v<Family, bool>)
-    queue_slots<InTable<T, family>>(table.*family, typename contract::Members<Family>::List{});
+    queue_slots<InTable<T, family>>(table.*family, typename Family::Members{});
 }
 
 template <class T, auto... families>
-void queue_table(kernels::Operators<T>& table, contract::Of<families...>) {
+void queue_table(kernels::Operators<T>& table, MemberList<families...>) {
   (queue_family<T, families>(table), ...);
 }
 
 }  // namespace
 
 void queue_kernels(Mode& mode) {
-  mode.for_each_table([]<class T>(kernels::Operators<T>& table) {
-    queue_table(table, typename contract::Members<kernels::Operators<T>>::List{});
-  });
-  queue_slots<InMovement>(mode.movement, contract::Members<kernels::Movement>::List{});
+  mode.for_each_table(
+      []<class T>(kernels::Operators<T>& table) { queue_table(table, typename kernels::Operators<T>::Members{}); });
+  queue_slots<InMovement>(mode.movement, kernels::Movement::Members{});
   mode.movement.fill = fill;
 }
 

@@ -20,8 +20,6 @@
 #include "tern/io/file.hpp"
 #include "tern/io/sha256.hpp"
 
-extern char** environ;
-
 namespace tern::io {
 
 namespace {

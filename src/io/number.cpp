@@ -1,10 +1,9 @@
 #include "tern/io/number.hpp"
 
-#include <locale.h>
-#include <stdlib.h>
-
 #include <cerrno>
+#include <clocale>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 namespace tern::io {

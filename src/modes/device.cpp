@@ -35,7 +35,8 @@ const Mode& default_mode() {
 void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
   scope.mode = &mode;
   scope.context.memory = mode.memory;
-  scope.context.stream = mode.memory->stream();
+  // Both are scopes of this thread, and a memory has one stream for each.
+  scope.context.stream = mode.memory == outside.context.memory ? outside.context.stream : mode.memory->stream();
   scope.context.threads = outside.context.threads;
   scope.context.precision = outside.context.precision;
   scope.context.deterministic = outside.context.deterministic;
@@ -230,6 +231,13 @@ detail::OpenScopes& open_scopes() {
 }
 
 }  // namespace
+
+Precision precision_of(std::string_view name) {
+  if (name == "strict") return Precision::strict;
+  if (name == "tf32") return Precision::tf32;
+  if (name == "bf16") return Precision::bf16;
+  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
+}
 
 Device::Device(std::string_view mode_name, const DeviceOptions& options)
     : Device(find(mode_name), named(mode_name, options)) {

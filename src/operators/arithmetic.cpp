@@ -199,12 +199,6 @@ Tensor in_scalars(const Tensor& x, Compute compute) {
   return compute(x.to(scalar_of(x.dtype()))).to(x.dtype());
 }
 
-Tensor constant(const Tensor& like, double value) {
-  Tensor out(Shape{}, like.dtype());
-  out.fill_(value);
-  return out;
-}
-
 }  // namespace
 
 Tensor add(const Tensor& a, double b) { return affine("add", a, 1, b); }
@@ -213,11 +207,11 @@ Tensor sub(const Tensor& a, double b) { return affine("sub", a, 1, -b); }
 Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, -0.0); }
 // Multiplying by the reciprocal would round differently from a division.
 Tensor div(const Tensor& a, double b) {
-  return in_scalars(a, [b](const Tensor& x) { return div(x, constant(x, b)); });
+  return in_scalars(a, [b](const Tensor& x) { return div(x, number_like(x, b)); });
 }
 Tensor sub(double a, const Tensor& b) { return affine("sub", b, -1, a); }
 Tensor div(double a, const Tensor& b) {
-  return in_scalars(b, [a](const Tensor& x) { return div(constant(x, a), x); });
+  return in_scalars(b, [a](const Tensor& x) { return div(number_like(x, a), x); });
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
@@ -245,7 +239,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     record("where", out, {a, b},
            [condition = Saved(condition), a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a),
             b_needs = needs(b)](const Tensor& grad) {
-             const Tensor zero = constant(grad, 0);
+             const Tensor zero = number_like(grad, 0);
              return Gradients{a_needs ? sum_to(where(condition.get(), grad, zero), a_shape) : Tensor{},
                               b_needs ? sum_to(where(condition.get(), zero, grad), b_shape) : Tensor{}};
            });

@@ -30,13 +30,6 @@ Tensor compose(const char* op, const Tensor& a, const Tensor& b, Compute compute
   return compute(a.to(wide), b.to(wide)).to(a.dtype());
 }
 
-/// A number of the dtype of `like`.
-inline Tensor number_like(const Tensor& like, double value) {
-  Tensor number(Shape{}, like.dtype());
-  number.fill_(value);
-  return number;
-}
-
 /// where(condition, value, x); no gradient passes where the condition holds.
 inline Tensor replace(const Tensor& x, const Tensor& condition, double value) {
   return where(condition, number_like(x, value), x);

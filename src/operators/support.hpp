@@ -35,6 +35,13 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
+/// A number of the dtype of `like`.
+inline Tensor number_like(const Tensor& like, double value) {
+  Tensor number(Shape{}, like.dtype());
+  number.fill_(value);
+  return number;
+}
+
 /// Calls work() so that the kernel in it computes in float32 on tensors of 16 bits.
 void in_float32(const std::function<void()>& work);
 [[noreturn]] void throw_no_compute_type(const char* op, DType dtype);

@@ -21,9 +21,9 @@ template <class T>
 void multiply(Context& context, const char* decision, Problem problem, const Arrays<T>& arrays) {
   if (problem.shape.batch == 0 || problem.shape.m == 0 || problem.shape.n == 0) return;
   const std::string_view forced = forced_way(context, decision);
-  const int threads = useful_threads(context, Plan<T>(problem, arrays, forced).nanoseconds());
-  problem.threads = threads;
-  const Plan<T> plan(problem, arrays, forced);
+  Plan<T> plan(problem, arrays, forced);
+  const int threads = problem.threads = useful_threads(context, plan.nanoseconds());
+  if (threads > 1) plan = Plan<T>(problem, arrays, forced);
   took_way(context, decision, plan.way());
   const std::int64_t each = aligned(plan.scratch());
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.partials()) * sizeof(T));
@@ -68,11 +68,14 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   double nanoseconds = 0;
   const std::string_view forced_x = forced_way(context, "linear_grad_x");
   const std::string_view forced_weight = forced_way(context, "linear_grad_weight");
-  if (grad_x != nullptr) nanoseconds += Plan<T>(to_x, arrays_x, forced_x).nanoseconds();
-  if (grad_weight != nullptr) nanoseconds += Plan<T>(to_weight, arrays_weight, forced_weight).nanoseconds();
-  const int threads = useful_threads(context, nanoseconds);
-  to_x.threads = to_weight.threads = threads;
-  const Plan<T> plan_x(to_x, arrays_x, forced_x), plan_weight(to_weight, arrays_weight, forced_weight);
+  Plan<T> plan_x(to_x, arrays_x, forced_x), plan_weight(to_weight, arrays_weight, forced_weight);
+  if (grad_x != nullptr) nanoseconds += plan_x.nanoseconds();
+  if (grad_weight != nullptr) nanoseconds += plan_weight.nanoseconds();
+  const int threads = to_x.threads = to_weight.threads = useful_threads(context, nanoseconds);
+  if (threads > 1) {
+    plan_x = Plan<T>(to_x, arrays_x, forced_x);
+    plan_weight = Plan<T>(to_weight, arrays_weight, forced_weight);
+  }
   if (grad_x != nullptr) took_way(context, "linear_grad_x", plan_x.way());
   if (grad_weight != nullptr) took_way(context, "linear_grad_weight", plan_weight.way());
   const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));

@@ -71,16 +71,16 @@ template <auto slot, class Family, class Result, class... A>
 void await_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
 
 template <class Family, auto... slots>
-void await_slots(Family& family, contract::Of<slots...>) {
+void await_slots(Family& family, MemberList<slots...>) {
   (await_slot<slots>(family, slots), ...);
 }
 template <class Family>
 void await_family(Family& family) {
-  await_slots(family, typename contract::Members<Family>::List{});
+  await_slots(family, typename Family::Members{});
 }
 void await_family(bool& /*channels_last*/) {}
 template <class Table, auto... families>
-void await_table(Table& table, contract::Of<families...>) {
+void await_table(Table& table, MemberList<families...>) {
   (await_family(table.*families), ...);
 }
 
@@ -96,9 +96,8 @@ const Mode& card_mode() {
     copy.places = &places;
     copy.capture = &cuda::capture();
     copy.timer = &cuda::timer();
-    copy.for_each_table([]<class T>(kernels::Operators<T>& table) {
-      await_table(table, typename contract::Members<kernels::Operators<T>>::List{});
-    });
+    copy.for_each_table(
+        []<class T>(kernels::Operators<T>& table) { await_table(table, typename kernels::Operators<T>::Members{}); });
     await_family(copy.movement);
     copy.operators.arithmetic.add = queued_add;
     copy.movement.copy = queued_copy;

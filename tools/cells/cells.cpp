@@ -59,13 +59,6 @@ const std::vector<std::string>& nets() {
   return names;
 }
 
-Precision precision_of(const std::string& name) {
-  if (name == "strict") return Precision::strict;
-  if (name == "tf32") return Precision::tf32;
-  if (name == "bf16") return Precision::bf16;
-  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
-}
-
 Device Workload::scope() const {
   return Device(cell_.mode, {.threads = threads_, .precision = cell_.precision, .deterministic = cell_.deterministic});
 }

@@ -27,9 +27,6 @@ struct Timing {
   std::size_t peak = 0;        ///< bytes of the mode's memory, at most, since the cell was made
 };
 
-/// "strict", "tf32" or "bf16". Throws Error for another name.
-Precision precision_of(const std::string& name);
-
 /// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet, resnet18.
 const std::vector<std::string>& nets();
 

@@ -22,10 +22,6 @@ std::vector<std::string> optimizer_names() { return {"sgd", "adam", "adamw"}; }
 std::vector<std::string> cost_names() { return {"cross-entropy", "binary-cross-entropy", "mse", "mae", "hinge"}; }
 std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16"}; }
 
-Precision precision_of(const std::string& name) {
-  return name == "tf32" ? Precision::tf32 : name == "bf16" ? Precision::bf16 : Precision::strict;
-}
-
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -22,8 +22,6 @@ std::vector<std::string> precision_names();
 /// UsageError.
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs);
 
-Precision precision_of(const std::string& name);
-
 /// The cost of logits [n, classes] for labels [n]: one number. Every cost but cross-entropy compares with one-hot rows.
 Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels);
 /// What the outputs say of each class, float32 [n, classes]: probabilities (softmax for cross-entropy, sigmoid for

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "tern/core/member_list.hpp"
+
 namespace tern::random {
 
 struct Words {
@@ -41,6 +43,8 @@ struct Key {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   const std::uint64_t* base = nullptr;
+
+  using Members = MemberList<&Key::seed, &Key::offset, &Key::base>;
 };
 
 /// The word of element `index` of the stream `offset` (already including *base) of `seed`.

@@ -11,6 +11,8 @@ enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
 /// An array seen as [outer, length, inner]; softmax and reductions run along `length`.
 struct Axis {
   std::int64_t outer = 1, length = 1, inner = 1;
+
+  using Members = MemberList<&Axis::outer, &Axis::length, &Axis::inner>;
 };
 
 /// Activations. Elementwise: `out` may be `in`, `grad_in` may be `grad_out`.
@@ -48,6 +50,13 @@ struct Activations {
   Kernel<void(Context&, T* out, const T* in, const Axis&)> log_softmax;
   /// grad_in = grad_out - exp(out) * sum(grad_out).
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* out, const Axis&)> log_softmax_backward;
+
+  using Members = MemberList<&Activations::relu, &Activations::relu_backward, &Activations::leaky_relu,
+                             &Activations::leaky_relu_backward, &Activations::sigmoid, &Activations::sigmoid_backward,
+                             &Activations::tanh, &Activations::tanh_backward, &Activations::softplus,
+                             &Activations::softplus_backward, &Activations::gelu, &Activations::gelu_backward,
+                             &Activations::softmax, &Activations::softmax_backward, &Activations::log_softmax,
+                             &Activations::log_softmax_backward>;
 };
 
 }  // namespace tern::kernels

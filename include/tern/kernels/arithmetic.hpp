@@ -14,6 +14,8 @@ struct Broadcast {
   std::int64_t size[max_rank] = {};
   std::int64_t stride[3][max_rank] = {};
   std::int64_t count = 1;  ///< elements of the output: the product of `size`
+
+  using Members = MemberList<&Broadcast::rank, &Broadcast::size, &Broadcast::stride, &Broadcast::count>;
 };
 
 /// Elementwise arithmetic and comparisons. Where an input is contiguous (`n`, or rank 1 with stride 1), `out` may be
@@ -57,6 +59,15 @@ struct Arithmetic {
   using Select =
       Kernel<void(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast&)>;
   Select maximum_backward, minimum_backward;
+
+  using Members =
+      MemberList<&Arithmetic::add, &Arithmetic::sub, &Arithmetic::mul, &Arithmetic::div, &Arithmetic::maximum,
+                 &Arithmetic::minimum, &Arithmetic::equal, &Arithmetic::not_equal, &Arithmetic::less,
+                 &Arithmetic::less_equal, &Arithmetic::greater, &Arithmetic::greater_equal, &Arithmetic::where,
+                 &Arithmetic::neg, &Arithmetic::exp, &Arithmetic::log, &Arithmetic::sqrt, &Arithmetic::abs,
+                 &Arithmetic::pow, &Arithmetic::clamp, &Arithmetic::affine, &Arithmetic::add_all,
+                 &Arithmetic::sqrt_backward, &Arithmetic::abs_backward, &Arithmetic::pow_backward,
+                 &Arithmetic::clamp_backward, &Arithmetic::maximum_backward, &Arithmetic::minimum_backward>;
 };
 
 }  // namespace tern::kernels

@@ -22,6 +22,9 @@ struct Context {
   Precision precision = Precision::strict;
   bool deterministic = true;   ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
   const Ways* ways = nullptr;  ///< see kernels/ways.hpp; null: kernels choose freely and tell nobody
+
+  using Members = MemberList<&Context::memory, &Context::stream, &Context::threads, &Context::precision,
+                             &Context::deterministic, &Context::ways>;
 };
 
 /// Temporary memory of one kernel call, released (in stream order) at the end of the block.

@@ -18,6 +18,11 @@ struct Conv2d {
   std::int64_t y_channels = 0;  ///< elements from a position of y and grad_y to the next, channels last only; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
   auto operator<=>(const Conv2d&) const = default;
+
+  using Members =
+      MemberList<&Conv2d::N, &Conv2d::C, &Conv2d::H, &Conv2d::W, &Conv2d::O, &Conv2d::KH, &Conv2d::KW, &Conv2d::OH,
+                 &Conv2d::OW, &Conv2d::stride_h, &Conv2d::stride_w, &Conv2d::pad_h, &Conv2d::pad_w, &Conv2d::dilation_h,
+                 &Conv2d::dilation_w, &Conv2d::groups, &Conv2d::activation, &Conv2d::y_channels, &Conv2d::layout>;
 };
 
 /// Convolutions.
@@ -34,6 +39,8 @@ struct Conv {
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Conv2d&)>
       conv2d_backward;
+
+  using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_backward>;
 };
 
 }  // namespace tern::kernels

@@ -13,12 +13,17 @@ struct Matmul {
   bool transpose_a = false, transpose_b = false;
   std::int64_t stride_a = 0, stride_b = 0;  ///< out's is always m * n
   auto operator<=>(const Matmul&) const = default;
+
+  using Members = MemberList<&Matmul::batch, &Matmul::m, &Matmul::n, &Matmul::k, &Matmul::transpose_a,
+                             &Matmul::transpose_b, &Matmul::stride_a, &Matmul::stride_b>;
 };
 
 /// x is [rows, in], weight [out, in], bias [out] or null, y [rows, out].
 struct Linear {
   std::int64_t rows = 0, in = 0, out = 0;
   Activation activation = Activation::none;
+
+  using Members = MemberList<&Linear::rows, &Linear::in, &Linear::out, &Linear::activation>;
 };
 
 /// Matrix products.
@@ -34,6 +39,8 @@ struct Dot {
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Linear&)>
       linear_backward;
+
+  using Members = MemberList<&Dot::matmul, &Dot::linear, &Dot::linear_backward>;
 };
 
 }  // namespace tern::kernels

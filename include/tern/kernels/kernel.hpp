@@ -2,6 +2,7 @@
 
 #include "tern/core/dtype.hpp"
 #include "tern/core/error.hpp"
+#include "tern/core/member_list.hpp"
 #include "tern/kernels/context.hpp"
 
 namespace tern::kernels {

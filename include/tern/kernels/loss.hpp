@@ -15,6 +15,9 @@ struct CrossEntropy {
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;  ///< in [0, 1]: weight of the uniform distribution over the classes
   Reduce reduce = Reduce::mean;
+
+  using Members = MemberList<&CrossEntropy::rows, &CrossEntropy::classes, &CrossEntropy::ignore_index,
+                             &CrossEntropy::label_smoothing, &CrossEntropy::reduce>;
 };
 
 /// Losses. `loss` is one value ([rows] or [n] with Reduce::none); `grad_loss` has loss's shape. A mean over nothing is
@@ -52,6 +55,11 @@ struct Loss {
   /// max(0, 1 - t x), t = -1 or 1; the derivative is -t where t x < 1, else 0.
   Pointwise hinge;
   PointwiseBackward hinge_backward;
+
+  using Members =
+      MemberList<&Loss::cross_entropy, &Loss::cross_entropy_backward, &Loss::nll, &Loss::nll_backward, &Loss::mse,
+                 &Loss::mse_backward, &Loss::mae, &Loss::mae_backward, &Loss::binary_cross_entropy_with_logits,
+                 &Loss::binary_cross_entropy_with_logits_backward, &Loss::hinge, &Loss::hinge_backward>;
 };
 
 }  // namespace tern::kernels

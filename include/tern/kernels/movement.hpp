@@ -13,6 +13,8 @@ struct Strided {
   std::int64_t out[max_rank] = {};
   std::int64_t in[max_rank] = {};
   std::int64_t count = 1;  ///< the product of `size`
+
+  using Members = MemberList<&Strided::rank, &Strided::size, &Strided::out, &Strided::in, &Strided::count>;
 };
 
 /// Moving elements of any dtype: a mode has one of these for all of them.
@@ -29,6 +31,8 @@ struct Movement {
   /// Converts n elements as core/convert.hpp says: to an integer truncates toward zero and saturates (NaN: 0), also
   /// from a wider integer; to boolean is != 0; to a smaller float rounds to nearest even.
   Kernel<void(Context&, void* out, DType to, const void* in, DType from, std::int64_t n)> cast;
+
+  using Members = MemberList<&Movement::copy, &Movement::fill, &Movement::gather, &Movement::cast>;
 };
 
 }  // namespace tern::kernels

@@ -10,6 +10,10 @@ struct LocalResponseNorm {
   std::int64_t N = 0, C = 0, area = 0, size = 5;
   double alpha = 1e-4, beta = 0.75, k = 1;
   Layout layout = Layout::channels_first;
+
+  using Members = MemberList<&LocalResponseNorm::N, &LocalResponseNorm::C, &LocalResponseNorm::area,
+                             &LocalResponseNorm::size, &LocalResponseNorm::alpha, &LocalResponseNorm::beta,
+                             &LocalResponseNorm::k, &LocalResponseNorm::layout>;
 };
 
 /// Arrays are [N, C, area], or [N, area, C] when the channels are last; per channel over N * area elements.
@@ -17,6 +21,9 @@ struct BatchNorm {
   std::int64_t N = 0, C = 0, area = 0;
   double epsilon = 1e-5, momentum = 0.1;
   Layout layout = Layout::channels_first;
+
+  using Members = MemberList<&BatchNorm::N, &BatchNorm::C, &BatchNorm::area, &BatchNorm::epsilon, &BatchNorm::momentum,
+                             &BatchNorm::layout>;
 };
 
 /// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C]. Squares may leave the range of T: y
@@ -41,6 +48,10 @@ struct Normalization {
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Scalar<T>* running_mean,
               const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
+
+  using Members =
+      MemberList<&Normalization::local_response_norm, &Normalization::local_response_norm_backward,
+                 &Normalization::batch_norm, &Normalization::batch_norm_backward, &Normalization::batch_norm_inference>;
 };
 
 }  // namespace tern::kernels

@@ -59,6 +59,10 @@ struct Operators {
   Update<T> update;
   /// Whether Conv, Pooling and Normalization take channels-last arrays; others are converted by the caller.
   bool channels_last = false;
+
+  using Members = MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation,
+                             &Operators::pooling, &Operators::reduction, &Operators::loss, &Operators::normalization,
+                             &Operators::shape, &Operators::update, &Operators::channels_last>;
 };
 
 }  // namespace tern::kernels

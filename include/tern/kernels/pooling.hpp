@@ -12,12 +12,19 @@ struct Pool2d {
   std::int64_t KH = 1, KW = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   bool count_include_pad = true;  ///< average only
   std::int64_t channels = 1;      ///< 1: planes one after another
+
+  using Members = MemberList<&Pool2d::planes, &Pool2d::H, &Pool2d::W, &Pool2d::OH, &Pool2d::OW, &Pool2d::KH,
+                             &Pool2d::KW, &Pool2d::stride_h, &Pool2d::stride_w, &Pool2d::pad_h, &Pool2d::pad_w,
+                             &Pool2d::dilation_h, &Pool2d::dilation_w, &Pool2d::count_include_pad, &Pool2d::channels>;
 };
 
 /// Adaptive average: output i covers rows floor(i H / OH) up to, not including, ceil((i + 1) H / OH); columns alike.
 struct AdaptivePool2d {
   std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
   std::int64_t channels = 1;  ///< as in Pool2d
+
+  using Members = MemberList<&AdaptivePool2d::planes, &AdaptivePool2d::H, &AdaptivePool2d::W, &AdaptivePool2d::OH,
+                             &AdaptivePool2d::OW, &AdaptivePool2d::channels>;
 };
 
 /// Pooling.
@@ -37,6 +44,10 @@ struct Pooling {
 
   Kernel<void(Context&, T* out, const T* in, const AdaptivePool2d&)> adaptive_avg_pool2d;
   Kernel<void(Context&, T* grad_in, const T* grad_out, const AdaptivePool2d&)> adaptive_avg_pool2d_backward;
+
+  using Members =
+      MemberList<&Pooling::max_pool2d, &Pooling::max_pool2d_backward, &Pooling::avg_pool2d,
+                 &Pooling::avg_pool2d_backward, &Pooling::adaptive_avg_pool2d, &Pooling::adaptive_avg_pool2d_backward>;
 };
 
 }  // namespace tern::kernels

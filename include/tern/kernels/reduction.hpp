@@ -21,6 +21,9 @@ struct Reduction {
   Extreme max, min;
   /// grad_in is zero but for grad_out at `index`.
   Kernel<void(Context&, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis&)> extreme_backward;
+
+  using Members = MemberList<&Reduction::sum, &Reduction::mean, &Reduction::var, &Reduction::var_backward,
+                             &Reduction::max, &Reduction::min, &Reduction::extreme_backward>;
 };
 
 }  // namespace tern::kernels

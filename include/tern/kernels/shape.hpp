@@ -18,6 +18,8 @@ struct Shape {
   /// out = uniform(word i) >= probability ? in / (1 - probability) : 0, uniform(word i) from the stream `key`
   /// (core/random.hpp). Its own backward: call it on the gradient with the same key. probability in [0, 1].
   Kernel<void(Context&, T* out, const T* in, std::int64_t n, double probability, const random::Key& key)> dropout;
+
+  using Members = MemberList<&Shape::gather_backward, &Shape::one_hot, &Shape::dropout>;
 };
 
 }  // namespace tern::kernels

@@ -16,6 +16,8 @@ namespace tern {
 struct Decision {
   const char* name = nullptr;
   std::array<const char*, 8> ways{};  ///< those behind the last one are null
+
+  using Members = MemberList<&Decision::name, &Decision::ways>;
 };
 
 /// How a kernel hears what is forced and says what it took. Plain functions: a plug-in calls them without linking tern.
@@ -24,6 +26,8 @@ struct Ways {
   std::atomic<int> watched{0};  ///< how many Profiles live and ways are forced, in the process; 0: nobody asks
   const char* (*forced)(const char* decision) = nullptr;  ///< null: free
   void (*took)(const char* decision, const char* way) noexcept = nullptr;
+
+  using Members = MemberList<&Ways::watched, &Ways::forced, &Ways::took>;
 };
 
 /// The way that `decision` must take where it fits the problem; empty: the kernel chooses.

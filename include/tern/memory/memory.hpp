@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tern/core/member_list.hpp"
+
 namespace tern {
 
 /// What a memory has handed out, in bytes.
@@ -13,6 +15,9 @@ struct MemoryStatistics {
   std::size_t reserved = 0;  ///< taken from the system: in use plus cached for reuse
   std::size_t peak = 0;      ///< the largest `in_use` since the last `reset_peak`
   std::size_t limit = 0;     ///< the most that may be reserved; 0: no limit
+
+  using Members = MemberList<&MemoryStatistics::in_use, &MemoryStatistics::reserved, &MemoryStatistics::peak,
+                             &MemoryStatistics::limit>;
 };
 
 /// A kind of memory that tensors can live in: the host's, or a device's. All work on it is ordered by streams; a

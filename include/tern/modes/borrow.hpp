@@ -13,7 +13,7 @@ namespace tern {
 namespace detail {
 
 template <class Struct, auto... members>
-void make_absent(Struct& table, contract::Of<members...>);
+void make_absent(Struct& table, MemberList<members...>);
 
 template <class Signature>
 void make_absent(kernels::Kernel<Signature>& slot) {
@@ -22,10 +22,10 @@ void make_absent(kernels::Kernel<Signature>& slot) {
 inline void make_absent(bool& flag) { flag = false; }
 template <class Struct>
 void make_absent(Struct& table) {
-  make_absent(table, typename contract::Members<Struct>::List{});
+  make_absent(table, typename Struct::Members{});
 }
 template <class Struct, auto... members>
-void make_absent(Struct& table, contract::Of<members...>) {
+void make_absent(Struct& table, MemberList<members...>) {
   (make_absent(table.*members), ...);
 }
 

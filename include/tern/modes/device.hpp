@@ -28,6 +28,9 @@ enum class Numerics : std::uint8_t {
   check
 };
 
+/// "strict", "tf32" or "bf16". Throws Error for another name.
+Precision precision_of(std::string_view name);
+
 /// What a Device sets. An option that is not named is inherited from the scope outside; outside every Device moves are
 /// allowed, kernels use all cores, and arithmetic is strict and deterministic.
 struct DeviceOptions {

@@ -30,6 +30,9 @@ struct Capture {
   void (*branch)(void* stream) = nullptr;
   /// What is queued from here on comes after all branches. Never throws.
   void (*join)(void* stream) = nullptr;
+
+  using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
+                             &Capture::branch, &Capture::join>;
 };
 
 /// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A
@@ -41,6 +44,9 @@ struct Timer {
   void (*destroy)(void* mark);                   ///< never throws
   void (*begin_range)(const char* name);         ///< what the thread does until `end_range`; ranges nest. Never throws.
   void (*end_range)();
+
+  using Members = MemberList<&Timer::make, &Timer::record, &Timer::elapsed, &Timer::destroy, &Timer::begin_range,
+                             &Timer::end_range>;
 };
 
 /// The devices of a mode that can use more than one, each with a memory of its own. Kernels are the same for all: they
@@ -50,6 +56,8 @@ struct Places {
   int count;
   Memory& (*memory)(int index);  ///< the same each time; of 0, Mode::memory. Throws DeviceUnavailable with the reason.
   std::string (*description)(int index);  ///< what Mode::description says of it; throws as `memory`, starts no device
+
+  using Members = MemberList<&Places::count, &Places::memory, &Places::description>;
 };
 
 /// A device mode: a name, a memory, and one dispatch table per compute dtype: float32 and float64 always, bfloat16 and
@@ -106,6 +114,10 @@ struct Mode {
   }
   /// Whether its memory is the host's: work is done when a kernel returns, and the host may read what it wrote.
   bool on_host() const { return memory->host_accessible(); }
+
+  using Members = MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64,
+                             &Mode::bfloat16, &Mode::float16, &Mode::movement, &Mode::capture, &Mode::timer,
+                             &Mode::places, &Mode::index, &Mode::decisions, &Mode::inner, &Mode::own>;
 
  private:
   template <class T, class Self>

@@ -21,15 +21,15 @@ inline constexpr std::uint32_t carrier_form = 1;
 
 constexpr std::uint64_t carrier_number() {
   contract::Hash hash;
-  const auto add = [&]<auto... calls>(contract::Of<calls...>) {
+  const auto add = [&]<auto... calls>(MemberList<calls...>) {
     ((hash.add(contract::value_name<calls>()), hash.add(contract::type_name<decltype(calls)>())), ...);
   };
   add(contract::MemoryCalls{});
-  add(contract::Of<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
-                   &Collective::all_reduce, &Collective::begin_all_reduce, &Collective::join, &Collective::broadcast,
-                   &Collective::reduce_scatter, &Collective::all_gather, &Collective::all_to_all, &Collective::send,
-                   &Collective::receive, &Collective::split, &Collective::abandon, &Opening::limit, &Opening::over,
-                   &Opening::memory>{});
+  add(MemberList<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
+                 &Collective::all_reduce, &Collective::begin_all_reduce, &Collective::join, &Collective::broadcast,
+                 &Collective::reduce_scatter, &Collective::all_gather, &Collective::all_to_all, &Collective::send,
+                 &Collective::receive, &Collective::split, &Collective::abandon, &Opening::limit, &Opening::over,
+                 &Opening::memory>{});
   hash.add(sizeof(Opening));
   contract::add_values<DType>(hash);
   contract::add_values<Reduction>(hash);

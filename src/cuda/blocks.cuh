@@ -1,0 +1,83 @@
+#pragma once
+// The blocks of one card's memory: handed out, cached by stream and size for the next who asks, kept for the recordings
+// that use them.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cuda/streams.cuh"
+
+namespace tern::cuda {
+
+// Small blocks are carved from slabs, because the card hands out nothing below 2 MiB.
+struct Slab {
+  void* base = nullptr;
+  std::size_t used = 0;
+  int busy = 0;  // blocks that are not in the cache
+};
+
+struct Block {
+  void* pointer = nullptr;
+  std::size_t size = 0;
+  Slab* slab = nullptr;            // null: a cudaMalloc of its own
+  Stream* stream = nullptr;        // whose work may still touch it
+  Recording* recording = nullptr;  // whose replays use it
+  bool live = false, cached = false;
+};
+
+/// Safe to use from several threads. What its functions do is what Memory's of the same names do.
+class Blocks {
+ public:
+  Blocks(int device, std::string name) : device_(device), name_(std::move(name)) {}
+
+  void* allocate(std::size_t bytes, Stream& stream);
+  /// Reused after what that stream has queued so far.
+  void release(void* pointer, void* stream_handle) noexcept;
+
+  MemoryStatistics statistics() const;
+  void reset_peak();
+  void trim();
+  void set_limit(std::size_t bytes);
+
+  /// What was released while the stream had branches may be used again.
+  void reuse_released(const Stream& stream) noexcept;
+  /// Hands the blocks of a recording back to the cache.
+  void disband(Recording* recording) noexcept;
+
+ private:
+  using FreeLists = std::map<std::size_t, std::vector<Block*>>;
+  struct Returned {
+    Block* block;
+    cudaEvent_t used;
+  };
+
+  static Block* take(FreeLists& lists, std::size_t size);
+  // Into the cache of its stream, and out of it.
+  void cache(Block* block);
+  Block* uncache(Stream& stream, std::size_t size);
+  void collect_returned();
+  void* reserve(std::size_t bytes);
+  void give_back(void* pointer, std::size_t bytes) noexcept;
+  Block* make(std::size_t size);
+  void release_cache() noexcept;
+  std::string shortage(std::size_t bytes) const;
+
+  const int device_;
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<Slab>> slabs_;
+  std::unordered_map<Stream*, FreeLists> cached_;
+  std::unordered_map<Recording*, FreeLists> recordings_;
+  std::vector<Returned> returned_;
+  std::vector<Block*> released_;  // while their streams have branches
+  std::size_t in_use_ = 0, reserved_ = 0, peak_ = 0, limit_ = 0;
+};
+
+}  // namespace tern::cuda
