@@ -56,9 +56,9 @@ constexpr Decision decisions[]{
     {"conv2d", {"general", "direct", "implicit", "library", "finished", "product"}},
     {"conv2d_grad_x", {"general", "direct", "implicit", "turned", "library", "product"}},
     {"conv2d_grad_weight", {"general", "direct", "implicit", "library"}},
-    {"matmul", {"own", "library"}},
-    {"linear", {"own", "library"}},
-    {"linear_backward", {"own", "library"}},
+    {"matmul", {"few_rows", "own", "library"}},
+    {"linear", {"few_rows", "own", "library"}},
+    {"linear_backward", {"few_rows", "own", "library"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},
 };

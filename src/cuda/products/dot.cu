@@ -4,6 +4,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
+#include "cuda/products/few_rows.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/own.cuh"
 #include "cuda/streams.cuh"
@@ -46,7 +47,7 @@ Factor factor(const void* data, std::int64_t stride, const float* mask = nullptr
   return {static_cast<const float*>(data), mask, stride, aligned(data, stride) && aligned(mask, stride)};
 }
 
-void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+Product product_of(const Problem& p, const Arrays& arrays) {
   Product product;
   product.a = factor(arrays.a, p.transpose_a ? p.m : p.k);
   product.b = factor(arrays.b, p.transpose_b ? p.k : p.n);
@@ -59,7 +60,14 @@ void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void
   product.n = static_cast<int>(p.n);
   product.k = static_cast<int>(p.k);
   product.activation = p.activation;
-  own_product(context, product, p, tiling_of(context, p));
+  return product;
+}
+
+void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  own_product(context, product_of(p, arrays), p, tiling_of(context, p));
+}
+void run_few_rows(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  few_rows_product(context, product_of(p, arrays));
 }
 
 // ---- by the library, and what it does not fuse ----
@@ -197,7 +205,8 @@ const Way library_first{"library", [](const Problem& p) { return !fits_own(p) ||
 const Way library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                        workspace_of_library, run_library, next_of_library};
 const Way own{.name = "own", .fits = fits_own, .run = run_own};
-constexpr std::array forward{&library_first, &own, &library_last};
+const Way few_rows{.name = "few_rows", .fits = fits_few_rows, .run = run_few_rows};
+constexpr std::array forward{&few_rows, &library_first, &own, &library_last};
 
 /// On arrays of the type of its factors.
 const Way algorithm{.name = "library",
@@ -230,8 +239,9 @@ struct Gradients {
   const void *grad_y, *x, *weight, *y;
 };
 
-// Both products in one launch.
-void run_own_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+/// Both products in one launch(weight, data).
+template <class Launch>
+void run_together(Context& context, const Problem& p, const Gradients& to, const Launch& launch_both) {
   const auto* const grad_y = static_cast<const float*>(to.grad_y);
   const auto* const y = static_cast<const float*>(to.y);
   const float* const mask = p.activation == Activation::none ? nullptr : y;
@@ -260,7 +270,17 @@ void run_own_backward(Context& context, const Problem& p, const Gradients& to, i
     for_data.k = static_cast<int>(p.n);
     for_data.through = p.activation;
   }
-  own_backward(context, for_weight, for_data, tiling_of_backward(context, p));
+  launch_both(for_weight, for_data);
+}
+
+void run_own_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  run_together(context, p, to, [&](const Product& weight, const Product& data) {
+    own_backward(context, weight, data, tiling_of_backward(context, p));
+  });
+}
+void run_few_rows_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  run_together(context, p, to,
+               [&](const Product& weight, const Product& data) { few_rows_backward(context, weight, data); });
 }
 
 template <class T>
@@ -318,7 +338,9 @@ const Backward library_backward_last{
     .fits = [](const Problem& p) { return fits_own_backward(p) && !prefers_library(p); },
     .run = run_library_backward_of};
 const Backward own_backward_way{.name = "own", .fits = fits_own_backward, .run = run_own_backward};
-constexpr std::array backward{&library_backward_first, &own_backward_way, &library_backward_last};
+const Backward few_rows_backward_way{.name = "few_rows", .fits = fits_few_rows_backward, .run = run_few_rows_backward};
+constexpr std::array backward{&few_rows_backward_way, &library_backward_first, &own_backward_way,
+                              &library_backward_last};
 
 // ---- the slots ----
 

@@ -1,0 +1,253 @@
+#include <cooperative_groups.h>
+
+#include <algorithm>
+
+#include "cuda/elementwise.cuh"
+#include "cuda/products/few_rows.cuh"
+
+namespace tern::cuda::products {
+namespace {
+
+constexpr int loads = 8;  // of each thread on their way at once
+
+__device__ __forceinline__ float4 load_four(const float* from) { return *reinterpret_cast<const float4*>(from); }
+
+// ---- forward: columns of out are dot products ----
+
+constexpr int forward_threads = 128;
+
+/// `Lanes` threads share each column.
+template <int Rows, int Lanes>
+__global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_constant__ Product product) {
+  constexpr int warps = Lanes / 32;
+  begin_kernel();
+  const int lane = static_cast<int>(threadIdx.x) % Lanes;
+  const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
+  const bool exists = column < product.n;
+  const float* const b = product.b.data + (exists ? static_cast<std::int64_t>(column) * product.k : 0);
+  float sum[Rows] = {};
+  for (int first = 4 * lane; first < product.k; first += 4 * Lanes * loads) {
+    float4 right[loads];
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const int k = first + i * 4 * Lanes;
+      right[i] = k < product.k ? load_four(b + k) : float4{0, 0, 0, 0};
+    }
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const int k = first + i * 4 * Lanes;
+      if (k >= product.k) break;
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+        if (r >= product.m) break;
+        const float4 left = load_four(product.a.data + static_cast<std::int64_t>(r) * product.k + k);
+        sum[r] = fmaf(left.x, right[i].x, sum[r]);
+        sum[r] = fmaf(left.y, right[i].y, sum[r]);
+        sum[r] = fmaf(left.z, right[i].z, sum[r]);
+        sum[r] = fmaf(left.w, right[i].w, sum[r]);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < Rows; ++r)
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], distance);
+  if constexpr (warps > 1) {
+    __shared__ float parts[Rows][warps];
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+    for (int r = 0; r < Rows; ++r)
+      if (threadIdx.x % 32 == 0) parts[r][warp] = sum[r];
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      sum[r] = parts[r][0];
+#pragma unroll
+      for (int w = 1; w < warps; ++w) sum[r] += parts[r][w];
+    }
+  }
+  const float shift = exists && product.bias != nullptr ? product.bias[column] : 0.0f;
+#pragma unroll
+  for (int r = 0; r < Rows; ++r)
+    if (exists && lane == r && r < product.m)
+      product.out[static_cast<std::int64_t>(r) * product.n + column] = activate(sum[r] + shift, product.activation);
+}
+
+template <int Rows, int Lanes>
+void launch_forward(const Context& context, const Product& product) {
+  launch(context, Grid(static_cast<unsigned>(ceil_div(product.n, forward_threads / Lanes)), forward_threads),
+         few_rows_kernel<Rows, Lanes>, product);
+}
+
+// ---- backward ----
+
+constexpr int backward_threads = 256, backward_warps = backward_threads / 32;
+constexpr int data_columns = 32, data_lanes = backward_threads / (data_columns / 4);
+constexpr int weight_fours = 4;  // of each thread
+
+/// Element i of row r of the gradient before the activation.
+__device__ __forceinline__ float gradient_at(const Product& product, const Factor& g, int r, int i) {
+  const std::int64_t at = r * g.stride + i;
+  return g.mask == nullptr ? g.data[at] : through_activation(g.data[at], g.mask[at], product.through);
+}
+
+/// 32 columns of the gradient of x; a cluster's blocks share the sum over the weight's rows.
+template <int Rows>
+__device__ __forceinline__ void data_part(const Product& product, int tile, int rank) {
+  __shared__ float parts[backward_warps][Rows][data_columns];
+  __shared__ float totals[Rows * data_columns];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = tile * data_columns + thread % (data_columns / 4) * 4, lane = thread / (data_columns / 4);
+  const int share = (product.k + product.split - 1) / product.split;
+  const int begin = rank * share, end = min(begin + share, product.k);
+  float4 sum[Rows] = {};
+  if (column < product.n)
+    for (int first = begin + lane; first < end; first += data_lanes * loads) {
+      float4 weight[loads];
+#pragma unroll
+      for (int i = 0; i < loads; ++i) {
+        const int row = first + i * data_lanes;
+        weight[i] = row < end ? load_four(product.b.data + static_cast<std::int64_t>(row) * product.n + column)
+                              : float4{0, 0, 0, 0};
+      }
+#pragma unroll
+      for (int i = 0; i < loads; ++i) {
+        const int row = first + i * data_lanes;
+        if (row >= end) break;
+#pragma unroll
+        for (int r = 0; r < Rows; ++r) {
+          if (r >= product.m) break;
+          const float g = gradient_at(product, product.a, r, row);
+          sum[r].x = fmaf(g, weight[i].x, sum[r].x);
+          sum[r].y = fmaf(g, weight[i].y, sum[r].y);
+          sum[r].z = fmaf(g, weight[i].z, sum[r].z);
+          sum[r].w = fmaf(g, weight[i].w, sum[r].w);
+        }
+      }
+    }
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+    for (int distance = 16; distance >= data_columns / 4; distance /= 2) {
+      sum[r].x += __shfl_xor_sync(0xffffffffu, sum[r].x, distance);
+      sum[r].y += __shfl_xor_sync(0xffffffffu, sum[r].y, distance);
+      sum[r].z += __shfl_xor_sync(0xffffffffu, sum[r].z, distance);
+      sum[r].w += __shfl_xor_sync(0xffffffffu, sum[r].w, distance);
+    }
+    if (thread % 32 < data_columns / 4) *reinterpret_cast<float4*>(&parts[thread / 32][r][thread % 32 * 4]) = sum[r];
+  }
+  __syncthreads();
+  const int r = thread / data_columns, to = tile * data_columns + thread % data_columns;
+  const bool writes = r < Rows && r < product.m && to < product.n;
+  float total = 0;
+  if (r < Rows)
+    for (int warp = 0; warp < backward_warps; ++warp) total += parts[warp][r][thread % data_columns];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (product.split > 1) {
+    auto cluster = cooperative_groups::this_cluster();
+    if (r < Rows) totals[thread] = total;
+    cluster.sync();
+    if (writes && rank == 0) {
+      total = 0;
+      for (int other = 0; other < product.split; ++other)
+        total += cluster.map_shared_rank(totals, static_cast<unsigned>(other))[thread];
+    }
+    cluster.sync();  // nobody leaves while others read its shared memory
+  }
+#endif
+  if (writes && rank == 0) product.out[static_cast<std::int64_t>(r) * product.n + to] = total;
+}
+
+/// A stretch of the weight's gradient, and the bias's beside its first columns.
+__device__ __forceinline__ void weight_part(const Product& product, const Divisor<std::uint32_t>& row_fours,
+                                            int block) {
+  const auto count = static_cast<std::uint32_t>(product.m) * row_fours.value();
+#pragma unroll
+  for (int i = 0; i < weight_fours; ++i) {
+    const auto four = static_cast<std::uint32_t>((block * weight_fours + i) * backward_threads) + threadIdx.x;
+    if (four >= count) return;
+    std::uint32_t row = four;
+    const std::uint32_t column = 4 * row_fours.split(row);
+    float4 sum = {0, 0, 0, 0};
+    float of_bias = 0;
+    for (int r = 0; r < product.k; ++r) {
+      const float g = gradient_at(product, product.a, r, static_cast<int>(row));
+      const float4 x = load_four(product.b.data + r * product.b.stride + column);
+      sum.x = fmaf(g, x.x, sum.x);
+      sum.y = fmaf(g, x.y, sum.y);
+      sum.z = fmaf(g, x.z, sum.z);
+      sum.w = fmaf(g, x.w, sum.w);
+      of_bias += g;
+    }
+    *reinterpret_cast<float4*>(product.out + 4 * static_cast<std::int64_t>(four)) = sum;
+    if (column == 0 && product.sums != nullptr) product.sums[row] = of_bias;
+  }
+}
+
+template <int Rows>
+__global__ void __launch_bounds__(backward_threads)
+    few_rows_backward_kernel(const __grid_constant__ Product weight, const __grid_constant__ Product data,
+                             Divisor<std::uint32_t> row_fours, int data_blocks) {
+  begin_kernel();
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < data_blocks)
+    data_part<Rows>(data, block / data.split, block % data.split);
+  else
+    weight_part(weight, row_fours, block - data_blocks);
+}
+
+template <int Rows>
+void launch_backward(const Context& context, const Product& weight, Product data) {
+  // As many blocks for each 32 columns as leave a thread about `loads` rows.
+  data.split = 1;
+  if (card().overlap)
+    while (data.split < largest_split && data.k > data.split * data_lanes * loads) data.split *= 2;
+  const std::int64_t data_blocks = data.out == nullptr ? 0 : ceil_div(data.n, data_columns) * data.split;
+  const std::int64_t fours = static_cast<std::int64_t>(weight.m) * (weight.n / 4);
+  const std::int64_t weight_blocks = weight.out == nullptr ? 0 : ceil_div(fours, backward_threads * weight_fours);
+  Grid grid(static_cast<unsigned>(ceil_div(data_blocks + weight_blocks, data.split) * data.split), backward_threads);
+  grid.cluster = static_cast<unsigned>(data.split);
+  launch(context, grid, few_rows_backward_kernel<Rows>, weight, data, Divisor<std::uint32_t>(weight.n / 4),
+         static_cast<int>(data_blocks));
+}
+
+/// Calls body with the number of rows that a thread keeps sums for: at least `rows`.
+template <class Body>
+void with_rows(int rows, const Body& body) {
+  if (rows == 1) return body(std::integral_constant<int, 1>{});
+  if (rows == 2) return body(std::integral_constant<int, 2>{});
+  body(std::integral_constant<int, most_few_rows>{});
+}
+
+constexpr std::uint32_t whole = 16;  // bytes
+bool whole_rows(const Problem& p) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  return p.in == Element::float32 && p.batch == 1 && p.m <= most_few_rows && p.k % 4 == 0 && p.n < most / p.k &&
+         p.given.a >= whole && p.given.b >= whole;
+}
+
+}  // namespace
+
+bool fits_few_rows(const Problem& p) { return p.k > 0 && whole_rows(p) && row_by_row(p); }
+
+bool fits_few_rows_backward(const Problem& p) {
+  const auto fits = [](std::uint32_t alignment) { return alignment == 0 || alignment >= whole; };
+  return whole_rows(p) && fits(p.gradients.a) && fits(p.gradients.b);
+}
+
+void few_rows_product(const Context& context, const Product& product) {
+  constexpr int long_row = 1024;  // takes a thread of 32 more than one round of loads
+  with_rows(product.m, [&](auto rows) {
+    if (product.k > long_row)
+      launch_forward<rows, forward_threads>(context, product);
+    else
+      launch_forward<rows, 32>(context, product);
+  });
+}
+
+void few_rows_backward(const Context& context, const Product& weight, const Product& data) {
+  const int rows = data.out != nullptr ? data.m : weight.k;
+  with_rows(rows, [&](auto count) { launch_backward<count>(context, weight, data); });
+}
+
+}  // namespace tern::cuda::products

@@ -1,0 +1,19 @@
+#pragma once
+// Float32 products of a few rows, as in the prediction for one image: what takes time there is reading the weight once,
+// not the multiply-adds, so that no tile is staged and every thread has many loads on their way at once.
+
+#include "cuda/products/own.cuh"
+
+namespace tern::cuda::products {
+
+inline constexpr int most_few_rows = 4;
+
+/// Both factors along k, in rows of whole 16 bytes.
+bool fits_few_rows(const Problem& problem);
+bool fits_few_rows_backward(const Problem& problem);
+
+void few_rows_product(const Context& context, const Product& product);
+/// Both gradients of a linear layer in one kernel; a product without `out` is left out.
+void few_rows_backward(const Context& context, const Product& weight, const Product& data);
+
+}  // namespace tern::cuda::products
