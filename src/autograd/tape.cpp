@@ -227,15 +227,34 @@ void check_recorded(const Tensor& root) {
                          autograd::enabled() ? "; nor does the result of a Step, inside whose function backward belongs"
                                              : " (recording is off: a NoGrad is alive)");
 }
+
+// The gradient that every backward begins with, where the loss was computed: written once for each thread, memory and
+// dtype, and only read after that, so that a recorded step has no kernel for it.
+Tensor first_gradient(const Tensor& root) {
+  struct Kept {
+    const Memory* memory;
+    DType dtype;
+    Tensor one;
+  };
+  static thread_local std::vector<Kept> kept;
+  std::optional<Device> place;
+  if (!root.is_leaf()) place.emplace(autograd::Handle::node(root)->scope);
+  const Memory* const memory = current_scope().context.memory;
+  for (const Kept& known : kept)
+    if (known.memory == memory && known.dtype == root.dtype()) return known.one.reshape(root.shape());
+  Tensor one(root.shape(), root.dtype());
+  one.fill_(1);
+  // What a recording fills is there for its replays alone.
+  if (capturing() == nullptr) kept.push_back({memory, root.dtype(), one});
+  return one;
+}
 }  // namespace
 
 void Tensor::backward(const BackwardOptions& options) const {
   expects<AutogradError>(numel() == 1, "backward: a tensor of shape ", shape(),
                          " is no single loss; reduce it, or pass its gradient");
   check_recorded(*this);
-  Tensor one(shape(), dtype());
-  one.fill_(1);
-  autograd::run(*this, std::move(one), options);
+  autograd::run(*this, first_gradient(*this), options);
 }
 
 void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
