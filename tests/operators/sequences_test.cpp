@@ -161,6 +161,11 @@ std::vector<Known> products() {
   add("linear", {{96, 128}, {64, 128}, {64}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); });
   add("linear, relu", {{96, 128}, {64, 128}, {64}},
       [](const auto& in) { return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu); });
+  add("matmul, few rows", {{3, 128}, {64, 128}},
+      [](const auto& in) { return op::matmul(in[0], in[1], {.transpose_b = true}); });
+  for (const std::int64_t rows : {1, 2, 4})
+    add(message("linear, ", rows, " rows"), {{rows, 132}, {36, 132}, {36}},
+        [](const auto& in) { return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu); });
   add("linear, no bias", {{96, 128}, {64, 128}}, [](const auto& in) { return op::linear(in[0], in[1]); });
   return uses;
 }

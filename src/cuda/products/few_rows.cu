@@ -8,18 +8,30 @@
 namespace tern::cuda::products {
 namespace {
 
-constexpr int loads = 8;  // of each thread on their way at once
-
-__device__ __forceinline__ float4 load_four(const float* from) { return *reinterpret_cast<const float4*>(from); }
+/// Volatile, so that the compiler keeps a thread's loads together: it would wait for each to save registers.
+__device__ __forceinline__ float4 load_four_or_zero(const float* from, bool exists) {
+  float4 four = {0, 0, 0, 0};
+  asm volatile(
+      "{ .reg .pred exists;\n"
+      "  setp.ne.s32 exists, %5, 0;\n"
+      "  @exists ld.global.v4.f32 {%0, %1, %2, %3}, [%4]; }"
+      : "+f"(four.x), "+f"(four.y), "+f"(four.z), "+f"(four.w)
+      : "l"(from), "r"(static_cast<int>(exists))
+      : "memory");
+  return four;
+}
 
 // ---- forward: columns of out are dot products ----
 
 constexpr int forward_threads = 128;
 
+/// Four elements of the weight that a thread has on their way at once, and as many of each row: in registers.
+constexpr int forward_loads(int rows) { return 8 / rows; }
+
 /// `Lanes` threads share each column.
 template <int Rows, int Lanes>
 __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_constant__ Product product) {
-  constexpr int warps = Lanes / 32;
+  constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
   begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
@@ -27,26 +39,25 @@ __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_
   const float* const b = product.b.data + (exists ? static_cast<std::int64_t>(column) * product.k : 0);
   float sum[Rows] = {};
   for (int first = 4 * lane; first < product.k; first += 4 * Lanes * loads) {
-    float4 right[loads];
+    float4 right[loads], left[Rows][loads];
 #pragma unroll
     for (int i = 0; i < loads; ++i) {
       const int k = first + i * 4 * Lanes;
-      right[i] = k < product.k ? load_four(b + k) : float4{0, 0, 0, 0};
+      right[i] = load_four_or_zero(b + k, k < product.k);
+#pragma unroll
+      for (int r = 0; r < Rows; ++r)
+        left[r][i] = load_four_or_zero(product.a.data + static_cast<std::int64_t>(r) * product.k + k,
+                                       k < product.k && r < product.m);
     }
 #pragma unroll
-    for (int i = 0; i < loads; ++i) {
-      const int k = first + i * 4 * Lanes;
-      if (k >= product.k) break;
+    for (int i = 0; i < loads; ++i)
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
-        if (r >= product.m) break;
-        const float4 left = load_four(product.a.data + static_cast<std::int64_t>(r) * product.k + k);
-        sum[r] = fmaf(left.x, right[i].x, sum[r]);
-        sum[r] = fmaf(left.y, right[i].y, sum[r]);
-        sum[r] = fmaf(left.z, right[i].z, sum[r]);
-        sum[r] = fmaf(left.w, right[i].w, sum[r]);
+        sum[r] = fmaf(left[r][i].x, right[i].x, sum[r]);
+        sum[r] = fmaf(left[r][i].y, right[i].y, sum[r]);
+        sum[r] = fmaf(left[r][i].z, right[i].z, sum[r]);
+        sum[r] = fmaf(left[r][i].w, right[i].w, sum[r]);
       }
-    }
   }
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
@@ -83,7 +94,8 @@ void launch_forward(const Context& context, const Product& product) {
 
 constexpr int backward_threads = 256, backward_warps = backward_threads / 32;
 constexpr int data_columns = 32, data_lanes = backward_threads / (data_columns / 4);
-constexpr int weight_fours = 4;  // of each thread
+constexpr int data_loads = backward_threads / data_lanes;  // of the weight, that a thread has on their way at once
+constexpr int weight_fours = 4;                            // of each thread
 
 /// Element i of row r of the gradient before the activation.
 __device__ __forceinline__ float gradient_at(const Product& product, const Factor& g, int r, int i) {
@@ -91,9 +103,11 @@ __device__ __forceinline__ float gradient_at(const Product& product, const Facto
   return g.mask == nullptr ? g.data[at] : through_activation(g.data[at], g.mask[at], product.through);
 }
 
-/// 32 columns of the gradient of x; a cluster's blocks share the sum over the weight's rows.
+/// 32 columns of the gradient of x; a cluster's blocks share the sum over the weight's rows. While a thread's elements
+/// of 256 of them are on their way, the gradient of each goes through the activation once.
 template <int Rows>
 __device__ __forceinline__ void data_part(const Product& product, int tile, int rank) {
+  __shared__ float g[Rows][backward_threads];
   __shared__ float parts[backward_warps][Rows][data_columns];
   __shared__ float totals[Rows * data_columns];
   const int thread = static_cast<int>(threadIdx.x);
@@ -101,30 +115,30 @@ __device__ __forceinline__ void data_part(const Product& product, int tile, int 
   const int share = (product.k + product.split - 1) / product.split;
   const int begin = rank * share, end = min(begin + share, product.k);
   float4 sum[Rows] = {};
-  if (column < product.n)
-    for (int first = begin + lane; first < end; first += data_lanes * loads) {
-      float4 weight[loads];
+  for (int first = begin; first < end; first += backward_threads) {
+    float4 weight[data_loads];
 #pragma unroll
-      for (int i = 0; i < loads; ++i) {
-        const int row = first + i * data_lanes;
-        weight[i] = row < end ? load_four(product.b.data + static_cast<std::int64_t>(row) * product.n + column)
-                              : float4{0, 0, 0, 0};
-      }
-#pragma unroll
-      for (int i = 0; i < loads; ++i) {
-        const int row = first + i * data_lanes;
-        if (row >= end) break;
-#pragma unroll
-        for (int r = 0; r < Rows; ++r) {
-          if (r >= product.m) break;
-          const float g = gradient_at(product, product.a, r, row);
-          sum[r].x = fmaf(g, weight[i].x, sum[r].x);
-          sum[r].y = fmaf(g, weight[i].y, sum[r].y);
-          sum[r].z = fmaf(g, weight[i].z, sum[r].z);
-          sum[r].w = fmaf(g, weight[i].w, sum[r].w);
-        }
-      }
+    for (int i = 0; i < data_loads; ++i) {
+      const int row = first + lane + i * data_lanes;
+      weight[i] = load_four_or_zero(product.b.data + static_cast<std::int64_t>(row) * product.n + column,
+                                    row < end && column < product.n);
     }
+    if (first > begin) __syncthreads();  // all have read the last ones
+#pragma unroll
+    for (int r = 0; r < Rows; ++r)
+      g[r][thread] = r < product.m && first + thread < end ? gradient_at(product, product.a, r, first + thread) : 0.0f;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < data_loads; ++i)
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+        const float by = g[r][lane + i * data_lanes];
+        sum[r].x = fmaf(by, weight[i].x, sum[r].x);
+        sum[r].y = fmaf(by, weight[i].y, sum[r].y);
+        sum[r].z = fmaf(by, weight[i].z, sum[r].z);
+        sum[r].w = fmaf(by, weight[i].w, sum[r].w);
+      }
+  }
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
 #pragma unroll
@@ -159,6 +173,7 @@ __device__ __forceinline__ void data_part(const Product& product, int tile, int 
 }
 
 /// A stretch of the weight's gradient, and the bias's beside its first columns.
+template <int Rows>
 __device__ __forceinline__ void weight_part(const Product& product, const Divisor<std::uint32_t>& row_fours,
                                             int block) {
   const auto count = static_cast<std::uint32_t>(product.m) * row_fours.value();
@@ -170,9 +185,11 @@ __device__ __forceinline__ void weight_part(const Product& product, const Diviso
     const std::uint32_t column = 4 * row_fours.split(row);
     float4 sum = {0, 0, 0, 0};
     float of_bias = 0;
-    for (int r = 0; r < product.k; ++r) {
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      if (r >= product.k) break;
       const float g = gradient_at(product, product.a, r, static_cast<int>(row));
-      const float4 x = load_four(product.b.data + r * product.b.stride + column);
+      const float4 x = load_four_or_zero(product.b.data + r * product.b.stride + column, true);
       sum.x = fmaf(g, x.x, sum.x);
       sum.y = fmaf(g, x.y, sum.y);
       sum.z = fmaf(g, x.z, sum.z);
@@ -193,15 +210,15 @@ __global__ void __launch_bounds__(backward_threads)
   if (block < data_blocks)
     data_part<Rows>(data, block / data.split, block % data.split);
   else
-    weight_part(weight, row_fours, block - data_blocks);
+    weight_part<Rows>(weight, row_fours, block - data_blocks);
 }
 
 template <int Rows>
 void launch_backward(const Context& context, const Product& weight, Product data) {
-  // As many blocks for each 32 columns as leave a thread about `loads` rows.
+  // As many blocks for each 32 columns as leave each of them one round of loads.
   data.split = 1;
   if (card().overlap)
-    while (data.split < largest_split && data.k > data.split * data_lanes * loads) data.split *= 2;
+    while (data.split < largest_split && data.k > data.split * backward_threads) data.split *= 2;
   const std::int64_t data_blocks = data.out == nullptr ? 0 : ceil_div(data.n, data_columns) * data.split;
   const std::int64_t fours = static_cast<std::int64_t>(weight.m) * (weight.n / 4);
   const std::int64_t weight_blocks = weight.out == nullptr ? 0 : ceil_div(fours, backward_threads * weight_fours);
@@ -236,9 +253,8 @@ bool fits_few_rows_backward(const Problem& p) {
 }
 
 void few_rows_product(const Context& context, const Product& product) {
-  constexpr int long_row = 1024;  // takes a thread of 32 more than one round of loads
   with_rows(product.m, [&](auto rows) {
-    if (product.k > long_row)
+    if (product.k > 4 * 32 * forward_loads(rows))  // more than one round for 32 threads
       launch_forward<rows, forward_threads>(context, product);
     else
       launch_forward<rows, 32>(context, product);
