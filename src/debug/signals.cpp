@@ -1,9 +1,9 @@
 #include "debug/signals.hpp"
 
-#include <setjmp.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csetjmp>
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -46,6 +46,7 @@ void handle(int signal, siginfo_t* info, void* context) {
   struct sigaction* before = nullptr;
   for (Heard& each : heard)
     if (each.signal == signal) before = &each.before;
+  if (before == nullptr) return;
   if ((before->sa_flags & SA_SIGINFO) != 0) return before->sa_sigaction(signal, info, context);
   if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) return before->sa_handler(signal);
   struct sigaction plain {};

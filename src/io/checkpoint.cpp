@@ -141,7 +141,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
 
   make_folders(folder);
   remove_all_leftovers(folder);
-  const std::string file = folder + "/" + file_name(checkpoint.step);
+  std::string file = folder + "/" + file_name(checkpoint.step);
   save_safetensors(file, checkpoint.tensors, metadata);
   // The new file is safe before an old one goes. A file that cannot be deleted costs space, not the checkpoint.
   const auto found = checkpoints_in(folder);

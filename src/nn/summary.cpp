@@ -1,7 +1,9 @@
 #include "tern/nn/summary.hpp"
 
 #include <iomanip>
+#include <ranges>
 #include <unordered_map>
+#include <utility>
 
 #include "nn/call_log.hpp"
 #include "tern/autograd/tape.hpp"
@@ -20,7 +22,7 @@ struct EvaluationScope {
   EvaluationScope& operator=(const EvaluationScope&) = delete;
   ~EvaluationScope() {
     // A child that is registered twice comes twice: its first entry is the true one.
-    for (auto entry = before.rbegin(); entry != before.rend(); ++entry) entry->first->training = entry->second;
+    for (const auto& [body, training] : before | std::views::reverse) body->training = training;
   }
   static const void* key(const Module& module) { return module.body_.get(); }
   static const std::vector<NamedTensor>& parameters(const Module& module) { return module.body_->parameters; }

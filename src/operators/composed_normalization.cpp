@@ -11,7 +11,7 @@ namespace {
 
 // `rows` rows of equal length, each with mean 0 and variance 1.
 Tensor normalized(const Tensor& x, std::int64_t rows, double epsilon) {
-  if (x.numel() == 0) return mul(x, 1);
+  if (x.numel() == 0 || rows == 0) return mul(x, 1);
   const Tensor flat = x.reshape({1, rows, x.numel() / rows});
   return batch_norm(flat, {}, {}, {}, {}, {.epsilon = epsilon}).reshape(x.shape());
 }

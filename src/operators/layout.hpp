@@ -36,7 +36,7 @@ inline Tensor dense(const Tensor& x) { return in_layout(x, layout_of(x)); }
 inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
   if (layout == Layout::channels_first) return Tensor(shape, dtype);
   const Shape strides{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
-  return Tensor(std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0);
+  return {std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0};
 }
 
 /// A copy of x in `layout`.

@@ -139,7 +139,7 @@ Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, 
   check_rank(op, "the label tensor", labels, 1);
   expects<DTypeError>(labels.dtype() == DType::int64, op, ": labels are ", labels.dtype(),
                       ", expected int64; convert with to(...)");
-  const Tensor whole = labels.detach().contiguous();
+  Tensor whole = labels.detach().contiguous();
   if (mode_of(op).on_host()) {
     const auto values = whole.read<std::int64_t>();
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -11,7 +11,7 @@ namespace tern::operators {
 namespace {
 
 Tensor view(const Tensor& x, const Shape& shape, const Shape& strides, std::int64_t offset) {
-  return Tensor(x.shared_storage(), x.dtype(), shape, strides, offset);
+  return {x.shared_storage(), x.dtype(), shape, strides, offset};
 }
 
 // One size of -1 is computed from the others.

@@ -23,7 +23,7 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
       squares = squares.to(DType::float64) + square.to(DType::float64);
   }
   if (!squares.defined()) return scalar(0.0f);
-  const Tensor norm = operators::sqrt(squares);
+  Tensor norm = operators::sqrt(squares);
   const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;

@@ -7,7 +7,8 @@ namespace tern::optim {
 
 double StepLr::operator()(std::int64_t position) const {
   expects(step_size > 0, "StepLr: step_size is ", step_size, ", it must be positive");
-  return std::pow(gamma, static_cast<double>(position / step_size));
+  const std::int64_t steps = position / step_size;
+  return std::pow(gamma, static_cast<double>(steps));
 }
 
 double ExponentialLr::operator()(std::int64_t position) const { return std::pow(gamma, static_cast<double>(position)); }

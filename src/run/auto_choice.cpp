@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "modes/explanations.hpp"
 #include "tern/autograd/tape.hpp"
@@ -34,7 +36,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 }
 
 std::string duration(double seconds) {
-  const auto rounded = [](double value) { return static_cast<std::int64_t>(value + 0.5); };
+  const auto rounded = [](double value) { return std::llround(value); };
   if (seconds < 0.01) return message(rounded(seconds * 1e6), " us");
   if (seconds < 10) return message(rounded(seconds * 1e3), " ms");
   return message(rounded(seconds), " s");
@@ -73,7 +75,7 @@ double rate_of_products() {
 
 }  // namespace
 
-AutoChoice::AutoChoice(const StepKey& key, std::vector<const Mode*> modes) : key_(key) {
+AutoChoice::AutoChoice(StepKey key, const std::vector<const Mode*>& modes) : key_(std::move(key)) {
   static std::atomic<std::uint64_t> made{0};
   number_ = ++made;
   for (const Mode* mode : modes) candidates_.insert(candidates_.begin(), {mode});

@@ -21,7 +21,7 @@ class AutoChoice {
   using Call = std::function<Tensor()>;
 
   /// `modes`: the likely fastest last.
-  AutoChoice(const StepKey& key, std::vector<const Mode*> modes);
+  AutoChoice(StepKey key, const std::vector<const Mode*>& modes);
 
   const StepKey& key() const { return key_; }
   /// The mode of all calls from now on; null during the trials.

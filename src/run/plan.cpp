@@ -1,6 +1,7 @@
 #include "run/plan.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/forced_way.hpp"
@@ -309,7 +310,7 @@ Plan::View Plan::view_of(const Tensor& tensor, const Recording& run) {
 }
 
 void Plan::forget() {
-  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+  for (const auto& undo : undo_ | std::views::reverse) undo();
   undo_.clear();
   // Tensors that live in the recording's memory go first.
   result_ = {};

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "run/recording.hpp"
@@ -45,7 +46,7 @@ struct StepKey {
 /// The work of one key: run until two runs after one another do the same, then recorded, then replayed.
 class Plan {
  public:
-  explicit Plan(const StepKey& key) : key_(key) {}
+  explicit Plan(StepKey key) : key_(std::move(key)) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() { forget(); }
