@@ -24,6 +24,8 @@
 #include "tern/parallel/batch_norm.hpp"
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/parallel/group.hpp"
+#include "tern/parallel/layout.hpp"
+#include "tern/parallel/split.hpp"
 #include "tern/run/branches.hpp"
 #include "tern/run/profile.hpp"
 #include "tern/run/step.hpp"

@@ -7,6 +7,7 @@
 #include "tern/nn/normalization.hpp"
 #include "tern/nn/pooling.hpp"
 #include "tern/nn/shape.hpp"
+#include "tern/parallel/split.hpp"
 
 namespace tern::models {
 
@@ -34,12 +35,34 @@ AlexNet::AlexNet(const AlexNetOptions& options, std::uint64_t seed)
 
   const auto pooled = [](std::int64_t side) { return (side - 3) / 2 + 1; };
   const std::int64_t side = pooled(pooled(pooled((options.image_size - 11) / 4 + 1)));
-  classifier_.add("flatten", nn::Flatten());
-  classifier_.add("1", nn::Linear(fifth * side * side, hidden, {.start = start}, generator)).add("2", nn::Relu());
-  if (options.dropout > 0) classifier_.add("dropout1", nn::Dropout(options.dropout));
-  classifier_.add("4", nn::Linear(hidden, hidden, {.start = start}, generator)).add("5", nn::Relu());
-  if (options.dropout > 0) classifier_.add("dropout2", nn::Dropout(options.dropout));
-  classifier_.add("6", nn::Linear(hidden, options.classes, {.start = last_start(start)}, generator));
+  const std::int64_t flat = fifth * side * side;
+  const auto add_classifier = [&](const auto& first_layer, const auto& middle, const auto& last, const auto& dropout) {
+    classifier_.add("flatten", nn::Flatten());
+    classifier_.add("1", first_layer()).add("2", nn::Relu());
+    if (options.dropout > 0) classifier_.add("dropout1", dropout());
+    classifier_.add("4", middle()).add("5", nn::Relu());
+    if (options.dropout > 0) classifier_.add("dropout2", dropout());
+    classifier_.add("6", last());
+  };
+  if (!options.classifier_ranks) {
+    add_classifier([&] { return nn::Linear(flat, hidden, {.start = start}, generator); },
+                   [&] { return nn::Linear(hidden, hidden, {.start = start}, generator); },
+                   [&] { return nn::Linear(hidden, options.classes, {.start = last_start(start)}, generator); },
+                   [&] { return nn::Dropout(options.dropout); });
+  } else {
+    using parallel::Layout;
+    const parallel::Group group = parallel::on_devices(*options.classifier_ranks);
+    add_classifier(
+        [&] { return parallel::ColumnLinear(group, flat, hidden, {.start = start, .input = Layout::rows}, generator); },
+        [&] {
+          return parallel::ColumnLinear(group, hidden, hidden, {.start = start, .input = Layout::features}, generator);
+        },
+        [&] {
+          return parallel::RowLinear(group, hidden, options.classes,
+                                     {.start = last_start(start), .output = Layout::rows}, generator);
+        },
+        [&] { return parallel::Dropout(group, options.dropout); });
+  }
 
   module("features", features_);
   module("classifier", classifier_);

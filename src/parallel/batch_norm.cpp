@@ -5,20 +5,11 @@
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/reduction.hpp"
 #include "tern/operators/shape.hpp"
+#include "tern/parallel/layout.hpp"
 
 namespace tern::parallel {
 
-Tensor all_reduce(const Group& group, const Tensor& x) {
-  Tensor sum = x.detach().clone();
-  group.all_reduce(sum);
-  if (autograd::recording(x))
-    autograd::record("all_reduce", sum, {x}, [group](const Tensor& grad) {
-      Tensor whole = grad.clone();
-      group.all_reduce(whole);
-      return autograd::Gradients{whole};
-    });
-  return sum;
-}
+Tensor all_reduce(const Group& group, const Tensor& x) { return exchange(group, x, Layout::partial, Layout::copies); }
 
 BatchNorm2d::BatchNorm2d(const Group& group, std::int64_t channels, const nn::BatchNorm2dOptions& options)
     : group_(on_devices(group)),

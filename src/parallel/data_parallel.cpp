@@ -1,10 +1,13 @@
 #include "tern/parallel/data_parallel.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "parallel/buckets.hpp"
 #include "parallel/filled.hpp"
+#include "parallel/split_parts.hpp"
 #include "parallel/tree.hpp"
 #include "tensor/part_streams.hpp"
 #include "tern/autograd/tape.hpp"
@@ -28,12 +31,18 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
   return gradients;
 }
 
+using SplitParts = std::map<std::string, SplitPart>;
+
 // The first parameter that is not rank 0's.
-void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors) {
+void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors, const SplitParts& parts) {
   std::vector<std::string> own;
   own.reserve(tensors.size());
-  for (const auto& [name, tensor] : tensors)
-    own.push_back(message(name, ' ', tensor.dtype(), ' ', tensor.shape(), tensor.requires_grad() ? " to train" : ""));
+  for (const auto& [name, tensor] : tensors) {
+    const auto part = parts.find(name);
+    const std::string split = part == parts.end() ? "" : message(", a part of ", part->second.group.size());
+    own.push_back(
+        message(name, ' ', tensor.dtype(), ' ', tensor.shape(), split, tensor.requires_grad() ? " to train" : ""));
+  }
   std::string all;
   for (const std::string& line : own) all += line + '\n';
   std::istringstream first(group.broadcast(all));
@@ -45,6 +54,30 @@ void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors)
                          ", rank 0 no more");
 }
 
+/// The tensors that every rank of the group has another part of. What several but not all have the same part of cannot
+/// be trained by this group.
+std::vector<char> held_apart(const Group& group, const std::vector<nn::NamedTensor>& tensors, const SplitParts& parts) {
+  std::vector<char> apart(tensors.size());
+  if (parts.empty()) return apart;
+  std::vector<std::int64_t> own;
+  for (const auto& [name, tensor] : tensors) {
+    const auto part = parts.find(name);
+    own.push_back(part == parts.end() ? -1 : part->second.group.rank());
+  }
+  const auto count = static_cast<std::int64_t>(own.size());
+  const std::vector<std::int64_t> all = group.all_gather(tensor(own, {count})).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    std::set<std::int64_t> different;
+    for (std::size_t place = i; place < all.size(); place += own.size()) different.insert(all[place]);
+    const auto ranks = static_cast<std::size_t>(group.size());
+    expects<ParallelError>(different.size() == 1 || different.size() == ranks, "DataParallel: some of the ", ranks,
+                           " ranks have the same part of ", tensors[i].name,
+                           " and some another; give it the ranks of a Mesh's `data` group, which have the same");
+    apart[i] = ranks > 1 && different.size() == ranks;
+  }
+  return apart;
+}
+
 }  // namespace
 
 struct DataParallel::Body {
@@ -52,7 +85,8 @@ struct DataParallel::Body {
   Group elements;  // for what lies on devices
   DataParallelOptions options;
   data::Share share;
-  std::vector<Tensor> parameters, statistics;  // to be trained; floating buffers
+  std::vector<Tensor> parameters, statistics;  // to be trained and summed; floating buffers
+  std::string apart;                           // the first parameter that each rank has a part of its own of
   std::vector<Bucket> buckets;
   std::vector<Bucket> statistics_buckets;
 
@@ -66,20 +100,31 @@ struct DataParallel::Body {
                         most_shards);
     expects<ShapeError>(options.bucket_bytes > 0, "DataParallel: buckets of ", options.bucket_bytes, " bytes");
     std::vector<nn::NamedTensor> all = module.named_parameters();
-    for (const auto& [name, tensor] : all)
-      if (tensor.requires_grad()) parameters.push_back(tensor);
-    expects(!parameters.empty(), "DataParallel: the module has no parameter that takes a gradient");
-    for (const nn::NamedTensor& named : module.named_buffers()) {
-      all.push_back(named);
-      if (is_floating(named.tensor.dtype())) statistics.push_back(named.tensor);
+    const std::size_t trained = all.size();
+    for (nn::NamedTensor& named : module.named_buffers()) all.push_back(std::move(named));
+    const SplitParts parts = split_parts(module);
+    check_same(group, all, parts);
+    const std::vector<char> others = held_apart(group, all, parts);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Tensor& tensor = all[i].tensor;
+      if (others[i] != 0) {
+        if (apart.empty()) apart = all[i].name;
+        continue;
+      }
+      elements.broadcast(tensor);
+      if (i >= trained && is_floating(tensor.dtype())) statistics.push_back(tensor);
+      if (i < trained && tensor.requires_grad()) parameters.push_back(tensor);
     }
+    expects(!parameters.empty(),
+            "DataParallel: the module has no parameter that takes a gradient and is whole in every rank");
+    expects(share.shards <= 1 || apart.empty(), "DataParallel: every rank has another part of ", apart,
+            ", which needs all of a batch at once, and ", share.shards,
+            " shards are computed one after another; take shards = 0");
     module.visit([&](const std::string& path, const nn::Module& part) {
       expects(share.shards <= 1 || dynamic_cast<const BatchNorm2d*>(&part) == nullptr, "DataParallel: ", path, ", ",
               part.describe(), ", needs all of a batch at once, and ", share.shards,
               " shards are computed one after another; give it nn::BatchNorm2d, or shards = 0");
     });
-    check_same(group, all);
-    for (const auto& [name, tensor] : all) elements.broadcast(tensor);
     buckets = make_buckets(parameters, options.bucket_bytes);
     statistics_buckets = make_buckets(statistics, options.bucket_bytes);
   }
@@ -258,6 +303,9 @@ DataParallel::DataParallel(const Group& group, const nn::Module& module, const D
 Part DataParallel::backward(std::int64_t batch, const std::function<Part(const data::Rows& rows)>& part) {
   expects<ShapeError>(batch >= 1, "DataParallel: a batch of ", batch, " examples");
   const Body& body = *body_;
+  expects<ShapeError>(body.apart.empty() || batch % body.share.ranks == 0, "DataParallel: a batch of ", batch,
+                      " examples is not divided equally among ", body.share.ranks, " ranks, as ", body.apart,
+                      " needs, of which each has a part; take a multiple, and LoaderOptions::drop_last");
   if (body.alone()) {
     const Part whole = part({0, batch});
     whole.loss.backward();
@@ -276,6 +324,8 @@ Part DataParallel::backward(std::int64_t batch, const std::function<Part(const d
 void DataParallel::backward(const Tensor& loss) {
   Body& body = *body_;
   expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, part) cuts the batch");
+  expects(body.apart.empty(), "DataParallel: the gradient of ", body.apart,
+          " is not averaged over the ranks, of which each has a part; backward(batch, part) weighs it");
   if (body.alone()) return loss.backward();
   Holdings holdings;
   for (int rank = 0; rank < body.share.ranks; ++rank) holdings.push_back({rank});

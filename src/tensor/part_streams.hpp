@@ -2,17 +2,16 @@
 // Parts of a batch draw random numbers apart, whoever computes them.
 
 #include <cstdint>
-#include <utility>
 
 #include "tern/tensor/create.hpp"
 
 namespace tern {
 
-/// What the thread draws to the end of the block comes from the streams of one part: so many further on. The position
-/// of the generator goes on as without it, so a Step may be recorded.
+/// What the thread draws to the end of the block comes from the streams of one part: so many further on, beyond those
+/// of the block around it. The position of the generator goes on as without it, so a Step may be recorded.
 class [[nodiscard]] PartStreams {
  public:
-  explicit PartStreams(std::uint64_t further) : outer_(std::exchange(further_, further)) {}
+  explicit PartStreams(std::uint64_t further) : outer_(further_) { further_ += further; }
   PartStreams(const PartStreams&) = delete;
   PartStreams& operator=(const PartStreams&) = delete;
   ~PartStreams() { further_ = outer_; }

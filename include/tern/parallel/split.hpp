@@ -1,0 +1,99 @@
+#pragma once
+
+#include "tern/nn/init.hpp"
+#include "tern/nn/module.hpp"
+#include "tern/nn/shape.hpp"
+#include "tern/operators/dot.hpp"
+#include "tern/parallel/layout.hpp"
+
+namespace tern::parallel {
+
+/// A module whose parameters the ranks of a group hold together. All ranks call it alike. Inside a DataParallel over
+/// the same ranks, what each has a part of is left to it; over others that have the same part it is averaged.
+class SplitModule : public nn::Module {
+ public:
+  const Group& group() const { return group_; }
+  /// How the ranks hold the parameter or buffer of this name: whole, rows or features.
+  virtual Layout layout(const std::string& name) const = 0;
+
+ protected:
+  /// On the device of the scope, as on_devices.
+  explicit SplitModule(const Group& group) : group_(on_devices(group)) {}
+
+ private:
+  Group group_;
+};
+
+struct ColumnLinearOptions {
+  bool bias = true;
+  DType dtype = DType::float32;
+  nn::Start start = nn::Start::torch;
+  Layout input = Layout::whole;      ///< of x: whole, rows or features
+  Layout output = Layout::features;  ///< of the result: features, whole or rows
+};
+
+/// nn::Linear with its outputs divided among the ranks: x [..., in] -> [..., out]. It begins with the same numbers as
+/// the whole one, of which each rank keeps its own, and is named alike: weight [out / ranks, in], bias [out / ranks].
+/// Throws ShapeError unless the outputs are a multiple of the ranks.
+class ColumnLinear : public SplitModule {
+ public:
+  ColumnLinear(const Group& group, std::int64_t in, std::int64_t out, const ColumnLinearOptions& options = {},
+               Generator& generator = default_generator());
+
+  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
+  Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  Layout layout(const std::string& /*name*/) const override { return Layout::rows; }
+  std::string describe() const override;
+  std::int64_t flops(const Shape& input, const Shape& output) const override;
+
+ private:
+  Tensor compute(const Tensor& x, Activation activation) const;
+
+  Layout input_, output_;
+  nn::Parameter weight_, bias_;
+};
+
+struct RowLinearOptions {
+  bool bias = true;
+  DType dtype = DType::float32;
+  nn::Start start = nn::Start::torch;
+  Layout input = Layout::features;  ///< of x: features, whole or rows
+  Layout output = Layout::whole;    ///< of the result: whole, rows or features
+};
+
+/// nn::Linear with its inputs divided among the ranks: x [..., in] -> [..., out]. The ranks' products are summed and
+/// the bias added. It begins as the whole one: weight [out, in / ranks] and, in every rank, bias [out]. With an output
+/// of rows the gradient of the bias is that of a rank's rows, which DataParallel over the same ranks sums. Throws
+/// ShapeError unless the inputs are a multiple of the ranks.
+class RowLinear : public SplitModule {
+ public:
+  RowLinear(const Group& group, std::int64_t in, std::int64_t out, const RowLinearOptions& options = {},
+            Generator& generator = default_generator());
+
+  Tensor forward(const Tensor& x) const override;
+  Layout layout(const std::string& name) const override { return name == "weight" ? Layout::features : Layout::whole; }
+  std::string describe() const override;
+  std::int64_t flops(const Shape& input, const Shape& output) const override;
+
+ private:
+  Layout input_, output_;
+  nn::Parameter weight_, bias_;
+};
+
+/// nn::Dropout of elements that the ranks hold in parts, rows or features: each draws apart from the others.
+class Dropout : public nn::Dropout {
+ public:
+  explicit Dropout(const Group& group, double probability = 0.5) : nn::Dropout(probability), rank_(group.rank()) {}
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  int rank_;
+};
+
+/// The state of a module with all parts of its SplitModules put together, under the names of the whole one: what a
+/// file is to hold. A collective call, over the groups of these modules; every rank gets all of it.
+nn::State whole_state(const nn::Module& module);
+/// load_state of a whole state: each rank takes its parts of it.
+void load_whole_state(nn::Module& module, const nn::State& state, const nn::LoadOptions& options = {});
+
+}  // namespace tern::parallel

@@ -1,0 +1,156 @@
+#include "tern/parallel/split.hpp"
+
+#include <typeinfo>
+
+#include "nn/layer.hpp"
+#include "parallel/split_parts.hpp"
+#include "tensor/part_streams.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/dot.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+// Ranks draw from streams that begin so far apart: below those of the parts of a batch.
+constexpr int rank_streams = 36;
+
+/// This rank's part of a tensor of the whole layer, with elements of its own.
+Tensor part_of(const char* layer, const Group& group, const Tensor& whole, Layout layout, nn::Start start) {
+  const int dim = layout == Layout::rows ? 0 : whole.rank() - 1;
+  expects<ShapeError>(whole.size(dim) % group.size() == 0, layer, ": ", whole.size(dim),
+                      layout == Layout::rows ? " outputs" : " inputs", " are not divided equally among ", group.size(),
+                      " ranks; take a multiple of their number");
+  if (start != nn::Start::none) return exchange(group, whole, Layout::whole, layout).clone();
+  Shape shape = whole.shape();
+  shape[dim] /= group.size();
+  return Tensor(shape, whole.dtype());
+}
+
+void check_layouts(const char* layer, Layout input, Layout output) {
+  for (const Layout layout : {input, output})
+    expects(layout != Layout::copies && layout != Layout::partial, layer,
+            ": inputs and outputs are whole, rows or features");
+}
+
+std::string words(const char* layer, const Group& group, std::int64_t in, std::int64_t out, const Tensor& bias) {
+  return message(layer, '(', in, ", ", out, bias.defined() ? "" : ", no bias", ", of ", group.size(), " ranks)");
+}
+
+/// What this rank computes of a product.
+std::int64_t product_flops(const Group& group, const Shape& input, Layout layout, const Tensor& weight) {
+  const std::int64_t rows = element_count(input) / std::max<std::int64_t>(input[input.rank() - 1], 1);
+  return 2 * rows * (layout == Layout::rows ? group.size() : 1) * weight.numel();
+}
+
+}  // namespace
+
+// A rank draws all that the whole layer begins with and keeps its own, so that every generator goes on as that one's.
+
+ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out, const ColumnLinearOptions& options,
+                           Generator& generator)
+    : SplitModule(ranks),
+      input_(options.input),
+      output_(options.output),
+      weight_(parameter("weight",
+                        part_of("ColumnLinear", ranks,
+                                nn::start_weight("ColumnLinear", {out, in}, options.dtype, options.start, generator),
+                                Layout::rows, options.start))),
+      bias_(parameter("bias", !options.bias
+                                  ? Tensor()
+                                  : part_of("ColumnLinear", ranks,
+                                            nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator),
+                                            Layout::rows, options.start))) {
+  check_layouts("ColumnLinear", input_, output_);
+}
+
+Tensor ColumnLinear::forward_activated(const Tensor& x, Activation activation) const {
+  return typeid(*this) == typeid(ColumnLinear) ? compute(x, activation) : Module::forward_activated(x, activation);
+}
+
+Tensor ColumnLinear::compute(const Tensor& x, Activation activation) const {
+  const Tensor copy = exchange(group(), x, input_, Layout::copies);
+  return exchange(group(), operators::linear(copy, weight_, bias_, activation), Layout::features, output_);
+}
+
+std::string ColumnLinear::describe() const {
+  return words("ColumnLinear", group(), weight_->size(1), weight_->size(0) * group().size(), bias_);
+}
+
+std::int64_t ColumnLinear::flops(const Shape& input, const Shape& /*output*/) const {
+  return product_flops(group(), input, input_, weight_);
+}
+
+RowLinear::RowLinear(const Group& ranks, std::int64_t in, std::int64_t out, const RowLinearOptions& options,
+                     Generator& generator)
+    : SplitModule(ranks),
+      input_(options.input),
+      output_(options.output),
+      weight_(parameter(
+          "weight",
+          part_of("RowLinear", ranks, nn::start_weight("RowLinear", {out, in}, options.dtype, options.start, generator),
+                  Layout::features, options.start))),
+      bias_(parameter("bias", !options.bias
+                                  ? Tensor()
+                                  : nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator))) {
+  check_layouts("RowLinear", input_, output_);
+}
+
+Tensor RowLinear::forward(const Tensor& x) const {
+  const Tensor terms = operators::linear(exchange(group(), x, input_, Layout::features), weight_);
+  Tensor y = exchange(group(), terms, Layout::partial, output_);
+  if (!bias_->defined()) return y;
+  return y + (output_ == Layout::features ? exchange(group(), bias_, Layout::whole, Layout::features) : bias_);
+}
+
+std::string RowLinear::describe() const {
+  return words("RowLinear", group(), weight_->size(1) * group().size(), weight_->size(0), bias_);
+}
+
+std::int64_t RowLinear::flops(const Shape& input, const Shape& /*output*/) const {
+  return product_flops(group(), input, input_, weight_);
+}
+
+Tensor Dropout::forward(const Tensor& x) const {
+  const PartStreams apart(static_cast<std::uint64_t>(rank_) << rank_streams);
+  return nn::Dropout::forward(x);
+}
+
+std::map<std::string, SplitPart> split_parts(const nn::Module& module) {
+  std::map<std::string, SplitPart> parts;
+  module.visit([&](const std::string& path, const nn::Module& below) {
+    const auto* const split = dynamic_cast<const SplitModule*>(&below);
+    if (split == nullptr || split->group().size() == 1) return;
+    for (const auto& [name, tensor] : below.state())
+      if (const Layout layout = split->layout(name); layout != Layout::whole)
+        parts.emplace(message(path, path.empty() ? "" : ".", name), SplitPart{split->group(), layout});
+  });
+  return parts;
+}
+
+nn::State whole_state(const nn::Module& module) {
+  const NoGrad no_grad;
+  nn::State state = module.state();
+  for (const auto& [name, part] : split_parts(module)) {
+    Tensor& tensor = state.at(name);
+    tensor = exchange(part.group, tensor, part.layout, Layout::whole);
+  }
+  return state;
+}
+
+void load_whole_state(nn::Module& module, const nn::State& state, const nn::LoadOptions& options) {
+  const NoGrad no_grad;
+  nn::State own = state;
+  for (const auto& [name, part] : split_parts(module)) {
+    const auto found = own.find(name);
+    if (found == own.end() || !found->second.defined() || found->second.rank() == 0) continue;
+    Tensor& whole = found->second;
+    // What cannot be divided has another shape than the module's, and load_state says so.
+    const std::int64_t size = whole.size(part.layout == Layout::rows ? 0 : -1);
+    if (size % part.group.size() == 0) whole = exchange(part.group, whole, Layout::whole, part.layout);
+  }
+  module.load_state(own, options);
+}
+
+}  // namespace tern::parallel
