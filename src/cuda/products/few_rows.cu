@@ -21,15 +21,33 @@ __device__ __forceinline__ float4 load_four_or_zero(const float* from, bool exis
   return four;
 }
 
+/// The same on its way to shared memory until fetched(): the compiler cannot wait for one before it asks for the next.
+__device__ __forceinline__ void fetch_four_or_zero(float4& to, const float* from, bool exists) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto place = static_cast<std::uint32_t>(__cvta_generic_to_shared(&to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(exists ? 16 : 0)
+               : "memory");
+#else
+  to = load_four_or_zero(from, exists);
+#endif
+}
+__device__ __forceinline__ void fetched() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // ---- forward: columns of out are dot products ----
 
 constexpr int forward_threads = 128;
 
-/// Four elements of the weight that a thread has on their way at once, and as many of each row: in registers.
+/// Fours of the weight that a thread has on their way at once, and as many of each row.
 constexpr int forward_loads(int rows) { return 8 / rows; }
+/// Elements of a row of the weight that `lanes` threads have on their way at once.
+constexpr int forward_round(int rows, int lanes) { return 4 * lanes * forward_loads(rows); }
 
-/// `Lanes` threads share each column.
-template <int Rows, int Lanes>
+/// `Lanes` threads share each column. Staged: for one row, of which one round reads all; through shared memory.
+template <int Rows, int Lanes, bool Staged>
 __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_constant__ Product product) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
   begin_kernel();
@@ -37,17 +55,34 @@ __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
   const bool exists = column < product.n;
   const float* const b = product.b.data + (exists ? static_cast<std::int64_t>(column) * product.k : 0);
+  const float shift = exists && product.bias != nullptr ? product.bias[column] : 0.0f;
   float sum[Rows] = {};
   for (int first = 4 * lane; first < product.k; first += 4 * Lanes * loads) {
     float4 right[loads], left[Rows][loads];
+    if constexpr (Staged) {
+      __shared__ float4 of_row[loads][forward_threads], of_weight[loads][forward_threads];  // each thread has its own
 #pragma unroll
-    for (int i = 0; i < loads; ++i) {
-      const int k = first + i * 4 * Lanes;
-      right[i] = load_four_or_zero(b + k, k < product.k);
+      for (int i = 0; i < loads; ++i) {
+        const int k = first + i * 4 * Lanes;
+        fetch_four_or_zero(of_row[i][threadIdx.x], product.a.data + k, k < product.k);
+        fetch_four_or_zero(of_weight[i][threadIdx.x], b + k, k < product.k);
+      }
+      fetched();
 #pragma unroll
-      for (int r = 0; r < Rows; ++r)
-        left[r][i] = load_four_or_zero(product.a.data + static_cast<std::int64_t>(r) * product.k + k,
-                                       k < product.k && r < product.m);
+      for (int i = 0; i < loads; ++i) {
+        left[0][i] = of_row[i][threadIdx.x];
+        right[i] = of_weight[i][threadIdx.x];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < loads; ++i) {
+        const int k = first + i * 4 * Lanes;
+        right[i] = load_four_or_zero(b + k, k < product.k);
+#pragma unroll
+        for (int r = 0; r < Rows; ++r)
+          left[r][i] = load_four_or_zero(product.a.data + static_cast<std::int64_t>(r) * product.k + k,
+                                         k < product.k && r < product.m);
+      }
     }
 #pragma unroll
     for (int i = 0; i < loads; ++i)
@@ -77,7 +112,6 @@ __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_
       for (int w = 1; w < warps; ++w) sum[r] += parts[r][w];
     }
   }
-  const float shift = exists && product.bias != nullptr ? product.bias[column] : 0.0f;
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
     if (exists && lane == r && r < product.m)
@@ -86,8 +120,11 @@ __global__ void __launch_bounds__(forward_threads) few_rows_kernel(const __grid_
 
 template <int Rows, int Lanes>
 void launch_forward(const Context& context, const Product& product) {
-  launch(context, Grid(static_cast<unsigned>(ceil_div(product.n, forward_threads / Lanes)), forward_threads),
-         few_rows_kernel<Rows, Lanes>, product);
+  const Grid grid(static_cast<unsigned>(ceil_div(product.n, forward_threads / Lanes)), forward_threads);
+  if (Rows == 1 && product.k <= forward_round(Rows, Lanes))
+    launch(context, grid, few_rows_kernel<Rows, Lanes, Rows == 1>, product);
+  else
+    launch(context, grid, few_rows_kernel<Rows, Lanes, false>, product);
 }
 
 // ---- backward ----
@@ -109,7 +146,7 @@ template <int Rows>
 __device__ __forceinline__ void data_part(const Product& product, int tile, int rank) {
   __shared__ float g[Rows][backward_threads];
   __shared__ float parts[backward_warps][Rows][data_columns];
-  __shared__ float totals[Rows * data_columns];
+  [[maybe_unused]] __shared__ float totals[Rows * data_columns];
   const int thread = static_cast<int>(threadIdx.x);
   const int column = tile * data_columns + thread % (data_columns / 4) * 4, lane = thread / (data_columns / 4);
   const int share = (product.k + product.split - 1) / product.split;
@@ -254,7 +291,7 @@ bool fits_few_rows_backward(const Problem& p) {
 
 void few_rows_product(const Context& context, const Product& product) {
   with_rows(product.m, [&](auto rows) {
-    if (product.k > 4 * 32 * forward_loads(rows))  // more than one round for 32 threads
+    if (product.k > forward_round(rows, 32))
       launch_forward<rows, forward_threads>(context, product);
     else
       launch_forward<rows, 32>(context, product);
