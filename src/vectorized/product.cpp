@@ -85,13 +85,13 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   const auto& kernels = gemm_kernels<T>();
 
   // Where it is not forced: dots for the whole product, or else what is cheapest for the parts.
-  const Way *only = nullptr, *whole = nullptr;
-  double least = 0;
+  const Way *only = nullptr, *whole = ways;  // the first fits all
+  double least = whole->cycles(shape, m, n);
   for (const Way& way : ways) {
     if (!way.fits(shape)) continue;
     if (forced == way.name) only = &way;
     const double cycles = way.cycles(shape, m, n);
-    if (whole != nullptr && cycles >= least) continue;
+    if (cycles >= least) continue;
     whole = &way;
     least = cycles;
   }

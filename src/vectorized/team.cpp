@@ -1,7 +1,6 @@
 #include "vectorized/team.hpp"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <mutex>
 #include <string_view>

@@ -74,7 +74,7 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
     const auto sgd = std::make_shared<optim::SGD>(
         net.module->parameters(), optim::SgdOptions{.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
     const auto step = std::make_shared<Step>([net, sgd](const Tensor& x, const Tensor& y) {
-      const Tensor loss = net.loss(x, y);
+      Tensor loss = net.loss(x, y);
       sgd->zero_grad();
       loss.backward();
       sgd->step();

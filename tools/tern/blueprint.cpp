@@ -118,7 +118,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
   b.split = reader.take<std::uint64_t>("split");
   std::vector<std::string> nets = net_names();
-  nets.push_back("mlp");
+  nets.emplace_back("mlp");
   b.net = reader.one_of("net", nets);
   b.layers = reader.take<std::vector<std::int64_t>>("layers");
   b.activation = reader.one_of("activation", activation_names());
