@@ -25,6 +25,8 @@
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/parallel/group.hpp"
 #include "tern/parallel/layout.hpp"
+#include "tern/parallel/mesh.hpp"
+#include "tern/parallel/pipeline.hpp"
 #include "tern/parallel/split.hpp"
 #include "tern/run/branches.hpp"
 #include "tern/run/profile.hpp"

@@ -169,6 +169,10 @@ void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   body_->children.emplace_back(name, std::move(child));
 }
 
+void Module::add_children(const Module& of, std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) add_child(of.body_->children[i].first, of.body_->children[i].second);
+}
+
 void Module::visit(const std::string& path,
                    const std::function<void(const std::string&, const Module&)>& function) const {
   function(path, *this);

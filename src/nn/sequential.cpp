@@ -9,6 +9,14 @@ const Module& Sequential::operator[](std::size_t i) const {
   return child(i);
 }
 
+Sequential Sequential::part(std::size_t begin, std::size_t end) const {
+  expects<ShapeError>(begin <= end && end <= size(), "Sequential: modules [", begin, ", ", end, ") of ", size());
+  Sequential some;
+  some.add_children(*this, begin, end);
+  some.train(training());
+  return some;
+}
+
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
   const bool fuse = call_log() == nullptr;

@@ -8,6 +8,7 @@
 #include "parallel/buckets.hpp"
 #include "parallel/filled.hpp"
 #include "parallel/split_parts.hpp"
+#include "parallel/streams.hpp"
 #include "parallel/tree.hpp"
 #include "tensor/part_streams.hpp"
 #include "tern/autograd/tape.hpp"
@@ -20,9 +21,6 @@
 namespace tern::parallel {
 
 namespace {
-
-// Part i draws from streams that begin i << 48 further on: below those of other owners, beyond what a training draws.
-constexpr int part_streams = 48, most_shards = 1 << 12;
 
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> gradients;
@@ -99,6 +97,11 @@ struct DataParallel::Body {
     expects<ShapeError>(share.count() <= most_shards, "DataParallel: ", share.count(), " shards, at most ",
                         most_shards);
     expects<ShapeError>(options.bucket_bytes > 0, "DataParallel: buckets of ", options.bucket_bytes, " bytes");
+    expects<DTypeError>(options.wire == DType::float32 || options.wire == DType::bfloat16,
+                        "DataParallel: gradients travel as float32 or bfloat16, not ", options.wire);
+    expects(options.wire == DType::float32 || !fixed(), "DataParallel: ", share.shards,
+            " shards have the same sum for any number of ranks, and as ", options.wire,
+            " they would not: what is rounded depends on who holds which; take float32, or shards = 0");
     std::vector<nn::NamedTensor> all = module.named_parameters();
     const std::size_t trained = all.size();
     for (nn::NamedTensor& named : module.named_buffers()) all.push_back(std::move(named));
@@ -129,6 +132,7 @@ struct DataParallel::Body {
     statistics_buckets = make_buckets(statistics, options.bucket_bytes);
   }
 
+  DType wire(const Bucket& bucket) const { return bucket.dtype == DType::float32 ? options.wire : bucket.dtype; }
   bool fixed() const { return options.shards > 0; }
   bool alone() const { return group.size() == 1 && share.count() == 1; }
 };
@@ -161,9 +165,12 @@ struct DataParallel::Pass {
     gradients[bucket].add(shard, packed(body.buckets[bucket], body.parameters, values));
   }
 
-  Tensor sum(const Bucket& bucket, const Partial& partial) const {
+  Tensor sum(const Bucket& bucket, const Partial& partial, DType wire) const {
     const Tensor like({bucket.count}, bucket.dtype);
-    if (body.fixed()) return sum_over(body.elements, body.share.shards, holdings, partial, like);
+    if (body.fixed() || wire != bucket.dtype) {
+      const Tensor sum = sum_over(body.elements, body.share.count(), holdings, partial, like, wire);
+      return reduction == Reduction::mean ? sum / body.share.ranks : sum;
+    }
     Tensor sum = partial.values().empty() ? filled(like.shape(), 0, like.dtype()) : partial.values()[0];
     body.elements.begin_all_reduce(sum, reduction);
     return sum;
@@ -172,7 +179,7 @@ struct DataParallel::Pass {
   // Every rank sums the buckets in their order; without shards they are sums after `join`.
   void sum_ready() {
     while (sums.size() < packs.size() && packs[sums.size()] != 0)
-      sums.push_back(sum(body.buckets[sums.size()], gradients[sums.size()]));
+      sums.push_back(sum(body.buckets[sums.size()], gradients[sums.size()], body.wire(body.buckets[sums.size()])));
   }
 
   /// The backward of one part; the buckets of the last one are summed while it goes on.
@@ -224,7 +231,7 @@ struct DataParallel::Pass {
   std::vector<Tensor> sums_of(const std::vector<Partial>& statistics) const {
     std::vector<Tensor> result;
     for (std::size_t i = 0; i < statistics.size(); ++i)
-      result.push_back(sum(body.statistics_buckets[i], statistics[i]));
+      result.push_back(sum(body.statistics_buckets[i], statistics[i], body.statistics_buckets[i].dtype));
     return result;
   }
   /// The buffers become these.
@@ -258,7 +265,7 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
     const data::Rows rows = body.share.shard(batch, shard);
     if (shard != own().front())
       for (std::size_t i = 0; i < fresh.size(); ++i) body.statistics[i].copy_(fresh[i]);
-    if (generator.position() != start) generator.set_position(start);
+    PartStreams::place(generator, start);
     const Part given = [&] {
       const PartStreams apart(static_cast<std::uint64_t>(shard) << part_streams);
       return part(rows);
@@ -275,12 +282,12 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
       numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
     count = numbers.numel();
     figures.add(shard, numbers);
-    if (early) all = sum({.count = count, .dtype = DType::float64}, figures);
+    if (early) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
     differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
     for (std::size_t i = 0; i < statistics.size(); ++i)
       statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics, body.statistics) * weight);
   }
-  if (early && !all.defined()) all = sum({.count = count, .dtype = DType::float64}, figures);
+  if (early && !all.defined()) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
   std::vector<std::int64_t> words(used.begin(), used.end());
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
   words.push_back(count);
@@ -290,10 +297,10 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   const std::vector<std::int64_t> agreed = agree(words);
   count = agreed.back();
   const std::vector<Tensor> settled = sums_of(statistics);
-  if (!early) all = sum({.count = count, .dtype = DType::float64}, figures);
+  if (!early) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
   finish(before, agreed);
   settle(settled);
-  generator.set_position(start + static_cast<std::uint64_t>(agreed[used.size()]));
+  PartStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));
   return {all.slice(0, 0, 1).reshape({}).to(body.parameters[0].dtype()), count > 1 ? all.slice(0, 1, count) : Tensor()};
 }
 
@@ -322,17 +329,26 @@ Part DataParallel::backward(std::int64_t batch, const std::function<Part(const d
 }
 
 void DataParallel::backward(const Tensor& loss) {
+  expects(loss.defined(), "DataParallel: the loss is undefined");
+  average_behind(loss);
+}
+
+void DataParallel::average() { average_behind({}); }
+
+// Behind the backward of a loss, or of none.
+void DataParallel::average_behind(const Tensor& loss) {
   Body& body = *body_;
   expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, part) cuts the batch");
   expects(body.apart.empty(), "DataParallel: the gradient of ", body.apart,
           " is not averaged over the ranks, of which each has a part; backward(batch, part) weighs it");
-  if (body.alone()) return loss.backward();
+  if (body.alone()) return loss.defined() ? loss.backward() : void();
   Holdings holdings;
   for (int rank = 0; rank < body.share.ranks; ++rank) holdings.push_back({rank});
   Pass pass(body, std::move(holdings));
   pass.reduction = Reduction::mean;
   const int rank = body.group.rank();
-  pass.differentiate(loss, filled(loss.shape(), 1, loss.dtype()), rank, true);
+  if (loss.defined()) pass.differentiate(loss, filled(loss.shape(), 1, loss.dtype()), rank, true);
+  for (std::size_t i = 0; i < body.buckets.size(); ++i) pass.pack(i, rank);
   const std::vector<std::int64_t> words(pass.used.begin(), pass.used.end());
   pass.finish(std::vector<Tensor>(body.parameters.size()), pass.agree(words));
   std::vector<Partial> statistics(body.statistics_buckets.size());

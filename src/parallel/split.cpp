@@ -4,6 +4,7 @@
 
 #include "nn/layer.hpp"
 #include "parallel/split_parts.hpp"
+#include "parallel/streams.hpp"
 #include "tensor/part_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -12,9 +13,6 @@
 namespace tern::parallel {
 
 namespace {
-
-// Ranks draw from streams that begin so far apart: below those of the parts of a batch.
-constexpr int rank_streams = 36;
 
 /// This rank's part of a tensor of the whole layer, with elements of its own.
 Tensor part_of(const char* layer, const Group& group, const Tensor& whole, Layout layout, nn::Start start) {

@@ -49,7 +49,8 @@ Tensor tree_sum(int shards, const std::function<Tensor(const Node&)>& find) {
 }
 
 // Each rank sums one slice of the elements: it is sent that slice of every node, and all get its sum.
-Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like) {
+Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like,
+                DType wire) {
   const auto lookup = [](const std::vector<Node>& nodes, const Node& node) {
     return static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
   };
@@ -67,9 +68,9 @@ Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const 
   for (std::size_t i = 0; i < most; ++i) {
     Tensor part = i < own.values().size() ? own.values()[i] : filled({n}, 0, like.dtype());
     if (slice * size > n) part = operators::pad(part, {{0, 0, slice * size - n}});
-    parts.push_back(part.reshape({size, 1, slice}));
+    parts.push_back(part.reshape({size, 1, slice}).to(wire));
   }
-  const Tensor received = group.all_to_all(parts.size() == 1 ? parts[0] : operators::cat(parts, 1));
+  const Tensor received = group.all_to_all(parts.size() == 1 ? parts[0] : operators::cat(parts, 1)).to(like.dtype());
   const Tensor sum = tree_sum(shards, [&](const Node& node) -> Tensor {
     for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
       const std::size_t i = lookup(nodes[rank], node);
@@ -79,7 +80,7 @@ Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const 
     }
     return {};
   });
-  return group.all_gather(sum).slice(0, 0, n);
+  return group.all_gather(sum.to(wire)).to(like.dtype()).slice(0, 0, n);
 }
 
 }  // namespace tern::parallel

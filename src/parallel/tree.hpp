@@ -38,7 +38,9 @@ Tensor tree_sum(int shards, const std::function<Tensor(const Node&)>& find);
 /// Which shards hold something, rank by rank.
 using Holdings = std::vector<std::vector<int>>;
 
-/// The sum of all ranks' partials in every rank. `like` is [n] of the dtype, for a rank that has none.
-Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like);
+/// The sum of all ranks' partials in every rank. `like` is [n] of the dtype, for a rank that has none; what travels is
+/// converted to `wire`.
+Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like,
+                DType wire);
 
 }  // namespace tern::parallel

@@ -270,8 +270,8 @@ void Plan::keep(Recording& run, const Tensor& result, const Scope& scope) {
   }
   std::ranges::sort(outside_sorted_);
   for (const Recording::Random& known : run.random)
-    if (known.counter.defined())
-      random_.push_back({known.generator, known.seed, known.counter, known.next - known.start});
+    if (known.counter.defined() && !known.life.expired())
+      random_.push_back({known.generator, known.seed, known.counter, known.generator->position() - known.start});
 
   std::vector<const Storage*> expected;
   for (const Made& made : made_) expected.push_back(made.storage.get());

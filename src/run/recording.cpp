@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/part_streams.hpp"
 #include "tern/autograd/tape.hpp"
 
 namespace tern {
@@ -85,16 +86,26 @@ void Recording::gradient(const Tensor& tensor, bool replaced) {
   order.push_back(static_cast<std::uint64_t>(replaced ? Word::replace_gradient : Word::look_at_gradient));
 }
 
+namespace {
+
+// Where a generator would be if parts of a batch had not set it back: they do so in every run alike.
+std::uint64_t progress(const Generator& generator, bool of_thread) {
+  return generator.position() + (of_thread ? PartStreams::set_back() : 0);
+}
+
+}  // namespace
+
 Recording::Random& Recording::find(Generator& generator) {
   const auto is = [&](const Random& known) { return known.generator == &generator && !known.life.expired(); };
   const auto found = std::ranges::find_if(random, is);
   if (found != random.end()) return *found;
+  const bool of_thread = &generator == &default_generator();
   random.push_back({&generator,
                     generator.life(),
-                    &generator == &default_generator(),
+                    of_thread,
                     generator.seed(),
                     generator.position(),
-                    generator.position(),
+                    progress(generator, of_thread),
                     {}});
   return random.back();
 }
@@ -112,10 +123,10 @@ void Recording::draws(Generator& generator) {
     expects(for_operator_,
             "Step: the function draws random numbers on the host, which a replay cannot repeat; draw "
             "them before the step and pass them to it");
-    expects(generator.seed() == known.seed && generator.position() == known.next,
+    expects(generator.seed() == known.seed && progress(generator, known.of_thread) == known.next,
             "Step: the function sets the seed or the position of a random generator; do that between the steps");
   }
-  known.next = generator.position() + 1;
+  known.next = progress(generator, known.of_thread) + 1;
 }
 
 bool Recording::draw(Generator& generator, random::Key& key) {
@@ -149,7 +160,7 @@ void Recording::check_generators() const {
     if (known.life.expired()) continue;  // made by the run, and gone with it
     expects(known.counter.defined(),
             "Step: the function draws from a random generator that it did not draw from in the run before");
-    expects(known.generator->seed() == known.seed && known.generator->position() == known.next,
+    expects(known.generator->seed() == known.seed && progress(*known.generator, known.of_thread) == known.next,
             "Step: the function sets the seed or the position of a random generator; do that between the steps");
   }
 }

@@ -39,7 +39,7 @@ class Recording final : public Observer {
     std::weak_ptr<const void> life;
     bool of_thread;  ///< the default generator of the thread
     std::uint64_t seed, start;
-    std::uint64_t next;  ///< the position that the next draw must find
+    std::uint64_t next;  ///< where the next draw must find it, had no part of a batch set it back
     Tensor counter;      ///< one int64 in the mode's memory: the position at which a replay starts; undefined: none
   };
   struct Switch {

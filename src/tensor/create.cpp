@@ -63,7 +63,7 @@ std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_
 
 }  // namespace
 
-constinit thread_local std::uint64_t PartStreams::further_ = 0;
+constinit thread_local std::uint64_t PartStreams::further_ = 0, PartStreams::set_back_ = 0;
 
 Tensor empty(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }

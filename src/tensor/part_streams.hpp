@@ -16,13 +16,22 @@ class [[nodiscard]] PartStreams {
   PartStreams& operator=(const PartStreams&) = delete;
   ~PartStreams() { further_ = outer_; }
 
+  /// Sets the position of the thread's generator to one that lies as far from where the batch began in every run:
+  /// unlike Generator::set_position, a Step may record it.
+  static void place(Generator& generator, std::uint64_t position) {
+    set_back_ += generator.position() - position;
+    generator.set_position(position);
+  }
+  /// By how much that set the thread's generator back so far, modulo 2^64.
+  static std::uint64_t set_back() { return set_back_; }
+
   static random::Key shifted(random::Key key) {
     key.offset += further_;
     return key;
   }
 
  private:
-  static constinit thread_local std::uint64_t further_;
+  static constinit thread_local std::uint64_t further_, set_back_;
   std::uint64_t outer_;
 };
 

@@ -4,9 +4,12 @@
 #include "support/files.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
 #include "tern/parallel/data_parallel.hpp"
+#include "tern/parallel/pipeline.hpp"
+#include "tern/parallel/split.hpp"
 #include "tern/run/step.hpp"
 
 namespace tern::testing {
@@ -133,6 +136,114 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
   replays = 0;
   check_ranks(2, [&](const Group& group) { return train(group, 2, 0.25) == two ? "" : "other bits in a recording"; });
   CHECK(replays > 0);
+  // So does a rank with several parts.
+  replays = 0;
+  CHECK(train(Group(), 4, 0.25) == dropping);
+  CHECK(replays > 0);
+}
+
+namespace {
+
+/// Eight recorded steps in each of two ranks with a GPU; their losses beside those of one. `make` gives a step's
+/// function for a group.
+template <class Make>
+void check_two_gpus(Make make) {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  std::mutex mutex;
+  std::int64_t replays = 0;
+  const auto train = [&](const Group& group) {
+    const Device device{device_name(group.rank())};
+    Generator generator(1);
+    const Tensor x = randn({32, 16}, generator), y = randint(0, 4, {32}, generator);
+    Step step(make(group));
+    std::vector<double> losses;
+    for (int i = 0; i < 8; ++i) losses.push_back(step(x, y).item());
+    const std::lock_guard lock(mutex);
+    replays += step.replays();
+    return losses;
+  };
+  const std::vector<double> alone = train(Group());
+  CHECK(alone.front() > alone.back());
+  replays = 0;
+  check_ranks(2, [&](const Group& group) -> std::string {
+    const std::vector<double> found = train(group);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (std::abs(found[i] - alone[i]) > 1e-4) return message("loss ", i, ": ", found[i], " for ", alone[i]);
+    return {};
+  });
+  CHECK(replays > 0);
+}
+
+}  // namespace
+
+TEST_CASE("split layers: two GPUs learn what one does, in a recorded step too", "[parallel][cuda]") {
+  // Data parallel before the split layers: rows are gathered, and each rank gets its own again.
+  check_two_gpus([](const Group& group) {
+    using parallel::Layout;
+    Generator generator(2);
+    const nn::Sequential net{
+        nn::Linear(16, 32, {}, generator),
+        nn::Relu(),
+        parallel::ColumnLinear(group, 32, 48, {.input = Layout::rows}, generator),
+        nn::Relu(),
+        parallel::ColumnLinear(group, 48, 24, {.input = Layout::features, .output = Layout::rows}, generator),
+        nn::Tanh(),
+        parallel::RowLinear(group, 24, 4, {.input = Layout::rows, .output = Layout::rows}, generator)};
+    const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.1});
+    const auto ranks = std::make_shared<parallel::DataParallel>(group, net);
+    return [=](const Tensor& images, const Tensor& labels) {
+      optimizer->zero_grad();
+      const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
+        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
+                                        labels.slice(0, rows.begin, rows.end));
+      });
+      optimizer->step();
+      return part.loss;
+    };
+  });
+}
+
+TEST_CASE("pipeline: two GPUs learn what one does, in a recorded step too", "[parallel][cuda]") {
+  check_two_gpus([](const Group& group) {
+    Generator generator(2);
+    const nn::Sequential net{nn::Linear(16, 32, {}, generator), nn::Relu(), nn::Dropout(0.25),
+                             nn::Linear(32, 24, {}, generator), nn::Tanh(), nn::Linear(24, 4, {}, generator)};
+    const auto pipeline = std::make_shared<parallel::Pipeline>(group, net);
+    const auto optimizer =
+        std::make_shared<optim::SGD>(pipeline->stage().parameters(), optim::SgdOptions{.learning_rate = 0.1});
+    manual_seed(5);
+    return [=](const Tensor& images, const Tensor& labels) {
+      optimizer->zero_grad();
+      const Part part = pipeline->backward(
+          32, [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
+          [&](const Tensor& y, const data::Rows& rows) -> Part {
+            return operators::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
+          });
+      optimizer->step();
+      return part.loss;
+    };
+  });
+}
+
+TEST_CASE("data parallel: two GPUs with gradients that travel as bfloat16", "[parallel][cuda]") {
+  check_two_gpus([](const Group& group) {
+    const models::Mlp net({.layers = {16, 32, 4}});
+    const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.01});
+    const auto ranks =
+        std::make_shared<parallel::DataParallel>(group, net, parallel::DataParallelOptions{.wire = DType::bfloat16});
+    return [=](const Tensor& images, const Tensor& labels) {
+      optimizer->zero_grad();
+      const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
+        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
+                                        labels.slice(0, rows.begin, rows.end));
+      });
+      optimizer->step();
+      return part.loss;
+    };
+  });
 }
 
 }  // namespace tern::testing

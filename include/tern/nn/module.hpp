@@ -130,6 +130,8 @@ class Module {
     return child;
   }
   void add_child(const std::string& name, std::shared_ptr<Module> child);
+  /// The children [begin, end) of another module become children of this one, too, under their names.
+  void add_children(const Module& of, std::size_t begin, std::size_t end);
   std::size_t child_count() const { return body_->children.size(); }
   const Module& child(std::size_t i) const { return *body_->children[i].second; }
 

@@ -7,16 +7,9 @@
 #include "tern/data/share.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/parallel/group.hpp"
+#include "tern/parallel/part.hpp"
 
 namespace tern::parallel {
-
-/// What a part of a batch gives.
-struct Part {
-  Part(Tensor mean, Tensor totals = {}) : loss(std::move(mean)), sums(std::move(totals)) {}
-
-  Tensor loss;  ///< the mean over its examples, one element
-  Tensor sums;  ///< undefined, or figures that are added over the parts, such as the number of right answers
-};
 
 struct DataParallelOptions {
   /// Parts that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
@@ -26,6 +19,10 @@ struct DataParallelOptions {
   int shards = 0;
   /// Gradients are sent in pieces of about so many bytes.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// What float32 gradients travel as: float32, or bfloat16 for half the bytes. Then each rank sends its own, rounded,
+  /// the sum is made of them in float32, and it is rounded once more on its way to all: so all have the same bits. Not
+  /// with a fixed number of shards, whose sum would depend on where it is rounded.
+  DType wire = DType::float32;
 };
 
 /// Trains a module in all ranks of a group on the parts of each batch:
@@ -50,8 +47,9 @@ struct DataParallelOptions {
 ///
 /// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
 /// part are the part's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and part: each part
-/// takes streams of its own from default_generator(), so every part must draw alike; a Step records
-/// that where each rank has one part.
+/// takes streams of its own from default_generator(), so every part must draw alike.
+/// A SplitModule's parameters are averaged over the ranks that have the same part of them; what every rank has another
+/// part of stays where it is.
 class DataParallel {
  public:
   /// Throws ParallelError when this rank's module has other parameters than rank 0's.
@@ -65,6 +63,8 @@ class DataParallel {
   /// For a loop of one's own, without shards: backward of this rank's loss, and then the mean over the ranks of all
   /// that has been added up. `loss.backward()` before it adds gradients without sending them.
   void backward(const Tensor& loss);
+  /// The same without a backward: for gradients that are there already, as of a Pipeline.
+  void average();
 
   /// Which examples of a batch are this rank's: LoaderOptions::share.
   const data::Share& share() const;
@@ -74,6 +74,7 @@ class DataParallel {
  private:
   struct Body;
   struct Pass;
+  void average_behind(const Tensor& loss);
   std::shared_ptr<Body> body_;
 };
 

@@ -1,0 +1,293 @@
+#include "tern/parallel/pipeline.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "parallel/cut.hpp"
+#include "parallel/filled.hpp"
+#include "parallel/streams.hpp"
+#include "tensor/part_streams.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/core/error.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/reduction.hpp"
+#include "tern/operators/shape.hpp"
+#include "tern/tensor/create.hpp"
+
+namespace tern::parallel {
+
+namespace {
+
+/// What is known of a tensor that goes from one rank to another, with how many streams of random numbers a micro-batch
+/// has drawn up to there.
+struct Handed {
+  DType dtype = DType::float32;
+  Shape shape = {};
+  std::uint64_t drawn = 0;
+  bool operator==(const Handed&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& stream, const Handed& handed) {
+  return stream << handed.dtype << ' ' << handed.shape << " behind " << handed.drawn << " draws";
+}
+
+Tensor packed(const Handed& handed) {
+  std::vector<std::int64_t> words(3 + Shape::max_rank);
+  words[0] = static_cast<std::int64_t>(handed.dtype);
+  words[1] = static_cast<std::int64_t>(handed.drawn);
+  words[2] = handed.shape.rank();
+  std::ranges::copy(handed.shape, words.begin() + 3);
+  return tensor(words, {static_cast<std::int64_t>(words.size())});
+}
+
+Handed unpacked(const Tensor& packed) {
+  const std::vector<std::int64_t> words = packed.to_vector<std::int64_t>();
+  return {.dtype = static_cast<DType>(words[0]),
+          .shape = Shape(words.begin() + 3, words.begin() + 3 + words[2]),
+          .drawn = static_cast<std::uint64_t>(words[1])};
+}
+
+}  // namespace
+
+struct Pipeline::Body {
+  Group group;     // for words
+  Group elements;  // for what lies on devices
+  PipelineOptions options;
+  std::vector<std::size_t> cuts;
+  nn::Sequential stage;
+  /// By the rows of a micro-batch and whether the net trains: what comes in here, what goes out, and what the figures
+  /// at the end are. All ranks learn theirs in the first such batch, so that no word is needed later.
+  struct Known {
+    std::optional<Handed> in = {}, out = {}, figures = {};
+  };
+  std::map<std::pair<std::int64_t, bool>, Known> known = {};
+
+  Body(const Group& ranks, const nn::Sequential& net, PipelineOptions chosen)
+      : group(ranks), elements(on_devices(ranks)), options(std::move(chosen)), cuts(cut(net)) {
+    expects<ShapeError>(options.micro_batches >= 1 && options.micro_batches <= most_micro_batches,
+                        "Pipeline: ", options.micro_batches, " micro-batches, expected 1 to ", most_micro_batches);
+    stage = net.part(first(), last());
+  }
+
+  std::size_t rank() const { return static_cast<std::size_t>(group.rank()); }
+  std::size_t first() const { return cuts[rank()]; }
+  std::size_t last() const { return cuts[rank() + 1]; }
+  bool is_first() const { return group.rank() == 0; }
+  bool is_last() const { return group.rank() + 1 == group.size(); }
+
+  // As rank 0 cuts, since what was measured differs.
+  std::vector<std::size_t> cut(const nn::Sequential& net) const {
+    const std::vector<std::size_t> own = cut_stages(net, options.costs, static_cast<std::size_t>(group.size()));
+    Tensor all = tensor(std::vector<std::int64_t>(own.begin(), own.end()), {group.size() + 1});
+    group.broadcast(all);
+    const std::vector<std::int64_t> firsts = all.to_vector<std::int64_t>();
+    expects<ParallelError>(firsts.back() == static_cast<std::int64_t>(net.size()), "Pipeline: rank 0 has a net of ",
+                           firsts.back(), " modules, rank ", group.rank(), " one of ", net.size());
+    return {firsts.begin(), firsts.end()};
+  }
+};
+
+/// One batch.
+struct Pipeline::Pass {
+  Body& body;
+  const std::int64_t rows;  // of a micro-batch
+  const std::function<Tensor(const data::Rows& rows)>& input;
+  const std::function<Part(const Tensor& y, const data::Rows& rows)>& loss;
+  Body::Known& known;
+  const bool is_new_size;
+  Generator& generator = default_generator();
+  const std::uint64_t start = generator.position();
+  std::vector<Tensor> inputs = {}, outputs = {};  // of the micro-batches that are under way
+  Tensor figures = {};                            // the loss and the sums, so far
+
+  int next() const { return body.group.rank() + 1; }
+  int previous() const { return body.group.rank() - 1; }
+  data::Rows rows_of(std::size_t i) const {
+    const auto begin = static_cast<std::int64_t>(i) * rows;
+    return {begin, begin + rows};
+  }
+
+  // What this rank hands on is what it was the first time.
+  bool is_new(std::optional<Handed>& before, const Handed& now) const {
+    const bool first = !before;
+    expects<ShapeError>(first || *before == now, "Pipeline: with ", rows, " examples, stage ", body.group.rank(),
+                        " handed on ", first ? now : *before, " and now ", now,
+                        "; inputs of several sizes need a Pipeline each");
+    before = now;
+    return first;
+  }
+
+  void fetch(std::size_t i) {
+    if (body.is_first()) {
+      inputs[i] = input(rows_of(i));
+      return;
+    }
+    if (!known.in) {
+      Tensor words = packed({});
+      body.group.receive(words, previous());
+      known.in = unpacked(words);
+    }
+    inputs[i] = Tensor(known.in->shape, known.in->dtype);
+    body.elements.receive(inputs[i], previous());
+    if (is_floating(inputs[i].dtype())) inputs[i].set_requires_grad();
+  }
+
+  void forward(std::size_t i) {
+    if (!inputs[i].defined()) fetch(i);
+    const std::uint64_t before = known.in ? known.in->drawn : 0;
+    PartStreams::place(generator, start + before);
+    {
+      const PartStreams apart(static_cast<std::uint64_t>(i) << micro_batch_streams);
+      outputs[i] = body.stage(inputs[i]);
+      if (body.is_last()) outputs[i] = weighed(loss(outputs[i], rows_of(i)));
+    }
+    if (body.is_last()) return;
+    const Handed handed{outputs[i].dtype(), outputs[i].shape(), generator.position() - start};
+    if (is_new(known.out, handed)) body.group.send(packed(handed), next());
+    body.elements.send(outputs[i], next());
+  }
+
+  // Adds to the figures; the loss of the micro-batch.
+  Tensor weighed(const Part& part) {
+    expects<ShapeError>(part.loss.defined() && part.loss.numel() == 1,
+                        "Pipeline: a micro-batch gives one number, the mean loss of its examples");
+    Tensor numbers = part.loss.detach().reshape({1}).to(DType::float64) / body.options.micro_batches;
+    if (part.sums.defined())
+      numbers = operators::cat({numbers, part.sums.detach().reshape({part.sums.numel()}).to(DType::float64)}, 0);
+    (void)is_new(known.figures, {part.loss.dtype(), numbers.shape(), generator.position() - start});
+    figures = figures.defined() ? figures + numbers : numbers;
+    return part.loss;
+  }
+
+  void backward(std::size_t i, std::optional<std::size_t> fetched) {
+    Tensor& y = outputs[i];
+    Tensor gradient;
+    if (body.is_last()) {
+      gradient = filled(y.shape(), 1.0 / body.options.micro_batches, y.dtype());
+    } else {
+      gradient = Tensor(y.shape(), y.dtype());
+      body.elements.receive(gradient, next());
+    }
+    if (y.requires_grad()) y.backward(gradient);  // a first stage may have nothing to train
+    // Before its gradient goes back, so that neighbours that send to each other do not both wait to be received.
+    if (fetched && !body.is_first()) fetch(*fetched);
+    if (!body.is_first()) {
+      const Tensor& back = inputs[i].grad();
+      body.elements.send(back.defined() ? back : filled(inputs[i].shape(), 0, inputs[i].dtype()), previous());
+    }
+    inputs[i] = outputs[i] = Tensor();
+  }
+
+  Part run() {
+    const auto count = static_cast<std::size_t>(body.options.micro_batches);
+    inputs.resize(count);
+    outputs.resize(count);
+    // So many go forward before the first comes back.
+    const std::size_t ahead = std::min(count, static_cast<std::size_t>(body.group.size() - next()));
+    for (std::size_t i = 0; i < ahead; ++i) forward(i);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + ahead < count) forward(i + ahead);
+      const std::size_t following = i + ahead + 1;
+      backward(i, following < count ? std::optional(following) : std::nullopt);
+    }
+    return told();
+  }
+
+  // The figures of the last rank, in all.
+  Part told() {
+    const int last = body.group.size() - 1;
+    if (is_new_size) {
+      Tensor words = packed(known.figures.value_or(Handed{}));
+      body.group.broadcast(words, last);
+      known.figures = unpacked(words);
+    }
+    const Handed& all = *known.figures;
+    PartStreams::place(generator, start + all.drawn);
+    if (!figures.defined()) figures = Tensor(all.shape, DType::float64);
+    body.elements.broadcast(figures, last);
+    const std::int64_t count = figures.numel();
+    return {figures.slice(0, 0, 1).reshape({}).to(all.dtype), count > 1 ? figures.slice(0, 1, count) : Tensor()};
+  }
+};
+
+Pipeline::Pipeline(const Group& group, const nn::Sequential& net, const PipelineOptions& options)
+    : body_(std::make_shared<Body>(group, net, options)) {}
+
+const nn::Sequential& Pipeline::stage() const { return body_->stage; }
+nn::Sequential& Pipeline::stage() { return body_->stage; }
+std::size_t Pipeline::first() const { return body_->first(); }
+std::size_t Pipeline::last() const { return body_->last(); }
+
+Part Pipeline::backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
+                        const std::function<Part(const Tensor& y, const data::Rows& rows)>& loss) {
+  Body& body = *body_;
+  const int parts = body.options.micro_batches;
+  expects<ShapeError>(batch >= 1 && batch % parts == 0, "Pipeline: a batch of ", batch, " examples is not cut into ",
+                      parts, " equal micro-batches");
+  const std::int64_t rows = batch / parts;
+  const auto [known, is_new_size] = body.known.try_emplace({rows, body.stage.training()});
+  return Pass{body, rows, input, loss, known->second, is_new_size}.run();
+}
+
+nn::State Pipeline::whole_state() const {
+  const Body& body = *body_;
+  const NoGrad no_grad;
+  nn::State whole;
+  for (int rank = 0; rank < body.group.size(); ++rank) {
+    const bool own = rank == body.group.rank();
+    const nn::State state = own ? body.stage.state() : nn::State();
+    std::ostringstream names;
+    for (const auto& [name, tensor] : state) names << name << '\n';
+    std::istringstream all(body.group.broadcast(names.str(), rank));
+    for (std::string name; std::getline(all, name);) {
+      Tensor words = packed(own ? Handed{state.at(name).dtype(), state.at(name).shape()} : Handed{});
+      body.group.broadcast(words, rank);
+      const Handed handed = unpacked(words);
+      const Tensor tensor = own ? state.at(name) : Tensor(handed.shape, handed.dtype);
+      body.elements.broadcast(tensor, rank);
+      whole.emplace(name, tensor);
+    }
+  }
+  return whole;
+}
+
+std::vector<double> measured_costs(const nn::Sequential& net, const Tensor& x) {
+  using Clock = std::chrono::steady_clock;
+  Generator& generator = default_generator();
+  const std::uint64_t position = generator.position();
+  std::vector<std::pair<Tensor, Tensor>> before;  // buffers and gradients
+  for (const nn::NamedTensor& named : net.named_buffers()) before.emplace_back(named.tensor, named.tensor.clone());
+  std::vector<Tensor> parameters = net.parameters(), gradients;
+  for (Tensor& tensor : parameters) {
+    gradients.push_back(tensor.grad());
+    tensor.zero_grad();
+  }
+
+  std::vector<double> costs(net.size());
+  for (int run = 0; run < 3; ++run) {
+    Tensor y = x.detach();
+    for (std::size_t i = 0; i < net.size(); ++i) {
+      const auto begin = Clock::now();
+      Tensor in = y.clone();
+      if (is_floating(in.dtype())) in.set_requires_grad();
+      const Tensor out = net[i](in);
+      if (out.requires_grad()) operators::sum(out).backward();
+      y = out.detach();
+      (void)operators::sum(y).item();  // waits for the device
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      costs[i] = run == 0 ? seconds : std::min(costs[i], seconds);
+    }
+  }
+  const NoGrad no_grad;
+  for (auto& [buffer, values] : before) buffer.copy_(values);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    gradients[i].defined() ? parameters[i].set_grad(gradients[i]) : parameters[i].zero_grad();
+  generator.set_position(position);
+  return costs;
+}
+
+}  // namespace tern::parallel
