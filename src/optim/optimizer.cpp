@@ -18,7 +18,18 @@ Optimizer::Optimizer(const char* name, std::vector<Tensor> parameters, double le
     expects<ShapeError>(tensor.is_contiguous(), name_, ": a parameter ", tensor.shape(), " is not contiguous");
   }
   rate_tensor_ = empty({1}, scalar_of(parameters_[0].dtype()));
-  set_learning_rate(learning_rate);
+  check_rate(learning_rate);
+  write_rate(learning_rate);
+}
+
+Optimizer::Optimizer(const char* name) : name_(name), rate_tensor_(empty({1})) { write_rate(1); }
+
+void Optimizer::take_over(const Optimizer& other) {
+  for (const Tensor& tensor : other.parameters_) {
+    for (const Tensor& own : parameters_)
+      expects(!own.is(tensor), name_, ": a parameter of shape ", tensor.shape(), " is in two groups");
+    parameters_.push_back(tensor);
+  }
 }
 
 void Optimizer::zero_grad() {
@@ -36,6 +47,10 @@ void Optimizer::set_learning_rate(double rate) {
 
 void Optimizer::apply_learning_rate(double rate) {
   check_rate(rate);
+  write_rate(rate);
+}
+
+void Optimizer::write_rate(double rate) {
   if (rate_tensor_.dtype() == DType::float64)
     rate_tensor_.write<double>()[0] = rate;
   else

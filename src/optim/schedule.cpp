@@ -1,6 +1,8 @@
 #include "tern/optim/schedule.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace tern::optim {
@@ -19,6 +21,48 @@ double CosineLr::operator()(std::int64_t position) const {
   if (position >= total) return minimum;
   const double progress = static_cast<double>(position - warmup) / static_cast<double>(total - warmup);
   return minimum + (1 - minimum) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+double PolynomialLr::operator()(std::int64_t position) const {
+  expects(total > 0 && power >= 0, "PolynomialLr: total ", total, " and power ", power, ", expected positive ones");
+  return std::pow(1 - static_cast<double>(std::min(position, total)) / static_cast<double>(total), power);
+}
+
+double OneCycleLr::operator()(std::int64_t position) const {
+  expects(total > 1 && rise > 0 && rise < 1 && start_divisor > 0 && end_divisor > 0, "OneCycleLr: total ", total,
+          ", rise ", rise, ", divisors ", start_divisor, " and ", end_divisor);
+  const double peak = rise * static_cast<double>(total) - 1, last = static_cast<double>(total - 1);
+  const double at = std::min(static_cast<double>(position), last);
+  const auto between = [](double from, double to, double share) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * share));
+  };
+  const double start = 1 / start_divisor;
+  return at <= peak ? between(start, 1, at / peak) : between(1, start / end_divisor, (at - peak) / (last - peak));
+}
+
+ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, const PlateauOptions& options)
+    : optimizer_(&optimizer),
+      options_(options),
+      best_(options.larger_is_better ? -std::numeric_limits<double>::infinity()
+                                     : std::numeric_limits<double>::infinity()) {
+  expects(options.factor > 0 && options.factor < 1 && options.patience >= 0 && options.cooldown >= 0,
+          "ReduceOnPlateau: factor ", options.factor, ", patience ", options.patience, ", cooldown ", options.cooldown);
+}
+
+void ReduceOnPlateau::step(double value) {
+  const double margin = std::isinf(best_) ? 0 : options_.threshold * std::abs(best_);
+  const bool better = options_.larger_is_better ? value > best_ + margin : value < best_ - margin;
+  if (better) best_ = value;
+  if (resting_ > 0) {
+    --resting_;
+    waited_ = 0;
+    return;
+  }
+  waited_ = better ? 0 : waited_ + 1;
+  if (waited_ <= options_.patience) return;
+  optimizer_->set_learning_rate(std::max(optimizer_->learning_rate() * options_.factor, options_.minimum));
+  resting_ = options_.cooldown;
+  waited_ = 0;
 }
 
 Scheduler::Scheduler(Optimizer& optimizer, Schedule schedule)

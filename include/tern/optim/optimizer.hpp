@@ -6,9 +6,10 @@
 
 namespace tern::optim {
 
-/// Base of the optimisers: changes parameters in place by their gradients. One `step` is one kernel over all of them;
-/// parameters without a gradient are left alone. What a step reads that may change (the learning rate) lives in
-/// tensors, so that a replayed Step sees its present value. Everything that a step creates is created by the first one.
+/// Base of the optimisers: changes parameters in place by their gradients. One `step` of SGD and Adam is one kernel
+/// over all of them, of the others it is composed of operators; parameters without a gradient are left alone. What a
+/// step reads that may change (the learning rate) lives in tensors, so that a replayed Step sees its present value.
+/// Everything that a step creates is created by the first one.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -34,6 +35,9 @@ class Optimizer {
  protected:
   /// Throws unless the parameters are leaves of one floating dtype, contiguous and at least one.
   Optimizer(const char* name, std::vector<Tensor> parameters, double learning_rate);
+  /// For one that others' parameters come to later, with a rate of 1.
+  explicit Optimizer(const char* name);
+  void take_over(const Optimizer& other);
 
   /// Tensors of the optimiser, one per parameter; undefined until a step has made it.
   struct Slot {
@@ -51,13 +55,15 @@ class Optimizer {
   const Tensor& learning_rate_tensor() const { return rate_tensor_; }
   /// Says that a step made the tensors of a slot: they are undefined again if the step was recorded and never runs.
   void made(Tensor& tensor);
+  /// Writes the present rate; optimisers that hold others hand it on.
+  virtual void apply_learning_rate(double rate);
   /// What has to be done if the step is being recorded and never runs.
   void restore_on_failure(std::function<void()> undo);
 
  private:
   friend class Scheduler;
-  void apply_learning_rate(double rate);
   void check_rate(double rate) const;
+  void write_rate(double rate);
 
   const char* name_;
   std::vector<Tensor> parameters_;

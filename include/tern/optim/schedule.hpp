@@ -31,6 +31,23 @@ struct CosineLr {
   double operator()(std::int64_t position) const;
 };
 
+/// (1 - position / total)^power, 0 from `total` on.
+struct PolynomialLr {
+  std::int64_t total = 1;
+  double power = 1;
+  double operator()(std::int64_t position) const;
+};
+
+/// Rises from 1 / start_divisor to 1 over the first `rise` of all positions and falls to 1 / (start_divisor
+/// end_divisor) at the last one, each along half a cosine: torch's OneCycleLR, whose max_lr is the optimiser's rate.
+/// (Smith and Topin, 2018.)
+struct OneCycleLr {
+  std::int64_t total = 2;
+  double rise = 0.3;
+  double start_divisor = 25, end_divisor = 1e4;
+  double operator()(std::int64_t position) const;
+};
+
 using Schedule = std::function<double(std::int64_t position)>;
 
 /// Applies a schedule to an optimiser, which must outlive it: at once for position 0, then at each `step`. It scales
@@ -50,6 +67,30 @@ class Scheduler {
   Schedule schedule_;
   double start_;  // the optimiser's learning rate when the scheduler was made
   std::int64_t position_ = 0;
+};
+
+struct PlateauOptions {
+  double factor = 0.1;         ///< of the rate, each time
+  std::int64_t patience = 10;  ///< how many steps without a better value are borne
+  double threshold = 1e-4;     ///< a value is better by more than this share of the best one
+  std::int64_t cooldown = 0;   ///< steps after a change that are not counted
+  double minimum = 0;          ///< of the rate
+  bool larger_is_better = false;
+};
+
+/// Lowers the learning rate when a value, such as the loss of the held-out part, gets no better: torch's
+/// ReduceLROnPlateau. The optimiser must outlive it.
+class ReduceOnPlateau {
+ public:
+  explicit ReduceOnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
+  /// Call it once an epoch, say. A NaN is no better value.
+  void step(double value);
+
+ private:
+  Optimizer* optimizer_;
+  PlateauOptions options_;
+  double best_;
+  std::int64_t waited_ = 0, resting_ = 0;
 };
 
 }  // namespace tern::optim

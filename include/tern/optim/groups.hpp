@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "tern/optim/optimizer.hpp"
+
+namespace tern::optim {
+
+/// Several optimisers, each over parameters of its own with options of its own, that step as one:
+///
+///     optim::Groups groups;
+///     groups.add(std::make_unique<optim::SGD>(body.parameters(), optim::SgdOptions{.learning_rate = 1e-3}));
+///     groups.add(std::make_unique<optim::SGD>(head.parameters(), optim::SgdOptions{.learning_rate = 1e-1}));
+///     optim::Scheduler schedule{groups, optim::CosineLr{.total = 20}};
+///
+/// Its learning rate is a factor, 1 at first, of the rates that the groups had when they were added; so schedules act
+/// on all of them.
+class Groups : public Optimizer {
+ public:
+  Groups();
+  /// Throws Error if a parameter is in a group already.
+  Groups& add(std::unique_ptr<Optimizer> group);
+  std::size_t count() const { return groups_.size(); }
+  Optimizer& operator[](std::size_t i) { return *groups_.at(i); }
+
+  void step() override;
+  /// The groups' states behind "group0.", "group1.", ..., and the factor.
+  nn::State state() const override;
+  void load_state(const nn::State& state) override;
+
+ protected:
+  void apply_learning_rate(double rate) override;
+
+ private:
+  std::vector<std::unique_ptr<Optimizer>> groups_;
+  std::vector<double> rates_;  // of the groups at a factor of 1
+};
+
+}  // namespace tern::optim

@@ -1,0 +1,50 @@
+#include "tern/optim/groups.hpp"
+
+namespace tern::optim {
+
+Groups::Groups() : Optimizer("Groups") {}
+
+Groups& Groups::add(std::unique_ptr<Optimizer> group) {
+  expects(group != nullptr, "Groups: a group is null");
+  take_over(*group);
+  rates_.push_back(group->learning_rate());
+  group->set_learning_rate(rates_.back() * learning_rate());
+  groups_.push_back(std::move(group));
+  return *this;
+}
+
+void Groups::step() {
+  for (const auto& group : groups_) group->step();
+}
+
+void Groups::apply_learning_rate(double rate) {
+  Optimizer::apply_learning_rate(rate);
+  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->set_learning_rate(rates_[i] * rate);
+}
+
+nn::State Groups::state() const {
+  nn::State state{{"learning_rate", scalar(learning_rate())}};
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    for (const auto& [name, tensor] : groups_[i]->state()) state.emplace(message("group", i, '.', name), tensor);
+  return state;
+}
+
+void Groups::load_state(const nn::State& state) {
+  std::vector<nn::State> parts(groups_.size());
+  Tensor rate;
+  for (const auto& [name, tensor] : state) {
+    bool known = name == "learning_rate";
+    if (known) rate = tensor;
+    for (std::size_t i = 0; i < groups_.size() && !known; ++i)
+      if (const std::string prefix = message("group", i, '.'); name.starts_with(prefix)) {
+        parts[i].emplace(name.substr(prefix.size()), tensor);
+        known = true;
+      }
+    expects(known, "load_state: the state does not fit these ", groups_.size(), " groups: unexpected: ", name);
+  }
+  expects(rate.defined() && rate.numel() == 1, "load_state: the state has no learning_rate of these groups");
+  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->load_state(parts[i]);
+  apply_learning_rate(rate.item());
+}
+
+}  // namespace tern::optim
