@@ -1,6 +1,7 @@
 #include "tern/nn/conv.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <typeinfo>
 
 #include "nn/call_log.hpp"
@@ -10,10 +11,24 @@
 namespace tern::nn {
 namespace {
 
-Shape weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t groups) {
-  expects<ShapeError>(groups > 0 && in % groups == 0 && out % groups == 0, "Conv2d: ", in, " input and ", out,
+void check_groups(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
+  expects<ShapeError>(groups > 0 && in % groups == 0 && out % groups == 0, layer, ": ", in, " input and ", out,
                       " output channels do not divide into ", groups, " groups");
+}
+
+Shape weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t groups) {
+  check_groups("Conv2d", in, out, groups);
   return {out, in / groups, kernel.h, kernel.w};
+}
+
+Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t groups) {
+  check_groups("ConvTranspose2d", in, out, groups);
+  return {in, out / groups, kernel.h, kernel.w};
+}
+
+Tensor transposed_bias(std::int64_t out, const Tensor& weight, Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(init::fan_in(weight)));
+  return init::uniform_(Tensor({out}, weight.dtype()), generator, -bound, bound);
 }
 
 }  // namespace
@@ -49,6 +64,27 @@ std::string Conv2d::describe() const {
 
 std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
   return 2 * element_count(output) * init::fan_in(weight_);
+}
+
+ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, Pair kernel, const ConvTranspose2dOptions& options,
+                                 Generator& generator)
+    : options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups},
+      weight_(
+          parameter("weight", start_weight("ConvTranspose2d", transposed_weight_shape(in, out, kernel, options.groups),
+                                           options.dtype, Start::torch, generator))),
+      bias_(parameter("bias", options.bias ? transposed_bias(out, weight_, generator) : Tensor())) {}
+
+Tensor ConvTranspose2d::forward(const Tensor& x) const {
+  return operators::conv_transpose2d(x, weight_, bias_, options_);
+}
+
+std::string ConvTranspose2d::describe() const {
+  return message("ConvTranspose2d(", weight_->size(0), ", ", weight_->size(1) * options_.groups, ", ", weight_->size(2),
+                 'x', weight_->size(3), ")");
+}
+
+std::int64_t ConvTranspose2d::flops(const Shape& input, const Shape& /*output*/) const {
+  return 2 * element_count(input) * init::fan_in(weight_);
 }
 
 Tensor cat(const std::vector<Conv2dInput>& inputs) {

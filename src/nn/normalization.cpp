@@ -5,8 +5,25 @@
 
 namespace tern::nn {
 
-BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& options)
-    : channels_(channels),
+namespace {
+
+// "[N,3] or [N,3,L]".
+std::string shapes_of(int least_rank, int most_rank, std::int64_t channels) {
+  constexpr const char* ends[]{"]", ",L]", ",H,W]"};
+  std::string text;
+  for (int rank = least_rank; rank <= most_rank; ++rank)
+    text += message(text.empty() ? "[N," : " or [N,", channels, ends[rank - 2]);
+  return text;
+}
+
+}  // namespace
+
+BatchNorm::BatchNorm(const char* name, int least_rank, int most_rank, std::int64_t channels,
+                     const BatchNormOptions& options)
+    : name_(name),
+      least_rank_(least_rank),
+      most_rank_(most_rank),
+      channels_(channels),
       epsilon_(options.epsilon),
       momentum_(options.momentum),
       weight_(parameter("weight", options.affine ? ones({channels}, options.dtype) : Tensor())),
@@ -18,25 +35,68 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& option
   ignore("num_batches_tracked");
 }
 
-Tensor BatchNorm2d::forward(const Tensor& x) const {
-  expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
-                      channels_, ",H,W]");
+Tensor BatchNorm::forward(const Tensor& x) const {
+  if (x.rank() < least_rank_ || x.rank() > most_rank_ || x.size(1) != channels_)
+    throw ShapeError(
+        message(name_, ": input is ", x.shape(), ", expected ", shapes_of(least_rank_, most_rank_, channels_)));
   const bool batch_statistics = training() || !running_mean_.defined();
-  expects<ShapeError>(!batch_statistics || x.numel() != channels_, "BatchNorm2d: input ", x.shape(),
+  expects<ShapeError>(!batch_statistics || x.numel() != channels_, name_, ": input ", x.shape(),
                       " has one value per channel, whose deviation is 0; train with more, or call eval()");
   if (!batch_statistics && autograd::recording(x, weight_.tensor(), bias_.tensor())) {
     // Frozen statistics with gradients, as in fine-tuning: the operator's inference form has none, so it is composed.
     if (weight_->defined())
-      expects<DTypeError>(weight_->dtype() == x.dtype(), "BatchNorm2d: input is ", x.dtype(), ", weight ",
-                          weight_->dtype(), "; convert one with to(...)");
+      expects<DTypeError>(weight_->dtype() == x.dtype(), name_, ": input is ", x.dtype(), ", weight ", weight_->dtype(),
+                          "; convert one with to(...)");
     // Of 16-bit images in float32, like the statistics.
     const auto wide = [](const Tensor& tensor) { return tensor.to(scalar_of(tensor.dtype())); };
-    const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape({1, tensor.numel(), 1, 1}); };
+    Shape per_channel = Shape::filled(x.rank(), 1);
+    per_channel[1] = channels_;
+    const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape(per_channel); };
     const Tensor normal = (wide(x) - channel(running_mean_)) / operators::sqrt(channel(running_var_) + epsilon_);
     return (weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal).to(x.dtype());
   }
   return operators::batch_norm(x, weight_, bias_, running_mean_, running_var_,
                                {.training = batch_statistics, .momentum = momentum_, .epsilon = epsilon_});
+}
+
+namespace {
+
+const Shape& checked(const char* layer, const Shape& shape) {
+  for (const std::int64_t size : shape) expects<ShapeError>(size > 0, layer, ": sizes are positive, not ", shape);
+  return shape;
+}
+
+}  // namespace
+
+LayerNorm::LayerNorm(const Shape& normalized_shape, const NormOptions& options)
+    : shape_(checked("LayerNorm", normalized_shape)),
+      epsilon_(options.epsilon),
+      weight_(parameter("weight", options.affine ? ones(shape_, options.dtype) : Tensor())),
+      bias_(parameter("bias", options.affine ? zeros(shape_, options.dtype) : Tensor())) {}
+
+Tensor LayerNorm::forward(const Tensor& x) const { return operators::layer_norm(x, shape_, weight_, bias_, epsilon_); }
+
+RmsNorm::RmsNorm(const Shape& normalized_shape, const NormOptions& options)
+    : shape_(checked("RmsNorm", normalized_shape)),
+      epsilon_(options.epsilon),
+      weight_(parameter("weight", options.affine ? ones(shape_, options.dtype) : Tensor())) {}
+
+Tensor RmsNorm::forward(const Tensor& x) const { return operators::rms_norm(x, shape_, weight_, epsilon_); }
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options)
+    : groups_(groups),
+      channels_(channels),
+      epsilon_(options.epsilon),
+      weight_(parameter("weight", options.affine ? ones(checked("GroupNorm", {channels}), options.dtype) : Tensor())),
+      bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())) {
+  expects<ShapeError>(groups > 0 && channels % groups == 0, "GroupNorm: ", groups, " groups do not divide ", channels,
+                      " channels");
+}
+
+Tensor GroupNorm::forward(const Tensor& x) const {
+  expects<ShapeError>(x.rank() >= 2 && x.size(1) == channels_, "GroupNorm: input is ", x.shape(), ", expected [N,",
+                      channels_, ",...]");
+  return operators::group_norm(x, groups_, weight_, bias_, epsilon_);
 }
 
 }  // namespace tern::nn

@@ -57,6 +57,34 @@ class Gelu : public Module {
   std::string describe() const override { return "Gelu()"; }
 };
 
+class Elu : public Module {
+ public:
+  explicit Elu(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& x) const override { return operators::elu(x, alpha_); }
+  std::string describe() const override { return message("Elu(", alpha_, ")"); }
+
+ private:
+  double alpha_;
+};
+
+class Silu : public Module {
+ public:
+  Tensor forward(const Tensor& x) const override { return operators::silu(x); }
+  std::string describe() const override { return "Silu()"; }
+};
+
+/// operators::prelu with a weight [1], or [channels], that begins as `start`.
+class Prelu : public Module {
+ public:
+  explicit Prelu(std::int64_t channels = 1, double start = 0.25, DType dtype = DType::float32)
+      : weight_(parameter("weight", full({channels}, start, dtype))) {}
+  Tensor forward(const Tensor& x) const override { return operators::prelu(x, weight_); }
+  std::string describe() const override { return message("Prelu(", weight_->numel(), ")"); }
+
+ private:
+  Parameter weight_;
+};
+
 class Softmax : public Module {
  public:
   explicit Softmax(std::int64_t dim = -1) : dim_(dim) {}

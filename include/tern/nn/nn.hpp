@@ -1,13 +1,16 @@
 #pragma once
 
 #include "tern/nn/activation.hpp"
+#include "tern/nn/attention.hpp"
 #include "tern/nn/conv.hpp"
+#include "tern/nn/embedding.hpp"
 #include "tern/nn/init.hpp"
 #include "tern/nn/linear.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/nn/normalization.hpp"
 #include "tern/nn/pooling.hpp"
+#include "tern/nn/residual.hpp"
 #include "tern/nn/sequential.hpp"
 #include "tern/nn/shape.hpp"
 #include "tern/nn/summary.hpp"

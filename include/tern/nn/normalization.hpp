@@ -17,7 +17,7 @@ class LocalResponseNorm : public Module {
   LocalResponseNormOptions options_;
 };
 
-struct BatchNorm2dOptions {
+struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;            ///< running = (1 - momentum) running + momentum batch
   bool affine = true;               ///< with weight (at first 1) and bias (at first 0)
@@ -25,20 +25,88 @@ struct BatchNorm2dOptions {
   DType dtype = DType::float32;
 };
 
-/// operators::batch_norm of x [N, channels, H, W], with torch's names: parameters weight and bias, buffers running_mean
-/// and running_var. There is no num_batches_tracked: nothing here depends on it, and load_state passes over it.
-/// One value per channel has no deviation: with the batch's statistics it is a ShapeError, as in torch.
-class BatchNorm2d : public Module {
+using BatchNorm1dOptions = BatchNormOptions;
+using BatchNorm2dOptions = BatchNormOptions;
+
+/// operators::batch_norm with torch's names: parameters weight and bias, buffers running_mean and running_var. There is
+/// no num_batches_tracked: nothing here depends on it, and load_state passes over it. One value per channel has no
+/// deviation: with the batch's statistics it is a ShapeError, as in torch.
+class BatchNorm : public Module {
  public:
-  explicit BatchNorm2d(std::int64_t channels, const BatchNorm2dOptions& options = {});
   Tensor forward(const Tensor& x) const override;
-  std::string describe() const override { return message("BatchNorm2d(", channels_, ")"); }
+  std::string describe() const override { return message(name_, "(", channels_, ")"); }
+
+ protected:
+  /// For x of `least_rank` to `most_rank` dimensions, from 2 to 4.
+  BatchNorm(const char* name, int least_rank, int most_rank, std::int64_t channels, const BatchNormOptions& options);
 
  private:
+  const char* name_;
+  int least_rank_, most_rank_;
   std::int64_t channels_;
   double epsilon_, momentum_;
   Parameter weight_, bias_;
   Tensor running_mean_, running_var_;
+};
+
+/// Of x [N, channels] or [N, channels, L].
+class BatchNorm1d : public BatchNorm {
+ public:
+  explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm1d", 2, 3, channels, options) {}
+};
+
+/// Of x [N, channels, H, W].
+class BatchNorm2d : public BatchNorm {
+ public:
+  explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm2d", 4, 4, channels, options) {}
+};
+
+struct NormOptions {
+  double epsilon = 1e-5;
+  bool affine = true;  ///< with weight (at first 1) and, where there is one, bias (at first 0)
+  DType dtype = DType::float32;
+};
+
+/// operators::layer_norm over the last dimensions, of these sizes; torch's names weight and bias.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(const Shape& normalized_shape, const NormOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override { return message("LayerNorm(", shape_, ")"); }
+
+ private:
+  Shape shape_;
+  double epsilon_;
+  Parameter weight_, bias_;
+};
+
+/// operators::rms_norm over the last dimensions, of these sizes; torch's name weight.
+class RmsNorm : public Module {
+ public:
+  explicit RmsNorm(const Shape& normalized_shape, const NormOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override { return message("RmsNorm(", shape_, ")"); }
+
+ private:
+  Shape shape_;
+  double epsilon_;
+  Parameter weight_;
+};
+
+/// operators::group_norm of x [N, channels, ...]; torch's names weight and bias. Throws ShapeError unless `groups`
+/// divides `channels`.
+class GroupNorm : public Module {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override { return message("GroupNorm(", groups_, ", ", channels_, ")"); }
+
+ private:
+  std::int64_t groups_, channels_;
+  double epsilon_;
+  Parameter weight_, bias_;
 };
 
 }  // namespace tern::nn

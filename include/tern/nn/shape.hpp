@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tern/nn/module.hpp"
+#include "tern/operators/resizing.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::nn {
@@ -14,6 +15,26 @@ class Flatten : public Module {
 
  private:
   std::int64_t begin_;
+};
+
+using operators::InterpolateOptions;
+using operators::Interpolation;
+
+/// operators::interpolate of x [N, C, H, W] to `scale` times its height and width.
+class Upsample : public Module {
+ public:
+  explicit Upsample(Pair scale, const InterpolateOptions& options = {}) : scale_(scale), options_(options) {
+    expects<ShapeError>(scale.h > 0 && scale.w > 0, "Upsample: a scale of ", scale.h, 'x', scale.w);
+  }
+  Tensor forward(const Tensor& x) const override {
+    expects<ShapeError>(x.rank() == 4, "Upsample: input is ", x.shape(), ", expected [N,C,H,W]");
+    return operators::interpolate(x, {x.size(2) * scale_.h, x.size(3) * scale_.w}, options_);
+  }
+  std::string describe() const override { return message("Upsample(", scale_.h, 'x', scale_.w, ")"); }
+
+ private:
+  Pair scale_;
+  InterpolateOptions options_;
 };
 
 /// operators::dropout in training, drawing from the calling thread's default_generator(); nothing in evaluation.
