@@ -40,7 +40,7 @@ Tensor normalized(const Tensor& images) {
 }
 
 /// The same elements where the scope computes.
-Tensor resident(const Tensor& tensor) { return op::gather(tensor, arange(0, tensor.size(0))); }
+Tensor resident(const Tensor& tensor) { return op::index_select(tensor, 0, arange(0, tensor.size(0))); }
 
 Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t seed) {
   const Tensor images = resident(mnist.train.images), labels = resident(mnist.train.labels);
@@ -53,7 +53,7 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
   const std::int64_t steps = images.size(0) / options.batch;
   optim::Scheduler rate(sgd, optim::CosineLr{.total = steps * options.epochs, .warmup = steps / 4});
   Step train([&](const Tensor& rows) {
-    const Tensor loss = net.loss(normalized(op::gather(images, rows)), op::gather(labels, rows));
+    const Tensor loss = net.loss(normalized(op::index_select(images, 0, rows)), op::index_select(labels, 0, rows));
     sgd.zero_grad();
     loss.backward();
     sgd.step();

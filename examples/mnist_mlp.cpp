@@ -28,7 +28,7 @@ int train(const mnist::Options& options) {
 
   // On cuda this is recorded once and then replayed as one launch.
   tern::Step step{[&](const Tensor& rows) {
-    const Tensor x = op::gather(loader.images(), rows), labels = op::gather(loader.labels(), rows);
+    const Tensor x = op::index_select(loader.images(), 0, rows), labels = op::index_select(loader.labels(), 0, rows);
     const Tensor loss = op::cross_entropy(net(x), labels);
     sgd.zero_grad();
     loss.backward();

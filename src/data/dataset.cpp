@@ -6,7 +6,7 @@
 #include "data/conversion.hpp"
 #include "data/streams.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/operators/shape.hpp"
+#include "tern/operators/indexing.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::data {
@@ -23,8 +23,8 @@ Dataset Dataset::take(std::int64_t n) const {
 Dataset Dataset::select(const Tensor& rows) const {
   const Device host(reference_mode());
   Dataset part = *this;
-  part.images = operators::gather(images, rows);
-  part.labels = operators::gather(labels, rows);
+  part.images = operators::index_select(images, 0, rows);
+  part.labels = operators::index_select(labels, 0, rows);
   return part;
 }
 

@@ -9,7 +9,7 @@
 #include "data/conversion.hpp"
 #include "data/pipeline.hpp"
 #include "data/streams.hpp"
-#include "tern/operators/shape.hpp"
+#include "tern/operators/indexing.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::data {
@@ -147,8 +147,8 @@ struct DataLoader::State {
     Batch batch{.size = rows.size(), .position = position, .first = rows.begin, .whole = all};
     if (options.shuffle) {
       const Tensor index = order.slice(0, begin, end);
-      batch.images = operators::gather(images(), index);
-      batch.labels = operators::gather(dataset.labels, index);
+      batch.images = operators::index_select(images(), 0, index);
+      batch.labels = operators::index_select(dataset.labels, 0, index);
     } else {
       batch.images = images().slice(0, begin, end);
       batch.labels = dataset.labels.slice(0, begin, end);

@@ -158,7 +158,8 @@ void save_npz(const std::string& file, const std::map<std::string, Tensor>& tens
     std::vector<std::byte> turned;
     const std::span<const std::byte> elements = bytes_in(std::endian::little, whole, turned);
     uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(start.data()), start.size());
-    sum = crc32_z(sum, reinterpret_cast<const Bytef*>(elements.data()), elements.size());
+    if (!elements.empty())  // of a null pointer zlib begins anew
+      sum = crc32_z(sum, reinterpret_cast<const Bytef*>(elements.data()), elements.size());
     const std::uint64_t bytes = start.size() + elements.size();
     const std::string fields = common_fields(sum, bytes, name.size());
     std::string local;

@@ -35,6 +35,9 @@ inline Tensor replace(const Tensor& x, const Tensor& condition, double value) {
   return where(condition, number_like(x, value), x);
 }
 
+/// 0, 1, ... [count] in float64, made where the scope computes.
+Tensor positions(std::int64_t count);
+
 /// A bool matrix that holds where column - row <= diagonal, made where the scope computes.
 Tensor on_or_below(std::int64_t rows, std::int64_t columns, std::int64_t diagonal);
 

@@ -12,20 +12,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// exp(x) - 1 for x <= 0, to a few units in the last place also near 0: 2 t / (1 - t) with t = tanh(x / 2). The
-// denominator is from 1 to 2, so nothing cancels.
-Tensor expm1_below_zero(const Tensor& x) {
-  Tensor out;
-  {
-    const NoGrad no_grad;
-    const Tensor t = tanh(mul(x, 0.5));
-    out = div(mul(t, 2), sub(1, t));
-  }
-  if (recording(x))
-    record("expm1", out, {x}, [x = Saved(x)](const Tensor& grad) { return Gradients{mul(grad, exp(x.get()))}; });
-  return out;
-}
-
 // x > 0 ? x : below(min(x, 0)). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
 template <class Below>
 Tensor linear_above_zero(const Tensor& x, Below below) {
@@ -36,7 +22,7 @@ Tensor linear_above_zero(const Tensor& x, Below below) {
 
 Tensor elu(const Tensor& x, double alpha) {
   return compose("elu", x, [&](const Tensor& wide) {
-    return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1_below_zero(below), alpha); });
+    return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(below), alpha); });
   });
 }
 
@@ -49,8 +35,7 @@ Tensor selu(const Tensor& x) {
 Tensor celu(const Tensor& x, double alpha) {
   expects<NumericError>(alpha > 0 && alpha < infinity, "celu: alpha ", alpha, ", expected a number above 0");
   return compose("celu", x, [&](const Tensor& wide) {
-    return linear_above_zero(wide,
-                             [&](const Tensor& below) { return mul(expm1_below_zero(mul(below, 1 / alpha)), alpha); });
+    return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(mul(below, 1 / alpha)), alpha); });
   });
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "operators/composed.hpp"
+#include "tern/operators/activation.hpp"
 #include "tern/operators/reduction.hpp"
 
 namespace tern::operators {
@@ -67,6 +68,40 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   });
 }
 
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  check_floating("where", "the input", a);
+  return where(condition, a, number_like(a, b));
+}
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  check_floating("where", "the input", b);
+  return where(condition, number_like(b, a), b);
+}
+
+Tensor log1p(const Tensor& x) {
+  return compose("log1p", x, [](const Tensor& wide) {
+    // What rounding made of 1 + x has the logarithm that is wanted up to the factor x / ((1 + x) - 1): Kahan's.
+    const Tensor all = wide.detach(), sum = add(all, 1), added = sub(sum, 1);
+    const Tensor far = replace(mul(log(sum), div(all, added)), equal(sum, infinity), infinity);
+    Tensor out = where(equal(added, 0), all, far);
+    if (recording(wide))
+      record("log1p", out, {wide},
+             [x = Saved(all)](const Tensor& grad) { return Gradients{div(grad, add(x.get(), 1))}; });
+    return out;
+  });
+}
+
+Tensor expm1(const Tensor& x) {
+  return compose("expm1", x, [](const Tensor& wide) {
+    // 2 t / (1 - t) with t = tanh(x / 2): up to here the denominator is from 0.7 to 2, so nothing cancels.
+    constexpr double near = 0.5;
+    const Tensor all = wide.detach(), t = tanh(mul(clamp(all, -infinity, near), 0.5));
+    Tensor out = where(greater(all, near), sub(exp(all), 1), div(mul(t, 2), sub(1, t)));
+    if (recording(wide))
+      record("expm1", out, {wide}, [x = Saved(all)](const Tensor& grad) { return Gradients{mul(grad, exp(x.get()))}; });
+    return out;
+  });
+}
+
 Tensor maximum(const Tensor& a, double b) {
   return compose("maximum", a, [b](const Tensor& wide) { return maximum(wide, number_like(wide, b)); });
 }
@@ -103,3 +138,27 @@ Tensor sign(const Tensor& x) {
 }
 
 }  // namespace tern::operators
+
+namespace tern {
+
+namespace {
+
+// x = result, in place where nothing is recorded.
+Tensor& update(const char* op, Tensor& x, Tensor result) {
+  expects<ShapeError>(result.shape() == x.shape(), op, ": ", x.shape(), " cannot hold a result of ", result.shape());
+  if (!result.requires_grad() || (x.requires_grad() && x.is_leaf())) return x.copy_(result);
+  return x = std::move(result);
+}
+
+}  // namespace
+
+Tensor& operator+=(Tensor& x, const Tensor& y) { return update("+=", x, x + y); }
+Tensor& operator-=(Tensor& x, const Tensor& y) { return update("-=", x, x - y); }
+Tensor& operator*=(Tensor& x, const Tensor& y) { return update("*=", x, x * y); }
+Tensor& operator/=(Tensor& x, const Tensor& y) { return update("/=", x, x / y); }
+Tensor& operator+=(Tensor& x, double y) { return update("+=", x, x + y); }
+Tensor& operator-=(Tensor& x, double y) { return update("-=", x, x - y); }
+Tensor& operator*=(Tensor& x, double y) { return update("*=", x, x * y); }
+Tensor& operator/=(Tensor& x, double y) { return update("/=", x, x / y); }
+
+}  // namespace tern

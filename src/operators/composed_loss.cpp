@@ -1,11 +1,14 @@
 // Losses without a slot of their own.
 
+#include "operators/composed_loss.hpp"
+
 #include <limits>
 
 #include "operators/composed.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/loss.hpp"
 #include "tern/operators/reduction.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
@@ -79,6 +82,76 @@ Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alp
     const Tensor losses = mul(binary_cross_entropy_with_logits(x, labels, Reduce::none), pow(wrong, gamma));
     return alpha < 0 ? losses : mul(losses, add(mul(labels, alpha), mul(others, 1 - alpha)));
   });
+}
+
+namespace {
+
+// Every position of [N, classes, d...] as a row [classes].
+Tensor rows_of(const Tensor& x) {
+  std::vector<std::int64_t> order{0};
+  for (int i = 2; i < x.rank(); ++i) order.push_back(i);
+  order.push_back(1);
+  const std::int64_t classes = x.shape()[1];
+  return permute(x, order).reshape({classes == 0 ? 0 : x.numel() / classes, classes});
+}
+
+// Checks what all forms share; whether there are weights.
+bool check_weights(const Tensor& logits, const CrossEntropyOptions& options) {
+  constexpr const char* op = "cross_entropy";
+  check_floating(op, "the prediction", logits);
+  check_rank(op, "the prediction", logits, 2);
+  expects<NumericError>(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing ",
+                        options.label_smoothing, " is outside [0, 1]");
+  if (!options.weight.defined()) return false;
+  check_dtypes(op, logits, options.weight);
+  expects<ShapeError>(options.weight.shape() == Shape{logits.shape()[1]}, op, ": weights ", options.weight.shape(),
+                      " of the classes of ", logits.shape(), ", expected [", logits.shape()[1], "]");
+  return true;
+}
+
+}  // namespace
+
+Tensor spread_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  Shape positions{logits.shape()[0]};
+  for (int i = 2; i < logits.rank(); ++i) positions.push_back(logits.shape()[i]);
+  const bool soft = is_floating(labels.dtype()) && labels.rank() == logits.rank();
+  const Shape& expected = soft ? logits.shape() : positions;
+  expects<ShapeError>(labels.shape() == expected, "cross_entropy: labels ", labels.shape(), " for predictions ",
+                      logits.shape(), ", expected ", expected);
+  const Tensor losses =
+      cross_entropy(rows_of(logits), soft ? rows_of(labels) : labels.reshape({labels.numel()}), options);
+  return options.reduce == Reduce::none ? losses.reshape(positions) : losses;
+}
+
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  const bool weighted = check_weights(logits, options);
+  check_dtypes("cross_entropy", logits, targets);
+  expects<ShapeError>(logits.shape() == targets.shape(), "cross_entropy: predictions ", logits.shape(),
+                      " and probabilities ", targets.shape(), " differ");
+  const DType wide = scalar_of(logits.dtype());
+  Tensor share = targets.to(wide);
+  if (const double smoothing = options.label_smoothing; smoothing > 0)
+    share = add(mul(share, 1 - smoothing), smoothing / static_cast<double>(logits.shape()[1]));
+  if (weighted) share = mul(share, options.weight.detach().to(wide));
+  return reduced(neg(sum(mul(share, log_softmax(logits.to(wide), 1)), 1)), options.reduce);
+}
+
+Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  check_weights(logits, options);
+  const DType wide = scalar_of(logits.dtype());
+  const Tensor log_probabilities = log_softmax(logits.to(wide), 1), weight = options.weight.detach().to(wide);
+  // nll picks the column of a row's label, and nothing where the row is ignored.
+  const auto picked = [&](const Tensor& values) {
+    return neg(nll(values, labels, {.ignore_index = options.ignore_index, .reduce = Reduce::none}));
+  };
+  Tensor losses = neg(picked(mul(log_probabilities, weight)));
+  if (const double smoothing = options.label_smoothing; smoothing > 0) {
+    const Tensor counts = picked(number_like(weight, 1).expand(logits.shape()));
+    const Tensor uniform = mul(counts, neg(sum(mul(log_probabilities, weight), 1)));
+    losses = add(mul(losses, 1 - smoothing), mul(uniform, smoothing / static_cast<double>(logits.shape()[1])));
+  }
+  if (options.reduce != Reduce::mean) return reduced(losses, options.reduce);
+  return div(sum(losses), sum(picked(weight.expand(logits.shape()))));
 }
 
 }  // namespace tern::operators

@@ -1,10 +1,12 @@
 // Reductions without a slot of their own.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "operators/composed.hpp"
 #include "tern/operators/reduction.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
@@ -17,6 +19,11 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Tensor truths(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
   return x.detach().to(DType::boolean).to(DType::float32);
+}
+
+// Whether dimension i of `rank` is one of `dims`.
+bool reduces(const char* op, const Dims& dims, int i, int rank) {
+  return dims.empty() || std::ranges::any_of(dims, [&](std::int64_t dim) { return normalize_dim(op, dim, rank) == i; });
 }
 
 // The square root, whose derivative at 0 is 0.
@@ -61,6 +68,49 @@ Tensor norm(const Tensor& x, double order, const Dims& dims, bool keep_dims) {
     const Tensor scaled = root(sum(square(div(wide, scale)), dims, true));
     const Tensor kept = mul(scaled, scale);
     return keep_dims ? kept : kept.reshape(sum(wide.detach(), dims).shape());
+  });
+}
+
+namespace {
+
+// The product along one dimension, which is kept.
+Tensor product_along(const Tensor& x, int dim) {
+  std::int64_t size = x.shape()[dim];
+  if (size == 0) return add(sum(x, dim, true), 1);
+  Tensor left = x;
+  for (; size > 1; size = size / 2 + size % 2) {
+    const Tensor pairs = mul(left.slice(dim, 0, size - size % 2, 2), left.slice(dim, 1, size, 2));
+    left = size % 2 == 0 ? pairs : cat({pairs, left.slice(dim, size - 1, size)}, dim);
+  }
+  return left;
+}
+
+}  // namespace
+
+Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims) {
+  return compose("prod", x, [&](const Tensor& wide) {
+    const Shape shape = sum(wide.detach(), dims, keep_dims).shape();  // which checks the dimensions
+    Tensor left = wide;
+    for (int i = 0; i < wide.rank(); ++i)
+      if (reduces("prod", dims, i, wide.rank())) left = product_along(left, i);
+    return left.reshape(shape);
+  });
+}
+
+Tensor cumsum(const Tensor& x, std::int64_t dim) {
+  check_defined("cumsum", "the input", x);
+  const int place = normalize_dim("cumsum", dim, x.rank());
+  return compose("cumsum", x, [place](const Tensor& wide) {
+    // Sums of 1, 2, 4, ... elements that end at each place.
+    Tensor sums = copy(wide.detach());
+    for (std::int64_t reach = 1, size = wide.shape()[place]; reach < size; reach *= 2) {
+      const Tensor further = add(sums.slice(place, reach, size), sums.slice(place, 0, size - reach));
+      sums = cat({sums.slice(place, 0, reach), further}, place);
+    }
+    if (recording(wide))
+      record("cumsum", sums, {wide},
+             [place](const Tensor& grad) { return Gradients{flip(cumsum(flip(grad, place), place), place)}; });
+    return sums;
   });
 }
 

@@ -1,8 +1,10 @@
 // Operators about shapes without a slot of their own.
 
 #include <algorithm>
+#include <limits>
 
 #include "operators/composed.hpp"
+#include "operators/rows.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
@@ -49,7 +51,39 @@ Tensor embedding(const Tensor& weight, const Tensor& indices) {
   expects<DTypeError>(indices.dtype() == DType::int64, "embedding: indices are ", indices.dtype(), ", expected int64");
   Shape shape = indices.shape();
   shape.push_back(weight.shape()[1]);
-  return gather(weight, indices.reshape({indices.numel()})).reshape(shape);
+  return rows_at("embedding", weight, indices.reshape({indices.numel()})).reshape(shape);
+}
+
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, PadMode mode) {
+  check_defined("pad", "the input", x);
+  Tensor out = x;
+  for (const Padding& side : padding) {
+    const int place = normalize_dim("pad", side.dim, x.rank());
+    const std::int64_t size = out.shape()[place], most = mode == PadMode::reflect    ? size - 1
+                                                         : mode == PadMode::circular ? size
+                                                         : size > 0 ? std::numeric_limits<std::int64_t>::max() - size
+                                                                    : 0;
+    expects<ShapeError>(side.before >= 0 && side.after >= 0 && side.before <= most && side.after <= most,
+                        "pad: ", side.before, " before and ", side.after, " after dimension ", side.dim, " of ",
+                        x.shape(), ", expected from 0 to ", most);
+    const auto repeated = [&](std::int64_t position, std::int64_t times) {
+      Shape shape = out.shape();
+      shape[place] = times;
+      return out.slice(place, position, position + 1).expand(shape);
+    };
+    std::vector<Tensor> parts;
+    if (side.before > 0)
+      parts.push_back(mode == PadMode::reflect    ? out.slice(place, 1, side.before + 1).flip(place)
+                      : mode == PadMode::circular ? out.slice(place, size - side.before, size)
+                                                  : repeated(0, side.before));
+    parts.push_back(out);
+    if (side.after > 0)
+      parts.push_back(mode == PadMode::reflect    ? out.slice(place, size - 1 - side.after, size - 1).flip(place)
+                      : mode == PadMode::circular ? out.slice(place, 0, side.after)
+                                                  : repeated(size - 1, side.after));
+    out = cat(parts, place);
+  }
+  return padding.empty() ? copy(x) : out;
 }
 
 }  // namespace tern::operators

@@ -5,6 +5,7 @@
 #include "modes/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
+#include "tern/operators/arithmetic.hpp"
 
 namespace tern::operators {
 
@@ -125,6 +126,114 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
            [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out)](
                const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
   return out;
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
+  check_dtypes("conv1d", x, weight);
+  check_rank("conv1d", "the input", x, 3);
+  check_rank("conv1d", "the weight", weight, 3);
+  return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias,
+                {.stride = {1, options.stride},
+                 .padding = {0, options.padding},
+                 .dilation = {1, options.dilation},
+                 .groups = options.groups,
+                 .activation = options.activation})
+      .squeeze(2);
+}
+
+namespace {
+
+/// The convolution from the output of conv_transpose2d to its input.
+kernels::Conv2d turned_sizes(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                             const ConvTranspose2dOptions& options) {
+  constexpr const char* op = "conv_transpose2d";
+  check_dtypes(op, x, weight);
+  check_rank(op, "the input", x, 4);
+  check_rank(op, "the weight", weight, 4);
+  const Shape &in = x.shape(), &kernel = weight.shape();
+  expects<ShapeError>(kernel[0] == in[1], op, ": input ", in, " has ", in[1], " channels, weight ", kernel, " expects ",
+                      kernel[0]);
+  expects<ShapeError>(options.groups >= 1 && in[1] % options.groups == 0, op, ": ", options.groups,
+                      " groups do not divide ", in[1], " channels");
+  const auto side = [&](std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t padding,
+                        std::int64_t more, std::int64_t dilation) {
+    constexpr std::int64_t bound = std::int64_t{1} << 31;  // keeps the arithmetic from overflowing
+    for (const std::int64_t number : {size, taps, stride, padding, dilation})
+      expects<ShapeError>(number >= 0 && number < bound, op, ": a size or an option is ", number);
+    expects<ShapeError>(more >= 0 && more < stride, op, ": output_padding ", more, " is not in [0, ", stride, ")");
+    const std::int64_t result = (size - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1;
+    expects<ShapeError>(size >= 1 && taps >= 1 && dilation >= 1 && result >= 1, op, ": input ", in, " with weight ",
+                        kernel, " leaves an output of ", result);
+    return result;
+  };
+  const std::int64_t out = kernel[1] * options.groups;
+  if (bias.defined()) {
+    check_dtypes(op, x, bias);
+    expects<ShapeError>(bias.shape() == Shape{out}, op, ": bias ", bias.shape(), " does not fit weight ", kernel,
+                        ", expected [", out, "]");
+  }
+  return {
+      .N = in[0],
+      .C = out,
+      .H = side(in[2], kernel[2], options.stride.h, options.padding.h, options.output_padding.h, options.dilation.h),
+      .W = side(in[3], kernel[3], options.stride.w, options.padding.w, options.output_padding.w, options.dilation.w),
+      .O = in[1],
+      .KH = kernel[2],
+      .KW = kernel[3],
+      .OH = in[2],
+      .OW = in[3],
+      .stride_h = options.stride.h,
+      .stride_w = options.stride.w,
+      .pad_h = options.padding.h,
+      .pad_w = options.padding.w,
+      .dilation_h = options.dilation.h,
+      .dilation_w = options.dilation.w,
+      .groups = options.groups};
+}
+
+/// One gradient of that convolution, which wrote `y`: of its input, or of the weight.
+Tensor turned(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, const Tensor& weight) {
+  Tensor grad_x = x.defined() ? Tensor{} : empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, y.dtype());
+  Tensor grad_weight =
+      x.defined() ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, y.dtype()) : Tensor{};
+  visit("conv_transpose2d", y.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.flops(multiply_adds(sizes) * 2);
+    call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), nullptr, call.in(y),
+                                      call.in(x), call.in(weight), nullptr, sizes);
+  });
+  return x.defined() ? grad_weight : grad_x;
+}
+
+}  // namespace
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& options) {
+  kernels::Conv2d sizes = turned_sizes(x, weight, bias, options);
+  if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype())  // one rounding, behind the bias
+    return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
+  where_it_runs("conv_transpose2d", [&] {
+    with_type("conv_transpose2d", x.dtype(), [&]<class T>() {
+      const Call<T> use;
+      sizes.layout = use.table().conv.layout(use.context(), sizes);
+    });
+  });
+  const Tensor y = in_layout(x, sizes.layout), whole = weight.detach().contiguous();
+  Tensor out = turned(sizes, y, {}, whole);
+  if (recording(x, weight))
+    record("conv_transpose2d", out, {x, weight},
+           [sizes, options, y = saved_if(needs(weight), y), weight = saved_if(needs(x), whole)](const Tensor& grad) {
+             Gradients gradients(2);
+             if (weight.defined())
+               gradients[0] = conv2d(grad, weight.get(), {},
+                                     {.stride = options.stride,
+                                      .padding = options.padding,
+                                      .dilation = options.dilation,
+                                      .groups = options.groups});
+             if (y.defined()) gradients[1] = turned(sizes, y.get(), in_layout(grad, sizes.layout), {});
+             return gradients;
+           });
+  return bias.defined() ? add(out, bias.reshape({1, sizes.C, 1, 1})) : out;
 }
 
 Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {

@@ -1,5 +1,6 @@
 #include "tern/operators/loss.hpp"
 
+#include "operators/composed_loss.hpp"
 #include "operators/support.hpp"
 
 namespace tern::operators {
@@ -22,6 +23,11 @@ Shape loss_shape(Reduce reduce, const Shape& shape) { return reduce == Reduce::n
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  check_defined("cross_entropy", "the prediction", logits);
+  check_defined("cross_entropy", "the label tensor", labels);
+  if (logits.rank() > 2) return spread_cross_entropy(logits, labels, options);
+  if (is_floating(labels.dtype()) && labels.rank() == 2) return soft_cross_entropy(logits, labels, options);
+  if (options.weight.defined()) return weighted_cross_entropy(logits, labels, options);
   const kernels::CrossEntropy sizes = sizes_of("cross_entropy", logits, labels, options);
   const Tensor classes = checked_labels("cross_entropy", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = logits.detach().contiguous();
@@ -52,6 +58,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
   const kernels::CrossEntropy sizes = sizes_of("nll", log_probabilities, labels, options);
   expects<NumericError>(options.label_smoothing == 0, "nll: label_smoothing is for cross_entropy");
+  expects(!options.weight.defined(), "nll: weights of the classes are for cross_entropy");
   const Tensor classes = checked_labels("nll", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = log_probabilities.detach().contiguous();
   Tensor out(loss_shape(options.reduce, labels.shape()), scalar_of(whole.dtype()));

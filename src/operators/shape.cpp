@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operators/layout.hpp"
+#include "operators/rows.hpp"
 
 namespace tern::operators {
 
@@ -96,19 +97,19 @@ Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value) {
   return out;
 }
 
-Tensor gather(const Tensor& x, const Tensor& index) {
-  check_defined("gather", "the input", x);
-  expects<ShapeError>(x.rank() >= 1, "gather: a number has no rows");
+Tensor rows_at(const char* op, const Tensor& x, const Tensor& index) {
+  check_defined(op, "the input", x);
+  expects<ShapeError>(x.rank() >= 1, op, ": a number has no rows");
   const std::int64_t in_rows = x.shape()[0];
-  const Tensor rows = checked_labels("gather", index, in_rows, 0);
-  expects<NumericError>(in_rows > 0 || rows.numel() == 0, "gather: input ", x.shape(), " has no rows to take");
+  const Tensor rows = checked_labels(op, index, in_rows, 0);
+  expects<NumericError>(in_rows > 0 || rows.numel() == 0, op, ": input ", x.shape(), " has no rows to take");
   Shape shape = x.shape();
   shape[0] = rows.numel();
   std::int64_t columns = 1;
   for (int i = 1; i < x.rank(); ++i) columns *= shape[i];
   const Tensor whole = x.detach().contiguous();
   Tensor out(shape, x.dtype());
-  visit_any("gather", x.dtype(), [&] {
+  visit_any(op, x.dtype(), [&] {
     const AnyCall call;
     const std::byte* const from = call.bytes_in(
         whole, static_cast<double>(out.numel()) / static_cast<double>(std::max<std::int64_t>(x.numel(), 1)));
@@ -117,17 +118,27 @@ Tensor gather(const Tensor& x, const Tensor& index) {
                            columns * static_cast<std::int64_t>(size_of(x.dtype())));
   });
   if (recording(x))
-    record("gather", out, {x}, [rows = Saved(rows), in_shape = x.shape(), in_rows, columns](const Tensor& grad) {
-      const Tensor whole_grad = grad.contiguous();
-      Tensor grad_in(in_shape, grad.dtype());
-      visit("gather", grad.dtype(), [&]<class T>() {
-        const Call<T> call;
-        call.table().shape.gather_backward(call.context(), call.out(grad_in), call.in(whole_grad),
-                                           call.template in_as<std::int64_t>(rows.get()), rows.get().numel(), in_rows,
-                                           columns);
-      });
-      return Gradients{grad_in};
+    record(op, out, {x}, [op, rows = Saved(rows), in_rows](const Tensor& grad) {
+      return Gradients{add_rows(op, grad, rows.get(), in_rows)};
     });
+  return out;
+}
+
+Tensor add_rows(const char* op, const Tensor& x, const Tensor& index, std::int64_t out_rows) {
+  const Tensor rows = checked_labels(op, index, out_rows, 0), whole = x.detach().contiguous();
+  Shape shape = x.shape();
+  shape[0] = out_rows;
+  std::int64_t columns = 1;
+  for (int i = 1; i < x.rank(); ++i) columns *= shape[i];
+  Tensor out(shape, x.dtype());
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().shape.gather_backward(call.context(), call.out(out), call.in(whole),
+                                       call.template in_as<std::int64_t>(rows), rows.numel(), out_rows, columns);
+  });
+  if (recording(x))
+    record(op, out, {x},
+           [op, rows = Saved(rows)](const Tensor& grad) { return Gradients{rows_at(op, grad, rows.get())}; });
   return out;
 }
 

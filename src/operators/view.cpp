@@ -1,6 +1,7 @@
 // Views: they share storage, so that no element moves; their gradients are views or copies of the gradient.
 
 #include <algorithm>
+#include <limits>
 
 #include "operators/support.hpp"
 #include "tern/operators/reduction.hpp"
@@ -85,10 +86,18 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
   check_defined("slice", "the input", x);
   const int place = normalize_dim("slice", dim, x.rank());
   const std::int64_t size = x.shape()[place];
-  const std::int64_t first = begin < 0 ? begin + size : begin, last = end < 0 ? end + size : end;
-  expects<ShapeError>(step >= 1, "slice: step ", step, ", expected at least 1");
-  expects<ShapeError>(first >= 0 && first <= last && last <= size, "slice: [", begin, ", ", end,
-                      ") is outside dimension ", dim, " of ", x.shape());
+  expects<ShapeError>(step != 0, "slice: step 0 never ends");
+  // As in Python: what lies outside is left out.
+  const auto inside = [size](std::int64_t position, std::int64_t least, std::int64_t most) {
+    return std::clamp(position < 0 ? position + size : position, least, most);
+  };
+  if (step < 0) {
+    const std::int64_t from = inside(begin, -1, size - 1), to = end < -size ? -1 : inside(end, -1, size - 1);
+    const std::int64_t stride = step == std::numeric_limits<std::int64_t>::min() ? size + 1 : -step;
+    return flip(slice(x, place, from - (from > to ? (from - to - 1) / stride * stride : 0), from + (from > to), stride),
+                place);
+  }
+  const std::int64_t first = inside(begin, 0, size), last = std::max(first, inside(end, 0, size));
   Shape shape = x.shape(), strides = x.strides();
   const std::int64_t count = first == last ? 0 : (last - first - 1) / step + 1;
   shape[place] = count;
@@ -130,8 +139,31 @@ Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b) {
   return permute(x, order);
 }
 
-Tensor expand(const Tensor& x, const Shape& shape) {
+Tensor flip(const Tensor& x, const Dims& dims) {
+  check_defined("flip", "the input", x);
+  Shape strides = x.strides();
+  std::int64_t offset = x.offset();
+  Shape turned = Shape::filled(x.rank(), 0);
+  for (int i = 0; dims.empty() && i < x.rank(); ++i) turned[i] = 1;
+  for (const std::int64_t dim : dims) turned[normalize_dim("flip", dim, x.rank())] = 1;
+  for (int i = 0; i < x.rank(); ++i)
+    if (turned[i] != 0 && x.shape()[i] > 1) {
+      offset += (x.shape()[i] - 1) * strides[i];
+      strides[i] = -strides[i];
+    }
+  Tensor out(x.shape(), x.dtype());
+  if (x.numel() > 0) copy_elements(out, view(x, x.shape(), strides, offset));
+  if (recording(x)) record("flip", out, {x}, [dims](const Tensor& grad) { return Gradients{flip(grad, dims)}; });
+  return out;
+}
+
+Tensor expand(const Tensor& x, const Shape& open) {
   check_defined("expand", "the input", x);
+  Shape shape = open;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const int own = i - (shape.rank() - x.rank());
+    if (shape[i] == -1 && own >= 0) shape[i] = x.shape()[own];
+  }
   expects<ShapeError>(shape.rank() >= x.rank() && broadcast("expand", x.shape(), shape) == shape, "expand: ", x.shape(),
                       " does not broadcast to ", shape);
   Shape strides = shape;

@@ -98,10 +98,33 @@ Tensor arange(Number begin, Number end, Number step, DType dtype) {
   return generate({count}, dtype, [&](std::size_t i) { return first + static_cast<double>(i) * by; });
 }
 
-Tensor eye(std::int64_t n, DType dtype) {
-  return generate({n, n}, dtype, [&](std::size_t i) {
-    return static_cast<std::int64_t>(i) / n == static_cast<std::int64_t>(i) % n ? 1.0 : 0.0;
+Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
+  expects<DTypeError>(is_floating(dtype), "linspace: ", dtype, " holds no numbers between integers; use arange");
+  expects<ShapeError>(count >= 0 && std::isfinite(begin) && std::isfinite(end), "linspace: ", count, " numbers from ",
+                      begin, " to ", end);
+  // From either end to the middle, so that both ends are exact and the sides mirror each other.
+  const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
+  return generate({count}, dtype, [&](std::size_t i) {
+    const auto place = static_cast<std::int64_t>(i);
+    return place < (count + 1) / 2 ? begin + step * static_cast<double>(place)
+                                   : end - step * static_cast<double>(count - 1 - place);
   });
+}
+
+Tensor eye(std::int64_t n, DType dtype) { return eye(n, n, dtype); }
+Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
+  return generate({rows, columns}, dtype, [&](std::size_t i) {
+    return static_cast<std::int64_t>(i) / columns == static_cast<std::int64_t>(i) % columns ? 1.0 : 0.0;
+  });
+}
+
+Tensor empty_like(const Tensor& like, std::optional<DType> dtype) {
+  return empty(like.shape(), dtype.value_or(like.dtype()));
+}
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype) { return full_like(like, 0, dtype); }
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype) { return full_like(like, 1, dtype); }
+Tensor full_like(const Tensor& like, Number value, std::optional<DType> dtype) {
+  return full(like.shape(), value, dtype.value_or(like.dtype()));
 }
 
 namespace {
@@ -167,6 +190,23 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, [&](std::size_t) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bounded(key, index, range));
+  });
+}
+
+Tensor rand_like(const Tensor& like, Generator& generator) { return rand(like.shape(), generator, 0, 1, like.dtype()); }
+Tensor randn_like(const Tensor& like, Generator& generator) {
+  return randn(like.shape(), generator, 0, 1, like.dtype());
+}
+
+Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
+  check_floating("bernoulli", probabilities.dtype());
+  const std::vector<double> chances = probabilities.values();
+  for (std::size_t i = 0; i < chances.size(); ++i)
+    expects<NumericError>(chances[i] >= 0 && chances[i] <= 1, "bernoulli: probability ", chances[i], " at position ", i,
+                          " is outside [0, 1]");
+  const random::Key key = PartStreams::shifted(generator.next());
+  return generate(probabilities.shape(), probabilities.dtype(), [&](std::size_t i) {
+    return static_cast<double>(random::uniform(word(key, i))) < chances[i] ? 1.0 : 0.0;
   });
 }
 

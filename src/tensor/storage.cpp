@@ -66,6 +66,11 @@ const Storage::Copy* Storage::find(const Memory* memory) const {
   return copy;
 }
 
+void Storage::for_each_valid(const std::function<void(const Memory&)>& visit) const {
+  for (const Copy* copy = &first_; copy != nullptr; copy = copy->next.load(std::memory_order_acquire))
+    if (copy->valid.load(std::memory_order_acquire)) visit(*copy->memory.load(std::memory_order_relaxed));
+}
+
 void Storage::peek(std::size_t position, std::span<std::byte> bytes) const {
   for (const Copy* copy = &first_; copy != nullptr; copy = copy->next.load(std::memory_order_acquire)) {
     if (!copy->valid.load(std::memory_order_acquire) || copy->pointer == nullptr || bytes.empty()) continue;

@@ -1,7 +1,5 @@
 #include "tern/tensor/tensor.hpp"
 
-#include <ostream>
-
 #include "tensor/places.hpp"
 namespace tern {
 
@@ -144,15 +142,6 @@ Tensor Tensor::detach() const {
   same->dtype = body_->dtype;
   same->contiguous = body_->contiguous;
   return Tensor(std::move(same));
-}
-
-std::ostream& operator<<(std::ostream& stream, const Tensor& tensor) {
-  if (!tensor.defined()) return stream << "undefined tensor";
-  stream << "tensor " << tensor.dtype() << ' ' << tensor.shape() << " {";
-  const std::int64_t shown = std::min<std::int64_t>(tensor.numel(), 8);
-  const std::vector<double> values = leading_values(tensor, shown);
-  for (std::size_t i = 0; i < values.size(); ++i) stream << (i ? ", " : "") << values[i];
-  return stream << (tensor.numel() > shown ? ", ...}" : "}");
 }
 
 }  // namespace tern

@@ -32,7 +32,7 @@ TEST_CASE("tensor: creation", "[core]") {
 TEST_CASE("tensor: an undefined one", "[core]") {
   const Tensor none;
   CHECK(!none.defined());
-  CHECK(!none);
+  STATIC_REQUIRE(!std::is_constructible_v<bool, Tensor>);  // `if (x > 0)` is a mistake
   CHECK(message(none) == "undefined tensor");
   CHECK(!none.requires_grad());
   CHECK(!none.detach().defined());
@@ -49,8 +49,6 @@ TEST_CASE("tensor: values on the host", "[core]") {
   CHECK_THROWS_AS(x.item(), ShapeError);
   CHECK(x.size(-1) == 3);
   CHECK_THROWS_AS(x.size(2), ShapeError);
-  CHECK(message(x) == "tensor float32 [2,3] {1, 2, 3, 4, 5, 6}");
-  CHECK_THAT(message(zeros({100})), ContainsSubstring("...}"));
   CHECK(x.slice(0, 1, 2).read<float>()[0] == 4);
   CHECK(ones({1, 3, 1}).squeeze(0).shape() == Shape{3, 1});
   CHECK(ones({1, 3, 1}).squeeze(-1).shape() == Shape{1, 3});
@@ -58,8 +56,6 @@ TEST_CASE("tensor: values on the host", "[core]") {
   CHECK(Tensor(six, DType::float32, {2, 3}, {3, -1}, 2).values() == std::vector<double>{3, 2, 1, 6, 5, 4});
   CHECK_THROWS_AS(Tensor(six, DType::float32, {2, 3}, {3, -1}, 1), ShapeError);
   CHECK_THROWS_AS(Tensor(six, DType::float32, {2, 3}, {3, -1}, 3), ShapeError);
-  CHECK(message(arange(0, 8, 1, DType::int64)) == "tensor int64 [8] {0, 1, 2, 3, 4, 5, 6, 7}");
-  CHECK(message(arange(0, 9, 1, DType::int64)) == "tensor int64 [9] {0, 1, 2, 3, 4, 5, 6, 7, ...}");
 }
 
 TEST_CASE("tensor: views share elements", "[core]") {

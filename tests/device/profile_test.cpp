@@ -126,11 +126,11 @@ TEST_CASE("profile: what is copied, filled, gathered and converted is seen as we
   const Profile profile;
   x.transpose(0, 1).contiguous();
   Tensor(Shape{10}, DType::float32).fill_(3);
-  op::gather(x, rows);
+  op::index_select(x, 0, rows);
   x.to(DType::float64);
   const ProfileTable table = profile.table();
   for (const auto& [name, bytes] : std::vector<std::pair<const char*, double>>{
-           {"copy", 2 * 24 * 4}, {"fill", 10 * 4}, {"gather", 2 * 12 * 4 + 3 * 8}, {"cast", 24 * 4 + 24 * 8}}) {
+           {"copy", 2 * 24 * 4}, {"fill", 10 * 4}, {"index_select", 2 * 12 * 4 + 3 * 8}, {"cast", 24 * 4 + 24 * 8}}) {
     INFO(name);
     REQUIRE(find(table, name, false) != nullptr);
     CHECK(find(table, name, false)->calls == 1);

@@ -166,7 +166,7 @@ TEST_CASE("step: threads that record at once may read what they share", "[device
       Generator own(static_cast<std::uint64_t>(seed));
       Tensor total = zeros({8});
       Step step([&](const Tensor& rows) {
-        const Tensor sum = op::sum(op::gather(shared, rows), {0});
+        const Tensor sum = op::sum(op::index_select(shared, 0, rows), {0});
         total.copy_(op::add(total, sum));
         return sum;
       });
@@ -174,7 +174,7 @@ TEST_CASE("step: threads that record at once may read what they share", "[device
         // Reads outside of the step come in between.
         const Tensor rows = randint(0, 64, {4}, own);
         step(rows);
-        total.copy_(op::add(total, op::sum(op::gather(shared, rows), {0})));
+        total.copy_(op::add(total, op::sum(op::index_select(shared, 0, rows), {0})));
       }
       return total.values();
     };

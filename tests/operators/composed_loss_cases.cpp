@@ -159,6 +159,91 @@ Operator cosine_similarity() {
   return op;
 }
 
+// The loss of rows [rows, classes] by targets that are probabilities, each class with its weight, beside the weight of
+// each row's label.
+double row_loss(const double* scores, std::int64_t classes, std::int64_t stride, const std::vector<double>& targets) {
+  double largest = scores[0], total = 0, loss = 0;
+  for (std::int64_t c = 0; c < classes; ++c) largest = std::max(largest, scores[c * stride]);
+  for (std::int64_t c = 0; c < classes; ++c) total += std::exp(scores[c * stride] - largest);
+  for (std::int64_t c = 0; c < classes; ++c)
+    loss -= targets[static_cast<std::size_t>(c)] * (scores[c * stride] - largest - std::log(total));
+  return loss;
+}
+
+// Labels or probabilities (`soft`), of [N, classes, d...], with the weights 0.5, 1, 1.5, ... or without.
+Operator cross_entropy(const char* name, bool soft, bool weighted, const std::vector<Shape>& shapes) {
+  Operator op{.name = name, .ulps = 8};
+  constexpr std::int64_t ignored = 2;
+  for (const Shape& shape : shapes)
+    for (const double smoothing : {0.0, 0.2})
+      for (const Reduce reduce : reductions) {
+        Shape positions{shape[0]};
+        for (int i = 2; i < shape.rank(); ++i) positions.push_back(shape[i]);
+        const std::int64_t classes = shape[1], area = element_count(shape) / (shape[0] * classes);
+        std::vector<double> weights;
+        for (std::int64_t c = 0; c < classes; ++c) weights.push_back(0.5 * static_cast<double>(c + 1));
+        std::vector<Argument> arguments{uniform(shape, -3, 3),
+                                        soft ? uniform(shape, 0.1, 1) : labels(positions, classes)};
+        if (weighted) arguments.push_back(constant(listed({classes}, weights)));
+        const op::CrossEntropyOptions options{
+            .ignore_index = soft ? -100 : ignored, .label_smoothing = smoothing, .reduce = reduce};
+        op.samples.push_back({.name = message(shape, smoothing > 0 ? " smoothed" : "",
+                                              reduce == Reduce::none  ? " each"
+                                              : reduce == Reduce::sum ? " sum"
+                                                                      : " mean"),
+                              .arguments = arguments,
+                              .call =
+                                  [options](const std::vector<Tensor>& in) {
+                                    op::CrossEntropyOptions own = options;
+                                    if (in.size() > 2) own.weight = in[2];
+                                    return std::vector{op::cross_entropy(in[0], in[1], own)};
+                                  },
+                              .reference =
+                                  [=](const std::vector<Array>& in) {
+                                    Array out(reduce == Reduce::none ? positions : Shape{});
+                                    double counted = 0;
+                                    for (std::int64_t row = 0; row < shape[0] * area; ++row) {
+                                      const std::int64_t first = row / area * classes * area + row % area;
+                                      const auto weight = [&](std::int64_t c) { return weighted ? in[2][c] : 1; };
+                                      const auto label = soft ? -1 : static_cast<std::int64_t>(in[1][row]);
+                                      if (label == ignored) continue;
+                                      std::vector<double> targets;
+                                      for (std::int64_t c = 0; c < classes; ++c) {
+                                        const double target = soft ? in[1][first + c * area] : c == label ? 1 : 0;
+                                        targets.push_back(weight(c) * ((1 - smoothing) * target +
+                                                                       smoothing / static_cast<double>(classes)));
+                                      }
+                                      counted += soft ? 1 : weight(label);
+                                      out[reduce == Reduce::none ? row : 0] += row_loss(
+                                          &in[0].values[static_cast<std::size_t>(first)], classes, area, targets);
+                                    }
+                                    if (reduce == Reduce::mean) out[0] /= counted;
+                                    return std::vector{out};
+                                  },
+                              .terms = static_cast<double>(reduce == Reduce::none ? classes : element_count(shape)),
+                              .gradient_terms = 2 * static_cast<double>(element_count(shape)),
+                              .scalars_from = 0,
+                              .large_arguments = 1});
+      }
+  op.invalid = {{"labels of another shape", Kind::shape, {"[4]"}, [] {
+                   op::cross_entropy(ones({2, 3, 5}), zeros({4}, DType::int64));
+                 }}};
+  if (soft)
+    op.invalid.push_back({"probabilities of another shape", Kind::shape, {"[2,3]", "[2,4]"}, [] {
+                            op::cross_entropy(ones({2, 3}), ones({2, 4}));
+                          }});
+  if (weighted)
+    op.invalid.push_back({"weights of another number of classes", Kind::shape, {"[4]", "[3]"}, [] {
+                            op::cross_entropy(ones({2, 3}), zeros({2}, DType::int64), {.weight = ones({4})});
+                          }});
+  if (weighted)
+    op.invalid.push_back(
+        {"weights of another dtype", Kind::dtype, {"float64"}, [] {
+           op::cross_entropy(ones({2, 3}), zeros({2}, DType::int64), {.weight = ones({3}, DType::float64)});
+         }});
+  return op;
+}
+
 }  // namespace
 
 std::vector<Operator> composed_loss_cases() {
@@ -174,6 +259,10 @@ std::vector<Operator> composed_loss_cases() {
   all.push_back(focal("sigmoid_focal_loss", 0.25, 2));
   all.push_back(focal("sigmoid_focal_loss/unweighted", -1, 1.5));
   all.push_back(cosine_similarity());
+  all.push_back(cross_entropy("cross_entropy/weights", false, true, {{5, 4}, {17, 3}, {2, 4, 3}}));
+  all.push_back(cross_entropy("cross_entropy/probabilities", true, false, {{5, 4}, {17, 3}, {2, 4, 3}}));
+  all.push_back(cross_entropy("cross_entropy/weighted probabilities", true, true, {{5, 4}, {2, 4, 3}}));
+  all.push_back(cross_entropy("cross_entropy/positions", false, false, {{2, 5, 3}, {2, 4, 3, 5}}));
   return all;
 }
 

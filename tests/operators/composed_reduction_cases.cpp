@@ -185,6 +185,67 @@ Operator speaking(Operator op, const char* speaker) {
   return op;
 }
 
+Operator product() {
+  Operator op = reduction(
+      "prod", [](const Tensor& x, const Dims& dims, bool keep) { return op::prod(x, dims, keep); },
+      [](const std::vector<double>& values) {
+        double result = 1;
+        for (const double value : values) result *= value;
+        return result;
+      },
+      true);
+  for (Sample& sample : op.samples) {
+    Argument& x = sample.arguments[0];
+    if (x.fill == Argument::Fill::distinct) x = uniform(x.shape, 0.75, 1.25);
+    sample.gradient_terms = sample.terms;
+  }
+  op.samples.push_back(op.samples[2]);
+  op.samples.back().name += " with a 0";
+  op.samples.back().arguments[0] = listed({9, 7}, {1, 2, 0.5, -1, 3, 0.25, 1.5, 1, -2, 0});
+  return op;
+}
+
+Operator cumsum() {
+  Operator op{.name = "cumsum"};
+  struct Line {
+    Shape x;
+    int dim;
+    bool large = false;
+  };
+  const auto add = [&](const Line& line, Argument x, const char* label, bool gradient) {
+    const int place = line.dim < 0 ? line.dim + line.x.rank() : line.dim;
+    op.samples.push_back(
+        {.name = message(line.x, " along ", line.dim, label),
+         .arguments = {std::move(x)},
+         .call = [dim = line.dim](const std::vector<Tensor>& in) { return std::vector{op::cumsum(in[0], dim)}; },
+         .reference =
+             [place](const std::vector<Array>& in) {
+               Array out = in[0];
+               for_each_position(out.shape, [&](Shape at) {
+                 const Shape here = at;
+                 if (at[place]-- > 0) out.at(here) += out.at(at);
+               });
+               return std::vector{out};
+             },
+         .gradient = gradient,
+         .terms = static_cast<double>(std::max<std::int64_t>(line.x[place], 1)),
+         .gradient_terms = static_cast<double>(std::max<std::int64_t>(line.x[place], 1)),
+         .large = line.large});
+  };
+  for (const Line& line : {Line{{1}, 0}, Line{{17}, 0}, Line{{5, 33}, 1}, Line{{33, 5}, 0}, Line{{3, 7, 4}, 1},
+                           Line{{2, 3, 8}, -1}, Line{{3, 0}, 1}, Line{{211, 499}, 1, true}})
+    add(line, uniform(line.x), "", true);
+  add({{4, 6}, 1}, listed({4, 6}, {1, 2, infinity, 3, -1, 2, 4, -infinity, 1, 1, infinity, 0}), " infinities", false);
+  op.invalid = {{"a dimension outside",
+                 Kind::shape,
+                 {"2"},
+                 [] {
+                   op::cumsum(ones({2, 3}), 2);
+                 }},
+                {"integers", Kind::dtype, {"int32"}, [] { op::cumsum(ones({2}, DType::int32), 0); }}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<Operator> composed_reduction_cases() {
@@ -224,6 +285,8 @@ std::vector<Operator> composed_reduction_cases() {
       "max"));
   all.back().samples.push_back(with_gradient("-infinities alone", {-infinity, -infinity},
                                              [](const Tensor& x) { return op::logsumexp(x); }, {0, 0}));
+  all.push_back(speaking(product(), "sum"));
+  all.push_back(cumsum());
   return all;
 }
 

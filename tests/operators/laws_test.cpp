@@ -191,8 +191,8 @@ TEST_CASE("laws: moving elements loses none", "[laws]") {
     CHECK(same(op::stack({x, x}, 1).slice(1, 1, 2).squeeze(1), x));
     CHECK(same(x.permute({2, 0, 1}).permute({1, 2, 0}), x));
     CHECK(same(op::pad(x, {{.dim = 1, .before = 2, .after = 1}}, 9).slice(1, 2, 7), x));
-    CHECK(same(op::gather(x, arange(0, 6)), x));
-    CHECK(same(op::gather(x, tensor<std::int64_t>({2, 0})), op::cat({x.slice(0, 2, 3), x.slice(0, 0, 1)}, 0)));
+    CHECK(same(op::index_select(x, 0, arange(0, 6)), x));
+    CHECK(same(op::index_select(x, 0, tensor<std::int64_t>({2, 0})), op::cat({x.slice(0, 2, 3), x.slice(0, 0, 1)}, 0)));
     CHECK(same(x.to(DType::int32).to(DType::bfloat16).to(DType::float32), x));
   });
 }

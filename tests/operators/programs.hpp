@@ -224,7 +224,7 @@ inline Action movement(Dice& dice) {
               case 2:
                 return {op::pad(x, {{dim, a, b}}, value)};
               case 3:
-                return {op::gather(x, index)};
+                return {op::index_select(x, 0, index)};
               case 4: {
                 Generator own(7);
                 return {op::dropout(x, 0.4, true, own)};

@@ -120,8 +120,8 @@ Operator pad() {
   return op;
 }
 
-Operator gather() {
-  Operator op = movement("gather");
+Operator index_select() {
+  Operator op = movement("index_select");
   struct Use {
     Shape x;
     std::int64_t rows;
@@ -131,7 +131,7 @@ Operator gather() {
                          Use{{60, 28, 28}, 33}, Use{{997, 301}, 1009, true}})
     op.samples.push_back(moving(
         message(use.rows, " of ", use.x), {any_values(use.x), labels({use.rows}, use.x[0])},
-        [](const std::vector<Tensor>& in) { return std::vector{op::gather(in[0], in[1])}; },
+        [](const std::vector<Tensor>& in) { return std::vector{op::index_select(in[0], 0, in[1])}; },
         [](const std::vector<Array>& in) {
           Shape shape = in[0].shape;
           shape[0] = in[1].size();
@@ -141,31 +141,58 @@ Operator gather() {
           })};
         },
         use.large));
-  op.invalid = {{"an index too large",
+  for (const auto& [shape, dim] :
+       {std::pair<Shape, int>{{3, 7}, 1}, {{2, 5, 3}, 1}, {{2, 5, 3}, 2}, {{4, 1, 6, 2}, 2}, {{0, 4}, 1}})
+    op.samples.push_back(moving(
+        message("of ", shape, " along ", dim), {any_values(shape), labels({9}, shape[dim])},
+        [dim = dim](const std::vector<Tensor>& in) {
+          return std::vector{op::index_select(in[0], dim - in[0].rank(), in[1])};
+        },
+        [dim = dim](const std::vector<Array>& in) {
+          Shape out = in[0].shape;
+          out[dim] = in[1].size();
+          return std::vector{picked(in[0], out, [&](Shape position) {
+            position[dim] = static_cast<std::int64_t>(in[1][position[dim]]);
+            return position;
+          })};
+        }));
+  op.invalid = {{"an index too large along the last dimension",
                  Kind::numeric,
                  {"5", "position 1"},
                  [] {
-                   op::gather(ones({5, 2}), tensor<std::int64_t>({0, 5})).values();
+                   op::index_select(ones({2, 5}), 1, tensor<std::int64_t>({0, 5})).values();
+                 }},
+                {"a dimension outside",
+                 Kind::shape,
+                 {"2"},
+                 [] {
+                   op::index_select(ones({2, 5}), 2, tensor<std::int64_t>({0}));
+                 }},
+                {"an index too large",
+                 Kind::numeric,
+                 {"5", "position 1"},
+                 [] {
+                   op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({0, 5})).values();
                  }},
                 {"a negative index",
                  Kind::numeric,
                  {"-1"},
                  [] {
-                   op::gather(ones({5, 2}), tensor<std::int64_t>({-1})).values();
+                   op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({-1})).values();
                  }},
                 {"an index that is not int64",
                  Kind::dtype,
                  {"int32", "int64"},
                  [] {
-                   op::gather(ones({5, 2}), zeros({2}, DType::int32));
+                   op::index_select(ones({5, 2}), 0, zeros({2}, DType::int32));
                  }},
                 {"an index of two dimensions",
                  Kind::shape,
                  {"[2,2]"},
                  [] {
-                   op::gather(ones({5}), zeros({2, 2}, DType::int64));
+                   op::index_select(ones({5}), 0, zeros({2, 2}, DType::int64));
                  }},
-                {"no dimension", Kind::shape, {}, [] { op::gather(ones({}), zeros({2}, DType::int64)); }}};
+                {"no dimension", Kind::shape, {}, [] { op::index_select(ones({}), 0, zeros({2}, DType::int64)); }}};
   return op;
 }
 
@@ -315,7 +342,7 @@ std::vector<Operator> shape_cases() {
   all.push_back(cast(
       "to", [](const Tensor& x, DType dtype) { return x.to(dtype); }, true));
   all.push_back(pad());
-  all.push_back(gather());
+  all.push_back(index_select());
   all.push_back(one_hot());
   all.push_back(dropout());
   all.push_back(fill());

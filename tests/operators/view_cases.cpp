@@ -64,30 +64,62 @@ Operator slice() {
     Shape x;
     std::int64_t dim, begin, end, step;
   };
-  for (const Use& use : {Use{{9}, 0, 2, 7, 1}, Use{{9}, 0, 0, 9, 2}, Use{{9}, -1, 1, 9, 3}, Use{{4, 7}, 1, -3, -1, 1},
-                         Use{{4, 7}, 0, 1, 3, 1}, Use{{4, 7}, 1, 2, 2, 1}, Use{{3, 4, 5}, 1, 1, 4, 2},
-                         Use{{0, 3}, 1, 0, 2, 1}, Use{{5, 3}, -2, -5, 5, 4}})
+  for (const Use& use :
+       {Use{{9}, 0, 2, 7, 1}, Use{{9}, 0, 0, 9, 2}, Use{{9}, -1, 1, 9, 3}, Use{{4, 7}, 1, -3, -1, 1},
+        Use{{4, 7}, 0, 1, 3, 1}, Use{{4, 7}, 1, 2, 2, 1}, Use{{3, 4, 5}, 1, 1, 4, 2}, Use{{0, 3}, 1, 0, 2, 1},
+        Use{{5, 3}, -2, -5, 5, 4}, Use{{9}, 0, 3, 100, 2}, Use{{9}, 0, -100, 4, 1}, Use{{9}, 0, 7, 2, 1},
+        Use{{9}, 0, 20, 30, 1}, Use{{9}, 0, -1, -100, -1}, Use{{9}, 0, 100, 1, -2}, Use{{4, 7}, 1, -2, 0, -3},
+        Use{{4, 7}, 0, 1, 2, -1}, Use{{3, 0}, 1, 5, -5, -1}, Use{{3, 4, 5}, 1, 3, -9, -2}})
     op.samples.push_back(moving(
         message(use.x, " dim ", use.dim, " from ", use.begin, " to ", use.end, " by ", use.step), {any_values(use.x)},
         [use](const std::vector<Tensor>& in) {
           return std::vector{op::slice(in[0], use.dim, use.begin, use.end, use.step)};
         },
         [use](const std::vector<Array>& in) {
+          // Python's: ends are brought inside, and a negative step walks down.
           const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.x.rank() : use.dim);
-          const std::int64_t size = use.x[dim];
-          const std::int64_t begin = use.begin < 0 ? use.begin + size : use.begin;
-          const std::int64_t end = use.end < 0 ? use.end + size : use.end;
+          const std::int64_t size = use.x[dim], least = use.step < 0 ? -1 : 0, most = use.step < 0 ? size - 1 : size;
+          const auto inside = [&](std::int64_t position) {
+            return std::min(std::max(position < 0 ? position + size : position, least), most);
+          };
+          std::vector<std::int64_t> taken;
+          for (std::int64_t i = inside(use.begin); use.step < 0 ? i > inside(use.end) : i < inside(use.end);
+               i += use.step)
+            taken.push_back(i);
           Shape shape = use.x;
-          shape[dim] = (end - begin + use.step - 1) / use.step;
+          shape[dim] = static_cast<std::int64_t>(taken.size());
           return std::vector{picked(in[0], shape, [&](Shape position) {
-            position[dim] = begin + position[dim] * use.step;
+            position[dim] = taken[static_cast<std::size_t>(position[dim])];
             return position;
           })};
         }));
   op.invalid = {{"a dimension outside", Kind::shape, {"1"}, [] { op::slice(ones({3}), 1, 0, 1); }},
-                {"an end outside", Kind::shape, {"4", "3"}, [] { op::slice(ones({3}), 0, 0, 4); }},
-                {"an end before the beginning", Kind::shape, {"2", "1"}, [] { op::slice(ones({3}), 0, 2, 1); }},
                 {"step 0", Kind::shape, {"step"}, [] { op::slice(ones({3}), 0, 0, 2, 0); }}};
+  return op;
+}
+
+Operator flip() {
+  Operator op = movement("flip");
+  struct Use {
+    Shape x;
+    op::Dims dims;
+  };
+  for (const Use& use : {Use{{9}, 0}, Use{{}, {}}, Use{{4, 7}, 1}, Use{{4, 7}, {}}, Use{{3, 4, 5}, {0, -1}},
+                         Use{{2, 0, 3}, 2}, Use{{2, 3, 4, 5}, {1, 2}}, Use{{1, 6}, 0}})
+    op.samples.push_back(moving(
+        message(use.x, " along ", use.dims.size(), " from ", use.dims.empty() ? 0 : *use.dims.begin()),
+        {any_values(use.x)}, [use](const std::vector<Tensor>& in) { return std::vector{op::flip(in[0], use.dims)}; },
+        [use](const std::vector<Array>& in) {
+          return std::vector{picked(in[0], use.x, [&](Shape position) {
+            for (int i = 0; i < use.x.rank(); ++i) {
+              const auto names = [&](std::int64_t dim) { return dim == i || dim + use.x.rank() == i; };
+              if (use.dims.empty() || std::any_of(use.dims.begin(), use.dims.end(), names))
+                position[i] = use.x[i] - 1 - position[i];
+            }
+            return position;
+          })};
+        }));
+  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::flip(ones({2, 3}), 2); }}};
   return op;
 }
 
@@ -194,6 +226,7 @@ std::vector<Operator> view_cases() {
   std::vector<Operator> all;
   all.push_back(reshape());
   all.push_back(slice());
+  all.push_back(flip());
   all.push_back(permute());
   all.push_back(transpose());
   all.push_back(expand());

@@ -91,6 +91,7 @@ void put_special(Array& array, Special special, const Sample& sample, DType dtyp
                            : std::vector<double>{-0.0, 0x1p-140, -0x1p-126, 0.0});
     case Special::large:
     case Special::small_large: {
+      if (index >= sample.large_arguments) return;
       double terms = std::max(sample.terms, sample.gradient_terms);
       for (const Argument& argument : sample.arguments)
         terms = std::max(terms, static_cast<double>(element_count(argument.shape)));
@@ -177,6 +178,11 @@ const std::vector<Operator>& catalogue() {
     append("loss", composed_loss_cases());
     append("normalization", composed_normalization_cases());
     append("shape", composed_shape_cases());
+    append("arithmetic", function_cases());
+    append("conv", conv_form_cases());
+    append("indexing", indexing_cases());
+    append("resizing", resizing_cases());
+    append("attention", attention_cases());
     return result;
   }();
   return all;

@@ -70,6 +70,9 @@ struct Sample {
   bool large = false;      ///< enough work for several threads
   int scalars_from = 100;  ///< the results from here on are numbers about elements: losses, statistics, moments
   int roundings = 1;       ///< how often a 16-bit result is rounded on the way
+  /// The first so many arguments stand near the ends of the range in the cases of large numbers, the others as they
+  /// are: a gradient that is a product of two large ones lies outside.
+  std::size_t large_arguments = 100;
 };
 
 /// A use that must throw.
@@ -138,6 +141,11 @@ std::vector<Operator> composed_reduction_cases();
 std::vector<Operator> composed_loss_cases();
 std::vector<Operator> composed_normalization_cases();
 std::vector<Operator> composed_shape_cases();
+std::vector<Operator> function_cases();
+std::vector<Operator> conv_form_cases();
+std::vector<Operator> indexing_cases();
+std::vector<Operator> resizing_cases();
+std::vector<Operator> attention_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);

@@ -163,7 +163,7 @@ Step Training::make_step() {
   return Step([this](const Tensor& rows) {
     return train_on(rows.numel(), [&](const data::Rows& part) {
       const Tensor own = rows.slice(0, part.begin, part.end);
-      return part_on(op::gather(loader_.images(), own), op::gather(loader_.labels(), own));
+      return part_on(op::index_select(loader_.images(), 0, own), op::index_select(loader_.labels(), 0, own));
     });
   });
 }

@@ -51,6 +51,9 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol 
 
 /// condition ? a : b, all three broadcast; `condition` is bool.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+// The number is rounded to the tensor's dtype.
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// mask ? value : x, both broadcast; `mask` is bool.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
@@ -70,6 +73,10 @@ Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, double b);
 /// base ^ x as exp(x log(base)), off by |x log(base)| units in the last place. A NumericError unless base > 0.
 Tensor pow(double base, const Tensor& x);
+/// log(1 + x), exact near 0 too.
+Tensor log1p(const Tensor& x);
+/// exp(x) - 1, exact near 0 too.
+Tensor expm1(const Tensor& x);
 /// x * x.
 Tensor square(const Tensor& x);
 /// 1 / x.
@@ -95,4 +102,33 @@ inline Tensor operator-(double a, const Tensor& b) { return operators::sub(a, b)
 inline Tensor operator*(double a, const Tensor& b) { return operators::mul(b, a); }
 inline Tensor operator/(double a, const Tensor& b) { return operators::div(a, b); }
 inline Tensor operator-(const Tensor& x) { return operators::neg(x); }
+
+// Comparisons of each element; there is no conversion of the result to one bool, say all() or any().
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return operators::equal(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return operators::not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return operators::less(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return operators::less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return operators::greater(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return operators::greater_equal(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return operators::equal(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return operators::not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return operators::less(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return operators::less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return operators::greater(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return operators::greater_equal(a, b); }
+inline Tensor operator<(double a, const Tensor& b) { return operators::greater(b, a); }
+inline Tensor operator<=(double a, const Tensor& b) { return operators::greater_equal(b, a); }
+inline Tensor operator>(double a, const Tensor& b) { return operators::less(b, a); }
+inline Tensor operator>=(double a, const Tensor& b) { return operators::less_equal(b, a); }
+
+// x += y writes x + y into x's elements, as copy_ does: other handles and views of x see it. Where autograd records, no
+// element may change, and x becomes the handle of a new tensor; a leaf that requires a gradient is an AutogradError.
+Tensor& operator+=(Tensor& x, const Tensor& y);
+Tensor& operator-=(Tensor& x, const Tensor& y);
+Tensor& operator*=(Tensor& x, const Tensor& y);
+Tensor& operator/=(Tensor& x, const Tensor& y);
+Tensor& operator+=(Tensor& x, double y);
+Tensor& operator-=(Tensor& x, double y);
+Tensor& operator*=(Tensor& x, double y);
+Tensor& operator/=(Tensor& x, double y);
 }  // namespace tern

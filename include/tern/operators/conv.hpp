@@ -24,6 +24,23 @@ struct Conv2dOptions {
 /// stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
+struct Conv1dOptions {
+  std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+  Activation activation = Activation::none;
+};
+/// conv2d of x [N, C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
+
+struct ConvTranspose2dOptions {
+  Pair stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+};
+/// The gradient of conv2d's input as an operator, torch.nn.functional.conv_transpose2d: x [N, C, H, W] and weight
+/// [C, O / groups, KH, KW] give [N, O, OH, OW], OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding +
+/// 1; bias [O] or undefined. output_padding is less than the stride.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose2dOptions& options = {});
+
 /// The arguments of one conv2d.
 struct Conv2dCall {
   Tensor x, weight, bias = {};

@@ -13,10 +13,14 @@ struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  ///< rows with this label cost nothing and do not count
   double label_smoothing = 0;        ///< in [0, 1]
   Reduce reduce = Reduce::mean;
+  Tensor weight = {};  ///< of each class [classes]: a row counts as often as its label's says, in the mean too
 };
 
-/// -log(softmax(logits)[label]) fused and stable, never negative. logits [rows, classes], labels [rows] int64.
-/// A label out of range is a NumericError (on cuda: at the next wait).
+/// -log(softmax(logits)[label]) fused and stable, never negative. logits [rows, classes], labels [rows] int64, or
+/// logits [N, classes, d...] and labels [N, d...]. A label out of range is a NumericError (on cuda: at the next wait).
+/// Floating labels of the logits' shape and dtype are probabilities p of the classes: -sum(p weight log(softmax)),
+/// whose mean is that of all rows; these forms and class weights are composed of other operators, with torch's
+/// formulas.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 /// -log_probabilities[label]; log_probabilities [rows, classes] as log_softmax gives them.
 Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});

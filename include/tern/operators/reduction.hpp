@@ -4,10 +4,10 @@
 
 namespace tern::operators {
 
-/// Dimensions to reduce, negative ones counted from the end; empty means all.
-using Dims = std::vector<std::int64_t>;
+using tern::Dims;
 
-/// With `keep_dims` the reduced dimensions stay, with size 1. An empty sum is 0, an empty mean NaN.
+/// Reduces the dimensions named, or all. With `keep_dims` the reduced dimensions stay, with size 1. An empty sum is 0,
+/// an empty mean NaN.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 /// sum((x - mean)^2) / (n - correction); NaN when n <= correction. A negative correction is a NumericError.
@@ -16,6 +16,10 @@ Tensor var(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, 
 /// all elements shares it among them). Reducing no elements is a ShapeError.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+/// The product, 1 of no elements. Neighbours are multiplied first, then neighbouring products.
+Tensor prod(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+/// Element i is the sum of the elements 0 ... i along `dim`.
+Tensor cumsum(const Tensor& x, std::int64_t dim);
 /// The position of the first largest element along `dim`, int64, no gradient; NaN counts as largest.
 Tensor argmax(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
 Tensor argmin(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);

@@ -1,16 +1,25 @@
 #pragma once
 
+#include <limits>
+
 #include "tern/tensor/create.hpp"
 
 namespace tern::operators {
 
 // Views: no element moves, any dtype. The members of Tensor call these.
 Tensor reshape(const Tensor& x, const Shape& shape);
-Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
+/// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end, and what lies
+/// outside is left out, as in Python. With a negative step, from `begin` down to above `end`: a copy. A step of 0 is a
+/// ShapeError.
+Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin,
+             std::int64_t end = std::numeric_limits<std::int64_t>::max(), std::int64_t step = 1);
 Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order);
 Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);
+/// -1 leaves a size as it is.
 Tensor expand(const Tensor& x, const Shape& shape);
 
+/// A copy in the reverse order along the dimensions named, or all. Any dtype.
+Tensor flip(const Tensor& x, const Dims& dims);
 /// A contiguous copy, any dtype.
 Tensor copy(const Tensor& x);
 /// Converted elements, any dtype to any dtype (kernels/movement.hpp has the rules); recorded between floating dtypes.
@@ -29,11 +38,17 @@ struct Padding {
 /// Surrounds x with `value`. Any dtype.
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value = 0);
 
-/// Rows of x along its first dimension: result [i, ...] = x[index[i], ...]. index [n] int64. Any dtype; an index out of
-/// range is a NumericError (on cuda: at the next wait).
-Tensor gather(const Tensor& x, const Tensor& index);
-/// Rows of weight [n, width] by indices of any shape, int64: result [..., width]. `gather` with an index of one
-/// dimension.
+/// What stands around x.
+enum class PadMode : std::uint8_t {
+  reflect,    ///< its mirror image without the edge: c b | a b c | b a; at most size - 1 elements
+  replicate,  ///< its edge: a a | a b c | c c
+  circular,   ///< its other end: b c | a b c | a b; at most size elements
+};
+/// Surrounds x with its own elements, one dimension after the other. Any dtype. More than there are is a ShapeError.
+Tensor pad(const Tensor& x, const std::vector<Padding>& padding, PadMode mode);
+
+/// Rows of weight [n, width] by indices of any shape, int64: result [..., width]. index_select(weight, 0, ...) with an
+/// index of one dimension.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 /// x [..., rows, columns] where column - row <= diagonal (triu: >= diagonal), 0 elsewhere. Floating dtypes.
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);

@@ -3,6 +3,7 @@
 // the same seed gives the same bits whatever the mode.
 
 #include <memory>
+#include <optional>
 
 #include "tern/core/random.hpp"
 #include "tern/tensor/tensor.hpp"
@@ -17,7 +18,18 @@ Tensor full(const Shape& shape, Number value, DType dtype = DType::float32);
 /// begin, begin + step, ... below end (above it, when step is negative). Integers are exact, without a detour through
 /// double. Throws ShapeError when a bound is not finite or the step is 0 or not finite.
 Tensor arange(Number begin, Number end, Number step = 1, DType dtype = DType::int64);
+/// `count` numbers from `begin` to `end`, both included, at equal distances. Floating dtypes, else DTypeError; a
+/// negative count or a bound that is not finite is a ShapeError.
+Tensor linspace(double begin, double end, std::int64_t count, DType dtype = DType::float32);
+/// 1 on the diagonal, else 0: [n, n] or [rows, columns].
 Tensor eye(std::int64_t n, DType dtype = DType::float32);
+Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype = DType::float32);
+
+// Of the shape of another tensor, and of its dtype unless one is named.
+Tensor empty_like(const Tensor& like, std::optional<DType> dtype = {});
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype = {});
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype = {});
+Tensor full_like(const Tensor& like, Number value, std::optional<DType> dtype = {});
 
 /// A tensor of `values` in row-major order. Throws ShapeError when the count differs.
 template <class T>
@@ -92,6 +104,11 @@ Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double d
 /// apart (uint8 beyond 255, float16 beyond 2048, ...), ShapeError when there is none.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator,
                DType dtype = DType::int64);
+Tensor rand_like(const Tensor& like, Generator& generator);
+Tensor randn_like(const Tensor& like, Generator& generator);
+/// 1 with each element's probability, else 0, of the dtype of `probabilities`. Throws NumericError for a probability
+/// outside [0, 1].
+Tensor bernoulli(const Tensor& probabilities, Generator& generator);
 /// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle. Throws ShapeError for a negative n.
 Tensor randperm(std::int64_t n, Generator& generator);
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -36,6 +37,8 @@ class Storage : public std::enable_shared_from_this<Storage> {
 
   /// True when `memory` holds a valid copy.
   bool valid_in(const Memory& memory) const;
+  /// Calls visit(memory) for each memory that holds a valid copy.
+  void for_each_valid(const std::function<void(const Memory&)>& visit) const;
   /// The pointer in `memory`, valid or stale; null when there is none.
   const void* pointer_in(const Memory& memory) const;
   /// Copies the bytes to the host as they are, from any copy that is valid: no move that is counted, no use that is

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,25 @@ struct Node;
 struct Handle;
 }  // namespace autograd
 class Tensor;
+
+/// Dimensions, negative ones counted from the end; none stand for all of them. One number is one dimension.
+class Dims {
+ public:
+  Dims() = default;
+  template <std::integral I>
+  Dims(I dim) requires(!std::same_as<I, bool>) : dims_{static_cast<std::int64_t>(dim)} {}
+  Dims(std::initializer_list<std::int64_t> dims) : dims_(dims) {}
+  Dims(std::vector<std::int64_t> dims) : dims_(std::move(dims)) {}
+
+  auto begin() const { return dims_.begin(); }
+  auto end() const { return dims_.end(); }
+  std::size_t size() const { return dims_.size(); }
+  bool empty() const { return dims_.empty(); }
+  void push_back(std::int64_t dim) { dims_.push_back(dim); }
+
+ private:
+  std::vector<std::int64_t> dims_;
+};
 
 /// How `backward` treats the graph.
 struct BackwardOptions {
@@ -39,8 +62,8 @@ class Tensor {
   /// A view of `storage`. Throws ShapeError unless all its elements lie inside.
   Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Shape& strides, std::int64_t offset);
 
+  /// There is no conversion to bool: `if (x > 0)` would ask whether x > 0 is a tensor. Say defined(), or item<bool>().
   bool defined() const { return body_ != nullptr; }
-  explicit operator bool() const { return defined(); }
   const Shape& shape() const { return checked("shape").shape; }
   const Shape& strides() const { return checked("strides").strides; }
   std::int64_t offset() const { return checked("offset").offset; }
@@ -83,12 +106,24 @@ class Tensor {
   Tensor reshape(const Shape& shape) const;
   /// Merges the dimensions from `begin` to the last into one.
   Tensor flatten(std::int64_t begin = 0) const;
-  /// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end.
-  Tensor slice(std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
+  /// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end, and what lies
+  /// outside is left out, as in Python. With a negative step, from `begin` down to above `end`: a copy.
+  Tensor slice(std::int64_t dim, std::int64_t begin, std::int64_t end = std::numeric_limits<std::int64_t>::max(),
+               std::int64_t step = 1) const;
+  /// The i-th part along the first dimension, which is gone; negative counts from the end. Throws ShapeError outside.
+  Tensor operator[](std::int64_t i) const;
+  /// These parts one after the other: `for (const Tensor& row : x)`.
+  class Rows;
+  Rows begin() const;
+  Rows end() const;
   Tensor transpose(std::int64_t a, std::int64_t b) const;
+  /// A matrix with its dimensions exchanged; fewer dimensions stay as they are, more are a ShapeError.
+  Tensor t() const;
   Tensor permute(const std::vector<std::int64_t>& order) const;
-  /// Repeats dimensions of size 1 without a copy.
+  /// Repeats dimensions of size 1 without a copy; -1 leaves a size as it is.
   Tensor expand(const Shape& shape) const;
+  /// Without the dimensions of size 1, or without the one named, which must be one.
+  Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
   /// Itself when contiguous, else a copy.
@@ -96,6 +131,39 @@ class Tensor {
   Tensor clone() const;
   /// Converted elements; itself when the dtype is the same.
   Tensor to(DType dtype) const;
+
+  // ---- operators as methods: operators/*.hpp says what each computes, and has more ----
+  Tensor sum(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor mean(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor var(const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false) const;
+  Tensor std(const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false) const;
+  Tensor max(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor min(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor prod(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor norm(double order = 2, const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor any(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor all(const Dims& dims = {}, bool keep_dims = false) const;
+  Tensor argmax(std::int64_t dim = -1, bool keep_dims = false) const;
+  Tensor argmin(std::int64_t dim = -1, bool keep_dims = false) const;
+  Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
+  Tensor cumsum(std::int64_t dim) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
+  Tensor softmax(std::int64_t dim = -1) const;
+  Tensor log_softmax(std::int64_t dim = -1) const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor square() const;
+  Tensor abs() const;
+  Tensor pow(double exponent) const;
+  Tensor clamp(double low, double high) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor index_select(std::int64_t dim, const Tensor& index) const;
+  Tensor gather(std::int64_t dim, const Tensor& index) const;
+  Tensor flip(const Dims& dims) const;
 
   // ---- changes in place ----
   // A view whose elements share places (an expanded one) cannot be written to: ShapeError.
@@ -164,6 +232,30 @@ class Tensor {
   std::shared_ptr<Body> body_;
 };
 
+/// Walks the first dimension.
+class Tensor::Rows {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = Tensor;
+  using difference_type = std::ptrdiff_t;
+  using pointer = void;
+  using reference = Tensor;
+
+  Rows() = default;
+  Rows(Tensor of, std::int64_t row) : of_(std::move(of)), row_(row) {}
+  Tensor operator*() const { return of_[row_]; }
+  Rows& operator++() {
+    ++row_;
+    return *this;
+  }
+  Rows operator++(int) { return {of_, row_++}; }
+  bool operator==(const Rows& other) const { return row_ == other.row_; }
+
+ private:
+  Tensor of_;
+  std::int64_t row_ = 0;
+};
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor whole = detach().contiguous();
@@ -171,7 +263,16 @@ std::vector<T> Tensor::to_vector() const {
   return std::vector<T>(elements.begin(), elements.end());
 }
 
-/// "tensor float32 [2,3]" and up to a few values.
+/// How a tensor is written.
+struct PrintOptions {
+  int precision = 4;              ///< digits behind the point
+  int width = 80;                 ///< columns of a line; a longer row goes on in the next one
+  std::int64_t threshold = 1000;  ///< of more elements only the edges are shown
+  std::int64_t edge = 3;          ///< that is so many at both ends of each dimension
+};
+/// A line "float32 [2,3] in host" with the memories that hold the elements, and the elements in rows, as NumPy and
+/// torch write them. Looking moves nothing and counts as no use; it waits for a device that computes them.
+std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
 
 }  // namespace tern

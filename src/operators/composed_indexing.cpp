@@ -1,0 +1,190 @@
+// Indexing and order. An index along any dimension is made a number of a row, in float64, which counts exactly up to
+// 2^53; rows_at and add_rows do the rest.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "operators/composed.hpp"
+#include "operators/rows.hpp"
+#include "tern/operators/indexing.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+Tensor positions(std::int64_t count) {
+  Tensor all({1}, DType::float64);
+  all.fill_(0);
+  for (std::int64_t size = 1; size < count; size *= 2) all = cat({all, add(all, static_cast<double>(size))}, 0);
+  return all.slice(0, 0, count);
+}
+
+namespace {
+
+void check_index(const char* op, const Tensor& index) {
+  check_defined(op, "the index tensor", index);
+  expects<DTypeError>(index.dtype() == DType::int64, op, ": the index is ", index.dtype(),
+                      ", expected int64; convert with to(...)");
+}
+
+// `places` as int64, and -1 where an index is outside [0, size), so that rows_at finds it too.
+Tensor whole_places(const Tensor& places, const Tensor& index, std::int64_t size) {
+  const Tensor bad = not_equal(clamp(index, 0, static_cast<double>(size - 1)), index);
+  return where(bad, number_like(places, -1), places).to(DType::int64).reshape({places.numel()});
+}
+
+// Where x[..., index[i][j][k], ...] stands among the elements of a tensor of `shape`: int64 [index.numel()].
+Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Tensor& index) {
+  check_index(op, index);
+  expects<ShapeError>(index.rank() == shape.rank() && shape.rank() > 0, op, ": an index of ", index.shape(),
+                      " for an input of ", shape, "; both have the same number of dimensions, at least one");
+  const int place = normalize_dim(op, dim, shape.rank());
+  for (int i = 0; i < shape.rank(); ++i)
+    expects<ShapeError>(i == place || index.shape()[i] <= shape[i], op, ": an index of ", index.shape(),
+                        " is larger than the input ", shape, " in dimension ", i);
+  // Where the host can look it finds a bad index here, by its own number.
+  checked_labels(op, index.reshape({index.numel()}), shape[place], 0);
+  const Tensor numbers = index.to(DType::float64);
+  const Shape strides = contiguous_strides(shape);
+  Tensor places = mul(numbers, static_cast<double>(strides[place]));
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i == place || index.shape()[i] <= 1) continue;
+    Shape own = Shape::filled(shape.rank(), 1);
+    own[i] = index.shape()[i];
+    places = add(places, mul(positions(own[i]), static_cast<double>(strides[i])).reshape(own));
+  }
+  return whole_places(places, numbers, shape[place]);
+}
+
+Tensor as_rows(const Tensor& x) { return x.reshape({x.numel(), 1}); }
+
+void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
+  check_dtypes(op, x, source);
+  check_floating(op, "the input", x);
+  check_defined(op, "the index tensor", index);
+  expects<ShapeError>(source.shape() == index.shape(), op, ": a source of ", source.shape(), " for an index of ",
+                      index.shape());
+}
+
+}  // namespace
+
+Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
+  constexpr const char* op = "index_select";
+  check_defined(op, "the input", x);
+  check_index(op, index);
+  check_rank(op, "the index tensor", index, 1);
+  const int place = normalize_dim(op, dim, x.rank());
+  if (place == 0) return rows_at(op, x, index);
+  const std::int64_t size = x.shape()[place], count = index.numel();
+  checked_labels(op, index, size, 0);
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < place; ++i) outer *= x.shape()[i];
+  for (int i = place + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  const Tensor numbers = index.to(DType::float64).reshape({1, count});
+  const Tensor places = add(mul(positions(outer), static_cast<double>(size)).reshape({outer, 1}), numbers);
+  Shape shape = x.shape();
+  shape[place] = count;
+  return rows_at(op, x.reshape({outer * size, inner}), whole_places(places, numbers, size)).reshape(shape);
+}
+
+Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
+  check_defined("gather", "the input", x);
+  return rows_at("gather", as_rows(x), places_of("gather", x.shape(), dim, index)).reshape(index.shape());
+}
+
+Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  constexpr const char* op = "scatter_add";
+  check_source(op, x, index, source);
+  const Tensor places = places_of(op, x.shape(), dim, index);
+  return compose(op, x, source, [&](const Tensor& wide, const Tensor& more) {
+    return add(wide, add_rows(op, as_rows(more), places, x.numel()).reshape(x.shape()));
+  });
+}
+
+Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  constexpr const char* op = "scatter";
+  check_source(op, x, index, source);
+  const Tensor places = places_of(op, x.shape(), dim, index);
+  if (index.numel() == 0) return scatter_add(x, dim, index, source);
+  return compose(op, x, source, [&](const Tensor& wide, const Tensor& more) {
+    // In the order of their places, the last of equals is the one whose neighbour has another.
+    const Tensor numbers = places.to(DType::float64), order = argsort(numbers);
+    const Tensor sorted = rows_at(op, numbers, order), next = sorted.slice(0, 1);
+    Tensor end({1}, DType::boolean);
+    end.fill_(true);
+    const Tensor last = cat({not_equal(sorted.slice(0, 0, next.numel()), next), end}, 0);
+    const Tensor counts = last.to(wide.dtype()).unsqueeze(1), none = number_like(wide, 0);
+    const Tensor winners = where(last.unsqueeze(1), rows_at(op, as_rows(more), order), none);
+    const Tensor to = sorted.to(DType::int64);
+    const auto spread = [&](const Tensor& rows) { return add_rows(op, rows, to, x.numel()).reshape(x.shape()); };
+    return where(not_equal(spread(counts), none), spread(winners), wide);
+  });
+}
+
+Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
+  constexpr const char* op = "argsort";
+  check_defined(op, "the input", x);
+  expects<DTypeError>(x.dtype() != DType::int64, op, ": inputs are int64; convert with to(...)");
+  const int place = x.rank() == 0 ? -1 : normalize_dim(op, dim, x.rank());
+  std::int64_t outer = 1, length = 1, inner = 1;
+  for (int i = 0; i < x.rank(); ++i) (i < place ? outer : i > place ? inner : length) *= x.shape()[i];
+  Tensor order(x.shape(), DType::int64);
+  const std::vector<double> values = x.detach().values();
+  std::int64_t* const out = order.write<std::int64_t>().data();
+  std::vector<std::int64_t> line(static_cast<std::size_t>(length));
+  for (std::int64_t o = 0; o < outer; ++o)
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const std::int64_t start = o * length * inner + i;
+      const auto at = [&](std::int64_t j) { return values[static_cast<std::size_t>(start + j * inner)]; };
+      std::iota(line.begin(), line.end(), std::int64_t{0});
+      std::ranges::stable_sort(line, [&](std::int64_t a, std::int64_t b) {
+        const double first = at(descending ? b : a), second = at(descending ? a : b);
+        return std::isnan(second) ? !std::isnan(first) : first < second;
+      });
+      for (std::int64_t j = 0; j < length; ++j) out[start + j * inner] = line[static_cast<std::size_t>(j)];
+    }
+  return order;
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  constexpr const char* op = "masked_select";
+  check_defined(op, "the input", x);
+  check_defined(op, "the mask", mask);
+  expects<DTypeError>(mask.dtype() == DType::boolean, op, ": the mask is ", mask.dtype(), ", expected bool");
+  expects<ShapeError>(mask.shape() == x.shape(), op, ": a mask of ", mask.shape(), " for an input of ", x.shape());
+  const Tensor places = nonzero(mask.reshape({mask.numel()}));
+  return rows_at(op, x.reshape({x.numel()}), places.reshape({places.numel()}));
+}
+
+Tensor nonzero(const Tensor& x) {
+  check_defined("nonzero", "the input", x);
+  const Tensor truths = x.detach().to(DType::boolean).contiguous();
+  std::vector<std::int64_t> found;
+  Shape at = Shape::filled(x.rank(), 0);
+  std::int64_t count = 0;
+  for (const bool truth : truths.read<bool>()) {
+    if (truth) {
+      found.insert(found.end(), at.begin(), at.end());
+      ++count;
+    }
+    for (int i = x.rank() - 1; i >= 0 && ++at[i] == x.shape()[i]; --i) at[i] = 0;
+  }
+  return tensor(found, {count, x.rank()});
+}
+
+Sorted sort(const Tensor& x, std::int64_t dim, bool descending) {
+  const Tensor order = argsort(x, dim, descending);
+  return {x.rank() == 0 ? copy(x) : gather(x, dim, order), order};
+}
+
+Sorted topk(const Tensor& x, std::int64_t k, std::int64_t dim, bool largest) {
+  check_defined("topk", "the input", x);
+  expects<ShapeError>(x.rank() > 0, "topk: a number has no order");
+  const int place = normalize_dim("topk", dim, x.rank());
+  expects<ShapeError>(k >= 0 && k <= x.shape()[place], "topk: ", k, " of the ", x.shape()[place],
+                      " elements along dimension ", dim, " of ", x.shape());
+  const Tensor order = argsort(x, place, largest).slice(place, 0, k).contiguous();
+  return {gather(x, place, order), order};
+}
+
+}  // namespace tern::operators
