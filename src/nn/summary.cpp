@@ -1,7 +1,6 @@
 #include "tern/nn/summary.hpp"
 
 #include <iomanip>
-#include <ranges>
 #include <unordered_map>
 #include <utility>
 
@@ -22,7 +21,7 @@ struct EvaluationScope {
   EvaluationScope& operator=(const EvaluationScope&) = delete;
   ~EvaluationScope() {
     // A child that is registered twice comes twice: its first entry is the true one.
-    for (const auto& [body, training] : before | std::views::reverse) body->training = training;
+    for (auto entry = before.rbegin(); entry != before.rend(); ++entry) entry->first->training = entry->second;
   }
   static const void* key(const Module& module) { return module.body_.get(); }
   static const std::vector<NamedTensor>& parameters(const Module& module) { return module.body_->parameters; }

@@ -1,7 +1,6 @@
 #include "run/plan.hpp"
 
 #include <algorithm>
-#include <ranges>
 
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/forced_way.hpp"
@@ -310,7 +309,7 @@ Plan::View Plan::view_of(const Tensor& tensor, const Recording& run) {
 }
 
 void Plan::forget() {
-  for (const auto& undo : undo_ | std::views::reverse) undo();
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
   undo_.clear();
   // Tensors that live in the recording's memory go first.
   result_ = {};
