@@ -1,20 +1,23 @@
-// Data parallel training on several devices of this machine, a thread for each: weak scaling (a batch per device),
-// strong scaling (a batch for all), and the all-reduce by size.
+// Data parallel training on several devices of this machine, a thread or a process for each: weak scaling (a batch per
+// device), strong scaling (a batch for all), and the all-reduce by size; and what that says of many more devices.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
 #include <iostream>
-#include <mutex>
+#include <map>
+#include <optional>
 #include <sstream>
 
 #include "cells.hpp"
+#include "scale_model.hpp"
 #include "tern/parallel/data_parallel.hpp"
 
 namespace {
 
 using namespace tern;
+using benchmarks::Timing;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
@@ -26,22 +29,14 @@ struct Options {
   double seconds = 0.5;
   int shards = 0, threads = 0;
   bool strong = false, all_reduce = false, fastest = false;
-};
-
-/// Microseconds of one step or call, the median of samples, with the 10th and 90th percentile.
-struct Timing {
-  double median = 0, low = 0, high = 0;
+  std::string carrier = "threads";
+  std::optional<parallel::Group> processes = {};  // that mpirun started
+  std::string predict = {};
+  benchmarks::Network network;
+  double within = 0;
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-Timing timing_of(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  const auto at = [&](double part) {
-    return samples[static_cast<std::size_t>(part * static_cast<double>(samples.size() - 1))];
-  };
-  return {at(0.5), at(0.1), at(0.9)};
-}
 
 /// The devices of the mode; where there is one, all ranks share it.
 std::vector<std::string> devices_of(const std::string& mode) {
@@ -74,23 +69,28 @@ Timing measure(const parallel::Group& group, Device& device, double seconds, con
     device.synchronize();
     samples.push_back(seconds_since(start) * 1e6 / static_cast<double>(runs));
   }
-  return timing_of(std::move(samples));
+  return benchmarks::timing_of(std::move(samples));
 }
 
 /// What rank 0 measures. Ranks of a mode with one device share its cores.
 Timing in_ranks(const Options& options, int ranks, const std::string& precision,
                 const std::function<Timing(const parallel::Group& group, Device& device)>& body) {
   const std::vector<std::string> places = devices_of(options.mode);
-  expects<Error>(places.size() == 1 || ranks <= static_cast<int>(places.size()), "scale: ", ranks, " ranks and ",
-                 places.size(), " devices of ", options.mode);
   Timing result;
-  parallel::launch({.ranks = ranks}, [&](const parallel::Group& group) {
+  const auto in_rank = [&](const parallel::Group& group) {
     Device device(
-        places[places.size() == 1 ? 0 : static_cast<std::size_t>(group.rank())],
+        places[static_cast<std::size_t>(group.rank()) % places.size()],
         {.threads = options.threads, .precision = precision_of(precision), .deterministic = !options.fastest});
     const Timing own = body(group, device);
     if (group.rank() == 0) result = own;
-  });
+  };
+  if (options.processes) {
+    in_rank(*options.processes);
+    return result;
+  }
+  expects<Error>(places.size() == 1 || ranks <= static_cast<int>(places.size()), "scale: ", ranks, " ranks and ",
+                 places.size(), " devices of ", options.mode);
+  parallel::launch({.ranks = ranks}, in_rank);
   return result;
 }
 
@@ -160,7 +160,7 @@ void all_reduce(const Options& options) {
         Step copy([](const Tensor& values) { return values.clone(); });
         const Timing both = measure(group, device, options.seconds / 2, [&] { step(x); });
         const Timing copying = measure(group, device, options.seconds / 2, [&] { copy(x); });
-        return Timing{both.median - copying.median, both.low - copying.median, both.high - copying.median};
+        return Timing{.median = both.median - copying.median};
       });
       const double rate = static_cast<double>(bytes) / timing.median / 1e3;
       std::cout << std::fixed << "| " << bytes / 1024 << " KiB | " << ranks << " | " << carrier << " | "
@@ -168,6 +168,91 @@ void all_reduce(const Options& options) {
                 << " |" << std::endl;
     }
   }
+}
+
+// ---- more devices than there are here ----
+/// Bytes of the buckets that the gradients of a net go in, in their order.
+std::vector<double> buckets_of(const std::string& name) {
+  const auto most = static_cast<double>(parallel::DataParallelOptions().bucket_bytes);
+  std::vector<double> buckets;
+  const std::vector<Tensor> parameters = benchmarks::make_net(name, 1).module->parameters();
+  for (auto tensor = parameters.rbegin(); tensor != parameters.rend(); ++tensor) {
+    const auto bytes = static_cast<double>(tensor->numel()) * 4;
+    if (buckets.empty() || buckets.back() + bytes > most) buckets.push_back(0);
+    buckets.back() += bytes;
+  }
+  return buckets;
+}
+
+void print_constants(const benchmarks::ScaleModel& model, const Options& options) {
+  std::cout << std::fixed << std::setprecision(1) << "Fitted to " << options.predict
+            << "\n\n| constant | value |\n|---|---|\n";
+  for (const auto& [name, protocol] :
+       {std::pair("short", model.short_messages()), std::pair("long", model.long_messages())})
+    std::cout << "| all-reduce, " << name << " messages | " << protocol.latency << " us + " << protocol.per_doubling
+              << " us for each doubling + bytes moved at " << 1e3 / protocol.per_megabyte << " GB/s |\n";
+  std::cout << "| each bucket besides: packing, launch | " << model.bucket_cost() << " us |\n"
+            << "| share of the all-reduce beside backward that is not hidden | " << std::setprecision(2)
+            << model.exposed() << " |\n"
+            << "| between machines of " << options.network.node << " devices, not measured | " << std::setprecision(1)
+            << options.network.latency << " us a hop, " << options.network.gigabytes << " GB/s of each device |\n\n";
+}
+
+/// The largest error of a cell that the model was not fitted to.
+double print_checks(const benchmarks::ScaleModel& model, const std::vector<benchmarks::ScaleCell>& cells) {
+  double largest = 0;
+  std::cout << "| net | precision | batch | ranks | run | measured us | model us | error | "
+               "|\n|---|---|---|---|---|---|---|---|---|\n";
+  for (const benchmarks::ScaleCell& cell : cells) {
+    if (cell.kind != "step" || cell.use == "base") continue;
+    const double predicted = model.step(model.base_of(cell), cell.ranks), error = predicted / cell.us - 1;
+    if (cell.use == "check") largest = std::max(largest, std::abs(error));
+    std::cout << "| " << cell.net << " | " << cell.precision << " | " << cell.size << " each | " << cell.ranks << " | "
+              << cell.run << " | " << cell.us << " | " << predicted << " | " << std::showpos << 100 * error
+              << std::noshowpos << " % | " << (cell.use == "fit" ? "fitted to" : "not fitted to") << " |\n";
+  }
+  std::cout << "\nLargest error of the cells not fitted to: " << 100 * largest << " %\n\n";
+  return largest;
+}
+
+void print_predictions(const benchmarks::ScaleModel& model, const std::vector<benchmarks::ScaleCell>& cells) {
+  constexpr int most = 4096;
+  std::map<std::string, benchmarks::ScaleCell> latest;  // the last run of each
+  for (const benchmarks::ScaleCell& cell : cells)
+    if (cell.use == "base") latest[message(cell.net, " | ", cell.precision, " | ", cell.size, " each")] = cell;
+  std::cout << "Efficiency (us a step)\n\n| net | precision | batch |";
+  for (int ranks = 2; ranks <= most; ranks *= 2) std::cout << ' ' << ranks << " |";
+  std::cout << "\n|---|---|---|";
+  for (int ranks = 2; ranks <= most; ranks *= 2) std::cout << "---|";
+  for (const auto& [name, base] : latest) {
+    std::cout << "\n| " << name << " |";
+    for (int ranks = 2; ranks <= most; ranks *= 2) {
+      const double us = model.step(base, ranks);
+      std::cout << ' ' << std::setprecision(2) << base.us / us << " (" << std::setprecision(0) << us << ") |";
+    }
+  }
+  std::cout << std::endl;
+}
+
+void predict(const Options& options) {
+  const std::vector<benchmarks::ScaleCell> cells = benchmarks::read_scale_cells(options.predict);
+  std::map<std::string, std::vector<double>> buckets;
+  for (const benchmarks::ScaleCell& cell : cells)
+    if (cell.kind == "step" && !buckets.contains(cell.net)) buckets[cell.net] = buckets_of(cell.net);
+  const benchmarks::ScaleModel model(cells, buckets, options.network);
+  print_constants(model, options);
+  const double largest = print_checks(model, cells);
+  print_predictions(model, cells);
+  expects<Error>(options.within == 0 || largest <= options.within, "scale: the model is ", 100 * largest,
+                 " % off, expected at most ", 100 * options.within, " %");
+}
+
+void run(Options& options) {
+  if (!options.predict.empty()) return predict(options);
+  if (options.ranks.empty())
+    for (int ranks = 1; ranks <= static_cast<int>(devices_of(options.mode).size()); ranks *= 2)
+      options.ranks.push_back(ranks);
+  options.all_reduce ? all_reduce(options) : scaling(options);
 }
 
 }  // namespace
@@ -186,15 +271,28 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "time for one cell");
   app.add_option("--shards", options.shards, "the same bits for any number of ranks; 0: the carrier adds");
   app.add_option("--threads", options.threads, "threads of a rank in the vectorized mode; 0: all cores");
+  app.add_option("--carrier", options.carrier, "threads, or mpi: the processes that mpirun started are the ranks");
+  app.add_option("--predict", options.predict, "fit a model to the cells of this file and say what many devices take");
+  app.add_option("--node", options.network.node, "with --predict: devices of a machine");
+  app.add_option("--network", options.network.gigabytes, "with --predict: GB/s of each device between machines");
+  app.add_option("--latency", options.network.latency, "with --predict: microseconds from machine to machine");
+  app.add_option("--within", options.within, "with --predict: fail when a cell not fitted to is further off than so");
   app.add_flag("--strong", options.strong, "share one batch among the ranks");
   app.add_flag("--all-reduce", options.all_reduce, "time the all-reduce by size instead");
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (options.ranks.empty())
-      for (int ranks = 1; ranks <= static_cast<int>(devices_of(options.mode).size()); ranks *= 2)
-        options.ranks.push_back(ranks);
-    options.all_reduce ? all_reduce(options) : scaling(options);
+    if (options.carrier == "threads") {
+      run(options);
+      return 0;
+    }
+    parallel::launch({.carrier = options.carrier}, [&](const parallel::Group& processes) {
+      options.processes = processes;
+      options.ranks = {processes.size()};
+      if (processes.rank() != 0) std::cout.rdbuf(nullptr);  // one table
+      run(options);
+      options.processes.reset();
+    });
   } catch (const std::exception& error) {
     std::cerr << "scale: " << error.what() << '\n';
     return 1;

@@ -59,6 +59,15 @@ const std::vector<std::string>& nets() {
   return names;
 }
 
+Timing timing_of(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double quantile) {
+    return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
+  };
+  const double sum = std::accumulate(samples.begin(), samples.end(), 0.0);
+  return {.median = at(0.5), .low = at(0.1), .high = at(0.9), .mean = sum / static_cast<double>(samples.size())};
+}
+
 Device Workload::scope() const {
   return Device(cell_.mode, {.threads = threads_, .precision = cell_.precision, .deterministic = cell_.deterministic});
 }
@@ -130,17 +139,11 @@ Timing Workload::measure(double seconds, int least) {
     samples.push_back(seconds_since(start) * 1e6 / static_cast<double>(inner));
     if (seconds_since(begin) > 4 * seconds && samples.size() >= 2) break;
   }
-  std::sort(samples.begin(), samples.end());
-  const auto at = [&](double quantile) {
-    return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
-  };
-  return {at(0.5),
-          at(0.1),
-          at(0.9),
-          std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size()),
-          inner * static_cast<std::int64_t>(samples.size()),
-          transfer_count() - transfers_before,
-          device.mode().memory->statistics().peak};
+  Timing timing = timing_of(samples);
+  timing.runs = inner * static_cast<std::int64_t>(samples.size());
+  timing.transfers = transfer_count() - transfers_before;
+  timing.peak = device.mode().memory->statistics().peak;
+  return timing;
 }
 
 }  // namespace tern::benchmarks

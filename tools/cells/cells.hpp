@@ -27,6 +27,9 @@ struct Timing {
   std::size_t peak = 0;        ///< bytes of the mode's memory, at most, since the cell was made
 };
 
+/// Median, percentiles and mean of samples, in microseconds of one run.
+Timing timing_of(std::vector<double> samples);
+
 /// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet, resnet18.
 const std::vector<std::string>& nets();
 
