@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <climits>
@@ -128,6 +129,13 @@ class Mpi final : public Collective {
     for (MPI_Comm comm : {data_, talk_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(data_, &rank_);
     MPI_Comm_size(data_, &size_);
+    Machine own{};
+    int length = 0;
+    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+    MPI_Get_processor_name(name.data(), &length);
+    std::copy_n(name.begin(), std::min<std::size_t>(static_cast<std::size_t>(length), own.size() - 1), own.begin());
+    machines_.resize(static_cast<std::size_t>(size_));
+    check("start", MPI_Allgather(own.data(), own.size(), MPI_CHAR, machines_.data(), own.size(), MPI_CHAR, talk_));
   }
   ~Mpi() override {
     int ended = 0;
@@ -192,12 +200,12 @@ class Mpi final : public Collective {
     std::array<MPI_Request, 2> requests{};
     check("send", MPI_Isend(what.data(), 2, MPI_INT64_T, to, message_tag, talk_, &requests[0]));
     check("send", MPI_Isend(from, counted.count(), counted.type(), to, message_tag, data_, &requests[1]));
-    wait("send", requests, [&](std::size_t) { return message("rank ", to, " did not receive"); });
+    wait("send", requests, [&](std::size_t) { return message(named(to), " did not receive"); });
   }
 
   void receive(void* to, std::size_t count, DType dtype, int from, void*) override {
     std::array<std::int64_t, 2> what{};
-    const auto late = [&](std::size_t) { return message("rank ", from, " sent nothing"); };
+    const auto late = [&](std::size_t) { return message(named(from), " sent nothing"); };
     std::array<MPI_Request, 1> request{};
     check("receive", MPI_Irecv(what.data(), 2, MPI_INT64_T, from, message_tag, talk_, &request[0]));
     wait("receive", request, late);
@@ -277,7 +285,7 @@ class Mpi final : public Collective {
           MPI_Cancel(&requests[i]);
           MPI_Request_free(&requests[i]);
         }
-        throw ParallelError(message(missing, " within ", limit_, " ms, in ", call, " of rank ", rank_));
+        throw ParallelError(message(missing, " within ", limit_, " ms, in ", call, " of ", named(rank_)));
       }
       // Where ranks share cores, the one that is waited for may need this one; after a while, others may.
       if (waited.count() > 5000)
@@ -307,7 +315,7 @@ class Mpi final : public Collective {
       check(call, MPI_Irecv(&said[i], 4, MPI_INT64_T, rank, announcement_tag, talk_, &receiving[i]));
       check(call, MPI_Isend(&own, 4, MPI_INT64_T, rank, announcement_tag, talk_, &sending[i]));
     }
-    const auto late = [](std::size_t rank) { return message("rank ", rank, " did not come"); };
+    const auto late = [&](std::size_t rank) { return message(named(static_cast<int>(rank)), " did not come"); };
     wait(call, receiving, late);
     wait(call, sending, late);
     said[static_cast<std::size_t>(rank_)] = own;
@@ -320,8 +328,15 @@ class Mpi final : public Collective {
       }
   }
 
+  using Machine = std::array<char, 64>;
+
+  std::string named(int rank) const {
+    return message("rank ", rank, " (", machines_[static_cast<std::size_t>(rank)].data(), ')');
+  }
+
   MPI_Comm data_, talk_;
   int rank_ = 0, size_ = 1;
+  std::vector<Machine> machines_;
   std::int64_t limit_;
 };
 
