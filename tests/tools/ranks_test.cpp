@@ -1,8 +1,13 @@
 // tern train in several ranks: threads, and processes under mpirun.
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
 
 #include "metrics.hpp"
+#include "mpirun.hpp"
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
@@ -31,16 +36,6 @@ int count_of(const std::string& text, const std::string& part) {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
 }
-
-#ifdef TERN_TEST_MPIRUN
-Outcome mpirun(int ranks, const std::vector<std::string>& arguments, const TemporaryFolder& folder) {
-  std::vector<std::string> words{TERN_TEST_MPIRUN,      "--allow-run-as-root", "--oversubscribe", "-n",
-                                 std::to_string(ranks), TERN_PROGRAM};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  Process process(words, {.folder = folder.path()});
-  return process.wait();
-}
-#endif
 
 }  // namespace
 
@@ -124,6 +119,102 @@ TEST_CASE("ranks: what does not go together is said", "[tools][ranks]") {
   CHECK_THAT(words({"--parallel", "pigeons"}), ContainsSubstring("threads or mpi"));
 }
 
+TEST_CASE("ranks: a training starts again when it is killed", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(150));
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    return tern(training(name, more), {.folder = folder.path()});
+  };
+  REQUIRE(run("whole", {"--epochs", "6"}).code == 0);
+  // The first attempt dies at once, the second one in the middle of its work, the third is let alone.
+  write_bytes(folder / "launcher",
+              "#!/bin/sh\necho \"$@\" >> attempts\ncase $(wc -l < attempts) in\n1) kill -9 $$ ;;\n"
+              "2) \"$@\" & training=$!\n   while [ ! -e again/previous/model.safetensors ] || [ ! -e again/checkpoints "
+              "]; do sleep 0.01; done\n"
+              "   sleep 0.05; kill -9 $training; kill -9 $$ ;;\nesac\nexec \"$@\"\n");
+  std::filesystem::permissions(folder / "launcher", std::filesystem::perms::owner_all);
+  // What an earlier training left is not what the second attempt goes on with.
+  REQUIRE(run("again", {"--epochs", "6", "--seed", "9"}).code == 0);
+  const Outcome done =
+      run("again", {"--epochs", "6", "--checkpoint-every", "2", "--restarts", "2", "--launcher", "./launcher"});
+  INFO(done.err);
+  REQUIRE(done.code == 0);
+  CHECK_THAT(done.err, ContainsSubstring("killed by signal 9); it starts again, 2 of 2"));
+  CHECK(model_of(folder, "again") == model_of(folder, "whole"));
+  const std::string attempts = read_bytes(folder / "attempts");
+  CHECK(count_of(attempts, "--resume") == 1);
+  CHECK(count_of(attempts, "--restarts 0") == 3);
+  CHECK(std::filesystem::exists(folder / "again/previous/model.safetensors"));
+}
+
+TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const auto launched = [&](const std::string& script, const std::vector<std::string>& more) {
+    write_bytes(folder / "launcher", "#!/bin/sh\necho attempt >> attempts\n" + script + "\n");
+    std::filesystem::permissions(folder / "launcher", std::filesystem::perms::owner_all);
+    std::filesystem::remove(folder / "attempts");
+    std::vector<std::string> words = training("r", {"--restarts", "2", "--launcher", "./launcher"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome done = tern(words, {.folder = folder.path()});
+    return std::pair(done.code, count_of(read_bytes(folder / "attempts"), "attempt"));
+  };
+  CHECK(launched("kill -9 $$", {}) == std::pair(137, 3));
+  CHECK(launched("exit 5", {}) == std::pair(5, 3));
+  CHECK(launched("exit 1", {}) == std::pair(1, 3));  // mpirun's own
+  CHECK(launched("exit 2", {}) == std::pair(2, 1));
+  CHECK(launched("exit 3", {}) == std::pair(3, 1));
+  CHECK(launched("exit 4", {}) == std::pair(4, 1));
+  CHECK(launched("exec \"$@\"", {"--validation", "0.99"}).second == 1);
+  // A signal to the one who starts again ends both.
+  std::filesystem::remove(folder / "attempts");
+  write_bytes(folder / "launcher", "#!/bin/sh\necho attempt >> attempts\nexec sleep 60\n");
+  std::vector<std::string> words = training("r", {"--restarts", "2", "--launcher", "./launcher"});
+  words.insert(words.begin(), TERN_PROGRAM);
+  Process process(words, {.seconds = 20, .folder = folder.path()});
+  while (process.running() && !std::filesystem::exists(folder / "attempts"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  process.signal(SIGTERM);
+  CHECK(process.wait().code == 128 + SIGTERM);
+  CHECK(count_of(read_bytes(folder / "attempts"), "attempt") == 1);
+
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& environment) {
+    const Outcome done = tern(training("r", more), {.folder = folder.path(), .environment = environment});
+    CHECK(done.code == 2);
+    return done.err;
+  };
+  CHECK_THAT(refused({"--restarts", "2", "--parallel", "mpi"}, {}), ContainsSubstring("how many processes"));
+  CHECK_THAT(refused({"--restarts", "2", "--ranks", "2"}, {"OMPI_COMM_WORLD_SIZE=2"}),
+             ContainsSubstring("--restarts starts mpirun itself"));
+}
+
+TEST_CASE("ranks: the metrics say what the ranks' talk took, and which was slowest", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(150));
+  const Outcome done = tern(training("r", {"--epochs", "2", "--ranks", "2"}), {.folder = folder.path()});
+  INFO(done.err);
+  REQUIRE(done.code == 0);
+  CHECK_THAT(done.err, ContainsSubstring("communication "));
+  CHECK_THAT(done.err, ContainsSubstring("slowest rank "));
+  int epochs = 0;
+  for (const auto& event : events_of(folder / "r")) {
+    if (event["event"] == "start") {
+      CHECK(event["machine"]["ranks"] == 2);
+      CHECK(event["machine"]["carrier"] == "threads");
+    }
+    if (event["event"] != "epoch") continue;
+    ++epochs;
+    CHECK(event["communication"] > 0.0);
+    CHECK(event["communication"] < 1.0);
+    CHECK(event["slowest_rank"] < 2);
+    CHECK(event["slowest_lag"] >= 0.0);
+  }
+  CHECK(epochs == 2);
+  REQUIRE(tern(training("r", {"--resume", "--epochs", "3"}), {.folder = folder.path()}).code == 0);
+  for (const auto& event : events_of(folder / "r"))
+    if (event["event"] == "epoch") CHECK(event.contains("communication") == (event["epoch"] != 3));
+}
+
 #ifdef TERN_TEST_MPIRUN
 TEST_CASE("ranks: processes give the bits of threads", "[tools][ranks]") {
   const TemporaryFolder folder;
@@ -131,7 +222,8 @@ TEST_CASE("ranks: processes give the bits of threads", "[tools][ranks]") {
   REQUIRE(tern(training("one", {"--epochs", "2", "--shards", "8"}), {.folder = folder.path()}).code == 0);
   for (const int ranks : {1, 2, 4}) {
     const std::string run = "p" + std::to_string(ranks);
-    const Outcome done = mpirun(ranks, training(run, {"--epochs", "2", "--shards", "8", "--parallel", "mpi"}), folder);
+    const Outcome done =
+        mpirun(ranks, training(run, {"--epochs", "2", "--shards", "8", "--parallel", "mpi"}), folder.path());
     INFO(done.err);
     REQUIRE(done.code == 0);
     CHECK(count_of(done.err, "epoch 2/2") == 1);
@@ -140,15 +232,34 @@ TEST_CASE("ranks: processes give the bits of threads", "[tools][ranks]") {
   }
   // From threads to processes.
   REQUIRE(tern(training("on", {"--epochs", "1", "--ranks", "3"}), {.folder = folder.path()}).code == 0);
-  const Outcome on = mpirun(2, training("on", {"--resume", "--epochs", "2", "--parallel", "mpi"}), folder);
+  const Outcome on = mpirun(2, training("on", {"--resume", "--epochs", "2", "--parallel", "mpi"}), folder.path());
   INFO(on.err);
   REQUIRE(on.code == 0);
   CHECK(model_of(folder, "on") == model_of(folder, "one"));
   // One that fails ends all.
   write_bytes(folder / "bad.csv", "1,2,x\n1,2\n");
-  const Outcome failed = mpirun(2, {"train", "--dataset", "bad.csv", "--parallel", "mpi"}, folder);
+  const Outcome failed = mpirun(2, {"train", "--dataset", "bad.csv", "--parallel", "mpi"}, folder.path());
   CHECK(failed.code == 3);
   CHECK_FALSE(failed.timed_out);
+}
+
+TEST_CASE("ranks: one that stops is named by rank and machine, and ends all", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(150));
+  Process process(mpirun_words(3, training("r", {"--epochs", "100000", "--parallel", "mpi", "--rank-limit", "1"})),
+                  {.seconds = 40, .folder = folder.path()});
+  while (process.running() && process.err_so_far().find("epoch ") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const pid_t victim = process_with(folder.path(), "OMPI_COMM_WORLD_RANK=1");
+  REQUIRE(victim > 0);
+  kill(victim, SIGSTOP);
+  const Outcome done = process.wait();
+  INFO(done.err);
+  CHECK_FALSE(done.timed_out);
+  CHECK(done.code == 5);
+  CHECK(((done.err.find("rank 1 (") != std::string::npos && done.err.find("did not come") != std::string::npos) ||
+         done.err.find("the ranks did not finish within") != std::string::npos));
+  CHECK(process_with(folder.path(), "OMPI_COMM_WORLD_RANK=1") == 0);
 }
 #endif
 

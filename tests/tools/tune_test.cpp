@@ -9,11 +9,14 @@
 #include <thread>
 
 #include "metrics.hpp"
+#include "mpirun.hpp"
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
+#include "support/memories.hpp"
 #include "tune_plan.hpp"
 #include "tune_runner.hpp"
+#include "verbs.hpp"
 
 namespace tern::testing {
 
@@ -55,6 +58,27 @@ std::vector<std::string> results_of(const std::string& run) {
       if (i + 3 != fields.size() && i + 2 != fields.size() && i + 1 != fields.size()) line += fields[i] + ",";
   }
   return lines;
+}
+
+/// Whether both searches came to the same table and the same models.
+void check_same(const TemporaryFolder& folder, const std::string& a, const std::string& b, int trials) {
+  CHECK(results_of(folder / a) == results_of(folder / b));
+  for (int trial = 1; trial <= trials; ++trial) {
+    const std::string file = "/trial-00" + std::to_string(trial) + "/model.safetensors";
+    INFO(b << file);
+    REQUIRE(fs::exists(folder / (a + file)) == fs::exists(folder / (b + file)));  // what was dropped has none
+    if (fs::exists(folder / (a + file))) CHECK(read_bytes(folder / (a + file)) == read_bytes(folder / (b + file)));
+  }
+}
+
+std::vector<std::string> search_of_six(const std::string& run, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"tune",       "--dataset", "c.csv",
+                                 "--epochs",   "9",         "--halving",
+                                 "3",          "--grid",    "learning-rate=0.001,0.01,0.02",
+                                 "--grid",     "seed=1,2",  "--mode",
+                                 "sequential", "--run",     run};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 }  // namespace
@@ -213,6 +237,66 @@ TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][t
   INFO(last.err);
   REQUIRE(last.code == 0);
   CHECK(results_of(folder / "part") == expected);
+}
+
+TEST_CASE("tune: any number of ranks comes to the same table and the same models", "[tools][tune]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(120));
+  REQUIRE(tern(search_of_six("one", {"--jobs", "1"}), {.folder = folder.path()}).code == 0);
+  const Outcome ranks = tern(search_of_six("ranks", {"--ranks", "3", "--jobs", "1"}), {.folder = folder.path()});
+  INFO(ranks.err);
+  REQUIRE(ranks.code == 0);
+  CHECK_THAT(ranks.err, ContainsSubstring("6 trials, 1 at a time, in mode sequential on each of 3 ranks"));
+  check_same(folder, "one", "ranks", 6);
+#ifdef TERN_TEST_MPIRUN
+  const Outcome processes = mpirun(3, search_of_six("mpi", {"--parallel", "mpi", "--jobs", "1"}), folder.path());
+  INFO(processes.err);
+  REQUIRE(processes.code == 0);
+  check_same(folder, "one", "mpi", 6);
+  CHECK(processes.out.find("best: ") == processes.out.rfind("best: "));  // one rank speaks
+  // One that dies gives its trial back: mpirun leaves the others alone, or they are started again.
+  for (const bool recovery : {true, false}) {
+    const std::string run = recovery ? "recovered" : "resumed";
+    const std::vector<std::string> slow{"--parallel", "mpi", "--jobs", "1", "--checkpoint-every", "1"};
+    const std::vector<std::string> options =
+        recovery ? std::vector<std::string>{"--enable-recovery"} : std::vector<std::string>{};
+    Process process(mpirun_words(3, search_of_six(run, slow), options), {.folder = folder.path()});
+    while (process.running() && !fs::exists(folder / (run + "/trial-003/checkpoints")))
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (const pid_t victim = process_with(folder.path(), "OMPI_COMM_WORLD_RANK=2"); victim > 0) kill(victim, SIGKILL);
+    const Outcome done = process.wait();
+    INFO(done.err);
+    CHECK_FALSE(done.timed_out);
+    if (recovery) CHECK(done.code == 0);
+    if (!recovery && done.code != 0)
+      REQUIRE(mpirun(2, {"tune", "--resume", "--run", run, "--parallel", "mpi", "--mode", "sequential"}, folder.path())
+                  .code == 0);
+    check_same(folder, "one", run, 6);
+  }
+  CHECK(mpirun(2, search_of_six("c", {"--parallel", "mpi", "--compare-serial"}), folder.path()).code == 2);
+#endif
+}
+
+TEST_CASE("tune: every device of the mode takes trials, and one that fails gives its own back", "[tools][tune]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const auto search = [&](const std::string& mode, const std::string& run) {
+    const auto command = make_tune();
+    return command->run(parse_arguments(
+        command->verb(), {"--dataset", folder / "c.csv", "--epochs", "2", "--grid", "seed=1,2,3,4,5,6,7", "--mode",
+                          mode, "--jobs", "1", "--run", folder / run, "--quiet"}));
+  };
+  REQUIRE(search("sequential", "plain") == 0);
+  REQUIRE(search(fake_cards_mode().name, "cards") == 0);  // the last of which cannot be used
+  const auto plain = results_of(folder / "plain");
+  CHECK(results_of(folder / "cards") == plain);
+  std::set<std::string> devices;
+  for (int trial = 1; trial <= 7; ++trial)
+    for (const auto& event : events_of(folder / ("cards/trial-00" + std::to_string(trial))))
+      if (event["event"] == "start") devices.insert(event["machine"]["mode"]);
+  CHECK(devices.size() > 1);
+  CHECK_FALSE(devices.contains("cards:6"));
+  CHECK_THROWS_AS(search("cards:6", "none"), DeviceUnavailable);
 }
 
 }  // namespace tern::testing

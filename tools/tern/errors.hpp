@@ -15,6 +15,7 @@ enum ExitCode : int {
   usage = 2,         ///< the command line, or settings that do not go together
   bad_data = 3,      ///< a file or a data set: missing, malformed, not to be written
   no_device = 4,     ///< the mode is missing, or its device failed to start
+  rank_lost = 5,     ///< another rank failed or did not come, or makes other calls
   interrupted = 130  ///< by Ctrl-C; 143 by SIGTERM
 };
 
@@ -28,6 +29,7 @@ inline int exit_code(const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) return usage;
   if (dynamic_cast<const FileError*>(&error) != nullptr) return bad_data;
   if (dynamic_cast<const DeviceUnavailable*>(&error) != nullptr) return no_device;
+  if (dynamic_cast<const ParallelError*>(&error) != nullptr) return rank_lost;
   return failed;
 }
 

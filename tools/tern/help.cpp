@@ -78,7 +78,7 @@ std::string program_help() {
   return text +
          "\nexample: tern train --dataset iris.csv && tern test --model run --dataset iris.csv\n"
          "tern VERB --help says more. Exit codes: 0 ok, 1 failed, 2 usage, 3 data, 4 device,\n"
-         "130 or 143 interrupted.\n";
+         "5 another rank, 130 or 143 interrupted.\n";
 }
 
 }  // namespace tern::tool

@@ -58,6 +58,7 @@ int run(std::vector<std::string> arguments) {
       print(verb_help(command->verb(), among(arguments, "--help-all")));
       return success;
     }
+    command->verb().words = arguments;
     return command->run(parse_arguments(command->verb(), arguments));
   }
   throw UsageError(message("there is no verb '", name, "'", suggestion(name, names, "tern "), "; see tern --help"));

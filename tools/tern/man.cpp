@@ -80,6 +80,7 @@ class Man : public Command {
         paragraph("2", "the command line, or settings that do not go together") +
         paragraph("3", "a file or a data set: missing, malformed, or not to be written") +
         paragraph("4", "the mode is missing or its device failed to start") +
+        paragraph("5", "another rank failed, did not come or makes other calls") +
         paragraph("128 + N", "ended by signal N after saving: 130 by Ctrl-C, 143 by SIGTERM, also SIGHUP and SIGQUIT");
     text += ".SH ENVIRONMENT\n";
     text += paragraph("TERN_DATA_DIR", "folder of the MNIST files, where --data names none") +

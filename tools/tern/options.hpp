@@ -76,6 +76,7 @@ struct Verb {
   std::string positional = {};  // "RUN..." where the verb takes some
   std::vector<std::string>* positionals = nullptr;
   bool hidden = false;
+  std::vector<std::string> words = {};  // behind the name, as they were given
 };
 
 /// Options given on a command line, in the order of the table.

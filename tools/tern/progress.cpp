@@ -67,9 +67,10 @@ void Progress::step(const Position& position, const Tensor& loss) {
   const double elapsed = std::max(now - began_, 1e-9);
   const double per_step = static_cast<double>(training_.examples()) / static_cast<double>(position.batches);
   const std::string before = message(position.refit ? "refit " : "epoch ", position.epoch + 1, "/", epochs, " ");
-  std::string after = message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
-                              accuracy_text(training_.running_accuracy(), 1), "  ",
-                              rate_text(done * per_step / elapsed), " items/s  ETA ", duration(left * elapsed / done));
+  std::string after =
+      message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
+              accuracy_text(training_.running_accuracy(), 1), "  ", rate_text(done * per_step / elapsed),
+              " items/s  ETA ", duration(left * elapsed / done), ranks_);
   // The bar takes what the figures leave.
   const std::size_t room = terminal_width() - 1, words = width_of(before) + width_of(after);
   const std::size_t width = std::min(longest_bar, room - std::min(room, words));
@@ -86,6 +87,7 @@ void Progress::step(const Position& position, const Tensor& loss) {
 
 void Progress::epoch(const EpochResult& result, bool last) {
   if (settings_.quiet) return;
+  if (result.ranks) ranks_ = message("  slowest rank ", result.ranks->slowest);
   const double now = seconds_now();
   if (now < next_line_ && !last && !settings_.verbose) return;
   next_line_ = now + line_interval;
@@ -95,6 +97,9 @@ void Progress::epoch(const EpochResult& result, bool last) {
   if (result.validation_loss)
     line += message("  validation: loss ", fixed(*result.validation_loss, 4), "  accuracy ",
                     fixed(100 * *result.validation_accuracy, 2), " %");
+  if (result.ranks)
+    line += message("  communication ", fixed(100 * result.ranks->communication, 0), " %", ranks_, " (+",
+                    fixed(100 * result.ranks->lag, 0), " %)");
   if (settings_.verbose)
     line += message("  learning rate ", result.learning_rate, "  ", fixed(result.seconds, 3), " s");
   std::fprintf(stderr, "%s\n", line.c_str());

@@ -24,6 +24,7 @@ class Progress {
   std::int64_t epochs_, first_step_;
   bool terminal_, colour_, shown_ = false;
   double began_, next_bar_, next_line_;
+  std::string ranks_;  // of the last epoch, which rank was behind
 };
 
 /// Whether what goes to this descriptor (1 or 2) may be coloured: a terminal, and NO_COLOR is not set.

@@ -1,9 +1,17 @@
 #include "ranks.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "errors.hpp"
 #include "tern/tensor/create.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -23,13 +31,18 @@ Options rank_options(Settings& settings) {
     settings.shards = parse_integer("shards", text, 0, most_shards);
   };
   shards.get = [&settings] { return settings.shards ? Json(*settings.shards) : Json(); };
-  Options table{integer_option("ranks", "N", "threads that train together, each on a part of every batch",
-                               settings.ranks, 1, 1024),
-                choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
-                              settings.parallel),
-                shards,
-                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
-                               settings.rank_limit, 0, 1 << 20)};
+  Options table{
+      integer_option("ranks", "N", "threads that train together, each on a part of every batch", settings.ranks, 1,
+                     1024),
+      choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
+                    settings.parallel),
+      shards,
+      integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
+                     settings.rank_limit, 0, 1 << 20),
+      integer_option("restarts", "N", "start again, at most N times, from the last checkpoint when a rank is lost",
+                     settings.restarts, 0, 1 << 20),
+      text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
+                  settings.launcher)};
   for (Option& option : table) option.group = "Ranks";
   return table;
 }
@@ -41,6 +54,11 @@ void complete_ranks(Settings& settings, int ranks) {
                       "as few ranks");
   expects<UsageError>(*settings.shards <= *settings.batch_size, "--shards ", *settings.shards, ": a batch has ",
                       *settings.batch_size, " examples (--batch-size, of all ranks)");
+}
+
+std::string device_of_rank(const Mode& mode, int rank) {
+  const int count = mode.places == nullptr ? 1 : mode.places->count;
+  return mode.index != 0 || rank % count == 0 ? mode.name : message(mode.name, ':', rank % count);
 }
 
 int agreed(const parallel::Group& group, int own) {
@@ -84,6 +102,48 @@ void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint) 
           entry[0], Tensor(Shape(entry[2].get<std::vector<std::int64_t>>()), static_cast<DType>(entry[1].get<int>())));
   }
   for (const auto& [name, tensor] : checkpoint.tensors) group.broadcast(tensor);
+}
+
+int run_processes(const parallel::LaunchOptions& options, const std::function<int(const parallel::Group&)>& program) {
+  const auto limit = std::chrono::duration_cast<std::chrono::seconds>(options.limit);
+  const auto words = [&](const char* what) { return message(what, " within ", limit.count(), " s (--rank-limit)"); };
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // without mpirun nobody would end them
+  auto start = std::make_unique<Deadline>(limit, words("the ranks did not all start"));
+  int code = failed;
+  parallel::launch(options, [&](const parallel::Group& processes) {
+    start.reset();
+    code = program(processes);
+    Deadline::of_the_end(limit, words("the other ranks did not end"));  // the group's included
+  });
+  return code;
+}
+
+struct Deadline::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool met = false;
+};
+
+Deadline::Deadline(std::chrono::seconds limit, std::string words) : state_(std::make_shared<State>()) {
+  if (limit.count() == 0) return;
+  std::thread([state = state_, limit, words = std::move(words)] {
+    std::unique_lock lock(state->mutex);
+    if (state->changed.wait_for(lock, limit, [&] { return state->met; })) return;
+    say("tern: " + words);
+    std::_Exit(rank_lost);
+  }).detach();
+}
+
+Deadline::~Deadline() {
+  const std::lock_guard lock(state_->mutex);
+  state_->met = true;
+  state_->changed.notify_all();
+}
+
+void Deadline::of_the_end(std::chrono::seconds limit, std::string words) {
+  // Nobody meets it but the end itself.
+  static const Deadline* const end = new Deadline(limit, std::move(words));
+  (void)end;
 }
 
 }  // namespace tern::tool

@@ -146,7 +146,9 @@ void RunSession::start(Training& training, const TrainingData& data) {
   folder_->write({{"event", "resume"},
                   {"time", time_of_day()},
                   {"step", training.position().step},
-                  {"epoch", training.position().epoch}});
+                  {"epoch", training.position().epoch},
+                  {"ranks", training.group().size()},
+                  {"carrier", training.group().carrier()}});
   if (!settings_.quiet)
     say(message("Going on after step ", checkpoint.step, ", epoch ", checkpoint.epoch, ", from ", resumed_->file));
 }
@@ -166,7 +168,7 @@ void RunSession::open_listeners() {
 Json RunSession::settings_json() const {
   Json settings = to_config(options_);
   for (const char* name : {"run", "resume", "config", "quiet", "verbose", "dashboard", "port", "download", "ranks",
-                           "parallel", "rank-limit"})
+                           "parallel", "rank-limit", "restarts", "launcher"})
     settings.erase(name);
   return settings;
 }
@@ -202,6 +204,8 @@ void RunSession::write_start() {
                     {"device", scope.mode->description},
                     {"processor", processor()},
                     {"threads", scope.context.threads},
+                    {"ranks", training_->group().size()},
+                    {"carrier", training_->group().size() > 1 ? training_->group().carrier() : "none"},
                     {"precision", settings_.precision}}},
                   {"epochs", *settings_.epochs},
                   {"steps_per_epoch", training_->position().batches}});
@@ -231,6 +235,11 @@ void RunSession::epoch_done(const EpochResult& result) {
   if (result.stopping) {
     event["stopping_loss"] = number(result.stopping->loss);
     event["best"] = result.best;
+  }
+  if (result.ranks) {
+    event["communication"] = result.ranks->communication;
+    event["slowest_rank"] = result.ranks->slowest;
+    event["slowest_lag"] = result.ranks->lag;
   }
   folder_->write(event);
   save_when_due();

@@ -56,6 +56,8 @@ struct Settings {
   std::string parallel = "threads";
   std::optional<std::int64_t> shards = {};
   std::int64_t rank_limit = 600;  // seconds
+  std::int64_t restarts = 0;
+  std::string launcher = {};  // words that start the processes of --restarts
 
   // Results.
   std::string run = {};

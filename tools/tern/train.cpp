@@ -13,6 +13,7 @@
 #include "output.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
+#include "restarts.hpp"
 #include "run_session.hpp"
 #include "signals.hpp"
 #include "tern/io/file.hpp"
@@ -51,21 +52,14 @@ class Train : public Command {
   int run(const Given& given) override {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
+    if (settings_.restarts > 0) return run_with_restarts(settings_, verb_.name, verb_.words, chosen);
     if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
-    int code = failed;
-    parallel::launch({.carrier = settings_.parallel, .limit = limit()},
-                     [&](const parallel::Group& processes) { code = run_process(chosen, processes); });
-    return code;
+    return run_processes({.carrier = settings_.parallel, .limit = limit()},
+                         [&](const parallel::Group& processes) { return run_process(chosen, processes); });
   }
 
  private:
-  std::chrono::milliseconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
-
-  // Ranks take the devices of the mode in turn.
-  static std::string device_of(const Mode& mode, int rank) {
-    const int count = mode.places == nullptr ? 1 : mode.places->count;
-    return mode.index != 0 || rank % count == 0 ? mode.name : message(mode.name, ':', rank % count);
-  }
+  std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
 
   // The first process owns the run, and tells the others what a resumed training was asked for.
   int run_process(const Given& chosen, const parallel::Group& processes) {
@@ -88,7 +82,7 @@ class Train : public Command {
     const auto program = [&](const parallel::Group& group) {
       // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
       std::optional<Device> own_device;
-      if (group.size() > 1) own_device.emplace(device_of(device.mode(), group.rank()), device_options(settings_));
+      if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
       Training training(settings_, data, group);
       const bool leads = group.rank() == 0;
       if (leads && !settings_.quiet) introduce(data, training, device, group);

@@ -115,10 +115,10 @@ Training::Training(const Settings& settings, const TrainingData& data, const par
     : Training(settings, data, divide(settings, data), group) {}
 
 Training::Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
-                   parallel::Group group)
+                   const parallel::Group& group)
     : settings_(settings),
       data_(data),
-      group_(std::move(group)),
+      group_(timed(group)),
       blueprint_(with_net(settings, data)),
       net_(build_net(blueprint_, settings.seed)),
       optimizer_(make_optimizer(settings, net_->parameters())),
@@ -240,13 +240,16 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   while (position_.epoch < epochs) {
     if (search_is_over()) return Ended::stopped_early;
-    const double began = now();
+    const double began = now(), in_calls = seconds_in_calls(group_).value_or(0);
     if (!train_epoch(hooks)) return Ended::interrupted;
     EpochResult result{.epoch = position_.epoch + 1,
                        .loss = running_loss(),
                        .accuracy = running_accuracy(),
                        .learning_rate = optimizer_->learning_rate()};
     result.seconds = now() - began;
+    // What goes over a device's own links is a part of its steps, which the host does not see.
+    if (group_.size() > 1 && current_scope().mode->on_host())
+      result.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
     expects<NumericError>(std::isfinite(result.loss), "the loss is ", std::isnan(result.loss) ? "NaN" : "infinite",
                           " in epoch ", result.epoch, "; try a smaller --learning-rate than ",
                           *settings_.learning_rate);

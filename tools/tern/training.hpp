@@ -17,6 +17,7 @@
 #include "tern/optim/optim.hpp"
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/run/step.hpp"
+#include "timed_carrier.hpp"
 
 namespace tern::tool {
 
@@ -30,8 +31,9 @@ struct EpochResult {
   std::optional<double> validation_loss = {}, validation_accuracy = {};
   std::optional<StoppingLoss> stopping = {};  // with early stopping
   double learning_rate = 0;
-  double seconds = 0;  // of its training steps
-  bool best = false;   // its weights are kept, unless a later epoch is best too
+  double seconds = 0;                   // of its training steps
+  bool best = false;                    // its weights are kept, unless a later epoch is best too
+  std::optional<RankTimes> ranks = {};  // of several, where they talk through the host's memory
 };
 
 /// Where a training stands.
@@ -87,12 +89,14 @@ class Training {
   /// The epoch that `result` is of: the last best one, else the last.
   const EpochResult& kept() const;
   std::int64_t examples() const { return loader_.examples(); }
+  const parallel::Group& group() const { return group_; }
   std::int64_t stopping_examples() const { return stopping_.size(); }
   /// Epochs of the refit; 0 before it, and where there is none.
   std::int64_t refit_epochs() const { return refit_epochs_; }
 
  private:
-  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts, parallel::Group group);
+  Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
+           const parallel::Group& group);
   data::DataLoader make_loader(const Examples& examples) const;
   Step make_step();
   using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;

@@ -11,12 +11,14 @@
 #include "folder_lock.hpp"
 #include "names.hpp"
 #include "nets.hpp"
-#include "page.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "signals.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/parallel/group.hpp"
 #include "text.hpp"
+#include "trial_files.hpp"
 #include "tune_plan.hpp"
 #include "tune_runner.hpp"
 #include "tune_table.hpp"
@@ -42,8 +44,8 @@ bool of_one_training(const std::string& name) {
 // What does not decide how the trials of a search end.
 bool may_change(const std::string& name) {
   static const std::vector<std::string> names{
-      "jobs", "mode", "threads", "precision",        "quiet",  "run",     "resume",
-      "keep", "data", "dataset", "checkpoint-every", "config", "download"};
+      "jobs", "ranks",  "parallel", "rank-limit", "mode",    "threads",          "precision", "quiet",
+      "run",  "resume", "keep",     "data",       "dataset", "checkpoint-every", "config",    "download"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -55,14 +57,15 @@ class Tune : public Command {
         .summary = "Searches for good options: many trainings, several at a time.",
         .synopsis = "--dataset DATA --grid NAME=VALUES... [options]",
         .description =
-            "Trains every combination of the values given by --grid, or a number of random ones, in threads of one "
-            "process: "
-            "each trial has a share of the cores, or a stream of its own on the GPU. Takes all options of tern train. "
+            "Trains every combination of the values given by --grid, or a number of random ones, in threads: "
+            "each trial has a share of the cores, or a stream of its own on one of the GPUs. With --parallel mpi the "
+            "processes that mpirun started share the trials. Takes all options of tern train. "
             "The folder of the run gets results.csv, report.html and a run per trial. Interrupted or killed, "
             "--resume goes on. --compare-serial without a --grid trains the nets mlp-small, mlp-medium and mlp-big.",
         .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001",
                      "tern tune --dataset iris.csv --random 20 --range learning-rate=0.0001:0.1 --halving 3",
                      "tern tune --dataset iris.csv --grid \"layers=4,8,3|4,32,3\" --grid seed=1,2,3",
+                     "mpirun -n 2 tern tune --parallel mpi --dataset iris.csv --grid seed=1,2,3,4",
                      "tern tune --compare-serial --dataset mnist"}};
     Option grid = text_option("grid", "NAME=VALUES", "values to try, such as learning-rate=0.1,0.01", ignored_);
     grid.repeats = true;
@@ -72,7 +75,12 @@ class Tune : public Command {
     range.set = [this](const std::string& text) { ranges_.push_back(text); };
     add({std::move(grid), std::move(range),
          integer_option("random", "N", "draw N trials instead of every combination", random_, 1, 100000),
-         integer_option("jobs", "N", "trials at a time; 0: one per core, on a GPU 8", jobs_, 0, 1024),
+         integer_option("jobs", "N", "trials at a time per rank; 0: one per core, on a GPU 8", jobs_, 0, 1024),
+         integer_option("ranks", "N", "threads, each with a device in turn; 0: one per device", ranks_, 0, 1024),
+         choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"}, parallel_),
+         integer_option("rank-limit", "SECONDS",
+                        "the longest that trials of other processes may stand still; 0: for ever", base_.rank_limit, 0,
+                        1 << 20),
          integer_option("halving", "N", "one in N trials goes on to more epochs; 0: all", halving_, 0, 100),
          switch_option("compare-serial", "time one after another against all at once", compare_)});
     Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
@@ -93,32 +101,51 @@ class Tune : public Command {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
+    if (parallel_ == "threads") return run_process(chosen, parallel::Group());
+    expects<UsageError>(!compare_, "--compare-serial times the threads of one process; leave --parallel out");
+    return run_processes({.carrier = parallel_, .limit = std::chrono::seconds(base_.rank_limit)},
+                         [&](const parallel::Group& processes) { return run_process(chosen, processes); });
+  }
+
+ private:
+  // The first process makes the folder and the plan, and shows how it goes. From there on processes talk through the
+  // folders of the trials alone, so that one that dies takes no other along.
+  int run_process(const Given& chosen, const parallel::Group& processes) {
+    const bool leads = processes.rank() == 0;
+    if (!leads) processes.barrier();
     folder_ = base_.run.empty() ? "tune" : base_.run;
     std::error_code missing;
-    if (fs::is_directory(folder_, missing)) lock_.emplace(folder_);
-    const bool resumed = base_.resume && fs::exists(plan_file(), missing);
+    if (leads && fs::is_directory(folder_, missing)) lock_.emplace(folder_);
+    const bool resumed = !leads || (base_.resume && fs::exists(plan_file(), missing));
+    if (leads && resumed)
+      expects<UsageError>(grids_.empty() && ranges_.empty() && random_ == 0,
+                          "--resume goes on with the trials of the search in ", folder_,
+                          "; leave --grid, --range and --random out, or begin anew in another --run");
+    if (!leads) base_.quiet = true;
     TunePlan plan = resumed ? saved_plan(chosen) : new_plan();
     const Device device{base_.mode, device_options(base_)};
     std::vector<std::shared_ptr<const TrainingData>> data = load(plan);
     check(plan, data);
-    share_out(plan, device);
+    share_out(plan, device, processes);
     if (!resumed) begin(plan);
+    if (leads && resumed) begin_again(plan);
+    if (leads) processes.barrier();
     const SignalGuard signals;
     if (compare_) return compare(plan, data, device);
     if (!base_.quiet) introduce(plan, device);
     const double began = seconds_now();
     const Result result = search(plan, data, folder_);
     if (!result.finished) {
-      say("Interrupted; to go on: tern tune --resume --run " + shell_word(folder_));
+      if (leads) say("Interrupted; to go on: tern tune --resume --run " + shell_word(folder_));
       return 128 + SignalGuard::received();
     }
-    print(best_line(plan, *result.runner) + message("\nall ", plan.trials.size(), " trials in ",
-                                                    duration(seconds_now() - began), ": ", folder_, "/results.csv, ",
-                                                    folder_, "/report.html\n"));
+    if (lock_)
+      print(tune_best(plan, *result.runner) + message("\nall ", plan.trials.size(), " trials in ",
+                                                      duration(seconds_now() - began), ": ", folder_, "/results.csv, ",
+                                                      folder_, "/report.html\n"));
     return result.any ? success : failed;
   }
 
- private:
   struct Result {
     std::unique_ptr<TuneRunner> runner;
     bool finished = false, any = false;
@@ -128,7 +155,7 @@ class Tune : public Command {
   void add(Options options) {
     for (Option& option : options) {
       option.group = "Search";
-      option.brief = true;
+      option.brief = option.name != "rank-limit";
       verb_.options.push_back(std::move(option));
     }
   }
@@ -156,9 +183,6 @@ class Tune : public Command {
     const Json saved = read_json_file(plan_file(), std::size_t{64} << 20);
     expects<FileError>(saved.is_object() && saved.contains("trials") && saved.contains("options"), plan_file(),
                        ": expected the plan of a search");
-    expects<UsageError>(grids_.empty() && ranges_.empty() && random_ == 0,
-                        "--resume goes on with the trials of the search in ", folder_,
-                        "; leave --grid, --range and --random out, or begin anew in another --run");
     const Json& options = saved["options"];
     expects<FileError>(options.is_object(), plan_file(), ": expected the plan of a search");
     expect_same(
@@ -218,12 +242,22 @@ class Tune : public Command {
     }
   }
 
-  void share_out(TunePlan& plan, const Device& device) const {
+  void share_out(TunePlan& plan, const Device& device, const parallel::Group& processes) const {
     const bool host = device.mode().on_host();
     const auto threads = static_cast<std::size_t>(current_scope().context.threads);
-    plan.jobs = jobs_ > 0 ? static_cast<std::size_t>(jobs_) : host ? threads : 8;
+    const auto places = device.mode().places != nullptr && device.mode().index == 0 ? device.mode().places->count : 1;
+    plan.shared = processes.size() > 1;
+    plan.limit = base_.rank_limit;
+    plan.devices.clear();
+    // A process of several is a rank.
+    const int ranks = plan.shared ? 1 : ranks_ > 0 ? ranks_ : places;
+    for (int rank = processes.rank(); rank < processes.rank() + ranks; ++rank)
+      plan.devices.push_back(base_.mode == "auto" ? base_.mode : device_of_rank(device.mode(), rank));
+    plan.jobs = jobs_ > 0 ? static_cast<std::size_t>(jobs_)
+                : host    ? std::max<std::size_t>(1, threads / plan.devices.size())
+                          : 8;
     plan.jobs = std::clamp<std::size_t>(plan.jobs, 1, plan.trials.size());
-    plan.threads = static_cast<int>(std::max<std::size_t>(1, threads / plan.jobs));
+    plan.threads = static_cast<int>(std::max<std::size_t>(1, threads / (plan.jobs * plan.devices.size())));
   }
 
   void begin(const TunePlan& plan) {
@@ -247,13 +281,23 @@ class Tune : public Command {
       if (!base_.quiet) say(message("The search that was in ", folder_, " is now in ", previous, "."));
     }
     Json options = to_config(verb_.options);
-    for (const char* name : {"run", "resume", "mode", "threads", "precision", "quiet", "grid", "range", "random"})
+    for (const char* name : {"run", "resume", "mode", "threads", "precision", "quiet", "grid", "range", "random",
+                             "ranks", "parallel", "rank-limit"})
       options.erase(name);
     write_file(plan_file(), Json{{"options", options}, {"trials", to_json(plan.trials)}}.dump(1) + "\n");
   }
 
+  // A search that is taken up: what it will find out is not there yet.
+  void begin_again(const TunePlan& plan) const {
+    std::error_code ignored;
+    for (const char* file : {"/results.csv", "/report.html"}) fs::remove(folder_ + file, ignored);
+    for (std::size_t i = 0; i < plan.trials.size(); ++i) forget_failure(folder_ + "/" + trial_folder(i));
+  }
+
   void introduce(const TunePlan& plan, const Device& device) const {
     std::fprintf(stderr, "%zu trials, %zu at a time, in mode %s", plan.trials.size(), plan.jobs, device.name().c_str());
+    if (plan.devices.size() > 1) std::fprintf(stderr, " on each of %zu ranks", plan.devices.size());
+    if (plan.shared) std::fputs(" of each process", stderr);
     if (device.mode().on_host())
       std::fprintf(stderr, " with %d thread%s each", plan.threads, plan.threads == 1 ? "" : "s");
     std::fputs("\n", stderr);
@@ -261,7 +305,7 @@ class Tune : public Command {
 
   // ---- the search ----
   Result search(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data,
-                const std::string& folder) const {
+                const std::string& folder) {
     for (std::size_t i = 0; i < plan.trials.size(); ++i) plan.settings[i].run = folder + "/" + trial_folder(i);
     TuneTable table(plan, base_.quiet);
     Result result;
@@ -272,48 +316,38 @@ class Tune : public Command {
     result.finished = result.runner->run();
     result.seconds = seconds_now() - began;
     table.finish(*result.runner);
-    write_file(folder + "/results.csv", tune_csv(plan, *result.runner, folder));
     for (const TrialStatus& status : result.runner->status()) result.any |= status.state == TrialState::done;
-    write_report(plan, *result.runner, folder);
+    if (!lock_ && result.finished) stand_in(folder);
+    if (!lock_) return result;
+    write_file(folder + "/results.csv", tune_csv(plan, *result.runner, folder));
+    if (const std::string report = tune_report(plan, *result.runner); !report.empty())
+      write_file(folder + "/report.html", report);
     return result;
   }
 
-  // The curves of the trials, the best first, without what each run's own report shows.
-  static void write_report(const TunePlan& plan, const TuneRunner& runner, const std::string& folder) {
-    std::vector<PageRun> runs;
-    for (const std::size_t i : runner.ranking()) {
-      if (runner.status()[i].epoch == 0) continue;
-      PageRun run{trial_folder(i) + ": " + describe(plan.trials[i]), {}};
-      read_metrics(plan.settings[i].run, [&](Json event) {
-        if (event.value("event", Json()) == "step") return;
-        event.erase("pictures");
-        if (!runs.empty()) event.erase("confusion");
-        run.lines.push_back(event.dump());
-      });
-      runs.push_back(std::move(run));
+  // Where the first process is no more, another one writes what came out.
+  void stand_in(const std::string& folder) {
+    std::error_code missing;
+    try {
+      if (!fs::exists(folder + "/results.csv", missing)) lock_.emplace(folder_);
+      if (fs::exists(folder + "/results.csv", missing)) lock_.reset();
+    } catch (const FileError&) {
+      // The first one is at it.
     }
-    if (!runs.empty()) write_file(folder + "/report.html", page(runs));
-  }
-
-  static std::string best_line(const TunePlan& plan, const TuneRunner& runner) {
-    const std::size_t best = runner.ranking().front();
-    const TrialStatus status = runner.status()[best];
-    if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
-    return message("best: ", describe(plan.trials[best]), "; accuracy ", fixed(100 * status.accuracy.value_or(0), 2),
-                   " %, loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ",
-                   plan.settings[best].run);
   }
 
   // ---- the experiment: one after another, then all at once ----
-  int compare(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data,
-              const Device& device) const {
+  int compare(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data, const Device& device) {
     const auto threads = static_cast<std::size_t>(current_scope().context.threads);
     TunePlan serial = plan, parallel = plan;
     serial.halving = parallel.halving = 0;
+    serial.devices.resize(1);
     serial.jobs = 1;
     serial.threads = static_cast<int>(threads);
-    parallel.jobs = jobs_ > 0 ? plan.jobs : plan.trials.size();
-    parallel.threads = static_cast<int>(std::max<std::size_t>(1, threads / parallel.jobs));
+    const std::size_t ranks = plan.devices.size();
+    parallel.jobs = jobs_ > 0 ? plan.jobs : (plan.trials.size() + ranks - 1) / ranks;
+    const std::size_t at_once = std::min(ranks * parallel.jobs, plan.trials.size());
+    parallel.threads = static_cast<int>(std::max<std::size_t>(1, threads / at_once));
     double seconds[2]{};
     TunePlan* const plans[]{&serial, &parallel};
     for (int i = 0; i < 2; ++i) {
@@ -332,9 +366,10 @@ class Tune : public Command {
     }
     print(message(plan.trials.size(), " trainings in mode ", device.name(), ": one after another ",
                   fixed(seconds[0], 2), " s (", serial.threads, serial.threads == 1 ? " thread" : " threads", "), ",
-                  parallel.jobs, " at once ", fixed(seconds[1], 2), " s (", parallel.threads,
-                  parallel.threads == 1 ? " thread" : " threads", " each): ", fixed(seconds[0] / seconds[1], 2), "x\n",
-                  equal, " of ", plan.trials.size(), " models are the same in both, bit for bit\n"));
+                  at_once, " at once ", ranks > 1 ? message("on ", ranks, " ranks ") : std::string(),
+                  fixed(seconds[1], 2), " s (", parallel.threads, parallel.threads == 1 ? " thread" : " threads",
+                  " each): ", fixed(seconds[0] / seconds[1], 2), "x\n", equal, " of ", plan.trials.size(),
+                  " models are the same in both, bit for bit\n"));
     return success;
   }
 
@@ -354,7 +389,8 @@ class Tune : public Command {
   std::string folder_, config_, ignored_;
   std::vector<std::string> grids_, ranges_;
   std::int64_t random_ = 0, halving_ = 0;
-  int jobs_ = 0;
+  int jobs_ = 0, ranks_ = 0;
+  std::string parallel_ = "threads";
   bool compare_ = false;
   Verb verb_;
 };

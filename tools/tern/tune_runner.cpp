@@ -1,17 +1,35 @@
 #include "tune_runner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <filesystem>
 #include <new>
+#include <optional>
 #include <thread>
+#include <typeinfo>
 
 #include "errors.hpp"
 #include "names.hpp"
 #include "progress.hpp"
 #include "signals.hpp"
 #include "tern/modes/device.hpp"
+#include "text.hpp"
+#include "trial_files.hpp"
 
 namespace tern::tool {
+
+namespace {
+
+// An error without a kind of its own is the runtime's of the device.
+bool is_of_device(const std::exception& error, const std::string& device) {
+  if (dynamic_cast<const DeviceUnavailable*>(&error) != nullptr) return true;
+  return typeid(error) == typeid(Error) && device != "auto" && !mode(device).on_host();
+}
+
+}  // namespace
 
 const char* name_of(TrialState state) {
   constexpr const char* names[]{"waiting", "running", "paused", "dropped", "done", "failed"};
@@ -85,46 +103,153 @@ bool TuneRunner::run() {
   return true;
 }
 
+/// Trials that are brought to so many epochs, in their order.
+struct TuneRunner::Rung {
+  std::int64_t epochs = 0;
+  bool last = false;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::size_t> waiting;          // for somebody to work on them, or to say how they ended
+  std::size_t running = 0;                   // in this process
+  std::exception_ptr failure;                // of the last device, or of the other processes
+  std::filesystem::file_time_type latest{};  // when a trial of other processes moved, as the file system counts
+  double moved = 0;                          // when that was seen here
+};
+
+struct TuneRunner::Taken {
+  std::optional<std::size_t> trial = {};
+  std::unique_ptr<TrialClaim> claim = {};
+};
+
 bool TuneRunner::run_rung(const std::vector<std::size_t>& trials, std::int64_t epochs, bool last) {
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < trials.size() && SignalGuard::received() == 0; i = next++)
-      run_trial(trials[i], epochs, last);
-  };
+  Rung rung;
+  rung.epochs = epochs;
+  rung.last = last;
+  rung.waiting = trials;
   std::vector<std::jthread> workers;
-  for (std::size_t i = 0; i < std::min(plan_.jobs, trials.size()); ++i) workers.emplace_back(work);
+  const std::size_t most = std::min(plan_.jobs * plan_.devices.size(), trials.size());
+  for (std::size_t i = 0; i < most; ++i)
+    workers.emplace_back([&, i] { work(rung, plan_.devices[i % plan_.devices.size()]); });
   workers.clear();  // joins
+  if (rung.failure) std::rethrow_exception(rung.failure);
   return SignalGuard::received() == 0;
 }
 
-// A trial that fails says why, and the others go on.
-void TuneRunner::run_trial(std::size_t trial, std::int64_t epochs, bool last) {
+// The next trial that nobody works on; none when all are where they should be, or a signal came.
+TuneRunner::Taken TuneRunner::take(Rung& rung) {
+  constexpr std::chrono::milliseconds glance{50};  // at what other processes do
+  std::unique_lock lock(rung.mutex);
+  while (SignalGuard::received() == 0 && !rung.failure) {
+    for (auto next = rung.waiting.begin(); next != rung.waiting.end();) {
+      Taken taken{*next};
+      std::optional<TrialStatus> outcome;
+      if (plan_.shared) {
+        const std::string& folder = plan_.settings[*next].run;
+        outcome = read_outcome(folder, rung.epochs);
+        if (!outcome) {
+          taken.claim = std::make_unique<TrialClaim>(folder);
+          if (!*taken.claim) {
+            change(*next++, [](TrialStatus& status) { status.state = TrialState::running; });
+            continue;
+          }
+          outcome = read_outcome(folder, rung.epochs);  // it may have ended meanwhile
+        }
+      }
+      next = rung.waiting.erase(next);
+      if (!outcome) {
+        ++rung.running;
+        rung.moved = 0;
+        return taken;
+      }
+      change(*taken.trial, [&](TrialStatus& status) { status = *outcome; });
+      watch_();
+    }
+    if (rung.waiting.empty() && rung.running == 0) break;
+    if (plan_.shared && rung.running == 0) look_after_others(rung);
+    rung.changed.wait_for(lock, glance);
+  }
+  return {};
+}
+
+// Processes that work write their metrics. One that is stopped keeps its claim and would be waited for for ever.
+void TuneRunner::look_after_others(Rung& rung) const {
+  std::filesystem::file_time_type latest{};
+  for (const std::size_t trial : rung.waiting) {
+    std::error_code missing;
+    const auto written = std::filesystem::last_write_time(RunFolder::metrics_in(plan_.settings[trial].run), missing);
+    if (!missing) latest = std::max(latest, written);
+  }
+  const double now = seconds_now();
+  if (rung.moved == 0 || latest != rung.latest) {
+    rung.latest = latest;
+    rung.moved = now;
+  } else if (plan_.limit > 0 && now - rung.moved > static_cast<double>(plan_.limit)) {
+    rung.failure = std::make_exception_ptr(ParallelError(
+        message(plan_.settings[rung.waiting.front()].run, ", which another process has claimed, has not moved for ",
+                plan_.limit, " s (--rank-limit)")));
+  }
+}
+
+void TuneRunner::work(Rung& rung, const std::string& device) {
+  for (bool works = true; works;) {
+    const Taken taken = take(rung);
+    if (!taken.trial) return;
+    works = run_trial(*taken.trial, rung, device);
+    const std::lock_guard lock(rung.mutex);
+    if (!works) rung.waiting.insert(rung.waiting.begin(), *taken.trial);
+    --rung.running;
+    rung.changed.notify_all();
+  }
+}
+
+// A trial that fails says why, and the others go on. False when it was the device, which then works no more.
+bool TuneRunner::run_trial(std::size_t trial, Rung& rung, const std::string& device) {
   change(trial, [](TrialStatus& status) { status.state = TrialState::running; });
   watch_();
   const double began = seconds_now();
   std::string problem;
+  bool works = true;
   try {
-    train(trial, epochs, last);
+    train(trial, rung, device);
   } catch (const std::bad_alloc&) {
     problem = "memory ran out";
   } catch (const std::exception& error) {
     problem = error.what();
+    works = !is_of_device(error, device) || !can_leave(rung, device);
   }
+  TrialStatus now;
   change(trial, [&](TrialStatus& status) {
     status.seconds += seconds_now() - began;
-    if (problem.empty()) return;
-    status.state = TrialState::failed;
-    status.problem = problem;
+    if (!works) {
+      status.state = TrialState::waiting;
+    } else if (!problem.empty()) {
+      status.state = TrialState::failed;
+      status.problem = problem;
+    }
+    now = status;
   });
+  if (!works) say(message("tern: ", device, " takes no more trials: ", problem));
+  // One that was stopped by a signal is where no rung ends.
+  if (works && plan_.shared && SignalGuard::received() == 0) write_outcome(plan_.settings[trial].run, rung.epochs, now);
   watch_();
+  return works;
 }
 
-void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
+// While its error is handled: whether somebody else goes on with the trials of a device that has failed.
+bool TuneRunner::can_leave(Rung& rung, const std::string& device) {
+  const std::lock_guard lock(rung.mutex);
+  broken_.insert(device);
+  const bool others = std::ranges::any_of(plan_.devices, [&](const auto& name) { return !broken_.contains(name); });
+  if (!others && plan_.shared) rung.failure = std::current_exception();
+  return others || plan_.shared;
+}
+
+void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& device_name) {
   Settings settings = plan_.settings[trial];
   const Options options = training_options(settings);
   DeviceOptions place = device_options(settings);
   place.threads = plan_.threads;
-  const Device device{settings.mode, place};
+  const Device device{device_name, place};
   RunSession session(settings, options, {});
   Training training(settings, *data_[trial]);
   session.start(training, *data_[trial]);
@@ -138,7 +263,7 @@ void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
     watch_();
   };
   // A search that is taken up again decides by what it knew then.
-  const auto known = std::min(static_cast<std::int64_t>(training.history().size()), epochs);
+  const auto known = std::min(static_cast<std::int64_t>(training.history().size()), rung.epochs);
   if (known > 0) tell(training.history()[static_cast<std::size_t>(known - 1)]);
   Training::Hooks hooks;
   hooks.step = [&](const Position& position, const Tensor& loss) { session.stepped(position, loss); };
@@ -148,12 +273,12 @@ void TuneRunner::train(std::size_t trial, std::int64_t epochs, bool last) {
   };
   hooks.refit = [&](const Position& position) { session.refitting(position); };
   hooks.stop = [] { return SignalGuard::received() != 0; };
-  const Ended ended = training.run(std::min(epochs, *settings.epochs), hooks);
+  const Ended ended = training.run(std::min(rung.epochs, *settings.epochs), hooks);
   TrialState state = TrialState::done;
   if (ended == Ended::interrupted) {
     session.interrupt();
     state = TrialState::paused;
-  } else if (last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
+  } else if (rung.last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
     const Finished finished = session.finish(ended);
     EpochResult result = training.kept();
     if (finished.validation) {

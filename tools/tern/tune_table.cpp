@@ -7,7 +7,9 @@
 #include <cstdio>
 
 #include "evaluation.hpp"
+#include "page.hpp"
 #include "progress.hpp"
+#include "run_folder.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
@@ -148,7 +150,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
     ++lines_;
   }
   text += shortened(message(finished, " of ", order.size(), " trials finished, ", duration(seconds_now() - began_),
-                            " so far, ", plan_.jobs, " at a time"),
+                            " so far, ", plan_.jobs * plan_.devices.size(), " at a time", plan_.shared ? " here" : ""),
                     columns) +
           "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -172,6 +174,30 @@ std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::
             "," + csv_field(folder + "/" + trial_folder(i)) + "," + csv_field(trial.problem) + "\n";
   }
   return text;
+}
+
+std::string tune_report(const TunePlan& plan, const TuneRunner& runner) {
+  std::vector<PageRun> runs;
+  for (const std::size_t i : runner.ranking()) {
+    if (runner.status()[i].epoch == 0) continue;
+    PageRun run{trial_folder(i) + ": " + describe(plan.trials[i]), {}};
+    read_metrics(plan.settings[i].run, [&](Json event) {
+      if (event.value("event", Json()) == "step") return;
+      event.erase("pictures");
+      if (!runs.empty()) event.erase("confusion");
+      run.lines.push_back(event.dump());
+    });
+    runs.push_back(std::move(run));
+  }
+  return runs.empty() ? std::string() : page(runs);
+}
+
+std::string tune_best(const TunePlan& plan, const TuneRunner& runner) {
+  const std::size_t best = runner.ranking().front();
+  const TrialStatus status = runner.status()[best];
+  if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
+  return message("best: ", describe(plan.trials[best]), "; accuracy ", fixed(100 * status.accuracy.value_or(0), 2),
+                 " %, loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ", plan.settings[best].run);
 }
 
 }  // namespace tern::tool

@@ -31,6 +31,10 @@ class TuneTable {
 
 /// The trials from the best to the worst, a row each.
 std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::string& folder);
+/// The curves of the trials as a page, the best first, without what each run's own report shows; empty where none ran.
+std::string tune_report(const TunePlan& plan, const TuneRunner& runner);
+/// What the best trial sets, how good it is and where it lies.
+std::string tune_best(const TunePlan& plan, const TuneRunner& runner);
 /// "trial-003".
 std::string trial_folder(std::size_t trial);
 

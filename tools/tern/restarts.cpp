@@ -1,0 +1,154 @@
+#include "restarts.hpp"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "errors.hpp"
+#include "folder_lock.hpp"
+#include "run_folder.hpp"
+#include "signals.hpp"
+#include "text.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+// Which file of that name this is; one that is made anew is another.
+std::optional<std::pair<dev_t, ino_t>> identity(const std::string& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0) return std::nullopt;
+  return std::pair{found.st_dev, found.st_ino};
+}
+
+std::string this_program() {
+  std::array<char, 4096> name{};
+  const ssize_t length = ::readlink("/proc/self/exe", name.data(), name.size());
+  return length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "tern";
+}
+
+std::vector<std::string> launcher_of(const Settings& settings) {
+  if (settings.launcher.empty()) {
+    if (settings.parallel == "threads") return {};
+    return {"mpirun", "-n", std::to_string(settings.ranks)};
+  }
+  std::istringstream stream(settings.launcher);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// Without --restarts and --launcher, which are this process's business.
+std::vector<std::string> child_words(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    if (name != "--restarts" && name != "--launcher")
+      kept.push_back(words[i]);
+    else if (name == words[i])
+      ++i;  // its value
+  }
+  kept.insert(kept.end(), {"--restarts", "0"});  // a configuration file may say otherwise
+  return kept;
+}
+
+pid_t start(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  const pid_t parent = ::getpid(), child = ::fork();
+  expects<Error>(child >= 0, "no process could be started: ", std::generic_category().message(errno));
+  if (child > 0) return child;
+  ::setpgid(0, 0);  // signals come through the parent, once
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_DFL);
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);
+  ::execvp(pointers[0], pointers.data());
+  ::_exit(errno == ENOENT ? 127 : 126);
+}
+
+// The exit code of the child; a signal that comes here goes to it as well.
+int wait_for(pid_t child) {
+  for (bool passed = false;;) {
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child)
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (const int signal = SignalGuard::received(); signal != 0 && !std::exchange(passed, true)) ::kill(child, signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// Ranks may outlive their mpirun for a moment.
+void wait_until_free(const std::string& folder, std::int64_t seconds) {
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (std::filesystem::exists(folder) && std::chrono::steady_clock::now() < latest && SignalGuard::received() == 0) {
+    try {
+      const FolderLock lock(folder);
+      return;
+    } catch (const FileError&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+}
+
+// mpirun and its like say 1 for much that a rank has no part in.
+bool worth_another(int code, bool launched) {
+  return code > 128 || code == rank_lost ||
+         (launched && code != success && code != usage && code != bad_data && code != no_device && code != 126 &&
+          code != 127);
+}
+
+std::string reason_of(int code) {
+  if (code == rank_lost) return "a rank did not come or failed";
+  if (code > 128) return message("killed by signal ", code - 128);
+  return message("exit code ", code);
+}
+
+}  // namespace
+
+int run_with_restarts(const Settings& settings, const std::string& verb, const std::vector<std::string>& words,
+                      const Given& given) {
+  const bool inside = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+  const std::string otherwise = message(": tern ", verb, " --restarts ", settings.restarts,
+                                        " --parallel mpi --ranks N, or --launcher \"mpirun -n N\"");
+  expects<UsageError>(!inside, "--restarts starts mpirun itself; leave that out", otherwise);
+  expects<UsageError>(settings.parallel == "threads" || settings.ranks > 1 || !settings.launcher.empty(),
+                      "--restarts has to know how many processes to start", otherwise);
+  const std::vector<std::string> launcher = launcher_of(settings), own = child_words(words);
+  const std::string folder = RunFolder::path_of(settings), begun = RunFolder::metrics_in(folder);
+  const auto before = identity(begun);
+  const SignalGuard signals;
+  for (std::int64_t attempt = 0;; ++attempt) {
+    std::vector<std::string> command = launcher;
+    command.insert(command.end(), {this_program(), verb});
+    command.insert(command.end(), own.begin(), own.end());
+    if (attempt > 0) wait_until_free(folder, settings.rank_limit);
+    const auto now = identity(begun);
+    if (attempt > 0 && !given.contains("resume") && now && now != before) command.emplace_back("--resume");
+    const int code = wait_for(start(command));
+    expects<Error>(code != 127 || launcher.empty(), "the program ", command[0], " was not found");
+    if (SignalGuard::received() != 0 || !worth_another(code, !launcher.empty())) return code;
+    if (attempt == settings.restarts) {
+      say(message("tern: the training ended again (", reason_of(code), "), after ", attempt, " restarts"));
+      return code;
+    }
+    say(message("tern: the training ended (", reason_of(code), "); it starts again, ", attempt + 1, " of ",
+                settings.restarts));
+  }
+}
+
+}  // namespace tern::tool

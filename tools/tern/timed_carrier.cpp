@@ -1,0 +1,119 @@
+#include "timed_carrier.hpp"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "tern/tensor/create.hpp"
+
+namespace tern::tool {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class TimedCarrier final : public parallel::Collective {
+ public:
+  explicit TimedCarrier(parallel::Group group) : group_(std::move(group)), carrier_(group_.collective()) {}
+
+  double seconds() const { return std::chrono::duration<double>(spent_).count(); }
+
+  std::string_view name() const override { return carrier_.name(); }
+  int rank() const override { return carrier_.rank(); }
+  int size() const override { return carrier_.size(); }
+  Memory* memory() override { return carrier_.memory(); }
+
+  void barrier(void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.barrier(stream);
+  }
+  void all_reduce(void* data, std::size_t count, DType dtype, parallel::Reduction how, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.all_reduce(data, count, dtype, how, stream);
+  }
+  void begin_all_reduce(void* data, std::size_t count, DType dtype, parallel::Reduction how, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.begin_all_reduce(data, count, dtype, how, stream);
+  }
+  void join(void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.join(stream);
+  }
+  void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.broadcast(data, count, dtype, root, stream);
+  }
+  void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, parallel::Reduction how,
+                      void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.reduce_scatter(from, to, count, dtype, how, stream);
+  }
+  void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.all_gather(from, to, count, dtype, stream);
+  }
+  void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.all_to_all(from, to, count, dtype, stream);
+  }
+  void send(const void* from, std::size_t count, DType dtype, int to, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.send(from, count, dtype, to, stream);
+  }
+  void receive(void* to, std::size_t count, DType dtype, int from, void* stream) override {
+    const Stretch stretch(*this);
+    carrier_.receive(to, count, dtype, from, stream);
+  }
+  std::unique_ptr<Collective> split(int colour, int key) override { return carrier_.split(colour, key); }
+  void abandon(const std::string& reason) noexcept override { carrier_.abandon(reason); }
+
+ private:
+  /// From here to the end of the block.
+  class Stretch {
+   public:
+    explicit Stretch(TimedCarrier& carrier) : carrier_(carrier) {}
+    Stretch(const Stretch&) = delete;
+    Stretch& operator=(const Stretch&) = delete;
+    ~Stretch() { carrier_.spent_ += Clock::now() - began_; }
+
+   private:
+    TimedCarrier& carrier_;
+    const Clock::time_point began_ = Clock::now();
+  };
+
+  parallel::Group group_;  // keeps the carrier
+  Collective& carrier_;
+  Clock::duration spent_{};
+};
+
+}  // namespace
+
+parallel::Group timed(const parallel::Group& group) {
+  return group.size() == 1 ? group : parallel::Group(std::make_shared<TimedCarrier>(group));
+}
+
+std::optional<double> seconds_in_calls(const parallel::Group& group) {
+  const auto* const carrier = dynamic_cast<const TimedCarrier*>(&group.collective());
+  return carrier == nullptr ? std::nullopt : std::optional(carrier->seconds());
+}
+
+RankTimes share_times(const parallel::Group& group, double seconds, double in_calls) {
+  const std::vector<double> all = group.all_gather(tensor({seconds, in_calls})).values();
+  RankTimes times;
+  double whole = 0, calls = 0, longest = -1;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto i = 2 * static_cast<std::size_t>(rank);
+    whole += all[i];
+    calls += all[i + 1];
+    if (const double work = all[i] - all[i + 1]; work > longest) {
+      longest = work;
+      times.slowest = rank;
+    }
+  }
+  const double mean = (whole - calls) / group.size();
+  times.communication = whole > 0 ? calls / whole : 0;
+  times.lag = mean > 0 ? longest / mean - 1 : 0;
+  return times;
+}
+
+}  // namespace tern::tool
