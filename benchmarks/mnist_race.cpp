@@ -19,7 +19,7 @@ namespace op = operators;
 struct Options {
   std::string mode = "fastest", precision = "strict", folder;
   std::int64_t batch = 128, epochs = 2, seeds = 5;
-  double target = 0.99, learning_rate = 0.1, momentum = 0.9, weight_decay = 5e-4;
+  double target = 0.99, learning_rate = 0.06, momentum = 0.9, weight_decay = 5e-4;
   bool fastest = false;
 };
 

@@ -28,7 +28,7 @@ def normalized(images):
     return (images.float() / 255 - 0.1307) / 0.3081
 
 
-def race(train, test, options, seed, batch=128, epochs=2, rate=0.1, target=0.99):
+def race(train, test, options, seed, batch=128, epochs=2, rate=0.06, target=0.99):
     torch.manual_seed(seed)
     images, labels = train
     net = NETS["lenet"][0]().cuda()

@@ -74,13 +74,16 @@ Operator smooth_l1(const char* name, double beta) {
 }
 
 Operator kl_div(const char* name, bool log_target) {
-  return pointwise(
+  Operator op = pointwise(
       name,
       [log_target](const Tensor& x, const Tensor& t, Reduce reduce) { return op::kl_div(x, t, log_target, reduce); },
       [log_target](double x, double t) {
         return log_target ? std::exp(t) * (t - x) : t == 0 ? 0 : t * (std::log(t) - x);
       },
       -4, -0.1, log_target ? -4 : 0.05, log_target ? -0.1 : 1);
+  // The logarithm of a tiny x or a large target multiplies the target: more than the sum has room for.
+  for (Sample& sample : op.samples) sample.large_arguments = 1;
+  return op;
 }
 
 Operator focal(const char* name, double alpha, double gamma) {

@@ -39,6 +39,17 @@ TEST_CASE("mistakes: numbers", "[operators]") {
   CHECK_THROWS_AS(op::cross_entropy(ones({2, 2}), labels, {.label_smoothing = 1.1}), NumericError);
 }
 
+TEST_CASE("mistakes: an index that is none is named on the host", "[operators]") {
+  const Tensor source = ones({1, 2});
+  for (const char* const mode : {"sequential", "vectorized"})
+    for (const std::int64_t bad : {4, -1}) {
+      const Device device{mode};
+      const Tensor index = tensor<std::int64_t>({0, bad}, {1, 2});
+      CHECK_THROWS_AS(op::scatter(ones({2, 4}), 1, index, source), NumericError);
+      CHECK_THROWS_AS(op::scatter_add(ones({2, 4}), 1, index, source), NumericError);
+    }
+}
+
 TEST_CASE("mistakes: a loss takes no gradient of its target", "[operators]") {
   const Tensor x = ones({3}).set_requires_grad(), target = ones({3}).set_requires_grad();
   CHECK_THROWS_AS(op::mse(x, target), AutogradError);
