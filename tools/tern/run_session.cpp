@@ -267,7 +267,7 @@ std::string RunSession::save() {
 }
 
 std::string RunSession::interrupt() {
-  const std::string file = save();
+  std::string file = save();
   folder_->write({{"event", "interrupt"}, {"time", time_of_day()}, {"step", training_->position().step}});
   return file;
 }
