@@ -235,17 +235,22 @@ Tensor first_gradient(const Tensor& root) {
     const Memory* memory;
     DType dtype;
     Tensor one;
+    std::uint64_t version;
   };
   static thread_local std::vector<Kept> kept;
   std::optional<Device> place;
   if (!root.is_leaf()) place.emplace(autograd::Handle::node(root)->scope);
   const Memory* const memory = current_scope().context.memory;
+  bool keeps = true;
   for (const Kept& known : kept)
-    if (known.memory == memory && known.dtype == root.dtype()) return known.one.reshape(root.shape());
+    if (known.memory == memory && known.dtype == root.dtype()) {
+      if (known.one.storage().version() == known.version) return known.one.reshape(root.shape());
+      keeps = false;  // an operator of the user's changes its gradient in place, and will again in a replay
+    }
   Tensor one(root.shape(), root.dtype());
   one.fill_(1);
   // What a recording fills is there for its replays alone.
-  if (capturing() == nullptr) kept.push_back({memory, root.dtype(), one});
+  if (keeps && capturing() == nullptr) kept.push_back({memory, root.dtype(), one, one.storage().version()});
   return one;
 }
 }  // namespace

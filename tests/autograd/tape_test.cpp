@@ -304,3 +304,25 @@ TEST_CASE("autograd: an operator of the user, recorded as the library's are", "[
   };
   CHECK_THROWS_WITH(op::sum(wrong(x)).backward(), ContainsSubstring("wrong") && ContainsSubstring("[7]"));
 }
+
+TEST_CASE("autograd: what changes the gradient that backward begins with changes no other backward", "[autograd]") {
+  const Tensor leaf = full({}, 3.0).set_requires_grad();
+  leaf.backward();
+  Tensor(leaf.grad()).fill_(7);
+  // An operator whose backward works in place.
+  const Tensor x = full({}, 2.0).set_requires_grad();
+  for (int i = 0; i < 3; ++i) {
+    Tensor y = x.detach().clone();
+    autograd::record("doubled", y, {x}, [](const Tensor& gradient) {
+      Tensor twice = gradient;
+      twice.copy_(gradient * 2);
+      return autograd::Gradients{twice};
+    });
+    Tensor(x).set_grad({});
+    y.backward();
+    CHECK(x.grad().item() == 2);
+  }
+  const Tensor other = full({}, 2.0).set_requires_grad();
+  op::neg(other).backward();
+  CHECK(other.grad().item() == -1);
+}
