@@ -5,7 +5,8 @@
 
 Takes the cores that it may run on. Beside it run no busy loop, one, and one per core, each pinned to a core. In every
 round each arm trains the same net for --seconds: a team of all cores, one thread, and with --before a team of that
-build (of the same benchmarks/). Prints a table of the means over the rounds, and of the medians of the ratios of a round.
+build (of the same benchmarks/). Prints a table of the means over the rounds, and of the medians of the ratios of a
+round.
 """
 import argparse
 import json
@@ -67,7 +68,8 @@ def main():
                 rounds = []
                 for number in range(options.rounds):
                     order = names if number % 2 == 0 else names[::-1]
-                    rounds.append({name: arms[name].microseconds(net, options.batch, options.seconds) for name in order})
+                    rounds.append({name: arms[name].microseconds(net, options.batch, options.seconds)
+                                   for name in order})
             finally:
                 for loop in loops:
                     loop.kill()

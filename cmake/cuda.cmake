@@ -42,8 +42,9 @@ else()
     # The plug-in needs only the headers of the table and the device; it does not link the library.
     target_include_directories(tern_cuda PRIVATE include src)
     # CMake 3.25 silently drops CUDA_STANDARD 20 with nvcc 13, so the flag is given by hand.
-    set_target_properties(tern_cuda PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET default
-                                               CUDA_SEPARABLE_COMPILATION OFF CUDA_RUNTIME_LIBRARY Static)
+    set_target_properties(tern_cuda PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON
+                                               CXX_VISIBILITY_PRESET default CUDA_SEPARABLE_COMPILATION OFF
+                                               CUDA_RUNTIME_LIBRARY Static)
     target_compile_options(tern_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -fmad=true
                                              -Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
     target_link_libraries(tern_cuda PRIVATE CUDA::cublasLt)

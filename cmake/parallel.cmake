@@ -1,5 +1,5 @@
-# The carriers of groups that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI or NCCL
-# the library works alone and with threads.
+# The carriers of groups that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI or
+# NCCL the library works alone and with threads.
 set(TERN_MPI AUTO CACHE STRING "Build the MPI carrier: AUTO (when MPI is found), ON or OFF")
 set_property(CACHE TERN_MPI PROPERTY STRINGS AUTO ON OFF)
 
@@ -36,7 +36,8 @@ if(TERN_CUDA_BUILT)
     target_include_directories(tern_nccl SYSTEM PRIVATE ${TERN_NCCL_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(tern_nccl PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS} tern_warnings)
     # libnccl.so.2 is opened from here, and may lie beside CUDA's libraries.
-    set_target_properties(tern_nccl PROPERTIES CXX_STANDARD 20 BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}" INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+    set_target_properties(tern_nccl PROPERTIES CXX_STANDARD 20 BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"
+                                               INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
   else()
     set(tern_nccl_reason "nccl.h was not found (libnccl-dev of NVIDIA's repository)")
   endif()

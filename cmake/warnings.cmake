@@ -4,13 +4,14 @@ add_library(tern_warnings INTERFACE)
 target_compile_options(tern_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${PROJECT_IS_TOP_LEVEL}>>:-Werror>
-  # g++ 12 sees overlapping copies in every "literal" + std::string (GCC bug 105651); g++ 13 takes a reference that a lambda
-  # called at once returns for one into the lambda.
+  # g++ 12 sees overlapping copies in every "literal" + std::string (GCC bug 105651); g++ 13 takes a reference that a
+  # lambda called at once returns for one into the lambda.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
 if(TERN_SANITIZE)
   list(JOIN TERN_SANITIZE "," sanitizers)
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizers};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>")
+  set(sanitized -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitized}>")
   add_link_options(-fsanitize=${sanitizers})
   # Instrumented code hides from g++ what is initialised, and how long a string is; ThreadSanitizer knows no fences.
   target_compile_options(tern_warnings INTERFACE

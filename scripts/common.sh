@@ -87,7 +87,9 @@ install_missing() {
       "${install[@]}" "${optional_packages[@]}" >&2 || obstacle="apt could not install them"
     fi
   fi
-  if ((${#optional_packages[@]})) && [[ -n $obstacle ]]; then say "Going on without ${optional_packages[*]}: $obstacle"; fi
+  if ((${#optional_packages[@]})) && [[ -n $obstacle ]]; then
+    say "Going on without ${optional_packages[*]}: $obstacle"
+  fi
   missing_packages=() missing_reasons=() optional_packages=()
 }
 
@@ -142,7 +144,8 @@ configure() {
   shift
   check_cmake
   [[ -f $folder/CMakeCache.txt ]] || generator=(-G Ninja)
-  cmake -S "$root" -B "$folder" "${generator[@]}" ${TERN_DEPENDENCIES:+"-DCMAKE_PREFIX_PATH=$TERN_DEPENDENCIES"} "$@" >&2
+  cmake -S "$root" -B "$folder" "${generator[@]}" \
+    ${TERN_DEPENDENCIES:+"-DCMAKE_PREFIX_PATH=$TERN_DEPENDENCIES"} "$@" >&2
 }
 
 # has_targets FOLDER TARGET ...: whether FOLDER is configured to build them

@@ -44,7 +44,8 @@ def names(root):
     for top in ("include/tern", "src"):
         for file in sorted((root / top).rglob("*")):
             place = file.relative_to(root)
-            if file.suffix not in SOURCES or file.relative_to(root / top).parts[0] in MODES or str(place) in NAMES_MODES:
+            a_mode = file.relative_to(root / top).parts[0] in MODES
+            if file.suffix not in SOURCES or a_mode or str(place) in NAMES_MODES:
                 continue
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 for match in NAMED.finditer(line.split("//")[0]):
@@ -76,7 +77,7 @@ def picture(found):
     lines = []
     for floor in list(reversed(FLOORS)) + MODES:
         below = [each for each in FLOORS if each in seen.get(floor, ())]
-        lines.append(f"{floor:<{width}}  sees  {' '.join(below)}".rstrip() if below else f"{floor:<{width}}  sees nothing")
+        lines.append(f"{floor:<{width}}  sees" + ("  " + " ".join(below) if below else " nothing"))
     return "\n".join(lines)
 
 

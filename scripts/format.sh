@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formats all sources as .clang-format says. --check changes nothing and fails, with the differences, where a file is not.
+# Formats all sources as .clang-format says. --check changes nothing and fails, with the differences, where one is not,
+# and where a line of a script or of CMake is over 120 columns.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 format=$(clang_tool clang-format "formats the sources")
@@ -9,6 +10,9 @@ mapfile -t files < <(find include src tools examples tests benchmarks -regex '.*
 case ${1:-} in
   --check)
     "$format" --dry-run --Werror "${files[@]}" || fail "not formatted; scripts/format.sh does it"
+    mapfile -t others < <(git ls-files '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run)
+    wide=$(LC_ALL=C.UTF-8 grep -nHE '^.{121}' "${others[@]}" | cut -d: -f1,2 || true)
+    [[ -z $wide ]] || fail "lines over 120 columns:"$'\n'"$wide"
     say "${#files[@]} files are formatted"
     ;;
   "") "$format" -i "${files[@]}" ;;

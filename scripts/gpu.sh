@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on real
-# MNIST, compute-sanitizer, the benchmarks and PyTorch and JAX beside them, and leaves tables and logs in the folder OUT.
+# Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on
+# real MNIST, compute-sanitizer, the benchmarks and PyTorch and JAX beside them, and leaves tables and logs in the
+# folder OUT.
 #
-# usage: scripts/gpu.sh OUT [--only tests,examples,sanitizer,benchmarks,peers,study,overfit,tern] [--data DIR] [--budget PART=SECONDS]...
+# usage: scripts/gpu.sh OUT [--only PART,...] [--data DIR] [--budget PART=SECONDS]...
 #
+# The parts are tests, examples, sanitizer, benchmarks, peers, study, overfit and tern; the first five by default.
 # `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named, and takes
 # about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's time ran
 # out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, and `tern` run only when they are
-# named, too. TERN_STUDY_IMAGES=DIR names a folder of photographs for these networks, else images are drawn.
-# Without a network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing
-# is installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
+# named, too. TERN_STUDY_IMAGES=DIR names a folder of photographs for these networks, else images are drawn. Without a
+# network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing is
+# installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 parts=tests,examples,sanitizer,benchmarks,peers
 data=${TERN_DATA_DIR:-}
 out=
-declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [overfit]=120 [tern]=420)
+declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [overfit]=120
+                   [tern]=420)
 while (($#)); do
   case $1 in
     --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
@@ -107,9 +110,13 @@ if wanted tests; then
   {
     limited ctest --test-dir "$folder" --output-on-failure -L gpu || status=$?
     cp "$folder/Testing/Temporary/LastTest.log" "$folder/gpu_tests.log"
-    limited ctest --test-dir "$folder" --output-on-failure -LE gpu --parallel 8 || { code=$?; ((status)) || status=$code; }
+    limited ctest --test-dir "$folder" --output-on-failure -LE gpu --parallel 8 || {
+      code=$?
+      ((status)) || status=$code
+    }
   } >"$out/tests.log" 2>&1
-  ran=$(sed -n 's/^mode cuda: \([0-9]*\) generated cases ran.*/\1/p' "$folder/gpu_tests.log" | paste -sd + | sed 's/+/ + /g')
+  ran=$(sed -n 's/^mode cuda: \([0-9]*\) generated cases ran.*/\1/p' "$folder/gpu_tests.log" | paste -sd + |
+    sed 's/+/ + /g')
   if [[ -z $ran ]]; then
     status=1
     grep -h '^mode cuda: SKIPPED' "$folder/gpu_tests.log" >>"$out/tests.log" || true
@@ -135,7 +142,8 @@ if wanted examples; then
         ((SECONDS < deadline)) || { status=124; break 3; }
         start=$SECONDS
         code=0
-        limited "$folder/examples/$program" --mode $mode --seed $seed ${data:+--data "$data"} >"$folder/example.log" 2>&1 || code=$?
+        limited "$folder/examples/$program" --mode $mode --seed $seed ${data:+--data "$data"} \
+          >"$folder/example.log" 2>&1 || code=$?
         ((code == 0)) || status=$code
         accuracy=$(sed -n 's/^test accuracy: //p' "$folder/example.log")
         rate=$(sed -n 's/.*, \([0-9]*\) images\/s$/\1/p' "$folder/example.log" | tail -n 1)
@@ -165,7 +173,10 @@ if wanted sanitizer; then
   if ! have_command compute-sanitizer; then
     echo "compute-sanitizer is not installed" >"$log"
     finish sanitizer 0 "not run: it is not installed"
-  elif sanitize memcheck update >"$log" 2>&1; [[ $(<"$log") =~ "not supported"|"nternal"\ "rror" ]] || ! grep -q 'ERROR SUMMARY' "$log"; then
+  elif
+    sanitize memcheck update >"$log" 2>&1
+    [[ $(<"$log") =~ "not supported"|"nternal"\ "rror" ]] || ! grep -q 'ERROR SUMMARY' "$log"
+  then
     finish sanitizer 0 "not run: it does not work on this machine, see sanitizer.log"
   else
     echo "| tool | family | result | seconds |" >"$log"
@@ -216,8 +227,12 @@ if wanted peers; then
     : >"$out/peers.md"
     for precision in strict tf32; do
       [[ $precision == strict ]] && share=$(($(left) * 6 / 10)) || share=$(($(left) * 9 / 10))
-      limited python3 "$root/benchmarks/peers/compare.py" "$folder/benchmarks/modes" --mode cuda --precision $precision \
-        "${peers[@]}" --budget "$share" --label "Commit $commit." >>"$out/peers.md" 2>"$folder/peers.log" || { status=$?; cat "$folder/peers.log" >>"$out/peers.md"; }
+      limited python3 "$root/benchmarks/peers/compare.py" "$folder/benchmarks/modes" --mode cuda \
+        --precision $precision "${peers[@]}" --budget "$share" --label "Commit $commit." \
+        >>"$out/peers.md" 2>"$folder/peers.log" || {
+        status=$?
+        cat "$folder/peers.log" >>"$out/peers.md"
+      }
       echo >>"$out/peers.md"
     done
     finish peers $status "$(grep -h '^Cells in which' "$out/peers.md" | paste -sd ' ')"
@@ -252,7 +267,8 @@ if wanted overfit; then
     echo "Commit $commit: the first and the last two steps; below 0.05 the network knows its 32 images."
     for net in "alexnet 0.003" "googlenet 0.001"; do
       echo
-      limited "$folder/tests/overfit_check" "${net% *}" cuda "${TERN_STUDY_IMAGES:--}" 32 300 "${net#* }" >"$folder/overfit.log" 2>&1 || status=$?
+      limited "$folder/tests/overfit_check" "${net% *}" cuda "${TERN_STUDY_IMAGES:--}" 32 300 "${net#* }" \
+        >"$folder/overfit.log" 2>&1 || status=$?
       sed -n '1,2p' "$folder/overfit.log"
       tail -n 2 "$folder/overfit.log"
     done
@@ -261,8 +277,8 @@ if wanted overfit; then
 fi
 
 # ---- the program tern -----------------------------------------------------------------------------------------------
-# Held-out accuracy on the tables in cuda, models of one mode in the others, a training that is stopped and goes on, and a
-# search one after another against all at once. Only when asked for: --only tern.
+# Held-out accuracy on the tables in cuda, models of one mode in the others, a training that is stopped and goes on, and
+# a search one after another against all at once. Only when asked for: --only tern.
 if wanted tern; then
   begin tern
   status=0 table=$out/tern.md program=$folder/tools/tern work=$folder/tern
@@ -279,13 +295,15 @@ if wanted tern; then
         for mode in cuda vectorized sequential; do
           figures=
           for seed in 1 2 3 4 5; do
-            figures+="$(run_tern train --dataset "$data/../csv/$name.csv" --mode $mode --seed $seed --run "$work/$name-$mode-$seed" --quiet |
+            figures+="$(run_tern train --dataset "$data/../csv/$name.csv" --mode $mode --seed $seed \
+              --run "$work/$name-$mode-$seed" --quiet |
               sed 's/^validation accuracy: //'); "
           done
           echo "| $name | $mode | ${figures%; } |"
         done
         for mode in cuda vectorized sequential; do
-          run_tern test --model "$work/$name-cuda-1" --dataset "$data/../csv/$name.csv" --held-out --mode $mode --format json |
+          run_tern test --model "$work/$name-cuda-1" --dataset "$data/../csv/$name.csv" --held-out --mode $mode \
+            --format json |
             sed -n "s/^  \"\(accuracy\|loss\)\": /cuda model of $name in $mode, \1: /p"
         done
       done
@@ -312,8 +330,8 @@ if wanted tern; then
       run_tern tune --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 60 --batch-size 128 --mode cuda \
         --grid seed=1,2,3,4,5,6,7,8 --jobs $jobs --run "$work/tune-$jobs" --quiet
     done
-    run_tern tune --compare-serial --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 60 --batch-size 128 \
-      --mode cuda --grid seed=1,2,3,4,5,6,7,8 --run "$work/compare" --quiet
+    run_tern tune --compare-serial --dataset synthetic-digits --limit 12000 --net mlp-small --epochs 60 \
+      --batch-size 128 --mode cuda --grid seed=1,2,3,4,5,6,7,8 --run "$work/compare" --quiet
   } >"$table" 2>&1
   finish tern $status "$(grep -h ' at once ' "$table" | tail -n 1)"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds for another machine in build-MACHINE/ and runs the tests there, on Debian: scripts/machines.sh aarch64, s390x or i686.
-# That machine's libraries are unpacked into build-MACHINE/root; nothing of it is installed here but the cross compiler and
-# the emulator. Further arguments go to ctest: scripts/machines.sh s390x -R 'io|data'.
+# Builds for another machine in build-MACHINE/ and runs the tests there, on Debian: scripts/machines.sh aarch64, s390x
+# or i686. That machine's libraries are unpacked into build-MACHINE/root; nothing of it is installed here but the cross
+# compiler and the emulator. Further arguments go to ctest: scripts/machines.sh s390x -R 'io|data'.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 machine=${1:-}
@@ -33,7 +33,8 @@ if [[ ! -e $folder/root/done ]]; then
     libhwy-dev zlib1g-dev libjpeg-dev libpng-dev catch2 nlohmann-json3-dev libcli11-dev libstdc++6 libgomp1
   for package in "$folder/apt/archives"/*.deb; do dpkg -x "$package" "$folder/root"; done
   # Links to /lib/... lead into this machine.
-  find "$folder/root" -type l -lname '/*' | while read -r link; do ln -sfn "$folder/root$(readlink "$link")" "$link"; done
+  find "$folder/root" -type l -lname '/*' |
+    while read -r link; do ln -sfn "$folder/root$(readlink "$link")" "$link"; done
   touch "$folder/root/done"
 fi
 

@@ -17,7 +17,8 @@ if have_gpu && have_nvcc; then
   targets+=(tern_cuda)
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
 else
-  have_gpu && say "There is a GPU but no nvcc: the cuda mode is left out. NVIDIA's cuda-toolkit (12 or later) brings it."
+  have_gpu &&
+    say "There is a GPU but no nvcc: the cuda mode is left out. NVIDIA's cuda-toolkit (12 or later) brings it."
   options+=(-DTERN_CUDA=OFF)
 fi
 # A folder that scripts/test.sh configured has these targets, and keeps its own options.

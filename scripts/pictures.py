@@ -52,15 +52,17 @@ class Drawing:
     def __init__(self, width, height, theme, title):
         self.theme, self.parts = THEMES[theme], []
         self.parts.append(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-                          f'aria-label="{html.escape(title)}" font-family="system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif">')
+                          f'aria-label="{html.escape(title)}" '
+                          'font-family="system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif">')
         self.box(0, 0, width, height, "paper")
 
     def box(self, x, y, width, height, colour, radius=0):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" fill="{self.theme[colour]}"/>')
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" '
+                          f'fill="{self.theme[colour]}"/>')
 
     def text(self, x, y, text, colour="ink", size=13, anchor="start", weight=400):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{self.theme[colour]}" font-size="{size}" text-anchor="{anchor}" '
-                          f'font-weight="{weight}">{html.escape(text)}</text>')
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{self.theme[colour]}" font-size="{size}" '
+                          f'text-anchor="{anchor}" font-weight="{weight}">{html.escape(text)}</text>')
 
     def line(self, points, colour, width=1.0, opacity=1.0):
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -105,16 +107,20 @@ def peers(theme):
             if cell in seen:
                 continue
             seen.add(cell)
-            groups.setdefault((NAMES.get(r["net"], r["net"]), r["phase"]), []).append(r)
+            net = NAMES.get(r["net"], r["net"])
+            groups.setdefault((net, r["phase"]), []).append(r)
             if number(r["ratio"]) < 1:
-                behind.append(f"{NAMES.get(r['net'], r['net'])} {r['phase']} {r['batch']} {r['precision']} ({r['ratio']})")
+                behind.append(f"{net} {r['phase']} {r['batch']} {r['precision']} ({r['ratio']})")
     rows = sorted(groups.items(), key=lambda row: (list(NAMES.values()).index(row[0][0]), row[0][1] != "train"))
     notes = [", ".join(behind[i:i + 3]) for i in range(0, len(behind), 3)]
     floor = 74 + 26 * len(rows)
-    drawing = Drawing(860, floor + 62 + 17 * (len(notes) + 1), theme, "Tern on an H200 beside PyTorch and JAX at their best")
+    drawing = Drawing(860, floor + 62 + 17 * (len(notes) + 1), theme,
+                      "Tern on an H200 beside PyTorch and JAX at their best")
     total = sum(len(cells) for _, cells in rows)
-    drawing.text(20, 28, f"Beside PyTorch and JAX on an H200: ahead in {total - len(behind)} of {total} cells", size=17, weight=600)
-    drawing.text(20, 48, "The fastest peer's time over Tern's (JAX: MLPs and LeNet in float32); a dot for each batch size and precision.", "soft")
+    ahead = f"ahead in {total - len(behind)} of {total} cells"
+    drawing.text(20, 28, f"Beside PyTorch and JAX on an H200: {ahead}", size=17, weight=600)
+    drawing.text(20, 48, "The fastest peer's time over Tern's (JAX: MLPs and LeNet in float32); "
+                 "a dot for each batch size and precision.", "soft")
     most = max(number(r["ratio"]) for _, cells in rows for r in cells)
     low = min([number(r["ratio"]) for _, cells in rows for r in cells] + [0.8]) / 1.05
     x = lambda ratio: 230 + 590 * math.log(ratio / low) / math.log(most * 1.05 / low)
@@ -128,11 +134,14 @@ def peers(theme):
         drawing.text(216, y + 4, f"{net}, {'training' if phase == 'train' else 'inference'}", anchor="end")
         for r in cells:
             colour = "good" if number(r["ratio"]) >= 1 else "bad"
-            drawing.parts.append(f'<circle cx="{x(number(r["ratio"])):.1f}" cy="{y}" r="5" fill="{drawing.theme[colour]}" fill-opacity="0.65"/>')
+            drawing.parts.append(f'<circle cx="{x(number(r["ratio"])):.1f}" cy="{y}" r="5" '
+                                 f'fill="{drawing.theme[colour]}" fill-opacity="0.65"/>')
     drawing.text(20, floor + 42, "Behind: " + ("none." if not notes else ""), "bad", 12, weight=600)
     for i, note in enumerate(notes):
         drawing.text(76, floor + 42 + 17 * i, note, "soft", 12)
-    drawing.text(20, floor + 50 + 17 * (len(notes) or 1), f"Measured at commits {commits_of('peers-jax-h200.md')} and {commits_of('peers-h200.md')} (MLPs, LeNet), {commits_of('peers-images-h200.md')} (AlexNet, GoogLeNet).", "soft", 12)
+    drawing.text(20, floor + 50 + 17 * (len(notes) or 1),
+                 f"Measured at commits {commits_of('peers-jax-h200.md')} and {commits_of('peers-h200.md')} "
+                 f"(MLPs, LeNet), {commits_of('peers-images-h200.md')} (AlexNet, GoogLeNet).", "soft", 12)
     return drawing.done()
 
 
@@ -146,7 +155,11 @@ def curve(drawing, left, top, width, height, title, kinds, percent=False, log=Fa
     way = (lambda v: math.log(v / low) / math.log(high / low)) if log else (lambda v: (v - low) / (high - low))
     x = lambda e: left + 62 + (width - 84) * e / last
     y = lambda v: top + height - 62 - (height - 108) * way(v)
-    ticks = [m * 10.0 ** p for p in range(-4, 3) for m in (1, 3)] if log else [1 - i * step for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1) if (1 - low) / step <= 6 for i in range(7)][:7]
+    if log:
+        ticks = [m * 10.0 ** p for p in range(-4, 3) for m in (1, 3)]
+    else:  # the finest steps below 1 of which six reach the lowest value
+        steps = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+        ticks = [1 - i * step for step in steps if (1 - low) / step <= 6 for i in range(7)][:7]
     for t in ticks:
         if low <= t <= high:
             drawing.line([(left + 62, y(t)), (left + width - 22, y(t))], "grid")
@@ -171,7 +184,8 @@ def training(theme):
     drawing = Drawing(860, 452, theme, "A report of tern: a training on MNIST")
     drawing.text(20, 34, f"Training of {facts['net']}", size=20, weight=600)
     drawing.text(20, 56, f"on MNIST, after the report that tern writes; {facts['machine']}", "soft")
-    tiles = [(f"{100 * take('validation accuracy')[-1][1]:.2f} %", "accuracy on the test part"), (f"{take('validation loss')[-1][1]:.4f}", "loss there"),
+    tiles = [(f"{100 * take('validation accuracy')[-1][1]:.2f} %", "accuracy on the test part"),
+             (f"{take('validation loss')[-1][1]:.4f}", "loss there"),
              (facts["epochs"], "epochs"), (facts["parameters"], "parameters")]
     left = 20
     for value, label in tiles:
@@ -180,8 +194,12 @@ def training(theme):
         drawing.text(left + 16, 99, value, size=20, weight=600)
         drawing.text(left + 16, 120, label, "soft", 12)
         left += width + 12
-    curve(drawing, 20, 146, 404, 270, "Loss, logarithmic", [("each step", take("step loss"), "vectorized", True), ("training", take("loss"), "vectorized", False), ("test part", take("validation loss"), "cuda", False)], log=True)
-    curve(drawing, 436, 146, 404, 270, "Accuracy", [("training", take("accuracy"), "vectorized", False), ("test part", take("validation accuracy"), "cuda", False)], percent=True)
+    curve(drawing, 20, 146, 404, 270, "Loss, logarithmic",
+          [("each step", take("step loss"), "vectorized", True), ("training", take("loss"), "vectorized", False),
+           ("test part", take("validation loss"), "cuda", False)], log=True)
+    curve(drawing, 436, 146, 404, 270, "Accuracy",
+          [("training", take("accuracy"), "vectorized", False),
+           ("test part", take("validation accuracy"), "cuda", False)], percent=True)
     drawing.text(20, 438, f"Measured at commit {facts['commit']}: {facts['command']}", "soft", 12)
     return drawing.done()
 
@@ -189,11 +207,16 @@ def training(theme):
 def take_training(run, commit):
     """Writes the curves of a run of tern train to training-mnist.csv."""
     events = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
-    start, machine = events[0], events[0]["machine"]
+    start, machine, settings = events[0], events[0]["machine"], events[0]["settings"]
     done = sum(event["event"] == "epoch" for event in events)
-    lines = [f"# commit: {commit}", f"# command: tern train --dataset mnist --net {start['settings']['net']} --epochs {start['epochs']} --run RUN", f"# net: {start['settings']['net']}",
-             f"# machine: {machine['mode']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['processor']}",
-             f"# parameters: {start['parameters']:,}", f"# epochs: {done if done == start['epochs'] else str(done) + ' of ' + str(start['epochs'])}", "kind,epoch,value"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    lines = [f"# commit: {commit}",
+             f"# command: tern train --dataset mnist --net {settings['net']} --epochs {start['epochs']} --run RUN",
+             f"# net: {settings['net']}",
+             f"# machine: {machine['mode']}, {threads}, {machine['processor']}",
+             f"# parameters: {start['parameters']:,}",
+             f"# epochs: {done if done == start['epochs'] else str(done) + ' of ' + str(start['epochs'])}",
+             "kind,epoch,value"]
     for event in events:
         if event["event"] == "step":
             lines.append(f"step loss,{event['step'] / start['steps_per_epoch']:.4f},{event['loss']:.5f}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything in build/ and runs every test, from a bare Debian 12 or Ubuntu 24.04: installs what is missing first.
-# Arguments go to ctest: scripts/test.sh -L package, scripts/test.sh -R operators.
+# Builds everything in build/ and runs every test, from a bare Debian 12 or Ubuntu 24.04: installs what is missing
+# first. Arguments go to ctest: scripts/test.sh -L package, scripts/test.sh -R operators.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 need_to_build

@@ -1,9 +1,9 @@
 """Tern beside PyTorch and JAX, cell by cell, interleaved in one run on one machine.
 
-For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one CUDA
-graph) and, with --jax, those of JAX (one jitted call a step, and a loop of steps inside one program) are timed once; the
-fastest of all is then timed in turn with Tern's, pair by pair, and the ratio peer / Tern of every pair is kept: its median,
-10th and 90th percentile are reported. Above 1 Tern is faster.
+For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one
+CUDA graph) and, with --jax, those of JAX (one jitted call a step, and a loop of steps inside one program) are timed
+once; the fastest of all is then timed in turn with Tern's, pair by pair, and the ratio peer / Tern of every pair is
+kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster.
 
 usage: compare.py PATH/TO/modes --mode cuda --precision strict --out peers.md
 """
@@ -69,7 +69,8 @@ class TorchPeer:
 
         def mixed():
             # A cache of the rounded weights would outlive the step that a graph records.
-            return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
+            return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.precision == "bf16",
+                                  cache_enabled=False)
 
         def train():
             self.optimizer.zero_grad(set_to_none=True)
@@ -140,7 +141,8 @@ def processor():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the benchmark program `modes`")
-    parser.add_argument("--mode", default="vectorized", help="Tern's mode; on cuda PyTorch runs on the GPU, else on the CPU")
+    parser.add_argument("--mode", default="vectorized",
+                        help="Tern's mode; on cuda PyTorch runs on the GPU, else on the CPU")
     parser.add_argument("--precision", default="strict", choices=["strict", "tf32", "bf16"])
     parser.add_argument("--nets", default="mlp-small,mlp-medium,mlp-big,lenet")
     parser.add_argument("--phases", default="train,infer")
@@ -153,7 +155,8 @@ def main():
     parser.add_argument("--compile-batches", default="", help="with --compile: only at these batch sizes")
     parser.add_argument("--jax", action="store_true", help="time JAX too (some seconds a cell to compile)")
     parser.add_argument("--layouts", default="NCHW", help="PyTorch's memory formats to try: NCHW,NHWC")
-    parser.add_argument("--fastest", action="store_true", help="let Tern's cuda mode take algorithms that do not repeat, as PyTorch does")
+    parser.add_argument("--fastest", action="store_true",
+                        help="let Tern's cuda mode take algorithms that do not repeat, as PyTorch does")
     parser.add_argument("--label", default="", help="a line for the table, such as the commit")
     parser.add_argument("--out", help="Markdown file")
     options = parser.parse_args()
@@ -174,7 +177,8 @@ def main():
         "",
         f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
         "",
-        "| net | phase | batch | PyTorch eager | best peer | how | Tern | ratio | 10th to 90th percentile | transfers | peak MB, PyTorch eager : Tern |",
+        "| net | phase | batch | PyTorch eager | best peer | how | Tern | ratio | 10th to 90th percentile | transfers "
+        "| peak MB, PyTorch eager : Tern |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
@@ -188,7 +192,8 @@ def main():
                     print(f"(time is up before {net} {phase} {batch})", flush=True)
                     continue
                 found, their_peak = {}, 0
-                compiles = options.compile and (not options.compile_batches or str(batch) in options.compile_batches.split(","))
+                compiles = options.compile and (not options.compile_batches
+                                                or str(batch) in options.compile_batches.split(","))
                 for layout in options.layouts.split(","):
                     if device == "cuda":
                         torch.cuda.reset_peak_memory_stats()
@@ -196,7 +201,8 @@ def main():
                     for how, run, steps in peer.ways(compiles and layout == options.layouts.split(",")[-1]):
                         for _ in range(3):
                             run()
-                        found[f"{how} {layout}"] = (microseconds(run, peer.wait, steps, options.seconds), run, peer.wait, steps)
+                        took = microseconds(run, peer.wait, steps, options.seconds)
+                        found[f"{how} {layout}"] = (took, run, peer.wait, steps)
                         if how == "eager" and device == "cuda" and not their_peak:
                             their_peak = torch.cuda.max_memory_allocated()
                 if options.jax:
@@ -210,7 +216,8 @@ def main():
                 for pair in range(options.pairs):
                     for which in ("tern", "peer") if pair % 2 == 0 else ("peer", "tern"):
                         if which == "tern":
-                            value, transfers, peak = tern.microseconds(net, phase, batch, options.precision, options.seconds)
+                            value, transfers, peak = tern.microseconds(net, phase, batch, options.precision,
+                                                                       options.seconds)
                             ours.append(value)
                             moved += transfers
                         else:
@@ -218,14 +225,17 @@ def main():
                     ratios.append(theirs[-1] / ours[-1])
                 ratio = statistics.median(ratios)
                 behind += ratio < 1
+                eager = min(way[0] for name, way in found.items() if name.startswith("eager"))
                 lines.append(
-                    f"| {net} | {phase} | {batch} | {min(way[0] for name, way in found.items() if name.startswith('eager')):.1f} | {statistics.median(theirs):.1f} | {how} "
-                    f"| {statistics.median(ours):.1f} | {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} "
+                    f"| {net} | {phase} | {batch} | {eager:.1f} | {statistics.median(theirs):.1f} | {how} "
+                    f"| {statistics.median(ours):.1f} "
+                    f"| {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} "
                     f"| {their_peak / 1e6:.0f} : {peak / 1e6:.0f} |"
                 )
                 print(lines[-1], flush=True)
                 del peer, run, wait, found
-                # What stays compiled would hold memory, and make the next batch size a function of any, which is slower.
+                # What stays compiled would hold memory, and make the next batch size a function of any, which is
+                # slower.
                 torch._dynamo.reset()
                 gc.collect()
                 if device == "cuda":

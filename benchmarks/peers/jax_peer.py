@@ -52,8 +52,8 @@ class Forward:
         return lax.reduce_window(x, -jnp.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), around)
 
     def average_pool(self, x, size, stride):
-        sums = lax.reduce_window(x.astype(jnp.float32), 0.0, lax.add, (1, size, size, 1), (1, stride, stride, 1), "VALID")
-        return sums / (size * size)
+        window, strides = (1, size, size, 1), (1, stride, stride, 1)
+        return lax.reduce_window(x.astype(jnp.float32), 0.0, lax.add, window, strides, "VALID") / (size * size)
 
     def response_norm(self, x):
         whole = x.astype(jnp.float32)
@@ -143,7 +143,8 @@ def googlenet():
         return [to.dense(last, to.dropout(jnp.mean(x, (1, 2)), 0.4))] + outputs
 
     stem = [layer(7, 7, 3, 64), layer(1, 1, 64, 64), layer(3, 3, 64, 192)]
-    modules = [[layer(1, 1, i, a), layer(1, 1, i, b), layer(3, 3, b, c), layer(1, 1, i, d), layer(5, 5, d, e), layer(1, 1, i, f)]
+    modules = [[layer(1, 1, i, a), layer(1, 1, i, b), layer(3, 3, b, c),
+                layer(1, 1, i, d), layer(5, 5, d, e), layer(1, 1, i, f)]
                for i, a, b, c, d, e, f in INCEPTIONS]
     heads = [[layer(1, 1, channels, 128), layer(2048, 1024), layer(1024, 1000)] for channels in (512, 528)]
     return (stem, modules, heads, layer(1024, 1000)), run
@@ -165,8 +166,8 @@ def cross_entropy(logits, labels):
 
 
 class JaxPeer:
-    """One net in JAX. A training step is forward, loss, backward and SGD with momentum and weight decay, jitted with the
-    weights donated: called step by step, and as a loop of many steps inside one program."""
+    """One net in JAX. A training step is forward, loss, backward and SGD with momentum and weight decay, jitted with
+    the weights donated: called step by step, and as a loop of many steps inside one program."""
 
     def __init__(self, net, batch, phase, precision):
         make, shape, classes, self.loop = NETS[net]

@@ -1,7 +1,8 @@
 """Single layers of AlexNet and GoogLeNet: Tern's `vectorized` mode beside PyTorch on the same cores, interleaved.
 
-Every line has the floor as well: the time in which the machine's peak (--gflops, all threads) computes the layer directly,
-or in which its memory (--gbps) moves every array once, whichever is longer. Winograd's convolutions may go below it.
+Every line has the floor as well: the time in which the machine's peak (--gflops, all threads) computes the layer
+directly, or in which its memory (--gbps) moves every array once, whichever is longer. Winograd's convolutions may go
+below it.
 
 usage: layers.py PATH/TO/layers --batches 1,32 --out layers.md
 """
@@ -166,7 +167,8 @@ def main():
         formats = {options.layout: formats[options.layout]}
     tern = subprocess.Popen([options.program, str(options.threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             text=True, env={**os.environ})
-    lines = [f"Microseconds, {options.threads} threads; PyTorch {torch.__version__}, the faster of its memory formats.", "",
+    lines = [f"Microseconds, {options.threads} threads; PyTorch {torch.__version__}, the faster of its memory formats.",
+             "",
              "| net | batch | layer | phase | floor | PyTorch | how | Tern | GFLOP/s | ratio |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
@@ -204,16 +206,16 @@ def main():
                     floor = max(flops / options.gflops / 1e3, moved / options.gbps / 1e3)
                     mine, yours = statistics.median(ours), statistics.median(theirs)
                     ratio = statistics.median(b / a for a, b in zip(ours, theirs))
-                    lines.append(f"| {net} | {batch} | {name} | {phase} | {floor:.0f} | {yours:.0f} | {how} | {mine:.0f} "
-                                 f"| {flops / mine / 1e3:.0f} | {ratio:.2f} |")
+                    lines.append(f"| {net} | {batch} | {name} | {phase} | {floor:.0f} | {yours:.0f} | {how} "
+                                 f"| {mine:.0f} | {flops / mine / 1e3:.0f} | {ratio:.2f} |")
                     print(lines[-1], flush=True)
                     total = totals.setdefault((net, batch), [0, 0, 0])
                     for i, value in enumerate((floor, yours, mine)):
                         total[i] += value
     lines.append("")
     for (net, batch), (floor, yours, mine) in totals.items():
-        lines.append(f"{net}, batch {batch}, sum of the lines: floor {floor / 1e3:.1f} ms, PyTorch {yours / 1e3:.1f} ms, "
-                     f"Tern {mine / 1e3:.1f} ms.")
+        lines.append(f"{net}, batch {batch}, sum of the lines: floor {floor / 1e3:.1f} ms, "
+                     f"PyTorch {yours / 1e3:.1f} ms, Tern {mine / 1e3:.1f} ms.")
         print(lines[-1])
     if options.out:
         with open(options.out, "w") as file:

@@ -37,8 +37,8 @@ nine = "iris,banknote,sonar,wheat seeds,breast cancer,wine,digits,diabetes,ionos
 
 def tables(options):
     """(name, features, labels) of every table that is there."""
-    for name, load in (("iris", datasets.load_iris), ("wine", datasets.load_wine), ("breast cancer", datasets.load_breast_cancer),
-                       ("digits", datasets.load_digits)):
+    for name, load in (("iris", datasets.load_iris), ("wine", datasets.load_wine),
+                       ("breast cancer", datasets.load_breast_cancer), ("digits", datasets.load_digits)):
         yield name, *load(return_X_y=True)
     for name, file in (("banknote", "banknote_authentication.csv"), ("wheat seeds", "wheat-seeds.csv")):
         path = pathlib.Path(options.csv) / file
@@ -47,9 +47,10 @@ def tables(options):
             continue
         frame = pandas.read_csv(path, header=None)
         yield name, frame.iloc[:, :-1].to_numpy(float), pandas.factorize(frame.iloc[:, -1])[0]
-    for name, file in (("sonar", "Sonar"), ("diabetes", "PimaIndiansDiabetes"), ("ionosphere", "Ionosphere"), ("glass", "Glass"),
-                       ("vehicle", "Vehicle"), ("vowel", "Vowel"), ("zoo", "Zoo"), ("cytology", "BreastCancer"), ("satellite", "Satellite"),
-                       ("dna", "DNA"), ("letters", "LetterRecognition")):
+    for name, file in (("sonar", "Sonar"), ("diabetes", "PimaIndiansDiabetes"), ("ionosphere", "Ionosphere"),
+                       ("glass", "Glass"), ("vehicle", "Vehicle"), ("vowel", "Vowel"), ("zoo", "Zoo"),
+                       ("cytology", "BreastCancer"), ("satellite", "Satellite"), ("dna", "DNA"),
+                       ("letters", "LetterRecognition")):
         path = pathlib.Path(options.mlbench) / f"{file}.rda"
         if not path.exists():
             print(f"left out: {path} is not there (apt install r-cran-mlbench)", file=sys.stderr)
@@ -69,10 +70,11 @@ def write_csv(path, features, labels):
 
 def run_tern(options, folder, split, seed):
     run = folder / f"run{seed}"
-    subprocess.run([options.tern, "train", "--dataset", folder / "train.csv", "--validation", "0", "--split", str(split), "--seed",
-                    str(seed), "--run", run, "--mode", "vectorized", "--threads", "1", "--quiet"], check=True, capture_output=True)
-    tested = subprocess.run([options.tern, "test", "--model", run, "--dataset", folder / "test.csv", "--format", "json"],
-                            check=True, capture_output=True, text=True)
+    train = [options.tern, "train", "--dataset", folder / "train.csv", "--validation", "0", "--split", str(split),
+             "--seed", str(seed), "--run", run, "--mode", "vectorized", "--threads", "1", "--quiet"]
+    subprocess.run(train, check=True, capture_output=True)
+    test = [options.tern, "test", "--model", run, "--dataset", folder / "test.csv", "--format", "json"]
+    tested = subprocess.run(test, check=True, capture_output=True, text=True)
     figures = json.loads(tested.stdout)
     return figures["accuracy"], figures["loss"]
 
@@ -92,15 +94,17 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default=nine, help="names of tables, with commas")
     parser.add_argument("--csv", default=".", help="folder of banknote_authentication.csv and wheat-seeds.csv")
-    parser.add_argument("--mlbench", default="/usr/lib/R/site-library/mlbench/data", help="folder of mlbench's .rda files")
+    parser.add_argument("--mlbench", default="/usr/lib/R/site-library/mlbench/data",
+                        help="folder of mlbench's .rda files")
     parser.add_argument("--label", default="", help="machine and commit, for the head of the page")
     options = parser.parse_args()
     print("# Tables beside scikit-learn\n")
-    print(f"`tern train` without options beside `MLPClassifier` of scikit-learn on standardised columns: {options.splits} splits x "
-          f"{options.seeds} seeds, a fifth of the rows for the test, the same rows on both sides. Mean and standard deviation; "
-          f"accuracy in %, loss in nats.\n\n{options.label}\n")
+    print("`tern train` without options beside `MLPClassifier` of scikit-learn on standardised columns: "
+          f"{options.splits} splits x {options.seeds} seeds, a fifth of the rows for the test, the same rows on both "
+          f"sides. Mean and standard deviation; accuracy in %, loss in nats.\n\n{options.label}\n")
     print("Command: `" + " ".join(["python3 benchmarks/peers/tables.py"] + sys.argv[1:]) + "`\n")
-    print("| table | rows x columns, classes | accuracy, Tern | scikit-learn | difference | loss, Tern | scikit-learn |")
+    print("| table | rows x columns, classes | accuracy, Tern | scikit-learn | difference "
+          "| loss, Tern | scikit-learn |")
     print("|---|---|---|---|---|---|---|", flush=True)
     behind = []
     for name, features, labels in tables(options):
@@ -108,7 +112,8 @@ def main():
             continue
         ours, theirs = [], []
         for split in range(options.first_split, options.first_split + options.splits):
-            train_x, test_x, train_y, test_y = train_test_split(features, labels, test_size=0.2, stratify=labels, random_state=split)
+            train_x, test_x, train_y, test_y = train_test_split(features, labels, test_size=0.2, stratify=labels,
+                                                                random_state=split)
             with tempfile.TemporaryDirectory() as place:
                 folder = pathlib.Path(place)
                 write_csv(folder / "train.csv", train_x, train_y)
@@ -120,10 +125,11 @@ def main():
         spread, peer_spread = numpy.std(ours, axis=0), numpy.std(theirs, axis=0)
         if accuracy < peer_accuracy - 0.01 or loss >= peer_loss:
             behind.append(name)
-        print(f"| {name} | {features.shape[0]} x {features.shape[1]}, {len(set(labels))} | {100 * accuracy:.2f} ± {100 * spread[0]:.2f} "
+        print(f"| {name} | {features.shape[0]} x {features.shape[1]}, {len(set(labels))} "
+              f"| {100 * accuracy:.2f} ± {100 * spread[0]:.2f} "
               f"| {100 * peer_accuracy:.2f} ± {100 * peer_spread[0]:.2f} | {100 * (accuracy - peer_accuracy):+.2f} "
               f"| {loss:.4f} ± {spread[1]:.4f} | {peer_loss:.4f} ± {peer_spread[1]:.4f} |", flush=True)
-    print("\nMore than a point of accuracy behind, or not below in loss: " + (", ".join(behind) if behind else "none") + ".")
+    print(f"\nMore than a point of accuracy behind, or not below in loss: {', '.join(behind) or 'none'}.")
 
 
 main()

@@ -1,4 +1,4 @@
-"""The check of the floors: the tree passes, every planted climb is found by its place, and the page shows its picture."""
+"""The check of the floors: the tree passes, every planted climb is found by its place, the page shows its picture."""
 
 import pathlib
 import shutil

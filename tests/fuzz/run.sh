@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs all fuzz targets at once and writes the table OUT/fuzz.md: inputs run, and files that crashed, hung or took too much
-# memory, which are copied to OUT.
+# Runs all fuzz targets at once and writes the table OUT/fuzz.md: inputs run, and files that crashed, hung or took too
+# much memory, which are copied to OUT.
 #
 # usage: tests/fuzz/run.sh PROGRAMS OUT SECONDS PROCESSES [INPUTS [TARGET...]]
 #
-# PROGRAMS is the folder of the programs *_fuzz. Each target runs in PROCESSES processes until INPUTS (10,000,000) inputs in all
-# or SECONDS have passed; those that are done leave the processor to the others.
+# PROGRAMS is the folder of the programs *_fuzz. Each target runs in PROCESSES processes until INPUTS (10,000,000)
+# inputs in all or SECONDS have passed; those that are done leave the processor to the others.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if (($# < 4)); then
@@ -48,8 +48,9 @@ fuzz() {
     time=$((end - $(date +%s)))
     ((time > 0)) || break
     seed=$((seed + 1))
-    "${plain[@]}" "$programs/${target}_fuzz" -seed=$seed -runs="$left" -max_total_time=$time -rss_limit_mb=2048 -malloc_limit_mb=256 -timeout=10 \
-      -max_len="$(longest "$target")" -reload=10 -print_final_stats=1 -artifact_prefix="$work/$target/found/" "${words[@]}" \
+    "${plain[@]}" "$programs/${target}_fuzz" -seed=$seed -runs="$left" -max_total_time=$time \
+      -rss_limit_mb=2048 -malloc_limit_mb=256 -timeout=10 -max_len="$(longest "$target")" -reload=10 \
+      -print_final_stats=1 -artifact_prefix="$work/$target/found/" "${words[@]}" \
       "$work/$target/corpus" "$here/seeds/$target" >"$work/$target/log.$number.$seed" 2>&1
     done_now=$(sed -n 's/^stat::number_of_executed_units: //p' "$work/$target/log.$number.$seed" | tail -n 1)
     left=$((left - ${done_now:-0}))
@@ -67,8 +68,10 @@ failures=0
   echo "| target | inputs | found | edges covered | inputs/s of one process |"
   echo "|---|---|---|---|---|"
   for target in "${targets[@]}"; do
-    total=$(sed -n 's/^stat::number_of_executed_units: //p' "$work/$target"/log.* | awk '{ n += $1 } END { print n + 0 }')
-    rate=$(sed -n 's/^stat::average_exec_per_sec: //p' "$work/$target"/log.* | awk '{ n += $1 } END { print NR ? int(n / NR) : 0 }')
+    total=$(sed -n 's/^stat::number_of_executed_units: //p' "$work/$target"/log.* |
+      awk '{ n += $1 } END { print n + 0 }')
+    rate=$(sed -n 's/^stat::average_exec_per_sec: //p' "$work/$target"/log.* |
+      awk '{ n += $1 } END { print NR ? int(n / NR) : 0 }')
     edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$work/$target"/log.* | sort -n | tail -n 1)
     found=$(find "$work/$target/found" -type f | wc -l)
     for file in "$work/$target/found"/*; do

@@ -3,11 +3,12 @@
 
   make_golden.py                                   the narrow networks of golden_test.cpp, into data/ beside this script
   make_golden.py --full alexnet --out FILE         a whole network, for golden_check
-  make_golden.py --full alexnet --float64 --out FILE    computed in float64; says how far PyTorch's own float32 is from it
+  make_golden.py --full alexnet --float64 --out FILE
+                                                   computed in float64; says how far PyTorch's own float32 is from it
 
-A file has the state of a network (state.*), pixels (an image is (pixels - 128) / 64) and labels, the logits in evaluation, the losses of ten steps of SGD
-in training, the gradients of the first (gradient.*) and the state after the last (after.*). Dropout is left out. The
-parameters have torchvision's names. Needs PyTorch and nothing else."""
+A file has the state of a network (state.*), pixels (an image is (pixels - 128) / 64) and labels, the logits in
+evaluation, the losses of ten steps of SGD in training, the gradients of the first (gradient.*) and the state after the
+last (after.*). Dropout is left out. The parameters have torchvision's names. Needs PyTorch and nothing else."""
 
 import argparse
 import json
@@ -45,7 +46,8 @@ class AlexNet(Classifier):  # bvlc_alexnet
         a, b, c, d, e, hidden = width(96, 2), width(256, 2), width(384, 2), width(384, 2), width(256, 2), width(4096)
         layers = [
             ("0", nn.Conv2d(3, a, 11, 4)), ("1", nn.ReLU()), ("norm1", norm()), ("2", nn.MaxPool2d(3, 2)),
-            ("3", nn.Conv2d(a, b, 5, padding=2, groups=2)), ("4", nn.ReLU()), ("norm2", norm()), ("5", nn.MaxPool2d(3, 2)),
+            ("3", nn.Conv2d(a, b, 5, padding=2, groups=2)), ("4", nn.ReLU()), ("norm2", norm()),
+            ("5", nn.MaxPool2d(3, 2)),
             ("6", nn.Conv2d(b, c, 3, padding=1)), ("7", nn.ReLU()),
             ("8", nn.Conv2d(c, d, 3, padding=1, groups=2)), ("9", nn.ReLU()),
             ("10", nn.Conv2d(d, e, 3, padding=1, groups=2)), ("11", nn.ReLU()), ("12", nn.MaxPool2d(3, 2))]
@@ -192,7 +194,8 @@ class ResNet18(Classifier):
         self.bn1 = nn.BatchNorm2d(channels)
         for i in range(1, 5):
             outputs = width(32 << i)
-            blocks = nn.Sequential(ResidualBlock(channels, outputs, 1 if i == 1 else 2), ResidualBlock(outputs, outputs, 1))
+            first = ResidualBlock(channels, outputs, 1 if i == 1 else 2)
+            blocks = nn.Sequential(first, ResidualBlock(outputs, outputs, 1))
             self.add_module(f"layer{i}", blocks)
             channels = outputs
         self.fc = nn.Linear(channels, classes)
@@ -286,7 +289,8 @@ def save(file, tensors, metadata):
         if tensor.dtype == torch.float64:
             tensor = tensor.float()
         data = tensor.contiguous().numpy().tobytes()
-        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(data)]}
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + len(data)]}
         parts.append(data)
         offset += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -308,17 +312,20 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rate", type=float, default=0.001, help="learning rate of a whole network")
-    parser.add_argument("--float64", action="store_true", help="compute a whole network in float64; the file is float32")
+    parser.add_argument("--float64", action="store_true",
+                        help="compute a whole network in float64; the file is float32")
     parser.add_argument("--seed", type=int, default=1, help="of a whole network")
     options = parser.parse_args()
     if options.full:
         if not options.out:
             parser.error("--full needs --out FILE")
-        run = (options.full, WHOLE_SIZE[options.full], 1, 1000, options.batch, options.rate, options.steps, options.seed)
+        run = (options.full, WHOLE_SIZE[options.full], 1, 1000, options.batch, options.rate, options.steps,
+               options.seed)
         tensors, metadata = compute(*run)
         if options.float64:
             golden, metadata = compute(*run, dtype=torch.float64)
-            for prefix, change in (("logits", False), ("losses", False), ("gradient.", False), ("after.", False), ("after.", True)):
+            compared = [(prefix, False) for prefix in ("logits", "losses", "gradient.", "after.")] + [("after.", True)]
+            for prefix, change in compared:
                 largest, where = difference(golden, tensors, prefix, change)
                 print(f"float32 against float64: {'change, ' if change else ''}{where} {largest:.1e}")
             tensors = golden

@@ -28,8 +28,8 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src", "tests",
-          "tools"]
+PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src",
+          "tests", "tools"]
 FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "parallel", "io", "models", "docs", "golden",
            "training"]
 SUITE = [*FOLDERS, "operators", "catalogue:sequential", "catalogue:vectorized", "simd:AVX2", "simd:baseline",

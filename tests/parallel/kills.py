@@ -28,9 +28,9 @@ CAUSES = [
 
 def training(run, options):
     return ["train", "--dataset", "points.csv", "--layers", "3,32,32,3", "--dropout", "0.2", "--optimizer", "adam",
-            "--mode", "vectorized", "--batch-size", "16", "--shards", "4", "--epochs", str(options.epochs), "--schedule",
-            "constant", "--checkpoint-every", "20", "--run", run, "--parallel", "mpi", "--rank-limit", str(options.limit),
-            "--threads", "1"]
+            "--mode", "vectorized", "--batch-size", "16", "--shards", "4", "--epochs", str(options.epochs),
+            "--schedule", "constant", "--checkpoint-every", "20", "--run", run, "--parallel", "mpi",
+            "--rank-limit", str(options.limit), "--threads", "1"]
 
 
 def points(folder):

@@ -4,7 +4,6 @@
 #include <sys/utsname.h>
 #include <zlib.h>
 
-#include <CLI/Version.hpp>
 #include <fstream>
 #include <thread>
 
@@ -69,7 +68,6 @@ Json describe_machine() {
             {"zlib", zlibVersion()},
             {"libjpeg", TERN_VERSION_JPEG},
             {"libpng", TERN_VERSION_PNG},
-            {"CLI11", CLI11_VERSION},
             {"nlohmann-json", message(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".",
                                       NLOHMANN_JSON_VERSION_PATCH)}}}};
 }

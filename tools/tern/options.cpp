@@ -1,6 +1,5 @@
 #include "options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -171,60 +170,46 @@ Option list_option(std::string name, std::string value, std::string help, std::v
 // ------------------------------------------------------------------------------------------------
 
 Given parse_arguments(const Verb& verb, const std::vector<std::string>& arguments) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
   std::vector<std::vector<std::string>> found(verb.options.size());
-  std::vector<std::int64_t> switched(verb.options.size());
-  for (std::size_t i = 0; i < verb.options.size(); ++i) {
-    const Option& option = verb.options[i];
-    std::string names = "--" + option.name;
-    for (const std::string& alias : option.aliases) names += ",--" + alias;
-    if (option.value.empty())
-      app.add_flag(names, switched[i]);
-    else
-      app.add_option(names, found[i])
-          ->expected(1)
-          ->allow_extra_args(false)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  }
-
-  // --learning_rate is --learning-rate.
-  std::vector<std::string> words;
-  for (const std::string& argument : arguments) {
-    const std::size_t end = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 0;
-    words.push_back(hyphenated(argument.substr(0, end)) + argument.substr(end));
-  }
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
-  try {
-    app.parse(words);
-  } catch (const CLI::ArgumentMismatch& error) {
-    const std::string said = error.what();
-    throw UsageError(said.substr(0, said.find(':')) + " wants a value; see tern " + verb.name + " --help");
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(message(error.what(), "; see tern ", verb.name, " --help"));
+  const auto place = [&](const std::string& word, const std::string& name) {
+    const Option* option = word.starts_with("--") ? find_option(verb.options, name) : nullptr;
+    if (option != nullptr) return static_cast<std::size_t>(option - verb.options.data());
+    std::vector<std::string> names;
+    for (const Option& known : verb.options) names.push_back(known.name);
+    throw UsageError(message("there is no option ", word.substr(0, word.find('=')), " of tern ", verb.name,
+                             suggestion(hyphenated(name), names, "--")));
+  };
+  bool ended = false;  // by a word "--", behind which no word is an option
+  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
+    if (!ended && *word == "--") {
+      ended = true;
+    } else if (ended || !word->starts_with("-") || *word == "-") {
+      expects<UsageError>(verb.positionals != nullptr, "tern ", verb.name, " has no use for '", *word,
+                          "'; options begin with --");
+      verb.positionals->push_back(*word);
+    } else {
+      const std::size_t end = std::min(word->find('='), word->size());
+      const std::size_t begin = std::min<std::size_t>(word->starts_with("--") ? 2 : 1, end);
+      const std::size_t i = place(*word, word->substr(begin, end - begin));
+      if (end < word->size()) {
+        found[i].push_back(word->substr(end + 1));
+      } else if (verb.options[i].value.empty()) {
+        found[i].emplace_back("true");
+      } else {
+        expects<UsageError>(word + 1 != arguments.end() && !word[1].starts_with("--"), "--", verb.options[i].name,
+                            " wants a value; see tern ", verb.name, " --help");
+        found[i].push_back(*++word);
+      }
+    }
   }
 
   Given given;
-  std::vector<std::string> names;
-  for (const Option& option : verb.options) names.push_back(option.name);
-  for (const std::string& rest : app.remaining()) {
-    const bool option = rest.starts_with("-") && rest.size() > 1 && rest != "--";
-    const std::string name = rest.substr(0, rest.find('='));
-    expects<UsageError>(!option, "there is no option ", name, " of tern ", verb.name,
-                        option ? suggestion(name.substr(name.find_first_not_of('-')), names, "--") : "");
-    if (rest == "--") continue;
-    expects<UsageError>(verb.positionals != nullptr, "tern ", verb.name, " has no use for '", rest,
-                        "'; options begin with --");
-    verb.positionals->push_back(rest);
-  }
-  for (std::size_t i = 0; i < verb.options.size(); ++i) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = verb.options[i];
-    if (switched[i] != 0) option.set(switched[i] > 0 ? "true" : "false");
-    expects<UsageError>(found[i].size() < 2 || option.repeats, "--", option.name, " is given ", found[i].size(),
-                        " times, expected once");
+    expects<UsageError>(found[i].size() < 2 || option.repeats || option.value.empty(), "--", option.name, " is given ",
+                        found[i].size(), " times, expected once");
     for (const std::string& text : found[i]) option.set(text);
-    if (switched[i] != 0 || !found[i].empty()) given.insert(option.name);
+    if (!found[i].empty()) given.insert(option.name);
   }
   return given;
 }
