@@ -28,7 +28,7 @@ struct Options {
   std::string mode = fastest_mode();
   double seconds = 0.5;
   int shards = 0, threads = 0;
-  bool strong = false, all_reduce = false, fastest = false;
+  bool strong = false, all_reduce = false, fastest = false, split_classifier = false;
   std::string carrier = "threads";
   std::optional<parallel::Group> processes = {};  // that mpirun started
   std::string predict = {};
@@ -94,11 +94,22 @@ Timing in_ranks(const Options& options, int ranks, const std::string& precision,
   return result;
 }
 
+benchmarks::Net net_of(const Options& options, const std::string& name, std::int64_t batch,
+                       const parallel::Group& group) {
+  benchmarks::Net net = benchmarks::make_net(name, batch);
+  if (options.split_classifier && name == "alexnet" && group.size() > 1) {
+    const auto split = std::make_shared<models::AlexNet>(models::AlexNetOptions{.classifier_ranks = group});
+    net.module = split;
+    net.loss = [split](const Tensor& x, const Tensor& labels) { return operators::cross_entropy((*split)(x), labels); };
+  }
+  return net;
+}
+
 Timing train(const Options& options, const std::string& name, std::int64_t batch, int ranks,
              const std::string& precision) {
   return in_ranks(options, ranks, precision, [&](const parallel::Group& group, Device& device) {
     Generator generator(7 + static_cast<std::uint64_t>(group.rank()));
-    const benchmarks::Net net = benchmarks::make_net(name, batch);
+    const benchmarks::Net net = net_of(options, name, batch, group);
     const Tensor images = randn(net.input, generator), labels = randint(0, net.classes, {batch}, generator);
     optim::SGD sgd(net.module->parameters(), {.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
     parallel::DataParallel all(group, *net.module, {.shards = options.shards});
@@ -278,6 +289,7 @@ int main(int argc, char** argv) {
   app.add_option("--latency", options.network.latency, "with --predict: microseconds from machine to machine");
   app.add_option("--within", options.within, "with --predict: fail when a cell not fitted to is further off than so");
   app.add_flag("--strong", options.strong, "share one batch among the ranks");
+  app.add_flag("--split-classifier", options.split_classifier, "AlexNet with its classifier divided among the ranks");
   app.add_flag("--all-reduce", options.all_reduce, "time the all-reduce by size instead");
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");
   CLI11_PARSE(app, argc, argv);

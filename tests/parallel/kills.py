@@ -28,7 +28,7 @@ CAUSES = [
 
 def training(run, options):
     return ["train", "--dataset", "points.csv", "--layers", "3,32,32,3", "--dropout", "0.2", "--optimizer", "adam",
-            "--mode", "vectorized", "--batch-size", "16", "--shards", "4", "--epochs", str(options.epochs),
+            "--mode", options.mode, "--batch-size", "16", "--shards", "4", "--epochs", str(options.epochs),
             "--schedule", "constant", "--checkpoint-every", "20", "--run", run, "--parallel", "mpi",
             "--rank-limit", str(options.limit), "--threads", "1"]
 
@@ -100,7 +100,7 @@ class Stress:
         time.sleep(draw.random() * (1 if epochs == 0 else 0.1))
 
     def disturb(self, number, draw, reference, usual):
-        run, ranks, again = f"r{number}", draw.randint(2, 4), draw.randint(1, 4)
+        run, ranks, again = f"r{number}", draw.randint(2, self.options.ranks), draw.randint(1, self.options.ranks)
         what, restarts = draw.choice([signal.SIGKILL, signal.SIGSTOP]), number % 2 == 1
         wanted = -1 if draw.random() < 0.1 else draw.randrange(ranks)
         if wanted == -1:
@@ -203,6 +203,8 @@ def main():
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=4, help="as many at most; in cuda no more than there are GPUs")
+    parser.add_argument("--mode", default="vectorized")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--limit", type=int, default=15, help="seconds that a rank waits for another one")
     parser.add_argument("--verbose", action="store_true")
@@ -213,7 +215,7 @@ def main():
         points(folder)
         stress = Stress(options, folder)
         usual = {}
-        for ranks in (2, 3, 4):
+        for ranks in range(2, options.ranks + 1):
             reference, usual[ranks] = stress.whole(f"whole{ranks}", ranks)
         draw = random.Random(options.seed)
         for number in range(options.runs):
