@@ -3,6 +3,8 @@
 
 #include "tern/autograd/tape.hpp"
 #include "tern/core/version.hpp"
+#include "tern/data/augment.hpp"
+#include "tern/data/cifar.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/image.hpp"
 #include "tern/data/image_folder.hpp"

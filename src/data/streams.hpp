@@ -15,5 +15,6 @@ inline constexpr std::uint64_t digits = beginning(8);         ///< + image: synt
 inline constexpr std::uint64_t image_classes = beginning(9);  ///< + class: stripes of synthetic images
 inline constexpr std::uint64_t images = beginning(10);        ///< light and place of synthetic images
 inline constexpr std::uint64_t noise = beginning(11);         ///< + image: noise of synthetic images
+inline constexpr std::uint64_t augment = beginning(12);       ///< + epoch: how an example is changed
 
 }  // namespace tern::data::streams

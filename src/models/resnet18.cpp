@@ -36,10 +36,13 @@ ResNet18::ResNet18(const ResNet18Options& options, std::uint64_t seed)
   const auto add = [this](const std::string& name, const auto& layer) { layers_.add(name, module(name, layer)); };
 
   std::int64_t channels = width(64);
-  add("conv1", nn::Conv2d(3, channels, 7, {.stride = 2, .padding = 3, .bias = false, .start = start}, generator));
+  const bool small = options.stem == Stem::small;
+  const std::int64_t kernel = small ? 3 : 7, stride = small ? 1 : 2;
+  add("conv1", nn::Conv2d(3, channels, kernel, {.stride = stride, .padding = kernel / 2, .bias = false, .start = start},
+                          generator));
   add("bn1", nn::BatchNorm2d(channels));
   add("relu", nn::Relu());
-  add("maxpool", nn::MaxPool2d(3, {.stride = 2, .padding = 1}));
+  if (!small) add("maxpool", nn::MaxPool2d(3, {.stride = 2, .padding = 1}));
   for (int i = 1; i <= 4; ++i) {
     const std::int64_t out = width(32 << i);
     const ResidualBlock first(channels, out, i == 1 ? 1 : 2, start, generator);

@@ -229,13 +229,19 @@ State Module::state() const {
   return state;
 }
 
+std::vector<std::string> Module::ignored_names() const {
+  std::vector<std::string> names;
+  visit([&names](const std::string& path, const Module& module) {
+    for (const std::string& name : module.body_->ignored) names.push_back(join(path, name));
+  });
+  return names;
+}
+
 void Module::load_state(const State& state, const LoadOptions& options) {
   std::vector<NamedTensor> targets = collect(&Body::parameters, false);
   for (NamedTensor& named : collect(&Body::buffers, false)) targets.push_back(std::move(named));
   State known = state;
-  visit([&known](const std::string& path, const Module& module) {
-    for (const std::string& name : module.body_->ignored) known.erase(join(path, name));
-  });
+  for (const std::string& name : ignored_names()) known.erase(name);
   load_tensors("load_state: the state does not fit " + describe(), targets, known, options);
 }
 

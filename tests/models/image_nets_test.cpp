@@ -36,6 +36,8 @@ TEST_CASE("image nets: the published numbers of parameters", "[models]") {
   CHECK(models::GoogLeNet({.auxiliary = false, .start = none}).parameter_count() == 6998552);
   CHECK(models::Vgg16({.start = none}).parameter_count() == 138357544);
   CHECK(models::ResNet18({.start = none}).parameter_count() == 11689512);
+  CHECK(models::ResNet18({.classes = 10, .image_size = 32, .start = none, .stem = models::Stem::small})
+            .parameter_count() == 11173962);
 }
 
 TEST_CASE("image nets: summary has the published parameters and the work of one image", "[models]") {

@@ -107,6 +107,8 @@ class Module {
   State state() const;
   /// See load_tensors.
   void load_state(const State& state, const LoadOptions& options = {});
+  /// Names of tensors that other libraries save and load_state passes over: "bn1.num_batches_tracked".
+  std::vector<std::string> ignored_names() const;
 
   /// Calls `function` for this module (path "") and everything below it, in order of registration.
   void visit(const std::function<void(const std::string& path, const Module& module)>& function) const;

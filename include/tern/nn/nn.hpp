@@ -6,6 +6,7 @@
 #include "tern/nn/embedding.hpp"
 #include "tern/nn/init.hpp"
 #include "tern/nn/linear.hpp"
+#include "tern/nn/load.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/nn/normalization.hpp"
