@@ -31,13 +31,17 @@ if(TERN_CUDA_BUILT)
   mark_as_advanced(TERN_NCCL_INCLUDE_DIR)
   if(TERN_NCCL_INCLUDE_DIR)
     set(TERN_NCCL_BUILT ON)
-    add_library(tern_nccl MODULE src/parallel/nccl/carrier.cpp)
-    target_include_directories(tern_nccl PRIVATE include)
+    add_library(tern_nccl MODULE src/parallel/nccl/carrier.cpp src/parallel/nccl/copies.cu)
+    target_include_directories(tern_nccl PRIVATE include src)
     target_include_directories(tern_nccl SYSTEM PRIVATE ${TERN_NCCL_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(tern_nccl PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS} tern_warnings)
     # libnccl.so.2 is opened from here, and may lie beside CUDA's libraries.
-    set_target_properties(tern_nccl PROPERTIES CXX_STANDARD 20 BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"
+    # CUDA_STANDARD: see cmake/cuda.cmake.
+    set_target_properties(tern_nccl PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON
+                                               CUDA_RUNTIME_LIBRARY Static BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"
                                                INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+    target_compile_options(tern_nccl PRIVATE
+                           $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
   else()
     set(tern_nccl_reason "nccl.h was not found (libnccl-dev of NVIDIA's repository)")
   endif()

@@ -1,5 +1,7 @@
 #include "parallel/buckets.hpp"
 
+#include <utility>
+
 #include "parallel/filled.hpp"
 #include "tern/operators/shape.hpp"
 
@@ -7,25 +9,57 @@ namespace tern::parallel {
 
 std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_t bytes) {
   std::vector<Bucket> buckets;
+  Bucket open;
+  const auto bytes_of = [](std::int64_t count, DType dtype) {
+    return count * static_cast<std::int64_t>(size_of(dtype));
+  };
+  const auto close = [&] {
+    if (!open.members.empty()) buckets.push_back(std::exchange(open, {}));
+  };
   for (std::size_t i = tensors.size(); i-- > 0;) {
     const DType dtype = sum_dtype(tensors[i].dtype());
-    const auto room = [&](const Bucket& bucket) {
-      return bucket.dtype == dtype &&
-             (bucket.count + tensors[i].numel()) * static_cast<std::int64_t>(size_of(dtype)) <= bytes;
-    };
-    if (buckets.empty() || !room(buckets.back())) buckets.push_back({.dtype = dtype});
-    buckets.back().members.push_back(i);
-    buckets.back().count += tensors[i].numel();
+    const std::int64_t count = tensors[i].numel();
+    // What is open meanwhile waits for smaller ones.
+    if (bytes_of(count, dtype) > bytes) {
+      buckets.push_back({.members = {i}, .count = count, .dtype = dtype});
+      continue;
+    }
+    if (dtype != open.dtype || bytes_of(open.count + count, dtype) > bytes) close();
+    open.members.push_back(i);
+    open.count += count;
+    open.dtype = dtype;
   }
+  // The last of all is cut where a small part of it remains.
+  std::size_t kept = open.members.size();
+  std::int64_t tail = 0;
+  while (kept > 0 && bytes_of(tail + tensors[open.members[kept - 1]].numel(), open.dtype) <= bytes / 8)
+    tail += tensors[open.members[--kept]].numel();
+  if (!buckets.empty() && kept > 0 && tail > 0) {
+    const auto cut = open.members.begin() + static_cast<std::ptrdiff_t>(kept);
+    const Bucket last{.members = {cut, open.members.end()}, .count = tail, .dtype = open.dtype};
+    open.members.erase(cut, open.members.end());
+    open.count -= tail;
+    close();
+    open = last;
+  }
+  close();
   return buckets;
 }
 
 Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors, const std::vector<Tensor>& values) {
   std::vector<Tensor> parts;
-  for (const std::size_t i : bucket.members)
-    parts.push_back(values[i].defined() ? values[i].detach().reshape({tensors[i].numel()}).to(bucket.dtype)
-                                        : filled({tensors[i].numel()}, 0, bucket.dtype));
+  for (std::size_t place = 0; place < values.size(); ++place) {
+    const std::int64_t count = tensors[bucket.members[place]].numel();
+    parts.push_back(values[place].defined() ? values[place].detach().reshape({count}).to(bucket.dtype)
+                                            : filled({count}, 0, bucket.dtype));
+  }
   return operators::cat(parts, 0);
+}
+
+Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> values;
+  for (const std::size_t i : bucket.members) values.push_back(tensors[i]);
+  return packed(bucket, tensors, values);
 }
 
 std::vector<Tensor> unpacked(const Bucket& bucket, const std::vector<Tensor>& tensors, const Tensor& flat) {

@@ -19,10 +19,14 @@ struct Bucket {
 /// Float32 sums, float64 for float64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
+/// About `bytes` in each; a tensor that is larger goes alone. The first layers, which are complete last and whose sum
+/// nothing hides, have a small one of their own where there are several.
 std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_t bytes);
 
-/// The tensors of a bucket behind one another; zeros where one is undefined.
+/// What each member of a bucket has (undefined: zeros) behind one another.
 Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors, const std::vector<Tensor>& values);
+/// The tensors of a bucket themselves.
+Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors);
 /// Views of the elements of each, in their dtype.
 std::vector<Tensor> unpacked(const Bucket& bucket, const std::vector<Tensor>& tensors, const Tensor& flat);
 

@@ -29,6 +29,13 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& tensors) {
   return gradients;
 }
 
+std::vector<Tensor> gradients_of(const Bucket& bucket, const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> gradients;
+  gradients.reserve(bucket.members.size());
+  for (const std::size_t i : bucket.members) gradients.push_back(tensors[i].grad());
+  return gradients;
+}
+
 using SplitParts = std::map<std::string, SplitPart>;
 
 // The first parameter that is not rank 0's.
@@ -134,6 +141,12 @@ struct DataParallel::Body {
 
   DType wire(const Bucket& bucket) const { return bucket.dtype == DType::float32 ? options.wire : bucket.dtype; }
   bool fixed() const { return options.shards > 0; }
+  /// Whether the gradients of a bucket are summed where they are: not where they travel as something else, nor where
+  /// each would go through the host alone.
+  bool in_place(const Bucket& bucket) const {
+    return !fixed() && wire(bucket) == bucket.dtype &&
+           (!elements.on_host() || current_scope().mode->memory->host_accessible());
+  }
   bool alone() const { return group.size() == 1 && share.count() == 1; }
 };
 
@@ -150,19 +163,33 @@ struct DataParallel::Pass {
   Body& body;
   const Holdings holdings;  // of each rank, the shards that hold examples
   Progress progress;
-  std::vector<Partial> gradients;  // of each bucket
-  std::vector<Tensor> sums = {};   // of the first buckets
-  std::vector<char> used, packs;   // which parameters have a gradient; which buckets have this part's
+  std::vector<Partial> gradients;              // of each bucket that is packed
+  std::vector<std::vector<Tensor>> sums = {};  // of the first buckets: those of its members
+  std::vector<char> used, packs;               // which parameters have a gradient; which buckets have this part's
   Reduction reduction = Reduction::sum;
 
   const std::vector<int>& own() const { return holdings[static_cast<std::size_t>(body.group.rank())]; }
 
   void pack(std::size_t bucket, int shard) {
     if (std::exchange(packs[bucket], 1) != 0) return;
-    const std::vector<Tensor> values = gradients_of(body.parameters);
-    for (const std::size_t i : body.buckets[bucket].members)
-      if (values[i].defined()) used[i] = 1;
-    gradients[bucket].add(shard, packed(body.buckets[bucket], body.parameters, values));
+    const Bucket& members = body.buckets[bucket];
+    const std::vector<Tensor> values = gradients_of(members, body.parameters);
+    for (std::size_t place = 0; place < values.size(); ++place)
+      if (values[place].defined()) used[members.members[place]] = 1;
+    if (!body.in_place(members)) gradients[bucket].add(shard, packed(members, body.parameters, values));
+  }
+
+  /// The sums of a bucket's gradients; where those are summed in place, after `join`.
+  std::vector<Tensor> summed(std::size_t number) const {
+    const Bucket& bucket = body.buckets[number];
+    if (!body.in_place(bucket))
+      return unpacked(bucket, body.parameters, sum(bucket, gradients[number], body.wire(bucket)));
+    std::vector<Tensor> values = gradients_of(bucket, body.parameters);
+    for (std::size_t place = 0; place < values.size(); ++place)
+      values[place] = values[place].defined() ? values[place].contiguous().to(bucket.dtype)
+                                              : filled(body.parameters[bucket.members[place]].shape(), 0, bucket.dtype);
+    body.elements.begin_all_reduce(values, reduction);
+    return values;
   }
 
   Tensor sum(const Bucket& bucket, const Partial& partial, DType wire) const {
@@ -176,10 +203,9 @@ struct DataParallel::Pass {
     return sum;
   }
 
-  // Every rank sums the buckets in their order; without shards they are sums after `join`.
+  // Every rank sums the buckets in their order.
   void sum_ready() {
-    while (sums.size() < packs.size() && packs[sums.size()] != 0)
-      sums.push_back(sum(body.buckets[sums.size()], gradients[sums.size()], body.wire(body.buckets[sums.size()])));
+    while (sums.size() < packs.size() && packs[sums.size()] != 0) sums.push_back(summed(sums.size()));
   }
 
   /// The backward of one part; the buckets of the last one are summed while it goes on.
@@ -213,12 +239,13 @@ struct DataParallel::Pass {
     sum_ready();
     body.elements.join();
     for (std::size_t bucket = 0; bucket < sums.size(); ++bucket) {
-      const std::vector<Tensor> parts = unpacked(body.buckets[bucket], body.parameters, sums[bucket]);
-      for (std::size_t place = 0; place < parts.size(); ++place) {
+      for (std::size_t place = 0; place < sums[bucket].size(); ++place) {
         const std::size_t i = body.buckets[bucket].members[place];
         Tensor& parameter = body.parameters[i];
+        const Tensor sum = sums[bucket][place].to(parameter.dtype());
+        if (agreed[i] != 0 && !before[i].defined() && sum.is(parameter.grad())) continue;
         if (agreed[i] != 0)
-          parameter.set_grad(before[i].defined() ? before[i] + parts[place] : parts[place]);
+          parameter.set_grad(before[i].defined() ? before[i] + sum : sum);
         else if (before[i].defined())
           parameter.set_grad(before[i]);
         else
@@ -256,8 +283,9 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   Partial figures;
   Tensor all;  // the sum of the figures
   std::int64_t count = 1;
-  // On devices nothing has to be agreed on first, and backward hides it.
+  // On devices nothing has to be agreed on first, and backward hides it. The loss alone is no reason to convert it.
   const bool early = !body.fixed() && !body.elements.on_host();
+  DType precision = early ? sum_dtype(body.parameters[0].dtype()) : DType::float64;
   Generator& generator = default_generator();
   const std::uint64_t start = generator.position();
   std::optional<std::uint64_t> draws;
@@ -277,17 +305,18 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
             " streams of random numbers, another one ", draws.value_or(0), "; every part has to draw alike");
     draws = drawn;
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
-    Tensor numbers = given.loss.detach().reshape({1}).to(DType::float64) * weight;
+    if (given.sums.defined()) precision = DType::float64;
+    Tensor numbers = given.loss.detach().reshape({1}).to(precision) * weight;
     if (given.sums.defined())
       numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
     count = numbers.numel();
     figures.add(shard, numbers);
-    if (early) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
+    if (early) all = sum({.count = count, .dtype = precision}, figures, precision);
     differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
     for (std::size_t i = 0; i < statistics.size(); ++i)
-      statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics, body.statistics) * weight);
+      statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics) * weight);
   }
-  if (early && !all.defined()) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
+  if (early && !all.defined()) all = sum({.count = count, .dtype = precision}, figures, precision);
   std::vector<std::int64_t> words(used.begin(), used.end());
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
   words.push_back(count);
@@ -297,7 +326,7 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   const std::vector<std::int64_t> agreed = agree(words);
   count = agreed.back();
   const std::vector<Tensor> settled = sums_of(statistics);
-  if (!early) all = sum({.count = count, .dtype = DType::float64}, figures, DType::float64);
+  if (!early) all = sum({.count = count, .dtype = precision}, figures, precision);
   finish(before, agreed);
   settle(settled);
   PartStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));
@@ -353,7 +382,7 @@ void DataParallel::average_behind(const Tensor& loss) {
   pass.finish(std::vector<Tensor>(body.parameters.size()), pass.agree(words));
   std::vector<Partial> statistics(body.statistics_buckets.size());
   for (std::size_t i = 0; i < statistics.size(); ++i)
-    statistics[i].add(rank, packed(body.statistics_buckets[i], body.statistics, body.statistics));
+    statistics[i].add(rank, packed(body.statistics_buckets[i], body.statistics));
   const std::vector<Tensor> settled = pass.sums_of(statistics);
   body.elements.join();
   pass.settle(settled);

@@ -26,9 +26,6 @@ void check_reduction(const char* call, const Tensor& x, Reduction reduction) {
                       ": bool has no sum; use the maximum (any) or the minimum (all)");
 }
 
-/// What carriers know: the mean is a sum that is divided.
-Reduction carried(Reduction reduction) { return reduction == Reduction::mean ? Reduction::sum : reduction; }
-
 }  // namespace
 
 std::string machine_name() {
@@ -37,6 +34,11 @@ std::string machine_name() {
 }
 
 Group::Group() : carrier_(std::move(thread_ranks(1, {})[0])) {}
+
+/// What carriers know: on the host the mean is a sum that is divided.
+Reduction Group::carried(Reduction reduction) const {
+  return on_host() && reduction == Reduction::mean ? Reduction::sum : reduction;
+}
 
 void* Group::stream() const { return on_host() ? nullptr : current_scope().context.stream; }
 
@@ -85,16 +87,29 @@ void Group::all_reduce(Tensor x, Reduction reduction) const {
   const NoGrad no_grad;
   Tensor whole = is_half(x.dtype()) ? x.detach().to(DType::float32) : x.detach().contiguous();
   carrier_->all_reduce(lend(whole, true, true), count_of(whole), whole.dtype(), carried(reduction), stream());
-  if (reduction == Reduction::mean) whole.copy_(whole / size());
+  if (carried(reduction) != reduction) whole.copy_(whole / size());
   if (!x.is_contiguous() || whole.dtype() != x.dtype()) x.copy_(whole);
 }
 
-void Group::begin_all_reduce(Tensor x, Reduction reduction) const {
-  // What has work to do behind the sum is not begun.
-  if (reduction == Reduction::mean || is_half(x.dtype()) || !x.is_contiguous()) return all_reduce(x, reduction);
-  check_reduction("all_reduce", x, reduction);
-  if (size() == 1) return;
-  carrier_->begin_all_reduce(lend(x, true, true), count_of(x), x.dtype(), carried(reduction), stream());
+void Group::begin_all_reduce(const std::vector<Tensor>& tensors, Reduction reduction) const {
+  if (tensors.empty()) return;
+  const DType dtype = tensors[0].dtype();
+  const NoGrad no_grad;
+  std::vector<Piece> pieces;
+  for (const Tensor& x : tensors) {
+    check_reduction("all_reduce", x, reduction);
+    expects<DTypeError>(x.dtype() == dtype, "begin_all_reduce: tensors are ", dtype, " and ", x.dtype());
+    // What has work to do behind the sum is not begun.
+    if (is_half(dtype) || !x.is_contiguous())
+      all_reduce(x, reduction);
+    else if (size() > 1)
+      pieces.push_back({lend(x, true, true), count_of(x)});
+  }
+  if (pieces.empty()) return;
+  carrier_->begin_all_reduce(pieces, dtype, carried(reduction), stream());
+  if (carried(reduction) == reduction) return;
+  for (const Tensor& x : tensors)
+    if (x.is_contiguous()) Tensor(x).copy_(x.detach() / size());
 }
 
 void Group::join() const { carrier_->join(stream()); }
@@ -135,7 +150,7 @@ Tensor Group::reduce_scatter(const Tensor& x, Reduction reduction) const {
   Tensor own(shape, whole.dtype());
   void* const from = lend(whole, true, false);
   carrier_->reduce_scatter(from, lend(own, false, true), count_of(own), whole.dtype(), carried(reduction), stream());
-  return (reduction == Reduction::mean ? own / size() : own).to(x.dtype());
+  return (carried(reduction) != reduction ? own / size() : own).to(x.dtype());
 }
 
 Tensor Group::all_to_all(const Tensor& x) const {

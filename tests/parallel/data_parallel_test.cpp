@@ -441,6 +441,43 @@ TEST_CASE("buckets: the last layer's first, of one dtype, about as large as want
   CHECK(buckets[3].count == 10);
 }
 
+TEST_CASE("buckets: what is large goes alone, and the first layers behind the rest", "[parallel]") {
+  // A weight and a bias of each layer: the large weights neither wait for small ones nor cut them apart.
+  const std::vector<Tensor> tensors{zeros({16}), zeros({4}),   zeros({200}), zeros({4}),
+                                    zeros({99}), zeros({100}), zeros({300}), zeros({4})};
+  const std::vector<parallel::Bucket> buckets = parallel::make_buckets(tensors, 640);
+  REQUIRE(buckets.size() == 5);
+  CHECK(buckets[0].members == std::vector<std::size_t>{6});
+  CHECK(buckets[1].members == std::vector<std::size_t>{7, 5});
+  CHECK(buckets[2].members == std::vector<std::size_t>{2});
+  CHECK(buckets[3].members == std::vector<std::size_t>{4, 3});
+  CHECK(buckets[4].members == std::vector<std::size_t>{1, 0});
+  CHECK(buckets[4].count == 20);
+  // One message that is small as it is stays one.
+  CHECK(parallel::make_buckets(tensors, 1 << 20).size() == 1);
+}
+
+TEST_CASE("data parallel: gradients are summed where backward put them", "[parallel][ranks]") {
+  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{1} << 20})  // one by one, and in one message
+    for (const int count : rank_counts())
+      check_ranks(count, [&](const Group& group) -> std::string {
+        const nn::Linear net(3, 2);
+        DataParallel ranks(group, net, {.bucket_bytes = bytes});
+        operators::sum(net(full({1, 3}, group.rank() + 1))).backward();
+        std::vector<Tensor> held;
+        for (const Tensor& tensor : net.parameters()) held.push_back(tensor.grad());
+        ranks.average();
+        for (std::size_t i = 0; i < held.size(); ++i) {
+          const Tensor& gradient = net.parameters()[i].grad();
+          if (&gradient.storage() != &held[i].storage()) return message("gradient ", i, " has moved");
+          const double mean = i == 0 ? (group.size() + 1) / 2.0 : 1;
+          for (const double value : gradient.values())
+            if (std::abs(value - mean) > 1e-6) return message("a gradient of ", value, ", not ", mean);
+        }
+        return {};
+      });
+}
+
 TEST_CASE("backward: says when a leaf's gradient is complete", "[parallel]") {
   Tensor shared = full({2}, 3), late = ones({2}), unused = ones({2});
   for (Tensor* leaf : {&shared, &late, &unused}) leaf->set_requires_grad();

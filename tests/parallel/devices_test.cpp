@@ -68,6 +68,24 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
       if (wrong.item() != 0) return message(wrong.item(), " wrong sums of ", large.numel());
       if (small.values() != std::vector<double>(5, 3 << i)) return message("a begun sum: ", small);
     }
+    // Pieces of all sizes, some of them views at odd places, and more than one message takes.
+    for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::uint8}) {
+      const Tensor whole = full({301}, rank + 1, dtype);
+      std::vector<Tensor> pieces{full({1 << 20}, rank + 1, dtype), full({3 << 20}, rank + 1, dtype),
+                                 whole.slice(0, 0, 3), whole.slice(0, 101, 301)};
+      for (int i = 1; i < 200; ++i) pieces.push_back(full({i}, rank + 1, dtype));
+      group.begin_all_reduce(pieces);
+      group.join();
+      for (const Tensor& piece : pieces) {
+        const Tensor wrong = operators::sum(operators::not_equal(piece, full({1}, 3, dtype)).to(DType::float32));
+        if (wrong.item() != 0) return message(wrong.item(), " wrong sums of ", piece.numel(), " ", dtype);
+      }
+      if (whole.slice(0, 3, 101).values() != std::vector<double>(98, rank + 1)) return "a sum wrote beside a piece";
+    }
+    const Tensor mean = full({5}, rank);
+    group.begin_all_reduce({mean, mean.clone()}, parallel::Reduction::mean);
+    group.join();
+    if (mean.values() != std::vector<double>(5, 0.5)) return message("a mean: ", mean);
     Tensor x = full({2}, rank);
     group.broadcast(x, 1);
     if (x.values() != std::vector<double>{1, 1}) return message("broadcast: ", x);

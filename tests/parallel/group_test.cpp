@@ -92,6 +92,27 @@ TEST_CASE("group: sums that are begun are complete behind the join", "[parallel]
     });
 }
 
+TEST_CASE("group: several tensors are reduced as one message, each where it is", "[parallel][ranks]") {
+  for (const int count : rank_counts())
+    check_ranks(count, [](const Group& group) -> std::string {
+      const double all = group.size() * (group.size() + 1) / 2;
+      const Tensor large = full({1000}, group.rank() + 1), none = zeros({0}), one = full({}, 2 * (group.rank() + 1));
+      Tensor rows = full({3, 4}, group.rank() + 1);
+      const Tensor view = rows.slice(0, 1, 2), across = rows.transpose(0, 1).slice(1, 2, 3);
+      group.begin_all_reduce({large, none, one, view, across});
+      group.join();
+      if (large.values() != std::vector<double>(1000, all)) return message("a sum: ", large);
+      if (one.item() != 2 * all) return message("a sum of one: ", one);
+      const double own = group.rank() + 1;
+      const std::vector<double> expected{own, own, own, own, all, all, all, all, all, all, all, all};
+      if (rows.values() != expected) return message("sums of views: ", rows);
+      group.begin_all_reduce({large, one}, Reduction::mean);
+      group.join();
+      if (one.item() != 2 * all) return message("a mean: ", one);
+      return large.values() == std::vector<double>(1000, all) ? "" : message("a mean: ", large);
+    });
+}
+
 TEST_CASE("group: what a view shows is reduced and nothing else", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {

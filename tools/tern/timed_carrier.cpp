@@ -31,9 +31,10 @@ class TimedCarrier final : public parallel::Collective {
     const Stretch stretch(*this);
     carrier_.all_reduce(data, count, dtype, how, stream);
   }
-  void begin_all_reduce(void* data, std::size_t count, DType dtype, parallel::Reduction how, void* stream) override {
+  void begin_all_reduce(std::span<const parallel::Piece> pieces, DType dtype, parallel::Reduction how,
+                        void* stream) override {
     const Stretch stretch(*this);
-    carrier_.begin_all_reduce(data, count, dtype, how, stream);
+    carrier_.begin_all_reduce(pieces, dtype, how, stream);
   }
   void join(void* stream) override {
     const Stretch stretch(*this);

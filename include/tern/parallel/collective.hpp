@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tern/core/dtype.hpp"
 #include "tern/memory/memory.hpp"
@@ -16,13 +19,20 @@ namespace tern::parallel {
 /// How the elements of all ranks become one.
 enum class Reduction : std::uint8_t { sum, mean, max, min };
 
+/// Elements that lie behind one another.
+struct Piece {
+  void* data = nullptr;
+  std::size_t count = 0;
+};
+
 /// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes; a call
 /// that differs is a ParallelError in every rank where the carrier can tell, and so is a rank that failed or does not
 /// come within the limit. After a ParallelError the group is of no more use. One thread at a time.
 ///
 /// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done when the
-/// call returns where the memory is the host's. Reductions are sum, max and min (the mean is the group's business), of
-/// float32, float64, int32, int64, uint8 and, but for sum, bool; every rank gets the same bits.
+/// call returns where the memory is the host's. Reductions are sum, max and min, of float32, float64, int32, int64,
+/// uint8 and, but for sum, bool; a carrier on devices knows the mean of floating dtypes, too. Every rank gets the same
+/// bits.
 class Collective {
  public:
   Collective() = default;
@@ -40,9 +50,24 @@ class Collective {
   virtual void barrier(void* stream) = 0;
   /// In place.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) = 0;
-  /// As all_reduce, beside what is queued on `stream` from here on; `data` is the ranks' until `join`, in all of them.
-  virtual void begin_all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) {
-    all_reduce(data, count, dtype, reduction, stream);
+  /// As all_reduce of each piece, in as few messages as the carrier can, beside what is queued on `stream` from here
+  /// on; the pieces are the ranks' until `join`, in all of them. On the host they are one message, and done.
+  virtual void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
+    if (pieces.size() == 1) return all_reduce(pieces[0].data, pieces[0].count, dtype, reduction, stream);
+    std::size_t count = 0;
+    for (const Piece& piece : pieces) count += piece.count;
+    std::vector<std::byte> message(count * size_of(dtype));
+    std::size_t place = 0;
+    for (const Piece& piece : pieces) {
+      if (piece.count > 0) std::memcpy(message.data() + place, piece.data, piece.count * size_of(dtype));
+      place += piece.count * size_of(dtype);
+    }
+    all_reduce(message.data(), count, dtype, reduction, stream);
+    place = 0;
+    for (const Piece& piece : pieces) {
+      if (piece.count > 0) std::memcpy(piece.data, message.data() + place, piece.count * size_of(dtype));
+      place += piece.count * size_of(dtype);
+    }
   }
   /// What is queued on `stream` from here on comes after all that was begun. Throws ParallelError.
   virtual void join(void* /*stream*/) {}

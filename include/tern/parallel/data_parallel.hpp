@@ -17,7 +17,7 @@ struct DataParallelOptions {
   /// bits, and a training may go on with another number of ranks. 0: one part for each rank, summed by the carrier:
   /// the least work, and results that depend on the number of ranks as rounding does.
   int shards = 0;
-  /// Gradients are sent in pieces of about so many bytes.
+  /// Gradients are sent in pieces of about so many bytes; a larger one goes alone.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// What float32 gradients travel as: float32, or bfloat16 for half the bytes. Then each rank sends its own, rounded,
   /// the sum is made of them in float32, and it is rounded once more on its way to all: so all have the same bits. Not
@@ -42,8 +42,9 @@ struct DataParallelOptions {
 ///
 /// Every rank begins with the parameters and buffers of rank 0, and after each backward has the same gradients and
 /// buffers, so the same optimiser keeps all of them equal. Gradients go in buckets, the last layer's first; a bucket
-/// is summed as soon as backward has completed it. Sums are of float32 (float64 for a float64 module). A parameter
-/// that no rank used has no gradient; parameters that require none when this is made are left out.
+/// is summed as soon as backward has completed it, without `shards` where the gradients are. Sums are of float32
+/// (float64 for a float64 module). A parameter that no rank used has no gradient; parameters that require none when
+/// this is made are left out.
 ///
 /// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
 /// part are the part's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and part: each part

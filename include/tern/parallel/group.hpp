@@ -44,9 +44,13 @@ class Group {
   /// Every rank gets the sum (mean, maximum, minimum) over the ranks, with the same bits. Throws DTypeError for a mean
   /// of integers, and for a sum or a mean of bool.
   void all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
-  /// As all_reduce, beside what this thread queues next on its device, where the group is on devices: until `join`
-  /// nobody reads, writes or lets go of x, and no other call of the group is made but this one.
-  void begin_all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
+  /// As all_reduce of each of some tensors of one dtype, in as few messages as can be, beside what this thread queues
+  /// next on its device, where the group is on devices: until `join` nobody reads, writes or lets go of them, and no
+  /// other call of the group is made but this one.
+  void begin_all_reduce(const std::vector<Tensor>& tensors, Reduction reduction = Reduction::sum) const;
+  void begin_all_reduce(const Tensor& x, Reduction reduction = Reduction::sum) const {
+    begin_all_reduce(std::vector{x}, reduction);
+  }
   void join() const;
   /// Every rank gets the elements of rank `root`.
   void broadcast(Tensor x, int root = 0) const;
@@ -77,6 +81,7 @@ class Group {
  private:
   void* lend(const Tensor& x, bool reads, bool writes) const;
   void* stream() const;
+  Reduction carried(Reduction reduction) const;
   Tensor blocks(const char* call, const Tensor& x) const;
 
   std::shared_ptr<Collective> carrier_;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "parallel/nccl/pieces.hpp"
 #include "tern/core/error.hpp"
 #include "tern/parallel/plugin.hpp"
 
@@ -74,6 +75,7 @@ void check(const char* call, ncclResult_t result) {
 void check(const char* call, cudaError_t status) {
   if (status != cudaSuccess) throw ParallelError(message("nccl: ", call, ": ", cudaGetErrorString(status)));
 }
+void check(const char* call, int status) { check(call, static_cast<cudaError_t>(status)); }
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -95,7 +97,16 @@ ncclDataType_t type_of(DType dtype) {
 }
 
 ncclRedOp_t operation(Reduction reduction) {
-  return reduction == Reduction::max ? ncclMax : reduction == Reduction::min ? ncclMin : ncclSum;
+  switch (reduction) {
+    case Reduction::mean:
+      return ncclAvg;
+    case Reduction::max:
+      return ncclMax;
+    case Reduction::min:
+      return ncclMin;
+    default:
+      return ncclSum;
+  }
 }
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
@@ -129,6 +140,42 @@ class OnDevice {
   int before_ = 0;
 };
 
+/// What is done beside a rank's other work: a stream, an event to order it by, and room for pieces that travel as one.
+class Side {
+ public:
+  static constexpr std::size_t room = (std::size_t{4} << 20) + Pieces::unit * Pieces::most;
+
+  Side() {
+    int least = 0, greatest = 0;
+    check("begin_all_reduce", cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    check("begin_all_reduce", load_copies());
+    check("begin_all_reduce", cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
+    check("begin_all_reduce", cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    check("begin_all_reduce", cudaMalloc(&whole_, room));
+  }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+  // What the stream and the event were recorded into may be replayed still: CUDA keeps what it needs of them.
+  ~Side() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+    if (order_ != nullptr) (void)cudaEventDestroy(order_);
+    if (whole_ != nullptr) (void)cudaFree(whole_);
+  }
+
+  cudaStream_t stream() const { return stream_; }
+  void* whole() const { return whole_; }
+  /// What is queued on `later` from here on comes after what is queued on `earlier`.
+  void follow(cudaStream_t earlier, cudaStream_t later) const {
+    check("order", cudaEventRecord(order_, earlier));
+    check("order", cudaStreamWaitEvent(later, order_));
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t order_ = nullptr;
+  void* whole_ = nullptr;
+};
+
 class Nccl final : public Collective {
  public:
   /// Takes over the communicator.
@@ -136,9 +183,6 @@ class Nccl final : public Collective {
       : comm_(comm), memory_(memory), device_(device), rank_(rank), size_(size) {}
   ~Nccl() override {
     if (comm_ != nullptr) (void)library().destroy(comm_);
-    // What they were recorded into may be replayed still: CUDA keeps what it needs.
-    if (side_ != nullptr) (void)cudaStreamDestroy(side_);
-    if (order_ != nullptr) (void)cudaEventDestroy(order_);
   }
 
   std::string_view name() const override { return "nccl"; }
@@ -163,26 +207,33 @@ class Nccl final : public Collective {
           library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
   }
 
-  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well.
-  void begin_all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
+  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well. Large pieces are
+  // summed where they are; a copy of small ones there and back costs less than a sum of each.
+  void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
-    if (side_ == nullptr) {
-      int least = 0, greatest = 0;
-      check("begin_all_reduce", cudaDeviceGetStreamPriorityRange(&least, &greatest));
-      check("begin_all_reduce", cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
-      check("begin_all_reduce", cudaStreamCreateWithPriority(&side_, cudaStreamNonBlocking, greatest));
-    }
-    follow(stream_of(stream), side_);
+    if (side_ == nullptr) side_ = std::make_unique<Side>();
+    side_->follow(stream_of(stream), side_->stream());
     begun_ = true;
-    check("begin_all_reduce",
-          library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, side_));
+    const std::size_t element = size_of(dtype);
+    std::vector<Piece> small;
+    for (const Piece& piece : pieces) {
+      if (pieces.size() > 1 && element % 4 == 0 && piece.count * element <= Side::room / 2)
+        small.push_back(piece);
+      else
+        all_reduce(piece.data, piece.count, dtype, reduction, side_->stream());
+    }
+    for (const Pieces& several : messages_of(small, element, Side::room)) {
+      check("begin_all_reduce", gather(several, side_->whole(), side_->stream()));
+      all_reduce(side_->whole(), several.bytes() / element, dtype, reduction, side_->stream());
+      check("begin_all_reduce", scatter(side_->whole(), several, side_->stream()));
+    }
   }
 
   void join(void* stream) override {
     if (!begun_) return;
     const OnDevice here(device_);
     begun_ = false;
-    follow(side_, stream_of(stream));
+    side_->follow(side_->stream(), stream_of(stream));
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
@@ -262,17 +313,10 @@ class Nccl final : public Collective {
   }
 
  private:
-  // What is queued on `later` from here on comes after what is queued on `earlier`.
-  void follow(cudaStream_t earlier, cudaStream_t later) const {
-    check("order", cudaEventRecord(order_, earlier));
-    check("order", cudaStreamWaitEvent(later, order_));
-  }
-
   ncclComm_t comm_;
   Memory& memory_;
   int device_, rank_, size_;
-  cudaStream_t side_ = nullptr;  // with the event, from the first begin_all_reduce on
-  cudaEvent_t order_ = nullptr;
+  std::unique_ptr<Side> side_;  // from the first begin_all_reduce on
   bool begun_ = false;
 };
 
