@@ -2,11 +2,13 @@
 
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "errors.hpp"
 #include "nets.hpp"
 #include "run_folder.hpp"
 #include "tern/io/file.hpp"
+#include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
 
 namespace tern::tool {
@@ -67,19 +69,47 @@ void check_model_place(const std::string& file) {
   io::AtomicFile writable(file);  // dropped again
 }
 
-Model load_model(const std::string& path) {
+namespace {
+
+/// What the model of a run is read from.
+struct Content {
+  std::string file;
+  std::optional<io::Checkpoint> checkpoint = {};  // else the file is to be read
+};
+
+Content content_of(const std::string& path) {
   std::error_code ignored;
-  std::string file = path;
-  if (fs::is_directory(path, ignored)) {
-    file = RunFolder::model_in(path);
-    if (!fs::exists(file, ignored)) {
-      const auto newest = io::resume_checkpoint(RunFolder::checkpoints_in(path));
-      expects<FileError>(newest.has_value(), path,
-                         ": found neither a model nor a checkpoint, expected a run of tern train");
-      return from_checkpoint(newest->checkpoint, newest->file);
-    }
-  }
-  return model_from(io::load_safetensors(file), file);
+  if (!fs::is_directory(path, ignored)) return {path};
+  const std::string model = RunFolder::model_in(path);
+  if (fs::exists(model, ignored)) return {model};
+  auto newest = io::resume_checkpoint(RunFolder::checkpoints_in(path));
+  expects<FileError>(newest.has_value(), path,
+                     ": found neither a model nor a checkpoint, expected a run of tern train");
+  return {newest->file, std::move(newest->checkpoint)};
+}
+
+Weights weights_of(const io::Checkpoint& checkpoint, const std::string& file) {
+  return {checkpoint.part("model."), blueprint_in(checkpoint.metadata, "model", file), file};
+}
+
+}  // namespace
+
+Model load_model(const std::string& path) {
+  const Content content = content_of(path);
+  if (content.checkpoint) return from_checkpoint(*content.checkpoint, content.file);
+  return model_from(io::load_safetensors(content.file), content.file);
+}
+
+Weights load_weights(const std::string& path) {
+  const Content content = content_of(path);
+  if (content.checkpoint) return weights_of(*content.checkpoint, content.file);
+  if (path.ends_with(".npz")) return {.tensors = io::load_npz(path), .file = path};
+  io::Safetensors read = io::load_safetensors(content.file);
+  if (read.metadata.contains("tern.format"))
+    return weights_of(io::checkpoint_from(std::move(read), content.file), content.file);
+  Weights weights{.tensors = std::move(read.tensors), .file = content.file};
+  if (read.metadata.contains(key)) weights.blueprint = blueprint_in(read.metadata, key, content.file);
+  return weights;
 }
 
 Model model_from(io::Safetensors content, const std::string& file) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "blueprint.hpp"
 #include "tern/io/checkpoint.hpp"
+#include "tern/io/safetensors.hpp"
 #include "tern/nn/module.hpp"
 
 namespace tern::tool {
@@ -29,6 +31,15 @@ Model load_model(const std::string& path);
 
 /// The same from what a file held; `file` stands for it in messages.
 Model model_from(io::Safetensors content, const std::string& file);
+
+/// Tensors to begin a training with.
+struct Weights {
+  nn::State tensors = {};
+  std::optional<Blueprint> blueprint = {};  // where this program wrote the file
+  std::string file = {};
+};
+/// Reads whatever load_model reads, and any other safetensors file and .npz file. Throws FileError.
+Weights load_weights(const std::string& path);
 
 /// The blueprint in the metadata of a model or checkpoint.
 Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const char* key, const std::string& file);

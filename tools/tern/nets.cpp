@@ -169,6 +169,21 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   blueprint.layers.push_back(blueprint.class_count());
 }
 
+void take_net(Settings& settings, const Blueprint& before) {
+  if (!settings.net.empty() || !settings.layers.empty() || before.net == "mlp") return;
+  settings.net = before.net;
+  if (settings.image_size == 0 && find_net(before.net)->size > 0) settings.image_size = before.input[1];
+}
+
+void take_layers(Settings& settings, const Blueprint& before, const Blueprint& data) {
+  if (!settings.net.empty() || !settings.layers.empty() || before.net != "mlp") return;
+  settings.layers = before.layers;
+  settings.layers.front() = data.features();
+  settings.layers.back() = data.class_count();
+  settings.activation = before.activation;
+  if (!settings.dropout) settings.dropout = before.dropout;  // its layers count
+}
+
 std::int64_t natural_size(const Settings& settings) {
   const Net* net = settings.net.empty() ? nullptr : find_net(settings.net);
   return net != nullptr && net->size > 0 ? net->size : 64;

@@ -34,6 +34,11 @@ std::string misfit(const Blueprint& blueprint);
 /// Fills in the network of a blueprint whose data is known. Throws UsageError when the two do not go together.
 void choose_net(Blueprint& blueprint, const Settings& settings);
 
+/// Where the settings say neither which network nor its layers, the one of `before`, whose weights a training begins
+/// with, is taken. First without, then with the data, whose number of classes the layers need.
+void take_net(Settings& settings, const Blueprint& before);
+void take_layers(Settings& settings, const Blueprint& before, const Blueprint& data);
+
 /// Height and width of a folder's images for the network of the settings.
 std::int64_t natural_size(const Settings& settings);
 /// Whether the net of the blueprint trains on more than its outputs: then `training_loss` is what is minimised.

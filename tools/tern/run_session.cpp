@@ -31,10 +31,11 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
-  static const std::vector<std::string> names{
-      "target",     "ignore",     "header", "limit",     "split",         "validation", "layers",   "net",
-      "activation", "dropout",    "cost",   "optimizer", "learning-rate", "momentum",   "nesterov", "weight-decay",
-      "schedule",   "batch-size", "shards", "seed",      "early-stop",    "stopping",   "refit"};
+  static const std::vector<std::string> names{"target",       "ignore",    "header",        "limit",      "split",
+                                              "validation",   "layers",    "net",           "activation", "dropout",
+                                              "cost",         "optimizer", "learning-rate", "momentum",   "nesterov",
+                                              "weight-decay", "schedule",  "batch-size",    "shards",     "seed",
+                                              "early-stop",   "stopping",  "refit",         "init",       "freeze"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

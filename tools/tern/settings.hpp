@@ -28,6 +28,8 @@ struct Settings {
   std::string net = {};
   std::string activation = "relu";
   std::optional<double> dropout = {};
+  std::string init = {};                 // a file of weights to begin with
+  std::vector<std::string> freeze = {};  // patterns of parameters that stay as they begin
 
   // Training.
   std::string cost = "cross-entropy";

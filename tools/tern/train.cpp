@@ -67,14 +67,21 @@ class Train : public Command {
     std::optional<RunSession> session;
     if (first) {
       session.emplace(settings_, verb_.options, chosen);
-      keep_inputs(settings_.model, {settings_.dataset, config_});
+      keep_inputs(settings_.model, {settings_.dataset, config_, settings_.init});
+      if (!settings_.resume) keep_inputs(session->path(), {settings_.init});  // it would be moved away
       check_model_place(settings_.model);
     }
     if (several) share_settings(processes, verb_.options);
     const Device device{settings_.mode, device_options(settings_)};
     // What is missing is fetched once.
     if (!first && settings_.download) processes.barrier();
+    std::optional<Blueprint> before;  // of the network whose weights come first
+    if (!settings_.init.empty()) before = load_weights(settings_.init).blueprint;
+    if (before) take_net(settings_, *before);
     const TrainingData data = load_training_data(settings_);
+    const std::string activation = settings_.activation;
+    if (before) take_layers(settings_, *before, data.blueprint);
+    if (chosen.contains("activation")) settings_.activation = activation;
     if (first && settings_.download) processes.barrier();
     if (settings_.parallel != "threads") settings_.ranks = processes.size();
     complete(settings_, data);
@@ -116,6 +123,11 @@ class Train : public Command {
                 device.name(), " (", device.description(), ")"));
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
                 " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
+    if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
+    if (!training.frozen().empty())
+      say(message("Frozen: ", counted(static_cast<std::int64_t>(training.frozen().size()), "tensor"), " of ",
+                  training.net().named_parameters().size(), ", ", grouped(trained_count(training)),
+                  " parameters are trained"));
     if (group.size() > 1)
       say(message(group.size(), " ranks (", group.carrier(), "), each batch of ", *settings_.batch_size, " in ",
                   *settings_.shards == 0 ? group.size() : *settings_.shards, " parts",
@@ -166,6 +178,12 @@ class Train : public Command {
           best_line(training, data) + "model in " + model + "\nnext: tern report " + shell_word(session.path()) +
           "\n      " + test_command(model, data) + "\n");
     return success;
+  }
+
+  static std::int64_t trained_count(Training& training) {
+    std::int64_t count = 0;
+    for (const Tensor& tensor : nn::trained_parameters(training.net())) count += tensor.numel();
+    return count;
   }
 
   // With all that decides which examples these are.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
 #include "ranks.hpp"
@@ -120,8 +121,8 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
       data_(data),
       group_(timed(group)),
       blueprint_(with_net(settings, data)),
-      net_(build_net(blueprint_, settings.seed)),
-      optimizer_(make_optimizer(settings, net_->parameters())),
+      net_(make_net()),
+      optimizer_(make_optimizer(settings, nn::trained_parameters(*net_))),
       schedule_(make_schedule(settings, *optimizer_)),
       loader_(make_loader(parts.learning)),
       validation_(scaled(data.validation, blueprint_)),
@@ -131,6 +132,23 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
   position_.batches = loader_.batches();
   seed_draws();
+}
+
+// With the weights and the frozen parameters that were asked for.
+std::shared_ptr<nn::Module> Training::make_net() {
+  std::shared_ptr<nn::Module> net = build_net(blueprint_, settings_.seed);
+  if (!settings_.init.empty()) {
+    const Weights weights = load_weights(settings_.init);
+    begun_with_ = nn::load(*net, weights.tensors, {.strict = false}, weights.file);
+  }
+  if (settings_.freeze.empty()) return net;
+  try {
+    frozen_ = nn::freeze(*net, settings_.freeze);
+  } catch (const Error& error) {
+    throw UsageError(message("--freeze: ", error.what()));
+  }
+  expects<UsageError>(!nn::trained_parameters(*net).empty(), "--freeze leaves no parameter to train");
+  return net;
 }
 
 data::DataLoader Training::make_loader(const Examples& examples) const {
@@ -264,8 +282,8 @@ Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
 void Training::begin_refit(std::int64_t epochs) {
   refit_epochs_ = epochs;
   best_.clear();
-  net_ = build_net(blueprint_, settings_.seed);
-  optimizer_ = make_optimizer(settings_, net_->parameters());
+  net_ = make_net();
+  optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
   schedule_ = make_schedule(settings_, *optimizer_);
   loader_ = make_loader(data_.train);
   ranks_.reset();

@@ -13,7 +13,7 @@
 #include "settings.hpp"
 #include "tern/data/loader.hpp"
 #include "tern/io/checkpoint.hpp"
-#include "tern/nn/module.hpp"
+#include "tern/nn/load.hpp"
 #include "tern/optim/optim.hpp"
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/run/step.hpp"
@@ -83,6 +83,9 @@ class Training {
   double running_accuracy() const;
   const std::vector<EpochResult>& history() const { return history_; }
   const Blueprint& blueprint() const { return blueprint_; }
+  /// What became of the weights of --init, and the names of the parameters that --freeze leaves alone.
+  const std::optional<nn::LoadReport>& begun_with() const { return begun_with_; }
+  const std::vector<std::string>& frozen() const { return frozen_; }
   nn::Module& net() { return *net_; }
   /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
   nn::State result() const;
@@ -97,6 +100,7 @@ class Training {
  private:
   Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
            const parallel::Group& group);
+  std::shared_ptr<nn::Module> make_net();
   data::DataLoader make_loader(const Examples& examples) const;
   Step make_step();
   using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;
@@ -119,6 +123,8 @@ class Training {
   const TrainingData& data_;
   parallel::Group group_;
   Blueprint blueprint_;
+  std::optional<nn::LoadReport> begun_with_;
+  std::vector<std::string> frozen_;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> schedule_;

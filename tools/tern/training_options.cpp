@@ -154,7 +154,11 @@ Options training_options(Settings& settings) {
        choice_option("net", "a network by name instead of --layers", net_names(), settings.net),
        choice_option("activation", "between the layers", activation_names(), settings.activation),
        optional_option("dropout", "P", "share of hidden values dropped in training", settings.dropout,
-                       number_in(0, 1, false, "a probability from 0 to below 1"))},
+                       number_in(0, 1, false, "a probability from 0 to below 1")),
+       of_kind(
+           text_option("init", "FILE", "begin with the weights of a model, run, .safetensors or .npz", settings.init),
+           Value::file),
+       list_option("freeze", "PATTERNS", "parameters that are not trained: conv1.*,layer1.*", settings.freeze)},
       {"layers", "net"});
   add(table, "Training",
       {choice_option("cost", "what is minimised", cost_names(), settings.cost),
