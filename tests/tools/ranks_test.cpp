@@ -1,5 +1,10 @@
 // tern train in several ranks: threads, and processes under mpirun.
 
+#include "ranks.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -262,5 +267,28 @@ TEST_CASE("ranks: one that stops is named by rank and machine, and ends all", "[
   CHECK(process_with(folder.path(), "OMPI_COMM_WORLD_RANK=1") == 0);
 }
 #endif
+
+TEST_CASE("ranks: who waits longer than the limit for a sign of life ends as one that lost a rank", "[tools][ranks]") {
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    (void)::close(STDERR_FILENO);
+    tool::Deadline deadline(std::chrono::seconds(1), "nobody hears this");
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      deadline.renew();
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 5);
+  CHECK(took.count() > 2.7);  // three signs of life, and the limit
+  CHECK(took.count() < 30);
+}
 
 }  // namespace tern::testing

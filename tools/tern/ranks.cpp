@@ -122,13 +122,15 @@ struct Deadline::State {
   std::mutex mutex;
   std::condition_variable changed;
   bool met = false;
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 };
 
 Deadline::Deadline(std::chrono::seconds limit, std::string words) : state_(std::make_shared<State>()) {
   if (limit.count() == 0) return;
   std::thread([state = state_, limit, words = std::move(words)] {
     std::unique_lock lock(state->mutex);
-    if (state->changed.wait_for(lock, limit, [&] { return state->met; })) return;
+    while (std::chrono::steady_clock::now() < state->began + limit)
+      if (state->changed.wait_until(lock, state->began + limit, [&] { return state->met; })) return;
     say("tern: " + words);
     std::_Exit(rank_lost);
   }).detach();
@@ -138,6 +140,12 @@ Deadline::~Deadline() {
   const std::lock_guard lock(state_->mutex);
   state_->met = true;
   state_->changed.notify_all();
+}
+
+// The watching thread looks when the first time is over, so that a renewal wakes nobody.
+void Deadline::renew() {
+  const std::lock_guard lock(state_->mutex);
+  state_->began = std::chrono::steady_clock::now();
 }
 
 void Deadline::of_the_end(std::chrono::seconds limit, std::string words) {

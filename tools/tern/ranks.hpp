@@ -38,8 +38,8 @@ void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint);
 /// after all are done. Returns what it returns.
 int run_processes(const parallel::LaunchOptions& options, const std::function<int(const parallel::Group&)>& program);
 
-/// What MPI waits for at its start and its end has no limit of its own: where the process is not beyond it in time, it
-/// ends with these words and the code of a lost rank. A limit of 0 is none.
+/// What MPI waits for at its start and its end has no limit of its own, and neither has what a GPU waits for: where the
+/// process is not beyond it in time, it ends with these words and the code of a lost rank. A limit of 0 is none.
 class Deadline {
  public:
   Deadline(std::chrono::seconds limit, std::string words);
@@ -47,6 +47,8 @@ class Deadline {
   Deadline& operator=(const Deadline&) = delete;
   /// In time.
   ~Deadline();
+  /// The time begins again.
+  void renew();
   /// The end of the process has so much time from here on.
   static void of_the_end(std::chrono::seconds limit, std::string words);
 

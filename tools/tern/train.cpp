@@ -87,6 +87,16 @@ class Train : public Command {
     complete(settings_, data);
     int code = failed;
     const auto program = [&](const parallel::Group& group) {
+      // The ranks' own waits say more, and come first; those of a GPU for another one have no limit.
+      std::optional<Deadline> step;
+      if (several && settings_.rank_limit > 0)
+        step.emplace(limit() + std::max(std::chrono::seconds(1), limit() / 4),
+                     message("the ranks did not finish a step within ", settings_.rank_limit, " s (--rank-limit)"));
+      Training::Hooks hooks;
+      hooks.stop = [&] {
+        if (step) step->renew();
+        return SignalGuard::received() != 0;
+      };
       // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
       std::optional<Device> own_device;
       if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
@@ -103,9 +113,9 @@ class Train : public Command {
       if (leads || several) signals.emplace();  // one for each process
       int own = failed;
       if (leads)
-        own = train(*session, training, data);
+        own = train(*session, training, data, hooks);
       else
-        training.run(*settings_.epochs, {});
+        training.run(*settings_.epochs, hooks);
       own = agreed(group, own);
       if (leads || several) code = own;
     };
@@ -144,9 +154,8 @@ class Train : public Command {
                   "is a class of its own here."));
   }
 
-  int train(RunSession& session, Training& training, const TrainingData& data) {
+  int train(RunSession& session, Training& training, const TrainingData& data, Training::Hooks hooks) {
     Progress progress(settings_, training, *settings_.epochs);
-    Training::Hooks hooks;
     hooks.step = [&](const Position& position, const Tensor& loss) {
       session.stepped(position, loss);
       progress.step(position, loss);
@@ -156,7 +165,6 @@ class Train : public Command {
       progress.epoch(result, result.epoch == *settings_.epochs);
     };
     hooks.refit = [&](const Position& position) { session.refitting(position); };
-    hooks.stop = [] { return SignalGuard::received() != 0; };
     const double began = seconds_now();
     const Ended ended = training.run(*settings_.epochs, hooks);
     progress.clear();

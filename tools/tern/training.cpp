@@ -203,7 +203,7 @@ Tensor Training::train_on(std::int64_t batch, const PartOfBatch& part) {
   return whole.loss;
 }
 
-bool Training::stops(const Hooks& hooks) const { return agreed(group_, group_.rank() == 0 && hooks.stop()); }
+bool Training::stops(const Hooks& hooks) const { return agreed(group_, hooks.stop()); }
 
 void Training::stepped(const Tensor& loss, const Hooks& hooks) {
   ++position_.step;

@@ -63,8 +63,8 @@ class Training {
     std::function<void(const EpochResult& result)> epoch = [](const auto&) {};
     /// Before the refit, and after each epoch of it.
     std::function<void(const Position& position)> refit = [](const auto&) {};
-    /// Asked after each step and each part of the validation: true stops, with everything as it stands. The first rank
-    /// is asked.
+    /// Asked after each step and each part of the validation: true stops, with everything as it stands. All ranks are
+    /// asked, and the first one's answer counts.
     std::function<bool()> stop = [] { return false; };
   };
   /// Trains until `epochs` epochs are done or the early stopping ends them; then, where the settings want it, anew on
