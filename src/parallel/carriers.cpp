@@ -63,7 +63,7 @@ Group on_devices(const Group& host) {
   std::vector<std::string> devices = host.all_gather(device.empty() ? device : machine_name() + ' ' + device);
   std::ranges::sort(devices);
   if (devices[0].empty() || std::ranges::adjacent_find(devices) != devices.end()) return host;
-  return Group(plugin->open({.over = &host.collective(), .memory = &memory}));
+  return Group(plugin->open({.over = &host.collective(), .memory = &memory, .ways = current_scope().context.ways}));
 }
 
 std::vector<CarrierStatus> carriers() {

@@ -1,9 +1,15 @@
 // Ranks with a GPU each, over NCCL.
 
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+
 #include "ranks.hpp"
 #include "support/files.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/modes/forced_way.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
@@ -14,6 +20,7 @@
 
 namespace tern::testing {
 
+using Catch::ContainsSubstring;
 using parallel::Group;
 using parallel::Part;
 
@@ -103,6 +110,89 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
     if (single.size() != 1) return "split";
     group.barrier();
     return {};
+  });
+}
+
+TEST_CASE("groups: short sums by either way have the same bits on two GPUs, at once and recorded", "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  std::mutex mutex;
+  std::map<std::string, std::int64_t> taken;
+  std::int64_t replays = 0;
+  check_ranks(2, [&](const Group& host) -> std::string {
+    const Device device{device_name(host.rank())};
+    const Group group = parallel::on_devices(host);
+    for (const DType dtype : {DType::float32, DType::float64})
+      for (const auto reduction : {parallel::Reduction::sum, parallel::Reduction::mean})
+        for (const std::int64_t size : {1, 2, 3, 5, 1000, 20'000, 131'072, 262'145}) {
+          Generator generator(static_cast<std::uint64_t>(7 * size + group.rank()));
+          const Tensor x = randn({size}, generator).to(dtype);
+          const Tensor odd = randn({size + 1}, generator).to(dtype).slice(0, 1, size + 1);
+          const auto by = [&](const char* way) {
+            const ForcedWay forced{"all_reduce", way};
+            std::vector<double> values;
+            Step step([&](const Tensor& a, const Tensor& b) {
+              const std::vector<Tensor> sums{a.clone(), b.clone(), a[0].clone()};
+              group.begin_all_reduce(sums, reduction);
+              group.join();
+              group.all_reduce(sums[2], parallel::Reduction::mean);
+              return operators::cat({sums[0], sums[1], sums[2].reshape({1})}, 0);
+            });
+            for (int i = 0; i < 6; ++i) values = step(x, odd).values();
+            const std::lock_guard lock(mutex);
+            taken[way] += forced.taken();
+            replays += step.replays();
+            return values;
+          };
+          const std::vector<double> own = by("peers");
+          if (own != by("library")) return message("other sums of ", size, ' ', dtype);
+          Tensor first = tensor(own, {static_cast<std::int64_t>(own.size())});
+          host.broadcast(first);
+          if (first.values() != own) return message("ranks have other sums of ", size, ' ', dtype);
+        }
+    return {};
+  });
+  CHECK(taken["library"] > 0);
+  CHECK(replays > 0);
+  if (taken["peers"] == 0) WARN("these GPUs do not reach each other's memory");
+}
+
+TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its part", "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  // By the library the wait would be one of NCCL's.
+  std::atomic<int> waited = 0, told = 0;
+  const auto program = [&](const Group& host) {
+    const Device device{device_name(host.rank())};
+    const Group group = parallel::on_devices(host);
+    const ForcedWay forced{"all_reduce", "peers"};
+    Tensor x = ones({1000});
+    group.all_reduce(x);
+    if (forced.taken() == 0) throw ParallelError("these GPUs do not reach each other's memory: on purpose");
+    if (host.rank() == 1) throw ParallelError("on purpose");
+    ++waited;
+    group.all_reduce(x);
+    (void)x.values();  // comes back
+    try {
+      group.all_reduce(x);
+    } catch (const ParallelError& error) {
+      if (std::string(error.what()).find("rank 1 is gone") != std::string::npos) ++told;
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH(parallel::launch({.ranks = 2, .limit = std::chrono::seconds(60)}, program),
+                    ContainsSubstring("on purpose"));
+  CHECK(told == waited);
+  // The devices are as good as before.
+  check_ranks(2, [](const Group& host) -> std::string {
+    const Device device{device_name(host.rank())};
+    Tensor x = full({1000}, host.rank());
+    parallel::on_devices(host).all_reduce(x);
+    return x.values() == std::vector<double>(1000, 1) ? "" : message("a sum: ", x);
   });
 }
 

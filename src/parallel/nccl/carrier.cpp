@@ -7,10 +7,13 @@
 
 #include <array>
 #include <cstring>
+#include <exception>
 #include <vector>
 
+#include "parallel/nccl/peers.hpp"
 #include "parallel/nccl/pieces.hpp"
 #include "tern/core/error.hpp"
+#include "tern/kernels/ways.hpp"
 #include "tern/parallel/plugin.hpp"
 
 namespace tern::parallel {
@@ -178,10 +181,20 @@ class Side {
 
 class Nccl final : public Collective {
  public:
-  /// Takes over the communicator.
-  Nccl(ncclComm_t comm, Memory& memory, int device, int rank, int size)
-      : comm_(comm), memory_(memory), device_(device), rank_(rank), size_(size) {}
+  /// Takes over the communicator. Without peers all goes by NCCL.
+  Nccl(ncclComm_t comm, Memory& memory, int device, int rank, int size, std::unique_ptr<Peers> peers = nullptr,
+       const Ways* ways = nullptr)
+      : comm_(comm),
+        memory_(memory),
+        device_(device),
+        rank_(rank),
+        size_(size),
+        peers_(std::move(peers)),
+        choice_{.ways = ways} {}
+  // What an exception unwinds has left work that waits for others, and others wait for it.
   ~Nccl() override {
+    if (std::uncaught_exceptions() > 0) end();
+    peers_.reset();
     if (comm_ != nullptr) (void)library().destroy(comm_);
   }
 
@@ -203,30 +216,17 @@ class Nccl final : public Collective {
 
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
-    check("all_reduce",
-          library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
+    const Piece piece{data, count};
+    reduce({&piece, 1}, dtype, reduction, stream);
   }
 
-  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well. Large pieces are
-  // summed where they are; a copy of small ones there and back costs less than a sum of each.
+  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well.
   void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
     if (side_ == nullptr) side_ = std::make_unique<Side>();
     side_->follow(stream_of(stream), side_->stream());
     begun_ = true;
-    const std::size_t element = size_of(dtype);
-    std::vector<Piece> small;
-    for (const Piece& piece : pieces) {
-      if (pieces.size() > 1 && element % 4 == 0 && piece.count * element <= Side::room / 2)
-        small.push_back(piece);
-      else
-        all_reduce(piece.data, piece.count, dtype, reduction, side_->stream());
-    }
-    for (const Pieces& several : messages_of(small, element, Side::room)) {
-      check("begin_all_reduce", gather(several, side_->whole(), side_->stream()));
-      all_reduce(side_->whole(), several.bytes() / element, dtype, reduction, side_->stream());
-      check("begin_all_reduce", scatter(side_->whole(), several, side_->stream()));
-    }
+    reduce(pieces, dtype, reduction, side_->stream());
   }
 
   void join(void* stream) override {
@@ -234,6 +234,7 @@ class Nccl final : public Collective {
     const OnDevice here(device_);
     begun_ = false;
     side_->follow(side_->stream(), stream_of(stream));
+    check_peers();
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
@@ -307,15 +308,68 @@ class Nccl final : public Collective {
     return std::make_unique<Nccl>(part, memory_, device_, rank, size);
   }
 
-  void abandon(const std::string&) noexcept override {
+  void abandon(const std::string&) noexcept override { end(); }
+
+ private:
+  void end() noexcept {
+    if (peers_ != nullptr) peers_->leave();
     if (comm_ != nullptr) (void)library().abort(comm_);
     comm_ = nullptr;
   }
 
- private:
+  void check_peers() const {
+    const int lost = peers_ == nullptr ? -1 : peers_->lost();
+    if (lost >= 0)
+      throw ParallelError(message("rank ", lost, " is gone, and rank ", rank_, " waited for its part of a sum"));
+  }
+
+  /// Whether a message goes by the peers. All ranks decide alike.
+  bool by_peers(std::size_t bytes, DType dtype, Reduction reduction) const {
+    const bool fits = peers_ != nullptr && bytes > 0 && bytes <= peers_->most_bytes() &&
+                      (dtype == DType::float32 || dtype == DType::float64) &&
+                      (reduction == Reduction::sum || reduction == Reduction::mean);
+    const bool takes = fits && forced_way(choice_, decision) != "library";
+    took_way(choice_, decision, takes ? "peers" : "library");
+    return takes;
+  }
+
+  void by_library(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) const {
+    check("all_reduce",
+          library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
+  }
+
+  // What is short goes by the peers. Of what does not, large pieces are summed where they are; a copy of several small
+  // ones there and back costs less than a sum of each.
+  void reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
+    check_peers();
+    const std::size_t element = size_of(dtype);
+    std::vector<Piece> small;
+    for (const Piece& piece : pieces) {
+      if (element % 4 == 0 && piece.count * element <= Side::room / 2)
+        small.push_back(piece);
+      else
+        by_library(piece.data, piece.count, dtype, reduction, stream);
+    }
+    for (const Pieces& several : messages_of(small, element, Side::room)) {
+      if (by_peers(several.bytes(), dtype, reduction)) {
+        peers_->all_reduce(several, dtype, reduction == Reduction::mean, stream);
+      } else if (several.count == 1) {
+        by_library(several.data[0], several.words[0] * std::size_t{4} / element, dtype, reduction, stream);
+      } else {
+        check("all_reduce", gather(several, side_->whole(), stream));
+        by_library(side_->whole(), several.bytes() / element, dtype, reduction, stream);
+        check("all_reduce", scatter(side_->whole(), several, stream));
+      }
+    }
+  }
+
+  static constexpr const char* decision = "all_reduce";
+
   ncclComm_t comm_;
   Memory& memory_;
   int device_, rank_, size_;
+  std::unique_ptr<Peers> peers_;
+  Context choice_;              // for the ways that are forced
   std::unique_ptr<Side> side_;  // from the first begin_all_reduce on
   bool begun_ = false;
 };
@@ -340,7 +394,8 @@ std::unique_ptr<Collective> open(const Opening& opening) {
   host.broadcast(&id, sizeof id, DType::uint8, 0, nullptr);
   ncclComm_t comm = nullptr;
   check("start", library().init_rank(&comm, host.size(), id, host.rank()));
-  return std::make_unique<Nccl>(comm, *opening.memory, device, host.rank(), host.size());
+  return std::make_unique<Nccl>(comm, *opening.memory, device, host.rank(), host.size(), Peers::open(host, device),
+                                opening.ways);
 }
 
 }  // namespace
