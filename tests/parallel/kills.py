@@ -133,8 +133,7 @@ class Stress:
             text, _ = process.communicate()
             return self.fail(number, f"{what.name} of rank {wanted} of {ranks}: no end within {most:.0f} s", text)
         took = time.monotonic() - struck
-        time.sleep(0.2)
-        left = self.clear()
+        left = self.clear(patience=self.options.limit + 5)
         label = f"{what.name}{', restarts' if restarts else ''}"
         told = [name for name, cause in CAUSES if cause.search(text)]
         hit = victim is not None and (process.returncode != 0 or bool(told) or "starts again" in text)
@@ -182,9 +181,11 @@ class Stress:
             return self.fail(number, f"{label}: other bits than the undisturbed training", text)
         self.counts["the bits of the undisturbed training"] += 1
 
-    def clear(self):
-        """Ends what is left; how many there were."""
-        left = processes_of(self.folder)
+    def clear(self, patience=0.0):
+        """Ends what is left; how many there were. Ranks whose mpirun was killed end by themselves, a moment later."""
+        over = time.monotonic() + patience
+        while (left := processes_of(self.folder)) and time.monotonic() < over:
+            time.sleep(0.05)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
