@@ -21,7 +21,9 @@ struct Options {
   std::string mode = "fastest", precision = "strict", folder;
   std::int64_t batch = 256, epochs = 20, width_divisor = 1, limit = 0;
   std::uint64_t seed = 1;
-  double learning_rate = 0.2, weight_decay = 5e-4, smoothing = 0.1;
+  double learning_rate = 0.2, weight_decay = 5e-4, smoothing = 0.1, mix = 0, colour = 0;
+  std::int64_t cutout = 0;
+  bool mirrored_test = false;
   bool fastest = false;
 };
 
@@ -45,6 +47,8 @@ class Normalize {
 };
 
 class Race {
+  static constexpr double grey = 120;  // about the mean of all pixels
+
  public:
   Race(const data::Cifar& cifar, const Options& options)
       : options_(options),
@@ -52,7 +56,15 @@ class Race {
         labels_(resident(cifar.train.labels)),
         test_images_(resident(cifar.test.images)),
         test_labels_(resident(cifar.test.labels)),
-        augment_({.shift = 4, .mirror = true, .seed = options.seed}),
+        augment_({.shift = 4,
+                  .mirror = true,
+                  .brightness = options.colour,
+                  .contrast = options.colour,
+                  .saturation = options.colour,
+                  .cutout = options.cutout,
+                  .cover = grey,
+                  .mix = options.mix,
+                  .seed = options.seed}),
         net_({.classes = cifar.train.classes,
               .image_size = 32,
               .width_divisor = options.width_divisor,
@@ -88,9 +100,14 @@ class Race {
   double images_per_epoch() const { return static_cast<double>(steps_ * options_.batch); }
 
   Tensor step(const Tensor& rows, const Tensor& drawn) {
-    const Tensor x = normalize_(augment_(op::index_select(images_, 0, rows), drawn));
-    const Tensor loss =
-        op::cross_entropy(net_(x), op::index_select(labels_, 0, rows), {.label_smoothing = options_.smoothing});
+    Tensor x = normalize_(augment_(op::index_select(images_, 0, rows), drawn));
+    Tensor labels = op::index_select(labels_, 0, rows);
+    if (options_.mix > 0) {
+      const data::Mixed mixed = augment_.mixed(x, labels, net_.classes(), drawn);
+      x = mixed.images;
+      labels = mixed.labels;
+    }
+    const Tensor loss = op::cross_entropy(net_(x), labels, {.label_smoothing = options_.smoothing});
     sgd_.zero_grad();
     loss.backward();
     sgd_.step();
@@ -115,7 +132,10 @@ class Race {
 
   Tensor count_right(const Tensor& x, const Tensor& y) const {
     const NoGrad no_grad;
-    const Tensor guessed = op::argmax(net_(normalize_(x)), 1);
+    const Tensor images = normalize_(x);
+    Tensor scores = op::softmax(net_(images), 1);
+    if (options_.mirrored_test) scores = scores + op::softmax(net_(op::flip(images, {3})), 1);
+    const Tensor guessed = op::argmax(scores, 1);
     return op::sum(op::equal(guessed.to(DType::float32), y.to(DType::float32)).to(DType::float32));
   }
 
@@ -151,11 +171,13 @@ void run(const Options& options) {
   const Device device(options.mode, {.precision = precision_of(options.precision), .deterministic = !options.fastest});
   std::printf(
       "ResNet18 (32x32) in %s (%s), %s, %s, batch %lld, seed %llu, learning rate %g, weight decay %g, label smoothing "
-      "%g; %lld training images of %s\n\n",
+      "%g, cutout %lld, colour %g, mix %g%s; %lld training images of %s\n\n",
       device.name().c_str(), device.description().c_str(), options.precision.c_str(),
       options.fastest ? "fastest" : "deterministic", static_cast<long long>(options.batch),
       static_cast<unsigned long long>(options.seed), options.learning_rate, options.weight_decay, options.smoothing,
-      static_cast<long long>(cifar.train.size()), cifar.train.source.c_str());
+      static_cast<long long>(options.cutout), options.colour, options.mix,
+      options.mirrored_test ? ", test images also mirrored" : "", static_cast<long long>(cifar.train.size()),
+      cifar.train.source.c_str());
   Race(cifar, options).run();
 }
 
@@ -176,6 +198,11 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", options.learning_rate, "its largest value")->capture_default_str();
   app.add_option("--weight-decay", options.weight_decay, "of SGD with Nesterov's momentum 0.9")->capture_default_str();
   app.add_option("--smoothing", options.smoothing, "of the labels")->capture_default_str();
+  app.add_option("--cutout", options.cutout, "side of a square that is covered")->capture_default_str();
+  app.add_option("--colour", options.colour, "brightness, contrast and saturation change by so much at most")
+      ->capture_default_str();
+  app.add_option("--mix", options.mix, "alpha of mixup; 0: none")->capture_default_str();
+  app.add_flag("--mirrored-test", options.mirrored_test, "test images are read a second time, mirrored");
   app.add_option("--width-divisor", options.width_divisor, "divides the channels, to try it on a small machine")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -9,7 +9,21 @@ namespace tern::data {
 struct AugmentOptions {
   std::int64_t shift = 0;  ///< pixels by which an image is moved at most, up or down and left or right
   bool mirror = false;     ///< turn left and right around in half of the images
+  double rotation = 0;     ///< degrees by which an image is turned at most, either way
+  // Factors drawn from [1 - x, 1 + x]. Zero is black, so these come before images are normalised.
+  double brightness = 0;
+  double contrast = 0;      ///< of the distance from the image's mean brightness
+  double saturation = 0;    ///< of the distance from grey
+  std::int64_t cutout = 0;  ///< side of a square that is covered, as far as it is inside of the image
+  double cover = 0;         ///< what covers it
+  double mix = 0;           ///< alpha of the Beta distribution of `mixed`, at most 2
   std::uint64_t seed = 0;
+};
+
+/// Images that are each a mixture of two, and what they show.
+struct Mixed {
+  Tensor images = {};  ///< of the images' dtype
+  Tensor labels = {};  ///< float32 [n, classes]: shares, as cross_entropy takes them
 };
 
 /// Changes images by chance, for training: batches are as large and of the same kind as before. What happens to an
@@ -24,21 +38,32 @@ struct AugmentOptions {
 ///
 class Augment {
  public:
-  /// Throws ShapeError for a negative shift.
+  /// Throws ShapeError for a negative shift or square, NumericError for what else makes no sense.
   explicit Augment(const AugmentOptions& options = {});
 
   /// What happens to each of the examples [n] (int64, numbers of a set) in an epoch: float32 [n, numbers()].
   Tensor draw(std::int64_t epoch, const Tensor& examples) const;
-  /// The images [n, channels, height, width] of any dtype, changed as `drawn` [n, numbers()] says. Moved images are
-  /// filled up by their mirrored edges. Throws ShapeError when the two do not fit, and when an image is not larger than
-  /// the shift.
+  /// The images [n, channels, height, width], changed as `drawn` [n, numbers()] says: moved and mirrored, turned,
+  /// coloured, covered, in this order. Moved and turned images are filled up by their mirrored edges; turned ones are
+  /// interpolated between four neighbours. Any dtype may be moved and mirrored; uint8 and floating ones all the rest,
+  /// uint8 rounded and kept from 0 to 255. Throws ShapeError when the two do not fit, when an image is
+  /// not larger than the shift, and for a saturation of other than three channels.
   Tensor operator()(const Tensor& images, const Tensor& drawn) const;
+  /// Each of the images (floating) with one of the same batch, the first with the last: a share of it, and the rest of
+  /// the other. Labels int64 [n] become the same shares of two classes. (Zhang, Cisse, Dauphin and Lopez-Paz, "mixup",
+  /// 2018.)
+  Mixed mixed(const Tensor& images, const Tensor& labels, std::int64_t classes, const Tensor& drawn) const;
 
   /// Columns of what `draw` gives.
-  static constexpr std::int64_t numbers() { return 3; }
+  static constexpr std::int64_t numbers() { return 11; }
   const AugmentOptions& options() const { return options_; }
 
  private:
+  void check(const Tensor& images, const Tensor& drawn) const;
+  Tensor moved(const Tensor& images, const Tensor& wide) const;
+  Tensor coloured(const Tensor& images, const Tensor& drawn) const;
+  Tensor covered(const Tensor& images, const Tensor& drawn) const;
+
   AugmentOptions options_;
 };
 
