@@ -5,20 +5,21 @@
 #
 # usage: scripts/gpu.sh OUT [--only PART,...] [--data DIR] [--budget PART=SECONDS]...
 #
-# The parts are tests, examples, sanitizer, benchmarks, peers, study, overfit and tern; the first five by default.
-# `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named, and takes
-# about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's time ran
-# out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, and `tern` run only when they are
-# named, too. TERN_STUDY_IMAGES=DIR names a folder of photographs for these networks, else images are drawn. Without a
-# network, TERN_DEPENDENCIES=DIR names a prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing is
-# installed. TERN_CUDA_ARCHITECTURES is by default that of the GPU here. A part that runs out of time says so.
+# The parts are tests, examples, sanitizer, benchmarks, peers, study, overfit, tern and scale; the first five by
+# default. `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named,
+# and takes about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's
+# time ran out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, `tern`, and `scale`, data
+# parallel training on all GPUs beside PyTorch's, run only when they are named, too. TERN_STUDY_IMAGES=DIR names a
+# folder of photographs for these networks, else images are drawn. Without a network, TERN_DEPENDENCIES=DIR names a
+# prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing is installed. TERN_CUDA_ARCHITECTURES is by
+# default that of the GPU here. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 parts=tests,examples,sanitizer,benchmarks,peers
 data=${TERN_DATA_DIR:-}
 out=
 declare -A budget=([tests]=300 [examples]=300 [sanitizer]=200 [benchmarks]=240 [peers]=300 [study]=480 [overfit]=120
-                   [tern]=420)
+                   [tern]=420 [scale]=600)
 while (($#)); do
   case $1 in
     --only | --data | --budget) (($# > 1)) || fail "$1 wants a value" ;;&
@@ -83,6 +84,7 @@ wanted tern && targets+=(tern_program)
 wanted examples && targets+=(mnist_mlp mnist_cnn switch_modes own_operator)
 wanted sanitizer && targets+=(tern_test_operators)
 if wanted benchmarks || wanted peers; then targets+=(modes); fi
+wanted scale && targets+=(benchmarks/scale tern_nccl tern_test_parallel)
 wanted study && targets+=(study)
 wanted overfit && targets+=(overfit_check)
 wanted tests && targets=()
@@ -334,6 +336,42 @@ if wanted tern; then
       --batch-size 128 --mode cuda --grid seed=1,2,3,4,5,6,7,8 --run "$work/compare" --quiet
   } >"$table" 2>&1
   finish tern $status "$(grep -h ' at once ' "$table" | tail -n 1)"
+fi
+
+# ---- many GPUs ------------------------------------------------------------------------------------------------------
+# The checks of the carrier, weak scaling beside PyTorch's best, strong scaling, the all-reduce by size, and the
+# prediction from one and two GPUs. Only when asked for: --only scale.
+if wanted scale; then
+  begin scale
+  status=0 table=$out/scale.md program=$folder/benchmarks/scale
+  # In a virtual machine the links' multicast may be there and not work.
+  export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+  limited "$folder/tests/tern_test_parallel" "[cuda]" >"$out/parallel.log" 2>&1 || status=$?
+  nets=mlp-small,mlp-big,lenet,alexnet,googlenet,resnet18
+  {
+    echo "Commit $commit, $gpus GPUs."
+    for batch in 128 32; do
+      ((batch == 128)) || nets=alexnet,googlenet
+      echo
+      limited "$program" --nets $nets --precisions tf32,bf16 --batches $batch --seconds 0.15 || status=$?
+    done
+    echo
+    limited "$program" --nets googlenet --precisions tf32 --batches 1024 --strong --seconds 0.15 || status=$?
+    echo
+    limited "$program" --nets alexnet --split-classifier --precisions tf32 --batches 128 --seconds 0.15 || status=$?
+    echo
+    limited "$program" --all-reduce --seconds 0.05 || status=$?
+  } >"$table" 2>"$folder/scale.log" || status=$?
+  if python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+    for precision in tf32 bf16; do
+      echo
+      limited torchrun --nproc-per-node "$gpus" "$root/benchmarks/peers/ddp.py" --precision $precision --compile \
+        --tern "$table" 2>>"$folder/scale.log" || status=$?
+    done >"$folder/peers-scale.md"
+    cat "$folder/peers-scale.md" >>"$table"
+  fi
+  finish scale $status "$gpus GPUs"
 fi
 
 cat "$summary" >&2
