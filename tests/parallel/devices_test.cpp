@@ -84,8 +84,9 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
       group.begin_all_reduce(pieces);
       group.join();
       for (const Tensor& piece : pieces) {
-        const Tensor wrong = operators::sum(operators::not_equal(piece, full({1}, 3, dtype)).to(DType::float32));
-        if (wrong.item() != 0) return message(wrong.item(), " wrong sums of ", piece.numel(), " ", dtype);
+        const Tensor wrong = operators::not_equal(piece.to(DType::float64), full({1}, 3, DType::float64));
+        const double count = operators::sum(wrong.to(DType::float64)).item();
+        if (count != 0) return message(count, " wrong sums of ", piece.numel(), " ", dtype);
       }
       if (whole.slice(0, 3, 101).values() != std::vector<double>(98, rank + 1)) return "a sum wrote beside a piece";
     }
