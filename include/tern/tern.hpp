@@ -10,6 +10,7 @@
 #include "tern/data/image_folder.hpp"
 #include "tern/data/loader.hpp"
 #include "tern/data/mnist.hpp"
+#include "tern/data/npz.hpp"
 #include "tern/data/scaling.hpp"
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"

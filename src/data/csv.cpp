@@ -9,6 +9,7 @@
 #include "data/csv_records.hpp"
 #include "io/safetensors_header.hpp"
 #include "tern/io/file.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::data {
 
@@ -56,6 +57,7 @@ class Reader {
   void check_count() const;
   void read_row(float* features);
   std::int64_t read_class(const Field& field);
+  float read_number(std::size_t column) const;
   std::string utf8(const Field& field) const;
   std::string name_of(std::size_t column) const;
   const std::vector<Field>& fields() const { return records_.fields(); }
@@ -68,6 +70,7 @@ class Reader {
   std::vector<std::string> names_;  // of all columns; empty without a header
   std::optional<Suspect> suspect_;
   std::vector<std::int64_t> labels_;
+  std::vector<float> numbers_;  // instead of labels
 };
 
 std::string Reader::name_of(std::size_t column) const {
@@ -220,10 +223,14 @@ void Reader::note_suspect() {
 // Numbers that count the columns up, or a number where every other class is a word: a header, unless its class comes
 // again.
 void Reader::check_suspect() const {
-  if (!suspect_ || labels_.size() < 2 || std::count(labels_.begin(), labels_.end(), labels_[0]) > 1) return;
+  const auto unique = [](const auto& targets) {
+    return targets.size() >= 2 && std::count(targets.begin(), targets.end(), targets[0]) == 1;
+  };
+  if (!suspect_ || !(options_.numbers ? unique(numbers_) : unique(labels_))) return;
   const auto& names = classes_.names();
-  const bool words = std::none_of(names.begin(), names.end(),
-                                  [&](const std::string& name) { return name != suspect_->label && number(name); });
+  const bool words = !options_.numbers && std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name != suspect_->label && number(name);
+  });
   expects<FileError>(!suspect_->counts && !words, suspect_->place, "found a first row of numbers whose ",
                      name_of(*columns_.target), ", ", shown(suspect_->label),
                      ", never comes again: that may be a header; expected to be told whether it is one (--header yes ",
@@ -258,18 +265,24 @@ std::int64_t Reader::read_class(const Field& field) {
                           known, classes_.names().size() > 8 ? ", ..." : ""));
 }
 
+float Reader::read_number(std::size_t column) const {
+  const Field& field = fields()[column];
+  const auto value = number(field.raw);
+  const float narrow = value ? static_cast<float>(*value) : 0;
+  if (!value || !std::isfinite(narrow)) [[unlikely]]
+    throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
+                            " in ", name_of(column), ", expected a number"));
+  return narrow;
+}
+
 void Reader::read_row(float* features) {
   check_count();
-  for (const std::size_t column : columns_.features) {
-    const Field& field = fields()[column];
-    const auto value = number(field.raw);
-    const float narrow = value ? static_cast<float>(*value) : 0;
-    if (!value || !std::isfinite(narrow)) [[unlikely]]
-      throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
-                              " in ", name_of(column), ", expected a number"));
-    *features++ = narrow;
-  }
-  if (columns_.target) labels_.push_back(read_class(fields()[*columns_.target]));
+  for (const std::size_t column : columns_.features) *features++ = read_number(column);
+  if (!columns_.target) return;
+  if (options_.numbers)
+    numbers_.push_back(read_number(*columns_.target));
+  else
+    labels_.push_back(read_class(fields()[*columns_.target]));
 }
 
 Table Reader::read() {
@@ -304,8 +317,10 @@ Table Reader::read() {
   table.features = row == rows ? features : features.slice(0, 0, count);
   for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
   for (const std::size_t column : columns_.ignored) table.ignored.push_back(name_of(column));
-  if (columns_.target) {
-    table.target = name_of(*columns_.target);
+  if (columns_.target) table.target = name_of(*columns_.target);
+  if (columns_.target && options_.numbers) {
+    table.labels = tensor(numbers_, {count});
+  } else if (columns_.target) {
     const std::vector<std::int64_t> renumbered = classes_.sort();
     table.labels = Tensor({count}, DType::int64);
     const auto labels = table.labels.write<std::int64_t>();
@@ -322,7 +337,11 @@ Table Reader::read() {
 
 Dataset Table::dataset() const {
   expects<FileError>(labels.defined(), source, ": found no column with classes, expected one");
-  return {.images = features, .labels = labels, .classes = static_cast<std::int64_t>(classes.size()), .source = source};
+  const bool numbers = labels.dtype() == DType::float32;
+  return {.images = features,
+          .labels = labels,
+          .classes = numbers ? no_classes : static_cast<std::int64_t>(classes.size()),
+          .source = source};
 }
 
 Table read_csv(const std::string& file, const CsvOptions& options) {

@@ -55,8 +55,10 @@ SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes,
 
 Split split(const Dataset& dataset, double share, std::uint64_t seed) {
   dataset.check();
-  const auto labels = dataset.labels.to_vector<std::int64_t>();
-  const SplitRows rows = split_rows(labels, dataset.classes, share, seed);
+  const bool numbers = dataset.classes == no_classes;
+  const auto labels = numbers ? std::vector<std::int64_t>(static_cast<std::size_t>(dataset.size()))
+                              : dataset.labels.to_vector<std::int64_t>();
+  const SplitRows rows = split_rows(labels, numbers ? 1 : dataset.classes, share, seed);
   const auto part = [&](const std::vector<std::int64_t>& chosen) {
     return dataset.select(tensor(chosen, {static_cast<std::int64_t>(chosen.size())}));
   };
@@ -65,12 +67,19 @@ Split split(const Dataset& dataset, double share, std::uint64_t seed) {
 
 void Dataset::check() const {
   expects<ShapeError>(images.defined() && labels.defined(), source, ": a dataset needs images and labels");
+  if (classes == no_classes) {
+    expects<ShapeError>(images.rank() >= 1 && labels.rank() >= 1 && images.size(0) == labels.size(0), source,
+                        ": expected images [n, ...] and labels [n, ...], found ", images.shape(), " and ",
+                        labels.shape());
+    return;
+  }
   expects<DTypeError>(images.dtype() == DType::uint8 || images.dtype() == DType::float32, source,
                       ": expected images of uint8 or float32, found ", images.dtype());
   expects<DTypeError>(labels.dtype() == DType::int64, source, ": expected labels of int64, found ", labels.dtype());
   expects<ShapeError>(images.rank() >= 1 && labels.rank() == 1 && images.size(0) == labels.size(0), source,
                       ": expected images [n, ...] and labels [n], found ", images.shape(), " and ", labels.shape());
-  expects<NumericError>(classes > 0, source, ": expected at least one class, found ", classes);
+  expects<NumericError>(classes > 0, source, ": expected at least one class, found ", classes,
+                        "; labels that are no classes have no_classes");
   const std::vector<std::int64_t> values = labels.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < values.size(); ++i)
     expects<NumericError>(values[i] >= 0 && values[i] < classes, source, ": label ", values[i], " at position ", i,

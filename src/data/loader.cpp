@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "data/conversion.hpp"
 #include "data/pipeline.hpp"
 #include "data/streams.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/indexing.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -32,7 +34,9 @@ class DatasetRows final : public ExampleSource {
   std::int64_t classes() const override { return dataset_.classes; }
   Shape shape() const override { return shape_; }
   std::string name() const override { return dataset_.source; }
+  /// With no_classes the number of the example, by which its row is found.
   std::int64_t label(std::int64_t index) const override {
+    if (dataset_.classes == no_classes) return index;
     return dataset_.labels.read<std::int64_t>()[static_cast<std::size_t>(index)];
   }
 
@@ -73,17 +77,22 @@ struct DataLoader::State {
   Dataset dataset;
   LoaderOptions options;
   bool in_memory;
+  Tensor targets;  // rows that batches have for their labels; undefined where these are the classes
   std::once_flag converted;
   Tensor whole;  // every image as float32, once asked for
 
-  State(const std::shared_ptr<const DatasetRows>& rows, const LoaderOptions& chosen)
-      : source(rows), dataset(rows->dataset()), options(chosen), in_memory(true) {
+  State(const std::shared_ptr<const DatasetRows>& rows, LoaderOptions chosen)
+      : source(rows), dataset(rows->dataset()), options(std::move(chosen)), in_memory(true) {
     check_options();
+    expects<ShapeError>(
+        !options.targets.defined(), dataset.source,
+        ": targets of LoaderOptions are for a source; the labels of a Dataset with no_classes are its own");
+    if (dataset.classes == no_classes) targets = dataset.labels;
     if (options.resident) images();
   }
 
-  State(std::shared_ptr<const ExampleSource> examples, const LoaderOptions& chosen)
-      : source(std::move(examples)), options(chosen), in_memory(false) {
+  State(std::shared_ptr<const ExampleSource> examples, LoaderOptions chosen)
+      : source(std::move(examples)), options(std::move(chosen)), in_memory(false) {
     expects<ShapeError>(source != nullptr, "DataLoader: expected a source of examples, found null");
     check_options();
     expects<ShapeError>(!options.resident, source->name(),
@@ -91,6 +100,16 @@ struct DataLoader::State {
     expects<ShapeError>(options.mean == 0 && options.deviation == 1, source->name(),
                         ": mean and deviation of LoaderOptions are for a Dataset of uint8; give them to the source");
     dataset = described(*source);
+    if (!options.targets.defined()) return;
+    targets = options.targets.contiguous();
+    expects<ShapeError>(targets.rank() >= 1 && targets.size(0) == dataset.classes, source->name(), ": targets ",
+                        targets.shape(), ", expected a row for each of the ", dataset.classes, " labels");
+  }
+
+  /// Whether the threads of the pipeline make the images, which are float32 there.
+  bool piped() const {
+    if (options.resident) return false;
+    return !in_memory || dataset.images.dtype() == DType::uint8 || dataset.images.dtype() == DType::float32;
   }
 
   void check_options() const {
@@ -105,7 +124,10 @@ struct DataLoader::State {
   const Tensor& images() {
     expects<ShapeError>(in_memory, dataset.source,
                         ": a source keeps no images; collect(source) is a Dataset that does");
-    std::call_once(converted, [&] { whole = to_float(dataset.images, options.mean, options.deviation); });
+    std::call_once(converted, [&] {
+      whole = dataset.images.dtype() == DType::uint8 ? to_float(dataset.images, options.mean, options.deviation)
+                                                     : dataset.images;
+    });
     return whole;
   }
 
@@ -167,12 +189,21 @@ struct DataLoader::Epoch::Pass {
 
   Pass(std::shared_ptr<State> shared, std::int64_t epoch, std::int64_t first)
       : state(std::move(shared)), plan(state->plan(epoch, first)), position(first) {
-    if (!state->options.resident) pipeline.emplace(plan);
+    if (state->piped()) pipeline.emplace(plan);
   }
 
   bool advance() {
-    if (pipeline) return pipeline->next(current);
+    if (pipeline) {
+      if (!pipeline->next(current)) return false;
+      if (state->targets.defined()) {
+        const Device host(reference_mode());
+        current.labels = operators::index_select(state->targets, 0, current.labels);
+      }
+      return true;
+    }
     if (position >= plan.count) return false;
+    std::optional<Device> host;  // rows that do not stay on the device are taken where they are
+    if (!state->options.resident) host.emplace(reference_mode());
     current = state->gather(plan.order, position++);
     return true;
   }

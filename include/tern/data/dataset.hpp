@@ -8,11 +8,15 @@
 
 namespace tern::data {
 
-/// Labelled examples in memory. Tensors are handles, so copying a Dataset copies no elements.
+/// For Dataset::classes: the labels are no classes but numbers to be met, such as prices, masks or boxes.
+inline constexpr std::int64_t no_classes = -1;
+
+/// Examples in memory with what belongs to each: its class, or with `no_classes` anything. Tensors are handles, so
+/// copying a Dataset copies no elements.
 struct Dataset {
-  Tensor images = {};        ///< uint8 or float32, the first dimension counts the examples
-  Tensor labels = {};        ///< int64 [n], each in [0, classes)
-  std::int64_t classes = 0;  ///< how many different labels there are
+  Tensor images = {};        ///< [n, ...]: uint8 or float32; of any dtype with no_classes
+  Tensor labels = {};        ///< int64 [n], each in [0, classes); of any dtype [n, ...] with no_classes
+  std::int64_t classes = 0;  ///< how many different labels there are, or no_classes
   std::string source = {};   ///< where the examples come from, for messages: "MNIST training set in data/MNIST/raw"
   bool synthetic = false;    ///< drawn by a generator, not read from a file
 
@@ -38,7 +42,7 @@ SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes,
 struct Split {
   Dataset train, validation;
 };
-/// The parts that split_rows says, copied.
+/// The parts that split_rows says, copied. With no_classes the share is one of all examples.
 Split split(const Dataset& dataset, double share, std::uint64_t seed);
 
 /// float32 of the shape of `images`: uint8 becomes (x / 255 - mean) / deviation, float32 is itself.

@@ -22,14 +22,17 @@ struct LoaderOptions {
       false;        ///< convert the whole set once and gather batches in the mode: no transfer of images per batch
   double mean = 0;  ///< of to_float, for a Dataset of uint8 images
   double deviation = 1;
+  /// Of a source whose examples have no classes: [n, ...] of any dtype. Where the source says a label i, the batch has
+  /// row i of these; a source that returns the number of the example as its label has one row for each.
+  Tensor targets = {};
   /// With several ranks: the part of every batch of `batch_size` examples that this rank is given. The order of the
   /// examples is the same for any number of ranks.
   Share share = {};
 };
 
 struct Batch {
-  Tensor images = {};         ///< float32 [size, ...]
-  Tensor labels = {};         ///< int64 [size]
+  Tensor images = {};         ///< float32 [size, ...]; other dtypes of a Dataset with no_classes as they are
+  Tensor labels = {};         ///< int64 [size]; with no_classes or targets rows of these, [size, ...]
   std::int64_t size = 0;      ///< examples in this batch
   std::int64_t position = 0;  ///< number of this batch in its epoch
   std::int64_t first = 0;     ///< where they begin in the batch of all ranks; 0 without LoaderOptions::share
