@@ -29,12 +29,12 @@ std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_
     open.count += count;
     open.dtype = dtype;
   }
-  // The last of all is cut where a small part of it remains.
+  // The last of all is cut where a small part of it remains, and there is something else to hide.
   std::size_t kept = open.members.size();
   std::int64_t tail = 0;
   while (kept > 0 && bytes_of(tail + tensors[open.members[kept - 1]].numel(), open.dtype) <= bytes / 8)
     tail += tensors[open.members[--kept]].numel();
-  if (!buckets.empty() && kept > 0 && tail > 0) {
+  if (kept > 0 && tail > 0 && (!buckets.empty() || bytes_of(open.count - tail, open.dtype) > bytes / 8)) {
     const auto cut = open.members.begin() + static_cast<std::ptrdiff_t>(kept);
     const Bucket last{.members = {cut, open.members.end()}, .count = tail, .dtype = open.dtype};
     open.members.erase(cut, open.members.end());

@@ -455,6 +455,10 @@ TEST_CASE("buckets: what is large goes alone, and the first layers behind the re
   CHECK(buckets[4].count == 20);
   // One message that is small as it is stays one.
   CHECK(parallel::make_buckets(tensors, 1 << 20).size() == 1);
+  // One whose larger part is complete early is two.
+  const std::vector<parallel::Bucket> cut = parallel::make_buckets({zeros({20}), zeros({30}), zeros({500})}, 4000);
+  REQUIRE(cut.size() == 2);
+  CHECK(cut[1].members == std::vector<std::size_t>{1, 0});
 }
 
 TEST_CASE("data parallel: gradients are summed where backward put them", "[parallel][ranks]") {

@@ -338,11 +338,18 @@ class Nccl final : public Collective {
           library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
   }
 
-  // What is short goes by the peers. Of what does not, large pieces are summed where they are; a copy of several small
+  // What is short goes by the peers. Of other messages, large pieces are summed where they are; a copy of several small
   // ones there and back costs less than a sum of each.
   void reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
     check_peers();
     const std::size_t element = size_of(dtype);
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += (piece.count * element + Pieces::unit - 1) / Pieces::unit * Pieces::unit;
+    if (by_peers(bytes, dtype, reduction)) {
+      for (const Pieces& several : messages_of(pieces, element, bytes))
+        peers_->all_reduce(several, dtype, reduction == Reduction::mean, stream);
+      return;
+    }
     std::vector<Piece> small;
     for (const Piece& piece : pieces) {
       if (element % 4 == 0 && piece.count * element <= Side::room / 2)
@@ -351,9 +358,7 @@ class Nccl final : public Collective {
         by_library(piece.data, piece.count, dtype, reduction, stream);
     }
     for (const Pieces& several : messages_of(small, element, Side::room)) {
-      if (by_peers(several.bytes(), dtype, reduction)) {
-        peers_->all_reduce(several, dtype, reduction == Reduction::mean, stream);
-      } else if (several.count == 1) {
+      if (several.count == 1) {
         by_library(several.data[0], several.words[0] * std::size_t{4} / element, dtype, reduction, stream);
       } else {
         check("all_reduce", gather(several, side_->whole(), stream));

@@ -10,8 +10,8 @@
 namespace tern::parallel {
 
 /// One rank's end. Each rank writes what it has into the memory of every other one, and adds what it finds in its own,
-/// in the order of the ranks: all get the same bits. A word of the number of the call travels with every word of the
-/// message, so that nobody waits for more than the words that it adds, and a recording counts on by itself.
+/// in the order of the ranks: all get the same bits. What is written carries the number of the call, which the kernel
+/// counts, so that a recording counts on by itself.
 class Peers {
  public:
   /// For all ranks of `host`, or null for all: where they are no threads of one process, are more than eight, or where
@@ -22,7 +22,7 @@ class Peers {
   /// Waits for the device. Where an exception unwinds this rank, nobody waits for its part any more.
   ~Peers();
 
-  /// The longest message: 2 MiB between two ranks, less between more, as each writes it to all others.
+  /// The longest message: 4 MiB between two ranks, less between more, as each writes it to all others.
   std::size_t most_bytes() const;
   /// The sum, or the mean, of float32 or float64 in all ranks, in the order of a stream of the device; calls are
   /// ordered one behind the other. Throws ParallelError when the launch fails.
