@@ -46,6 +46,18 @@ struct Minimum {
     return isnan(a) || isnan(b) ? a + b : (b < a ? b : a);
   }
 };
+struct Power {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return ::pow(a, b);
+  }
+};
+struct Fmod {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return ::fmod(a, b);
+  }
+};
 struct Equal {
   template <class T>
   __device__ bool operator()(T a, T b) const {
@@ -102,6 +114,30 @@ struct Sqrt {
 template <class T>
 struct Abs {
   __device__ T operator()(T x) const { return ::fabs(x); }
+};
+template <class T>
+struct Sin {
+  __device__ T operator()(T x) const { return ::sin(x); }
+};
+template <class T>
+struct Cos {
+  __device__ T operator()(T x) const { return ::cos(x); }
+};
+template <class T>
+struct Erf {
+  __device__ T operator()(T x) const { return ::erf(x); }
+};
+template <class T>
+struct Floor {
+  __device__ T operator()(T x) const { return ::floor(x); }
+};
+template <class T>
+struct Ceil {
+  __device__ T operator()(T x) const { return ::ceil(x); }
+};
+template <class T>
+struct Round {
+  __device__ T operator()(T x) const { return ::rint(x); }
 };
 template <class T>
 struct Pow {
@@ -295,6 +331,8 @@ kernels::Arithmetic<T> arithmetic() {
           .div = binary<Div, T, T>,
           .maximum = binary<Maximum, T, T>,
           .minimum = binary<Minimum, T, T>,
+          .power = binary<Power, T, T>,
+          .fmod = binary<Fmod, T, T>,
           .equal = binary<Equal, T, bool>,
           .not_equal = binary<NotEqual, T, bool>,
           .less = binary<Less, T, bool>,
@@ -307,6 +345,12 @@ kernels::Arithmetic<T> arithmetic() {
           .log = unary<Log<T>, T>,
           .sqrt = unary<Sqrt<T>, T>,
           .abs = unary<Abs<T>, T>,
+          .sin = unary<Sin<T>, T>,
+          .cos = unary<Cos<T>, T>,
+          .erf = unary<Erf<T>, T>,
+          .floor = unary<Floor<T>, T>,
+          .ceil = unary<Ceil<T>, T>,
+          .round = unary<Round<T>, T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,

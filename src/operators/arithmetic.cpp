@@ -1,6 +1,7 @@
 #include "tern/operators/arithmetic.hpp"
 
 #include <cmath>
+#include <numbers>
 
 #include "autograd/gradient_sum.hpp"
 #include "operators/layout.hpp"
@@ -283,6 +284,91 @@ Tensor abs(const Tensor& x) {
     });
   return out;
 }
+
+namespace {
+
+// A function whose derivative is slope(x), in float32 where x has 16 bits, so that neither is rounded on the way.
+template <class Slot, class Slope>
+Tensor function(const char* op, const Tensor& x, Slot slot, Slope slope) {
+  return in_scalars(x, [&](const Tensor& wide) {
+    Tensor out = unary(op, wide, slot);
+    if (recording(wide))
+      record(op, out, {wide},
+             [x = Saved(wide), slope](const Tensor& grad) { return Gradients{mul(grad, slope(x.get()))}; });
+    return out;
+  });
+}
+
+template <class Slot>
+Tensor whole_number(const char* op, const Tensor& x, Slot slot) {
+  Tensor out = unary(op, x, slot);
+  if (recording(x))
+    record(op, out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
+  return out;
+}
+
+// compute(a, b), in float32 where they have 16 bits.
+Tensor in_scalars(const char* op, const Tensor& a, const Tensor& b, Tensor (*compute)(const Tensor&, const Tensor&)) {
+  check_dtypes(op, a, b);
+  const DType wide = scalar_of(a.dtype());
+  return compute(a.to(wide), b.to(wide)).to(a.dtype());
+}
+
+Tensor power(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("pow", a, b, SLOT(power));
+  if (!recording(a, b)) return out;
+  record("pow", out, {a, b},
+         [a = Saved(a), b = Saved(b), out = saved_if(needs(b), out), a_needs = needs(a)](const Tensor& grad) {
+           const Tensor &base = a.get(), &exponent = b.get();
+           const Tensor zero = number_like(grad, 0);
+           Gradients gradients(2);
+           if (a_needs) {
+             const Tensor slope = mul(exponent, pow(base, sub(exponent, 1)));
+             gradients[0] = sum_to(mul(grad, where(equal(exponent, zero), zero, slope)), base.shape());
+           }
+           if (out.defined()) {
+             const Tensor stays = where(greater_equal(exponent, zero), equal(base, zero).to(grad.dtype()), zero);
+             const Tensor slope = where(not_equal(stays, zero), zero, mul(out.get(), log(base)));
+             gradients[1] = sum_to(mul(grad, slope), exponent.shape());
+           }
+           return gradients;
+         });
+  return out;
+}
+
+Tensor rest_of_division(const Tensor& a, const Tensor& b) {
+  Tensor out = binary("fmod", a, b, SLOT(fmod));
+  if (!recording(a, b)) return out;
+  record("fmod", out, {a, b},
+         [a = Saved(a), b = Saved(b), out = saved_if(needs(b), out), a_needs = needs(a)](const Tensor& grad) {
+           Gradients gradients(2);
+           if (a_needs) gradients[0] = sum_to(grad, a.get().shape());
+           if (out.defined()) {
+             const Tensor quotient = round(div(sub(a.get(), out.get()), b.get()));
+             gradients[1] = neg(sum_to(mul(grad, quotient), b.get().shape()));
+           }
+           return gradients;
+         });
+  return out;
+}
+
+}  // namespace
+
+Tensor pow(const Tensor& a, const Tensor& b) { return in_scalars("pow", a, b, power); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return in_scalars("fmod", a, b, rest_of_division); }
+
+Tensor sin(const Tensor& x) { return function("sin", x, SLOT(sin), cos); }
+Tensor cos(const Tensor& x) {
+  return function("cos", x, SLOT(cos), [](const Tensor& at) { return neg(sin(at)); });
+}
+Tensor erf(const Tensor& x) {
+  return function("erf", x, SLOT(erf),
+                  [](const Tensor& at) { return mul(exp(neg(mul(at, at))), 2 * std::numbers::inv_sqrtpi); });
+}
+
+Tensor floor(const Tensor& x) { return whole_number("floor", x, SLOT(floor)); }
+Tensor ceil(const Tensor& x) { return whole_number("ceil", x, SLOT(ceil)); }
+Tensor round(const Tensor& x) { return whole_number("round", x, SLOT(round)); }
 
 Tensor pow(const Tensor& x, double exponent) {
   Tensor out = unary("pow", x, SLOT(pow), exponent);

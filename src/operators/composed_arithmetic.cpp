@@ -77,6 +77,28 @@ Tensor where(const Tensor& condition, double a, const Tensor& b) {
   return where(condition, number_like(b, a), b);
 }
 
+Tensor fmod(const Tensor& a, double b) {
+  return compose("fmod", a, [b](const Tensor& wide) { return fmod(wide, number_like(wide, b)); });
+}
+Tensor remainder(const Tensor& a, double b) {
+  return compose("remainder", a, [b](const Tensor& wide) { return remainder(wide, number_like(wide, b)); });
+}
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  return compose("remainder", a, b, [](const Tensor& x, const Tensor& y) {
+    broadcast("remainder", x.shape(), y.shape());
+    const Tensor rest = fmod(x, y);
+    return where(less(mul(sign(rest.detach()), sign(y.detach())), 0), add(rest, y), rest);
+  });
+}
+
+Tensor trunc(const Tensor& x) {
+  return compose("trunc", x, [](const Tensor& wide) { return where(less(wide, 0), ceil(wide), floor(wide)); });
+}
+
+Tensor tan(const Tensor& x) {
+  return compose("tan", x, [](const Tensor& wide) { return div(sin(wide), cos(wide)); });
+}
+
 Tensor log1p(const Tensor& x) {
   return compose("log1p", x, [](const Tensor& wide) {
     // What rounding made of 1 + x has the logarithm that is wanted up to the factor x / ((1 + x) - 1): Kahan's.

@@ -1,10 +1,6 @@
 // Indexing and order. An index along any dimension is made a number of a row, in float64, which counts exactly up to
 // 2^53; rows_at and add_rows do the rest.
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "operators/composed.hpp"
 #include "operators/rows.hpp"
 #include "tern/operators/indexing.hpp"
@@ -119,31 +115,6 @@ Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Ten
     const auto spread = [&](const Tensor& rows) { return add_rows(op, rows, to, x.numel()).reshape(x.shape()); };
     return where(not_equal(spread(counts), none), spread(winners), wide);
   });
-}
-
-Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
-  constexpr const char* op = "argsort";
-  check_defined(op, "the input", x);
-  expects<DTypeError>(x.dtype() != DType::int64, op, ": inputs are int64; convert with to(...)");
-  const int place = x.rank() == 0 ? -1 : normalize_dim(op, dim, x.rank());
-  std::int64_t outer = 1, length = 1, inner = 1;
-  for (int i = 0; i < x.rank(); ++i) (i < place ? outer : i > place ? inner : length) *= x.shape()[i];
-  Tensor order(x.shape(), DType::int64);
-  const std::vector<double> values = x.detach().values();
-  std::int64_t* const out = order.write<std::int64_t>().data();
-  std::vector<std::int64_t> line(static_cast<std::size_t>(length));
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t i = 0; i < inner; ++i) {
-      const std::int64_t start = o * length * inner + i;
-      const auto at = [&](std::int64_t j) { return values[static_cast<std::size_t>(start + j * inner)]; };
-      std::iota(line.begin(), line.end(), std::int64_t{0});
-      std::ranges::stable_sort(line, [&](std::int64_t a, std::int64_t b) {
-        const double first = at(descending ? b : a), second = at(descending ? a : b);
-        return std::isnan(second) ? !std::isnan(first) : first < second;
-      });
-      for (std::int64_t j = 0; j < length; ++j) out[start + j * inner] = line[static_cast<std::size_t>(j)];
-    }
-  return order;
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {

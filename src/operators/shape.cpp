@@ -4,6 +4,7 @@
 
 #include "operators/layout.hpp"
 #include "operators/rows.hpp"
+#include "tern/operators/indexing.hpp"
 
 namespace tern::operators {
 
@@ -140,6 +141,24 @@ Tensor add_rows(const char* op, const Tensor& x, const Tensor& index, std::int64
     record(op, out, {x},
            [op, rows = Saved(rows)](const Tensor& grad) { return Gradients{rows_at(op, grad, rows.get())}; });
   return out;
+}
+
+Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
+  check_defined("argsort", "the input", x);
+  const DType dtype = x.dtype();
+  if (dtype == DType::int32 || dtype == DType::uint8 || dtype == DType::boolean)
+    return argsort(x.to(DType::float64), dim, descending);
+  kernels::Axis axis;
+  const int place = x.rank() == 0 ? -1 : normalize_dim("argsort", dim, x.rank());
+  for (int i = 0; i < x.rank(); ++i) (i < place ? axis.outer : i > place ? axis.inner : axis.length) *= x.shape()[i];
+  const Tensor whole = x.detach().contiguous();
+  Tensor order(x.shape(), DType::int64);
+  visit("argsort", dtype, [&]<class T>() {
+    const Call<T> call;
+    call.table().shape.argsort(call.context(), call.template out_as<std::int64_t>(order), call.in(whole), axis,
+                               descending);
+  });
+  return order;
 }
 
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {

@@ -49,6 +49,16 @@ void minimum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
 }
 
 template <class T>
+void power(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return std::pow(x, y); });
+}
+
+template <class T>
+void fmod(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
+  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return std::fmod(x, y); });
+}
+
+template <class T>
 void equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
   binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x == y; });
 }
@@ -114,6 +124,42 @@ template <class T>
 void abs(Context&, T* out, const T* in, std::int64_t n) {
   map(
       out, n, [](Scalar<T> x) { return std::abs(x); }, in);
+}
+
+template <class T>
+void sin(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::sin(x); }, in);
+}
+
+template <class T>
+void cos(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::cos(x); }, in);
+}
+
+template <class T>
+void erf(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::erf(x); }, in);
+}
+
+template <class T>
+void floor(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::floor(x); }, in);
+}
+
+template <class T>
+void ceil(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::ceil(x); }, in);
+}
+
+template <class T>
+void round(Context&, T* out, const T* in, std::int64_t n) {
+  map(
+      out, n, [](Scalar<T> x) { return std::nearbyint(x); }, in);
 }
 
 template <class T>
@@ -208,6 +254,8 @@ kernels::Arithmetic<T> arithmetic() {
           .div = div<T>,
           .maximum = maximum<T>,
           .minimum = minimum<T>,
+          .power = power<T>,
+          .fmod = fmod<T>,
           .equal = equal<T>,
           .not_equal = not_equal<T>,
           .less = less<T>,
@@ -220,6 +268,12 @@ kernels::Arithmetic<T> arithmetic() {
           .log = log<T>,
           .sqrt = sqrt<T>,
           .abs = abs<T>,
+          .sin = sin<T>,
+          .cos = cos<T>,
+          .erf = erf<T>,
+          .floor = floor<T>,
+          .ceil = ceil<T>,
+          .round = round<T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,

@@ -20,7 +20,7 @@ namespace {
 using kernels::Broadcast;
 
 // Rough costs of one element in nanoseconds.
-constexpr double streamed = 0.3, root = 0.8, exponential = 0.8, logarithm = 1.2, power = 20;
+constexpr double streamed = 0.3, root = 0.8, exponential = 0.8, logarithm = 1.2, trigonometric = 8, raised = 20;
 
 // ---- operations of vectors -----------------------------------------------------------------------------------------
 
@@ -51,6 +51,9 @@ struct Log { template <class D, class V> HWY_INLINE V operator()(D d, V x) const
   return HWY_NAMESPACE::log(d, x); } };
 struct Sqrt { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Sqrt(x); } };
 struct Abs { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Abs(x); } };
+struct Floor { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Floor(x); } };
+struct Ceil { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Ceil(x); } };
+struct Round { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Round(x); } };
 struct Square { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Mul(x, x); } };
 struct Cube { template <class D, class V> HWY_INLINE V operator()(D, V x) const {
   return hn::Mul(hn::Mul(x, x), x); } };
@@ -227,6 +230,18 @@ void binary(Context& context, T* out, const T* a, const T* b, const Broadcast& s
   broadcast(context, streamed, shape, Loop<T, T, T>{map_two<Op, T>, out}, a, b);
 }
 
+/// Functions for which there are no vectors here, element by element.
+template <class T, class Function>
+void each(Context& context, T* out, const T* in, std::int64_t n, Function function) {
+  parallel_for(context, n, trigonometric, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = function(in[i]);
+  });
+}
+template <class T, T (*function)(T, T)>
+void each_two(T* out, const T* a, const T* b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = function(a[i], b[i]);
+}
+
 template <class Op, class T>
 void comparison(Context& context, bool* out, const T* a, const T* b, const Broadcast& shape) {
   broadcast(context, streamed, shape, Loop<bool, T, T>{compare_two<Op, T>, out}, a, b);
@@ -265,11 +280,41 @@ void abs(Context& context, T* out, const T* in, std::int64_t n) {
 }
 
 template <class T>
+void sin(Context& context, T* out, const T* in, std::int64_t n) {
+  each(context, out, in, n, [](T x) { return std::sin(x); });
+}
+
+template <class T>
+void cos(Context& context, T* out, const T* in, std::int64_t n) {
+  each(context, out, in, n, [](T x) { return std::cos(x); });
+}
+
+template <class T>
+void erf(Context& context, T* out, const T* in, std::int64_t n) {
+  each(context, out, in, n, [](T x) { return std::erf(x); });
+}
+
+template <class Op, class T>
+void whole(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, streamed, Op{}, out, n, in);
+}
+
+template <class T>
+void power(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
+  broadcast(context, raised, shape, Loop<T, T, T>{each_two<T, std::pow>, out}, a, b);
+}
+
+template <class T>
+void fmod(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
+  broadcast(context, raised, shape, Loop<T, T, T>{each_two<T, std::fmod>, out}, a, b);
+}
+
+template <class T>
 void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
   if (exponent == T(2)) return map_parallel(context, streamed, Square{}, out, n, in);
   if (exponent == T(3)) return map_parallel(context, streamed, Cube{}, out, n, in);
   if (exponent == T(-1)) return map_parallel(context, streamed, Inverse{}, out, n, in);
-  parallel_for(context, n, power, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, n, raised, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = std::pow(in[i], exponent);
   });
 }
@@ -305,7 +350,7 @@ template <class T>
 void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
   if (exponent == T(2)) return map_parallel(context, streamed, SquareBackward<T>{}, grad_in, n, grad_out, in);
   if (exponent == T(3)) return map_parallel(context, streamed, CubeBackward<T>{}, grad_in, n, grad_out, in);
-  parallel_for(context, n, power, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, n, raised, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       grad_in[i] = exponent == T(0) ? T(0) : grad_out[i] * exponent * std::pow(in[i], exponent - 1);
   });
@@ -336,6 +381,8 @@ kernels::Arithmetic<T> table() {
           .div = binary<Div, T>,
           .maximum = binary<Maximum, T>,
           .minimum = binary<Minimum, T>,
+          .power = power<T>,
+          .fmod = fmod<T>,
           .equal = comparison<Equal, T>,
           .not_equal = comparison<NotEqual, T>,
           .less = comparison<Less, T>,
@@ -348,6 +395,12 @@ kernels::Arithmetic<T> table() {
           .log = log<T>,
           .sqrt = sqrt<T>,
           .abs = abs<T>,
+          .sin = sin<T>,
+          .cos = cos<T>,
+          .erf = erf<T>,
+          .floor = whole<Floor, T>,
+          .ceil = whole<Ceil, T>,
+          .round = whole<Round, T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,

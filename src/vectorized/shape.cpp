@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
@@ -18,7 +19,7 @@ namespace tern::vectorized::HWY_NAMESPACE {
 namespace {
 
 // Rough costs of one element in nanoseconds.
-constexpr double streamed = 0.2, random_word = 0.8;
+constexpr double streamed = 0.2, random_word = 0.8, compared = 3;
 
 struct Add {
   template <class D, class V>
@@ -120,6 +121,29 @@ void gather_backward(Context& context, T* grad_in, const T* grad_out, const std:
 }
 
 template <class T>
+void argsort(Context& context, std::int64_t* order, const T* in, const kernels::Axis& axis, bool descending) {
+  const std::int64_t lines = axis.outer * axis.inner, length = axis.length;
+  // Where the elements of a line are not neighbours, neither are the places of its order.
+  const Scratch scratch(context, axis.inner == 1 ? 0 : static_cast<std::size_t>(lines * length) * sizeof(std::int64_t));
+  const double cost = compared * static_cast<double>(length) * std::log2(static_cast<double>(length) + 1);
+  parallel_for(context, lines, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t line = begin; line < end; ++line) {
+      const std::int64_t start = line / axis.inner * length * axis.inner + line % axis.inner;
+      std::int64_t* const own = axis.inner == 1 ? order + start : scratch.as<std::int64_t>() + line * length;
+      const auto precedes = [&](std::int64_t i, std::int64_t j) {
+        const T x = in[start + i * axis.inner], y = in[start + j * axis.inner];
+        if (std::isnan(x) != std::isnan(y)) return std::isnan(y) != descending;
+        return x == y || std::isnan(x) ? i < j : (x < y) != descending;
+      };
+      std::iota(own, own + length, std::int64_t{0});
+      std::sort(own, own + length, precedes);
+      if (axis.inner == 1) continue;
+      for (std::int64_t j = 0; j < length; ++j) order[start + j * axis.inner] = own[j];
+    }
+  });
+}
+
+template <class T>
 void one_hot(Context& context, T* out, const std::int64_t* labels, std::int64_t rows, std::int64_t classes) {
   parallel_for(context, rows, 2 + streamed * static_cast<double>(classes), [&](std::int64_t begin, std::int64_t end) {
     std::fill(out + begin * classes, out + end * classes, T(0));
@@ -148,7 +172,7 @@ void dropout(Context& context, T* out, const T* in, std::int64_t n, double proba
 
 template <class T>
 kernels::Shape<T> table() {
-  return {.gather_backward = gather_backward<T>, .one_hot = one_hot<T>, .dropout = dropout<T>};
+  return {.gather_backward = gather_backward<T>, .argsort = argsort<T>, .one_hot = one_hot<T>, .dropout = dropout<T>};
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// Functions that are exact near 0, and choices between a tensor and a number.
+// Functions of one and two numbers: to whole numbers, trigonometric ones, near 0, powers, what division leaves.
+
+#include <limits>
 
 #include "operators/elementwise.hpp"
 
@@ -7,6 +9,87 @@ namespace {
 
 namespace op = tern::operators;
 using Kind = Invalid::Kind;
+
+Operator exactly(Operator op) {
+  for (Sample& sample : op.samples) sample.exact = true;
+  return op;
+}
+
+Operator whole_number(const char* name, Tensor (*call)(const Tensor&), double (*function)(double)) {
+  Operator op = exactly(elementwise(name, call, function));
+  op.samples.push_back({.name = "halves and ends",
+                        .arguments = {listed({16}, {0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0x1p23, 0x1p23 + 1, -0x1p23,
+                                                    0x1p22 + 0.5, 0x1p31, -0x1p40, 0.99, -0.01, 7, -0.0})},
+                        .call = [call](const std::vector<Tensor>& in) { return std::vector{call(in[0])}; },
+                        .reference = each(function),
+                        .gradient = false,
+                        .exact = true});
+  return op;
+}
+
+using Two = Tensor (*)(const Tensor&, const Tensor&);
+
+Sample of_two(std::string name, Argument a, Argument b, Two call, double (*function)(double, double)) {
+  return {.name = std::move(name),
+          .arguments = {std::move(a), std::move(b)},
+          .call = [call](const std::vector<Tensor>& in) { return std::vector{call(in[0], in[1])}; },
+          .reference = each_pair(function)};
+}
+
+struct Pairs {
+  double low, high, other_low, other_high;
+  double ulps;
+};
+
+// Broadcasts of numbers between the bounds, and pairs of special values.
+Operator of_pairs(const char* name, Two call, double (*function)(double, double), const Pairs& bounds) {
+  Operator op{.name = name, .ulps = bounds.ulps};
+  struct Shapes {
+    Shape a, b;
+  };
+  for (const Shapes& shapes : {Shapes{{}, {}}, Shapes{{17}, {17}}, Shapes{{7, 11}, {11}}, Shapes{{3, 1}, {1, 5}},
+                               Shapes{{2, 3, 5}, {}}, Shapes{{3, 0}, {3, 1}}}) {
+    op.samples.push_back(of_two(message(shapes.a, " ", shapes.b), uniform(shapes.a, bounds.low, bounds.high),
+                                uniform(shapes.b, bounds.other_low, bounds.other_high), call, function));
+    op.samples.back().gradient_terms = 16;
+  }
+  op.samples.push_back(of_two("large", uniform({100003}, bounds.low, bounds.high),
+                              uniform({100003}, bounds.other_low, bounds.other_high), call, function));
+  op.samples.back().large = true;
+  op.samples.push_back(
+      of_two("special values", listed({14, 1}, special_values()), listed({14}, special_values()), call, function));
+  op.samples.back().gradient = false;
+  op.invalid = {
+      {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3})); }},
+      {"two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); }},
+      {"integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), ones({2}, DType::int32)); }}};
+  return op;
+}
+
+double remainder(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+Operator power() {
+  Operator op =
+      of_pairs("pow/tensors", op::pow, [](double a, double b) { return std::pow(a, b); }, {0.25, 3, -3, 3, 8});
+  op.samples.push_back(of_two("of negative numbers", uniform({5, 7}, -2, -0.5), constant(integers({7}, -3, 3)), op::pow,
+                              [](double a, double b) { return std::pow(a, b); }));
+  op.samples.back().gradient_terms = 8;
+  op.samples.push_back(of_two("of 0", constant(listed({6}, {0})), listed({6}, {0.5, 1, 2, 3, 0.25, 8}), op::pow,
+                              [](double a, double b) { return std::pow(a, b); }));
+  return op;
+}
+
+Operator by_number(const char* name, Tensor (*call)(const Tensor&, double), double (*function)(double, double),
+                   double number) {
+  Operator op = elementwise(
+      name, [call, number](const Tensor& x) { return call(x, number); },
+      [function, number](double x) { return function(x, number); }, {.far = 30, .ulps = 4});
+  for (Sample& sample : op.samples) sample.smooth = false;  // steps
+  return op;
+}
 
 // where with a number on either side.
 Operator where_number(const char* name, bool before) {
@@ -33,8 +116,24 @@ Operator where_number(const char* name, bool before) {
 
 std::vector<Operator> function_cases() {
   std::vector<Operator> all;
+  all.push_back(whole_number("floor", op::floor, [](double x) { return std::floor(x); }));
+  all.push_back(whole_number("ceil", op::ceil, [](double x) { return std::ceil(x); }));
+  all.push_back(whole_number("round", op::round, [](double x) { return std::nearbyint(x); }));
+  all.push_back(whole_number("trunc", op::trunc, [](double x) { return std::trunc(x); }));
+  all.push_back(elementwise("sin", op::sin, [](double x) { return std::sin(x); }));
+  all.push_back(elementwise("cos", op::cos, [](double x) { return std::cos(x); }));
+  all.push_back(
+      elementwise("tan", op::tan, [](double x) { return std::tan(x); }, {.low = -1.5, .high = 1.5, .far = 0}));
+  all.push_back(elementwise("erf", op::erf, [](double x) { return std::erf(x); }));
   all.push_back(elementwise("log1p", op::log1p, [](double x) { return std::log1p(x); }, {.low = -0.75, .far = 0}));
   all.push_back(elementwise("expm1", op::expm1, [](double x) { return std::expm1(x); }, {.far = 80}));
+  all.push_back(power());
+  all.push_back(
+      exactly(of_pairs("fmod", op::fmod, [](double a, double b) { return std::fmod(a, b); }, {-30, 30, 0.75, 7, 4})));
+  all.push_back(of_pairs("remainder", op::remainder, remainder, {-30, 30, -7, -0.75, 4}));
+  all.push_back(by_number(
+      "fmod/number", op::fmod, [](double a, double b) { return std::fmod(a, b); }, 2.5));
+  all.push_back(by_number("remainder/number", op::remainder, remainder, 2.5));
   all.push_back(where_number("where/number before", true));
   all.push_back(where_number("where/number behind", false));
   return all;

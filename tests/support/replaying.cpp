@@ -287,80 +287,44 @@ struct Kept<const kernels::Parameters<T>&> {
   }
 };
 
-/// A slot of a family, told apart by its position there.
-template <class Family, std::size_t position, class Signature>
-struct Slot;
-
-template <class Family, std::size_t position, class... A>
-struct Slot<Family, position, void(Context&, A...)> {
-  static inline std::optional<kernels::Kernel<void(Context&, A...)>> plain;
+/// The kernel that was in a slot, and the one that queues it.
+template <auto slot, class... A>
+struct Queued {
+  static inline kernels::Kernel<void(Context&, A...)> plain = kernels::absent;
 
   static void call(Context& context, A... arguments) {
     queue(context.stream, [kept = std::tuple<Kept<Context&>, Kept<A>...>(context, arguments...)]() mutable {
-      std::apply([](auto&... each) { (*plain)(each.get()...); }, kept);
+      std::apply([](auto&... each) { plain(each.get()...); }, kept);
     });
   }
 };
 
-template <class Family, std::size_t position, class... A>
-void record_slot(kernels::Kernel<void(Context&, A...)>& slot) {
-  using Queued = Slot<Family, position, void(Context&, A...)>;
-  Queued::plain.emplace(slot);
-  slot = kernels::Kernel<void(Context&, A...)>(Queued::call);
+template <auto slot, class Family, class... A>
+void record_slot(Family& family, kernels::Kernel<void(Context&, A...)> Family::*) {
+  Queued<slot, A...>::plain = family.*slot;
+  family.*slot = kernels::Kernel<void(Context&, A...)>(Queued<slot, A...>::call);
 }
 // What answers a question about sizes queues nothing.
-template <class Family, std::size_t position, class Result, class... A>
-void record_slot(kernels::Kernel<Result(const Context&, A...)>&) {}
+template <auto slot, class Family, class Result, class... A>
+void record_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
 
-template <class Family, class... Slots>
-void record_slots(Slots&... slots) {
-  [&]<std::size_t... position>(std::index_sequence<position...>) { (record_slot<Family, position>(slots), ...); }
-  (std::index_sequence_for<Slots...>{});
+template <class Family, auto... slots>
+void record_slots(Family& family, MemberList<slots...>) {
+  (record_slot<slots>(family, slots), ...);
 }
-
-/// Every slot of a family. A family of another number of slots does not compile until its line stands here.
 template <class Family>
 void record_family(Family& family) {
-  constexpr std::size_t slots = sizeof(Family) / sizeof(void (*)());
-  const auto all = [](auto&... each) { record_slots<Family>(each...); };
-  if constexpr (slots == 2) {
-    auto& [a, b] = family;
-    all(a, b);
-  } else if constexpr (slots == 3) {
-    auto& [a, b, c] = family;
-    all(a, b, c);
-  } else if constexpr (slots == 4) {
-    auto& [a, b, c, d] = family;
-    all(a, b, c, d);
-  } else if constexpr (slots == 5) {
-    auto& [a, b, c, d, e] = family;
-    all(a, b, c, d, e);
-  } else if constexpr (slots == 6) {
-    auto& [a, b, c, d, e, f] = family;
-    all(a, b, c, d, e, f);
-  } else if constexpr (slots == 7) {
-    auto& [a, b, c, d, e, f, g] = family;
-    all(a, b, c, d, e, f, g);
-  } else if constexpr (slots == 12) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = family;
-    all(a, b, c, d, e, f, g, h, i, j, k, l);
-  } else if constexpr (slots == 16) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = family;
-    all(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-  } else {
-    static_assert(slots == 28, "the replaying mode does not know a family of so many slots");
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, z1, z2] = family;
-    all(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, z1, z2);
-  }
+  record_slots(family, typename Family::Members{});
 }
+void record_family(bool& /*channels_last*/) {}
 
+template <class Table, auto... families>
+void record_families(Table& table, MemberList<families...>) {
+  (record_family(table.*families), ...);
+}
 template <class T>
 void record_table(kernels::Operators<T>& table) {
-  auto& [arithmetic, dot, conv, activation, pooling, reduction, loss, normalization, shape, update, channels_last] =
-      table;
-  static_cast<void>(channels_last);
-  [](auto&... family) { (record_family(family), ...); }(arithmetic, dot, conv, activation, pooling, reduction, loss,
-                                                        normalization, shape, update);
+  record_families(table, typename kernels::Operators<T>::Members{});
 }
 
 // The value to fill with is the host's, and read before the call returns.

@@ -29,11 +29,16 @@ struct Arithmetic {
   Binary add, sub, mul, div;
   /// NaN if either is NaN.
   Binary maximum, minimum;
+  /// a ^ b with std::pow's special cases; a - b * trunc(a / b), exact, with std::fmod's.
+  Binary power, fmod;
   Comparison equal, not_equal, less, less_equal, greater, greater_equal;
   /// out = condition ? a : b. Strides: [0] of a, [1] of b, [2] of condition.
   Kernel<void(Context&, T* out, const T* a, const T* b, const bool* condition, const Broadcast&)> where;
 
   Unary neg, exp, log, sqrt, abs;
+  Unary sin, cos, erf;
+  /// To whole numbers; `round` takes halves to the even one. -0 where that is the nearest from below.
+  Unary floor, ceil, round;
   /// out = in ^ exponent, with std::pow's special cases.
   Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent)> pow;
   /// out = min(max(in, low), high); NaN stays NaN.
@@ -62,12 +67,14 @@ struct Arithmetic {
 
   using Members =
       MemberList<&Arithmetic::add, &Arithmetic::sub, &Arithmetic::mul, &Arithmetic::div, &Arithmetic::maximum,
-                 &Arithmetic::minimum, &Arithmetic::equal, &Arithmetic::not_equal, &Arithmetic::less,
-                 &Arithmetic::less_equal, &Arithmetic::greater, &Arithmetic::greater_equal, &Arithmetic::where,
-                 &Arithmetic::neg, &Arithmetic::exp, &Arithmetic::log, &Arithmetic::sqrt, &Arithmetic::abs,
-                 &Arithmetic::pow, &Arithmetic::clamp, &Arithmetic::affine, &Arithmetic::add_all,
-                 &Arithmetic::sqrt_backward, &Arithmetic::abs_backward, &Arithmetic::pow_backward,
-                 &Arithmetic::clamp_backward, &Arithmetic::maximum_backward, &Arithmetic::minimum_backward>;
+                 &Arithmetic::minimum, &Arithmetic::power, &Arithmetic::fmod, &Arithmetic::equal,
+                 &Arithmetic::not_equal, &Arithmetic::less, &Arithmetic::less_equal, &Arithmetic::greater,
+                 &Arithmetic::greater_equal, &Arithmetic::where, &Arithmetic::neg, &Arithmetic::exp, &Arithmetic::log,
+                 &Arithmetic::sqrt, &Arithmetic::abs, &Arithmetic::sin, &Arithmetic::cos, &Arithmetic::erf,
+                 &Arithmetic::floor, &Arithmetic::ceil, &Arithmetic::round, &Arithmetic::pow, &Arithmetic::clamp,
+                 &Arithmetic::affine, &Arithmetic::add_all, &Arithmetic::sqrt_backward, &Arithmetic::abs_backward,
+                 &Arithmetic::pow_backward, &Arithmetic::clamp_backward, &Arithmetic::maximum_backward,
+                 &Arithmetic::minimum_backward>;
 };
 
 }  // namespace tern::kernels

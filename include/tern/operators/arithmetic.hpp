@@ -18,12 +18,20 @@ Tensor div(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 
+/// a ^ b, with std::pow's special cases. Where a is 0 and b is not negative, b takes no gradient.
+Tensor pow(const Tensor& a, const Tensor& b);
+/// What division leaves, exact: of fmod with the sign of a, of remainder with that of b (Python's %).
+Tensor fmod(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, const Tensor& b);
+
 Tensor add(const Tensor& a, double b);
 Tensor sub(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
 Tensor div(const Tensor& a, double b);
 Tensor sub(double a, const Tensor& b);
 Tensor div(double a, const Tensor& b);
+Tensor fmod(const Tensor& a, double b);
+Tensor remainder(const Tensor& a, double b);
 
 // Comparisons: a bool tensor, no gradient.
 Tensor equal(const Tensor& a, const Tensor& b);
@@ -64,6 +72,15 @@ Tensor sqrt(const Tensor& x);
 /// The derivative at 0 is 0.
 Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+/// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+Tensor erf(const Tensor& x);
+// To whole numbers, -0 where that is the nearest from below; the derivative is 0.
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+/// Halves go to the even number.
+Tensor round(const Tensor& x);
 /// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high. A bound
 /// that is NaN is a NumericError.
 Tensor clamp(const Tensor& x, double low, double high);
@@ -73,6 +90,10 @@ Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, double b);
 /// base ^ x as exp(x log(base)), off by |x log(base)| units in the last place. A NumericError unless base > 0.
 Tensor pow(double base, const Tensor& x);
+/// Towards 0; the derivative is 0.
+Tensor trunc(const Tensor& x);
+/// sin(x) / cos(x).
+Tensor tan(const Tensor& x);
 /// log(1 + x), exact near 0 too.
 Tensor log1p(const Tensor& x);
 /// exp(x) - 1, exact near 0 too.
