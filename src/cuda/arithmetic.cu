@@ -1,11 +1,9 @@
+#include "cuda/broadcast_maps.cuh"
 #include "cuda/cuda.hpp"
-#include "cuda/elementwise.cuh"
 #include "tern/kernels/arithmetic.hpp"
 
 namespace tern::cuda {
 namespace {
-
-using kernels::Broadcast;
 
 // ---- the element functions ----
 
@@ -187,33 +185,6 @@ struct ClampBackward {
 
 // ---- over broadcasts ----
 
-template <class F, class T, class Out>
-struct BinaryMap {
-  Out* out;
-  Operand<T> a, b;
-  template <int V>
-  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
-    store<V>(out + position, apply<V, Out>(F{}, a.template get<V>(offset[0]), b.template get<V>(offset[1])));
-  }
-};
-
-template <class T>
-struct WhereMap {
-  T* out;
-  Operand<T> a, b;
-  Operand<bool> condition;
-  template <int V>
-  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
-    const auto first = a.template get<V>(offset[0]), second = b.template get<V>(offset[1]);
-    const auto chosen = condition.template get<V>(offset[2]);
-    Pack<T, V> result;
-#pragma unroll
-    for (int lane = 0; lane < V; ++lane)
-      result.value[lane] = chosen.value[lane] ? first.value[lane] : second.value[lane];
-    store<V>(out + position, result);
-  }
-};
-
 /// A side that loses by Loses gets nothing; equal sides get half each.
 template <class Loses, class T>
 struct SelectMap {
@@ -237,18 +208,6 @@ struct SelectMap {
   }
 };
 
-template <class T>
-Operand<T> operand(const T* pointer, const Broadcast& sizes, int input) {
-  return {pointer, sizes.rank > 0 && sizes.stride[input][sizes.rank - 1] == 0};
-}
-
-template <class F, class T, class Out>
-void binary(Context& context, Out* out, const T* a, const T* b, const Broadcast& sizes) {
-  constexpr int V = pack_size<T>;
-  broadcast<V>(context, sizes, 2, aligned<V>(out) && aligned<V>(a) && aligned<V>(b),
-               BinaryMap<F, T, Out>{out, operand(a, sizes, 0), operand(b, sizes, 1)});
-}
-
 template <class Loses, class T>
 void select(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& sizes) {
   constexpr int V = pack_size<T>;
@@ -259,14 +218,6 @@ void select(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* 
 }
 
 // ---- the slots ----
-
-template <class T>
-void where(Context& context, T* out, const T* a, const T* b, const bool* condition, const Broadcast& sizes) {
-  constexpr int V = pack_size<T>;
-  const bool packable = aligned<V>(out) && aligned<V>(a) && aligned<V>(b) && aligned<V>(condition);
-  broadcast<V>(context, sizes, 3, packable,
-               WhereMap<T>{out, operand(a, sizes, 0), operand(b, sizes, 1), operand(condition, sizes, 2)});
-}
 
 template <class F, class T>
 void unary(Context& context, T* out, const T* in, std::int64_t n) {

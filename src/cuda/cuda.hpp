@@ -41,6 +41,9 @@ template <class T>
 kernels::Shape<T> shape();
 template <class T>
 kernels::Update<T> update();
+/// The whole table of an integer dtype.
+template <class T>
+kernels::Operators<T> integer_operators();
 kernels::Movement movement();
 
 /// The whole table of one compute dtype.

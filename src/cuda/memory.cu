@@ -179,6 +179,7 @@ class CudaMemory final : public Memory {
     const long long value = written.value, limit = written.limit;
     const auto kind = static_cast<Fault>(reported.exchange(static_cast<int>(Fault::none)));
     if (kind == Fault::none) return;
+    expects<NumericError>(kind != Fault::divisor, "cuda: work queued earlier divided integers by 0");
     throw NumericError(message("cuda: work queued earlier met ", kind == Fault::label ? "the label " : "the index ",
                                value, ", expected one in [0, ", limit, "); check the ",
                                kind == Fault::label ? "labels and the number of classes" : "indices"));

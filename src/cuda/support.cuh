@@ -53,7 +53,7 @@ void use_card(int device);
 // ---- streams ----
 
 /// What kernels report about the values they met; the next wait on the stream throws it as NumericError.
-enum class Fault : int { none = 0, label, index };
+enum class Fault : int { none = 0, label, index, divisor };
 struct FaultCell {
   int kind;  ///< a Fault
   int unused;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void begin_kernel() {
 #endif
 }
 
-/// Says that `value` is outside [0, limit). Any thread may call it; one of the reports is kept.
+/// Says that `value` is outside [0, limit), or is a divisor of 0. Any thread may call it; one of the reports is kept.
 __device__ __forceinline__ void report(FaultCell* cell, Fault kind, long long value, long long limit) {
   volatile FaultCell* written = cell;
   written->value = value;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -164,8 +163,30 @@ struct Labels {
   }
 };
 
+template <auto slot, class Out = void*, class...>
+constexpr bool divides_integers =
+    (is_called<slot>("div") || is_called<slot>("fmod")) && std::is_integral_v<std::remove_pointer_t<Out>>;
+
+/// What integers are divided by, likewise.
+template <class T>
+struct Divisors {
+  const T* values;
+  kernels::Broadcast shape;
+
+  void check(const char* name, std::ptrdiff_t distance) const {
+    const T* const own = moved(values, distance);
+    for (std::int64_t i = 0; i < shape.count; ++i) {
+      std::int64_t place = 0;
+      for (std::int64_t d = shape.rank - 1, rest = i; d >= 0; rest /= shape.size[d], --d)
+        place += rest % shape.size[d] * shape.stride[1][d];
+      expects<NumericError>(own[place] != T(0), "debug: ", name, ", queued earlier, divided integers by 0");
+    }
+  }
+};
+
+/// What is looked at before a kernel runs; null: nothing.
 template <auto slot, class... A>
-std::optional<Labels> labels_of(const A&... arguments) {
+auto inspected_of(const A&... arguments) {
   const auto all = std::tie(arguments...);
   constexpr std::size_t last = sizeof...(A) - 1;
   static_cast<void>(all);
@@ -176,8 +197,10 @@ std::optional<Labels> labels_of(const A&... arguments) {
     return Labels{std::get<1>(all), std::get<2>(all), std::get<3>(all), 0, "label"};
   } else if constexpr (is_called<slot>("gather") || is_called<slot>("gather_backward")) {
     return Labels{std::get<2>(all), std::get<3>(all), std::get<4>(all), 0, "index"};
+  } else if constexpr (divides_integers<slot, A...>) {
+    return Divisors<std::remove_cvref_t<decltype(*std::get<2>(all))>>{std::get<2>(all), std::get<3>(all)};
   } else {
-    return std::nullopt;
+    return nullptr;
   }
 }
 
@@ -215,13 +238,15 @@ struct Queued {
     const auto plain = Find::in(kernels_of(context)).*slot;
     const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
     const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
-    const auto labels = labels_of<slot, A...>(arguments...);
     const Run kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
       Context host = surroundings;
       std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
     };
-    const auto check = [labels](std::ptrdiff_t distance) { labels->check(slot_name<slot>.data(), distance); };
-    queue(context, slot_name<slot>.data(), note, kernel, labels ? Run(check) : Run());
+    const auto inspected = inspected_of<slot, A...>(arguments...);
+    Run inspect;
+    if constexpr (!std::is_null_pointer_v<std::remove_cv_t<decltype(inspected)>>)
+      inspect = [inspected](std::ptrdiff_t distance) { inspected.check(slot_name<slot>.data(), distance); };
+    queue(context, slot_name<slot>.data(), note, kernel, std::move(inspect));
   }
 };
 

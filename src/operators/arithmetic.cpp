@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "autograd/gradient_sum.hpp"
+#include "operators/composed.hpp"
 #include "operators/layout.hpp"
 #include "tern/operators/reduction.hpp"
 
@@ -21,9 +22,9 @@ Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first,
                         same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
   const kernels::Broadcast sizes = last ? run_of(out.numel(), 2) : make_broadcast(out.shape(), {&a, &b});
-  visit(op, a.dtype(), [&]<class T>() {
+  visit(op, a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(a), call.in(b), sizes);
+    slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), sizes);
   });
   return out;
 }
@@ -33,9 +34,9 @@ Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
   Tensor out(broadcast(op, a.shape(), b.shape()), DType::boolean);
   const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
-  visit(op, a.dtype(), [&]<class T>() {
+  visit(op, a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    slot(call.table().arithmetic)(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
+    slot(call.table())(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
   });
   return out;
 }
@@ -46,10 +47,10 @@ Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameter
   check_defined(op, "the input", x);
   const Tensor whole = dense(x);
   Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
-  visit(op, x.dtype(), [&]<class T>() {
+  visit(op, x.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole), out.numel(),
-                                  static_cast<Scalar<T>>(parameters)...);
+    slot(call.table())(call.context(), call.out(out), call.in(whole), out.numel(),
+                       static_cast<Scalar<T>>(parameters)...);
   });
   return out;
 }
@@ -61,10 +62,18 @@ Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot
   Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
   visit(op, saved.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().arithmetic)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
-                                  static_cast<Scalar<T>>(parameters)...);
+    slot(call.table())(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
+                       static_cast<Scalar<T>>(parameters)...);
   });
   return out;
+}
+
+// Integers have no quotient by 0. A device that works behind the host finds one by itself.
+void check_divisor(const char* op, const Tensor& a, const Tensor& b) {
+  check_dtypes(op, a, b);
+  check_not_bool(op, a);
+  if (is_floating(b.dtype()) || !mode_of(op).on_host() || b.numel() == 0) return;
+  expects<NumericError>(all(b).item<bool>(), op, ": a divisor is 0, and ", b.dtype(), " has no infinity");
 }
 
 template <class Slot>
@@ -74,16 +83,15 @@ Gradients select_backward(const char* op, const Tensor& grad, const Tensor& a, c
   const kernels::Broadcast sizes = make_broadcast(grad.shape(), {&a, &b});
   visit(op, grad.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().arithmetic)(call.context(), call.out(grad_a), call.out(grad_b), call.in(whole_grad), call.in(a),
-                                  call.in(b), sizes);
+    slot(call.table())(call.context(), call.out(grad_a), call.out(grad_b), call.in(whole_grad), call.in(a), call.in(b),
+                       sizes);
   });
   return {sum_to(grad_a, a.shape()), sum_to(grad_b, b.shape())};
 }
 
 }  // namespace
 
-#define SLOT(name) \
-  [](const auto& table) -> const auto& { return table.name; }
+#define SLOT(name) [](const auto& table) -> decltype((table.arithmetic.name)) { return table.arithmetic.name; }
 
 Tensor add(const Tensor& a, const Tensor& b) {
   Tensor out = binary("add", a, b, SLOT(add));
@@ -131,6 +139,8 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
+  check_dtypes("sub", a, b);
+  check_not_bool("sub", a);
   Tensor out = binary("sub", a, b, SLOT(sub));
   if (recording(a, b))
     record(
@@ -154,6 +164,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  check_divisor("div", a, b);
   Tensor out = binary("div", a, b, SLOT(div));
   if (recording(a, b))
     record("div", out, {a, b},
@@ -185,7 +196,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// scale * x + shift.
+// scale * x + shift, of floating numbers.
 Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
   Tensor out = unary(op, x, SLOT(affine), scale, shift);
   if (recording(x))
@@ -193,26 +204,29 @@ Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
   return out;
 }
 
-// compute(x) where x's dtype can hold a number of the caller: rounded to 16 bits it would lose digits, or its range.
-template <class Compute>
-Tensor in_scalars(const Tensor& x, Compute compute) {
-  if (!x.defined()) return compute(x);
-  return compute(x.to(scalar_of(x.dtype()))).to(x.dtype());
-}
+bool holds_integers(const Tensor& x) { return x.defined() && !is_floating(x.dtype()); }
 
 }  // namespace
 
-Tensor add(const Tensor& a, double b) { return affine("add", a, 1, b); }
-Tensor sub(const Tensor& a, double b) { return affine("sub", a, 1, -b); }
-// -0 is what leaves every number as it is, -0 too.
-Tensor mul(const Tensor& a, double b) { return affine("mul", a, b, -0.0); }
+Tensor add(const Tensor& a, double b) {
+  return holds_integers(a) ? add(a, number_beside("add", a, b)) : affine("add", a, 1, b);
+}
+Tensor sub(const Tensor& a, double b) {
+  return holds_integers(a) ? sub(a, number_beside("sub", a, b)) : affine("sub", a, 1, -b);
+}
+Tensor mul(const Tensor& a, double b) {
+  // -0 is what leaves every number as it is, -0 too.
+  return holds_integers(a) ? mul(a, number_beside("mul", a, b)) : affine("mul", a, b, -0.0);
+}
 // Multiplying by the reciprocal would round differently from a division.
 Tensor div(const Tensor& a, double b) {
-  return in_scalars(a, [b](const Tensor& x) { return div(x, number_like(x, b)); });
+  return in_scalars("div", a, [b](const Tensor& x) { return div(x, number_beside("div", x, b)); });
 }
-Tensor sub(double a, const Tensor& b) { return affine("sub", b, -1, a); }
+Tensor sub(double a, const Tensor& b) {
+  return holds_integers(b) ? sub(number_beside("sub", b, a), b) : affine("sub", b, -1, a);
+}
 Tensor div(double a, const Tensor& b) {
-  return in_scalars(b, [a](const Tensor& x) { return div(number_like(x, a), x); });
+  return in_scalars("div", b, [a](const Tensor& x) { return div(number_beside("div", x, a), x); });
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
@@ -231,10 +245,11 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
                       ", expected bool");
   Tensor out(broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape()), a.dtype());
   const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b, &condition});
-  visit("where", a.dtype(), [&]<class T>() {
+  const auto slot = SLOT(where);
+  visit("where", a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    call.table().arithmetic.where(call.context(), call.out(out), call.in(a), call.in(b),
-                                  call.template in_as<bool>(condition), sizes);
+    slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), call.template in_as<bool>(condition),
+                       sizes);
   });
   if (recording(a, b))
     record("where", out, {a, b},
@@ -248,6 +263,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 Tensor neg(const Tensor& x) {
+  check_not_bool("neg", x);
   Tensor out = unary("neg", x, SLOT(neg));
   if (recording(x)) record("neg", out, {x}, [](const Tensor& grad) { return Gradients{neg(grad)}; });
   return out;
@@ -277,6 +293,7 @@ Tensor sqrt(const Tensor& x) {
 }
 
 Tensor abs(const Tensor& x) {
+  check_not_bool("abs", x);
   Tensor out = unary("abs", x, SLOT(abs));
   if (recording(x))
     record("abs", out, {x}, [x = Saved(x)](const Tensor& grad) {
@@ -290,7 +307,7 @@ namespace {
 // A function whose derivative is slope(x), in float32 where x has 16 bits, so that neither is rounded on the way.
 template <class Slot, class Slope>
 Tensor function(const char* op, const Tensor& x, Slot slot, Slope slope) {
-  return in_scalars(x, [&](const Tensor& wide) {
+  return in_scalars(op, x, [&](const Tensor& wide) {
     Tensor out = unary(op, wide, slot);
     if (recording(wide))
       record(op, out, {wide},
@@ -305,13 +322,6 @@ Tensor whole_number(const char* op, const Tensor& x, Slot slot) {
   if (recording(x))
     record(op, out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
   return out;
-}
-
-// compute(a, b), in float32 where they have 16 bits.
-Tensor in_scalars(const char* op, const Tensor& a, const Tensor& b, Tensor (*compute)(const Tensor&, const Tensor&)) {
-  check_dtypes(op, a, b);
-  const DType wide = scalar_of(a.dtype());
-  return compute(a.to(wide), b.to(wide)).to(a.dtype());
 }
 
 Tensor power(const Tensor& a, const Tensor& b) {
@@ -337,6 +347,7 @@ Tensor power(const Tensor& a, const Tensor& b) {
 }
 
 Tensor rest_of_division(const Tensor& a, const Tensor& b) {
+  check_divisor("fmod", a, b);
   Tensor out = binary("fmod", a, b, SLOT(fmod));
   if (!recording(a, b)) return out;
   record("fmod", out, {a, b},
@@ -369,6 +380,22 @@ Tensor erf(const Tensor& x) {
 Tensor floor(const Tensor& x) { return whole_number("floor", x, SLOT(floor)); }
 Tensor ceil(const Tensor& x) { return whole_number("ceil", x, SLOT(ceil)); }
 Tensor round(const Tensor& x) { return whole_number("round", x, SLOT(round)); }
+
+Tensor sign(const Tensor& x) {
+  check_not_bool("sign", x);
+  if (!is_floating(x.dtype())) return unary("sign", x, SLOT(sign));
+  const Tensor wide = x.detach().to(scalar_of(x.dtype())), zero = number_like(wide, 0);
+  const Tensor below = where(less(wide, zero), number_like(wide, -1), zero);
+  Tensor out = replace(below, greater(wide, zero), 1).to(x.dtype());
+  if (recording(x))
+    record("sign", out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
+  return out;
+}
+
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary("bitwise_and", a, b, SLOT(bitwise_and)); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary("bitwise_or", a, b, SLOT(bitwise_or)); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary("bitwise_xor", a, b, SLOT(bitwise_xor)); }
+Tensor bitwise_not(const Tensor& x) { return unary("bitwise_not", x, SLOT(bitwise_not)); }
 
 Tensor pow(const Tensor& x, double exponent) {
   Tensor out = unary("pow", x, SLOT(pow), exponent);

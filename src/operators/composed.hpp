@@ -14,20 +14,39 @@ inline void check_floating(const char* op, const char* which, const Tensor& x) {
                       "; operators compute in floating dtypes, convert with to(...)");
 }
 
-/// compute(x), in float32 where x has 16 bits: a result is rounded once, not by every part.
+/// compute(x), in float32 where x has 16 bits: a result is rounded once, not by every part, and numbers that the caller
+/// wrote beside x keep their digits.
 template <class Compute>
-Tensor compose(const char* op, const Tensor& x, Compute compute) {
-  check_floating(op, "the input", x);
+Tensor in_scalars(const char* op, const Tensor& x, Compute compute) {
+  check_defined(op, "the input", x);
   return compute(x.to(scalar_of(x.dtype()))).to(x.dtype());
 }
 
 /// The same of two tensors of one dtype.
 template <class Compute>
+Tensor in_scalars(const char* op, const Tensor& a, const Tensor& b, Compute compute) {
+  check_dtypes(op, a, b);
+  const DType wide = scalar_of(a.dtype());
+  return compute(a.to(wide), b.to(wide)).to(a.dtype());
+}
+
+/// The same of a floating dtype.
+template <class Compute>
+Tensor compose(const char* op, const Tensor& x, Compute compute) {
+  check_floating(op, "the input", x);
+  return in_scalars(op, x, compute);
+}
+template <class Compute>
 Tensor compose(const char* op, const Tensor& a, const Tensor& b, Compute compute) {
   check_dtypes(op, a, b);
   check_floating(op, "the first input", a);
-  const DType wide = scalar_of(a.dtype());
-  return compute(a.to(wide), b.to(wide)).to(a.dtype());
+  return in_scalars(op, a, b, compute);
+}
+
+/// Where x is not 0: bool, no gradient.
+inline Tensor truths(const char* op, const Tensor& x) {
+  check_defined(op, "the input", x);
+  return x.detach().to(DType::boolean);
 }
 
 /// where(condition, value, x); no gradient passes where the condition holds.

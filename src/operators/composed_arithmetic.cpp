@@ -20,8 +20,9 @@ Tensor compared(const char* op, const Tensor& x) {
 }
 
 Tensor compare(const char* op, const Tensor& a, double b, Tensor (*comparison)(const Tensor&, const Tensor&)) {
-  const Tensor wide = compared(op, a);
-  return comparison(wide, number_like(wide, b));
+  check_defined(op, "the input", a);
+  const Tensor wide = a.detach().to(scalar_of(a.dtype()));
+  return comparison(wide, number_beside(op, wide, b));
 }
 
 }  // namespace
@@ -62,32 +63,72 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check_defined("masked_fill", "the mask", mask);
   expects<DTypeError>(mask.dtype() == DType::boolean, "masked_fill: the mask is ", mask.dtype(), ", expected bool");
-  return compose("masked_fill", x, [&](const Tensor& wide) {
+  return in_scalars("masked_fill", x, [&](const Tensor& wide) {
     broadcast("masked_fill", x.shape(), mask.shape());
-    return replace(wide, mask, value);
+    return where(mask, number_beside("masked_fill", wide, value), wide);
   });
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, double b) {
-  check_floating("where", "the input", a);
-  return where(condition, a, number_like(a, b));
+  return where(condition, a, number_beside("where", a, b));
 }
 Tensor where(const Tensor& condition, double a, const Tensor& b) {
-  check_floating("where", "the input", b);
-  return where(condition, number_like(b, a), b);
+  return where(condition, number_beside("where", b, a), b);
 }
 
+namespace {
+
+Tensor logic(const char* op, const Tensor& a, const Tensor& b, Tensor (*bitwise)(const Tensor&, const Tensor&)) {
+  const Tensor left = truths(op, a), right = truths(op, b);
+  broadcast(op, a.shape(), b.shape());
+  return bitwise(left, right);
+}
+
+}  // namespace
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return logic("logical_and", a, b, bitwise_and); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return logic("logical_or", a, b, bitwise_or); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return logic("logical_xor", a, b, bitwise_xor); }
+Tensor logical_not(const Tensor& x) { return bitwise_not(truths("logical_not", x)); }
+
 Tensor fmod(const Tensor& a, double b) {
-  return compose("fmod", a, [b](const Tensor& wide) { return fmod(wide, number_like(wide, b)); });
+  return in_scalars("fmod", a, [b](const Tensor& wide) { return fmod(wide, number_beside("fmod", wide, b)); });
 }
 Tensor remainder(const Tensor& a, double b) {
-  return compose("remainder", a, [b](const Tensor& wide) { return remainder(wide, number_like(wide, b)); });
+  return in_scalars("remainder", a,
+                    [b](const Tensor& wide) { return remainder(wide, number_beside("remainder", wide, b)); });
 }
+Tensor floor_divide(const Tensor& a, double b) {
+  return in_scalars("floor_divide", a,
+                    [b](const Tensor& wide) { return floor_divide(wide, number_beside("floor_divide", wide, b)); });
+}
+
+namespace {
+
+// Where what division leaves has not the sign of the divisor.
+Tensor turns(const Tensor& rest, const Tensor& divisor) {
+  const Tensor below = less(rest.detach(), 0), above = greater(rest.detach(), 0);
+  return logical_or(logical_and(below, greater(divisor.detach(), 0)), logical_and(above, less(divisor.detach(), 0)));
+}
+
+}  // namespace
+
 Tensor remainder(const Tensor& a, const Tensor& b) {
-  return compose("remainder", a, b, [](const Tensor& x, const Tensor& y) {
+  check_not_bool("remainder", a);
+  return in_scalars("remainder", a, b, [](const Tensor& x, const Tensor& y) {
     broadcast("remainder", x.shape(), y.shape());
     const Tensor rest = fmod(x, y);
-    return where(less(mul(sign(rest.detach()), sign(y.detach())), 0), add(rest, y), rest);
+    return where(turns(rest, y), add(rest, y), rest);
+  });
+}
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  check_not_bool("floor_divide", a);
+  return in_scalars("floor_divide", a.detach(), b.detach(), [](const Tensor& x, const Tensor& y) {
+    broadcast("floor_divide", x.shape(), y.shape());
+    // The quotient towards 0, exact before it is rounded where a float holds it; then one less where a rest turns.
+    const Tensor rest = fmod(x, y);
+    const Tensor quotient = is_floating(x.dtype()) ? round(div(sub(x, rest), y)) : div(x, y);
+    return sub(quotient, turns(rest, y).to(x.dtype()));
   });
 }
 
@@ -125,11 +166,11 @@ Tensor expm1(const Tensor& x) {
 }
 
 Tensor maximum(const Tensor& a, double b) {
-  return compose("maximum", a, [b](const Tensor& wide) { return maximum(wide, number_like(wide, b)); });
+  return in_scalars("maximum", a, [b](const Tensor& wide) { return maximum(wide, number_beside("maximum", wide, b)); });
 }
 
 Tensor minimum(const Tensor& a, double b) {
-  return compose("minimum", a, [b](const Tensor& wide) { return minimum(wide, number_like(wide, b)); });
+  return in_scalars("minimum", a, [b](const Tensor& wide) { return minimum(wide, number_beside("minimum", wide, b)); });
 }
 
 Tensor pow(double base, const Tensor& x) {
@@ -147,16 +188,6 @@ Tensor reciprocal(const Tensor& x) {
 
 Tensor rsqrt(const Tensor& x) {
   return compose("rsqrt", x, [](const Tensor& wide) { return div(1, sqrt(wide)); });
-}
-
-Tensor sign(const Tensor& x) {
-  check_floating("sign", "the input", x);
-  const Tensor wide = compared("sign", x), zero = number_like(wide, 0);
-  const Tensor below = where(less(wide, zero), number_like(wide, -1), zero);
-  Tensor out = replace(below, greater(wide, zero), 1).to(x.dtype());
-  if (recording(x))
-    record("sign", out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
-  return out;
 }
 
 }  // namespace tern::operators

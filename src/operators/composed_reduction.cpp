@@ -14,18 +14,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// 1 where x is not 0, else 0: sums of these say what holds of any or of all, also of none. A sum of ones that loses
-// count is still not 0.
-Tensor truths(const char* op, const Tensor& x) {
-  check_defined(op, "the input", x);
-  return x.detach().to(DType::boolean).to(DType::float32);
-}
-
-// Whether dimension i of `rank` is one of `dims`.
-bool reduces(const char* op, const Dims& dims, int i, int rank) {
-  return dims.empty() || std::ranges::any_of(dims, [&](std::int64_t dim) { return normalize_dim(op, dim, rank) == i; });
-}
-
 // The square root, whose derivative at 0 is 0.
 Tensor root(const Tensor& x) {
   const Tensor at_zero = equal(x, 0);
@@ -40,14 +28,6 @@ Tensor scale_of(const Tensor& x, const Dims& dims) {
 }
 
 }  // namespace
-
-Tensor any(const Tensor& x, const Dims& dims, bool keep_dims) {
-  return greater(sum(truths("any", x), dims, keep_dims), 0);
-}
-
-Tensor all(const Tensor& x, const Dims& dims, bool keep_dims) {
-  return equal(sum(sub(1, truths("all", x)), dims, keep_dims), 0);
-}
 
 Tensor std(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
   expects<NumericError>(correction >= 0, "std: correction ", correction, ", expected at least 0");
@@ -71,36 +51,11 @@ Tensor norm(const Tensor& x, double order, const Dims& dims, bool keep_dims) {
   });
 }
 
-namespace {
-
-// The product along one dimension, which is kept.
-Tensor product_along(const Tensor& x, int dim) {
-  std::int64_t size = x.shape()[dim];
-  if (size == 0) return add(sum(x, dim, true), 1);
-  Tensor left = x;
-  for (; size > 1; size = size / 2 + size % 2) {
-    const Tensor pairs = mul(left.slice(dim, 0, size - size % 2, 2), left.slice(dim, 1, size, 2));
-    left = size % 2 == 0 ? pairs : cat({pairs, left.slice(dim, size - 1, size)}, dim);
-  }
-  return left;
-}
-
-}  // namespace
-
-Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims) {
-  return compose("prod", x, [&](const Tensor& wide) {
-    const Shape shape = sum(wide.detach(), dims, keep_dims).shape();  // which checks the dimensions
-    Tensor left = wide;
-    for (int i = 0; i < wide.rank(); ++i)
-      if (reduces("prod", dims, i, wide.rank())) left = product_along(left, i);
-    return left.reshape(shape);
-  });
-}
-
 Tensor cumsum(const Tensor& x, std::int64_t dim) {
   check_defined("cumsum", "the input", x);
   const int place = normalize_dim("cumsum", dim, x.rank());
-  return compose("cumsum", x, [place](const Tensor& wide) {
+  if (!is_floating(x.dtype()) && x.dtype() != DType::int64) return cumsum(x.to(DType::int64), dim);
+  return in_scalars("cumsum", x, [place](const Tensor& wide) {
     // Sums of 1, 2, 4, ... elements that end at each place.
     Tensor sums = copy(wide.detach());
     for (std::int64_t reach = 1, size = wide.shape()[place]; reach < size; reach *= 2) {

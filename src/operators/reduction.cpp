@@ -1,7 +1,9 @@
 #include "tern/operators/reduction.hpp"
 
-#include "operators/support.hpp"
-#include "tern/operators/arithmetic.hpp"
+#include <algorithm>
+
+#include "operators/composed.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
@@ -65,13 +67,35 @@ Tensor reduce(const char* op, const Plan& plan, Slot slot, Parameters... paramet
   Tensor out(plan.reduced, plan.input.dtype());
   visit(op, out.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().reduction)(call.context(), call.out(out), call.in(plan.input), plan.axis, parameters...);
+    slot(call.table())(call.context(), call.out(out), call.in(plan.input), plan.axis, parameters...);
   });
   return out;
 }
 
-#define SLOT(name) \
-  [](const auto& table) -> const auto& { return table.name; }
+// What `any` and `all` read: of floating numbers whether they are not 0.
+Tensor integers(const char* op, const Tensor& x) {
+  check_defined(op, "the input", x);
+  return is_floating(x.dtype()) ? truths(op, x) : x;
+}
+
+// Of integers: into Out.
+template <class Out, class Slot>
+Tensor reduce_integers(const char* op, const Plan& plan, Slot slot) {
+  Tensor out(plan.reduced, dtype_of<Out>);
+  visit(op, plan.input.dtype(), slot, [&]<class T>() {
+    const Call<T> call;
+    slot(call.table())(call.context(), call.template out_as<Out>(out), call.in(plan.input), plan.axis);
+  });
+  return out;
+}
+
+#define SLOT(name) [](const auto& table) -> decltype((table.reduction.name)) { return table.reduction.name; }
+// Where the tables of floating dtypes have one that stores something else.
+#define INTEGER_SLOT(name)                                                                      \
+  []<class T>(const kernels::Operators<T>& table) -> decltype((table.reduction.name)) requires( \
+                                                      std::is_integral_v<T>) {                  \
+    return table.reduction.name;                                                                \
+  }
 
 template <class Slot>
 Tensor extreme(const char* op, const Tensor& x, const Dims& dims, bool keep_dims, Slot slot) {
@@ -80,11 +104,10 @@ Tensor extreme(const char* op, const Tensor& x, const Dims& dims, bool keep_dims
   Tensor out(p.reduced, x.dtype());
   const bool records = recording(x);
   Tensor index = records ? Tensor(p.reduced, DType::int64) : Tensor{};
-  visit(op, x.dtype(), [&]<class T>() {
+  visit(op, x.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    slot(call.table().reduction)(call.context(), call.out(out),
-                                 records ? call.template out_as<std::int64_t>(index) : nullptr, call.in(p.input),
-                                 p.axis);
+    slot(call.table())(call.context(), call.out(out), records ? call.template out_as<std::int64_t>(index) : nullptr,
+                       call.in(p.input), p.axis);
   });
   if (records)
     record(op, out, {x},
@@ -106,10 +129,10 @@ Tensor position(const char* op, const Tensor& x, std::int64_t dim, bool keep_dim
   const Plan p = plan(op, x, {dim}, keep_dims);
   expects<ShapeError>(p.axis.length > 0, op, ": no elements to choose from (input ", x.shape(), ")");
   Tensor index(p.reduced, DType::int64);
-  visit(op, x.dtype(), [&]<class T>() {
+  visit(op, x.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    slot(call.table().reduction)(call.context(), static_cast<T*>(nullptr), call.template out_as<std::int64_t>(index),
-                                 call.in(p.input), p.axis);
+    slot(call.table())(call.context(), static_cast<T*>(nullptr), call.template out_as<std::int64_t>(index),
+                       call.in(p.input), p.axis);
   });
   return index;
 }
@@ -118,6 +141,7 @@ Tensor position(const char* op, const Tensor& x, std::int64_t dim, bool keep_dim
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims) {
   const Plan p = plan("sum", x, dims, keep_dims);
+  if (!is_floating(x.dtype())) return reduce_integers<std::int64_t>("sum", p, INTEGER_SLOT(sum));
   Tensor out = reduce("sum", p, SLOT(sum));
   if (recording(x))
     record("sum", out, {x}, [kept = p.kept, shape = x.shape()](const Tensor& grad) {
@@ -163,6 +187,48 @@ Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims) {
   return position("argmin", x, dim, keep_dims, SLOT(min));
 }
 
+Tensor any(const Tensor& x, const Dims& dims, bool keep_dims) {
+  return reduce_integers<bool>("any", plan("any", integers("any", x), dims, keep_dims), SLOT(any));
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keep_dims) {
+  return reduce_integers<bool>("all", plan("all", integers("all", x), dims, keep_dims), SLOT(all));
+}
+
+namespace {
+
+// Whether dimension i of `rank` is one of `dims`.
+bool reduces(const char* op, const Dims& dims, int i, int rank) {
+  return dims.empty() || std::ranges::any_of(dims, [&](std::int64_t dim) { return normalize_dim(op, dim, rank) == i; });
+}
+
+// The product along one dimension, which is kept.
+Tensor product_along(const Tensor& x, int dim) {
+  std::int64_t size = x.shape()[dim];
+  if (size == 0) return add(sum(x, dim, true), 1);
+  Tensor left = x;
+  for (; size > 1; size = size / 2 + size % 2) {
+    const Tensor pairs = mul(left.slice(dim, 0, size - size % 2, 2), left.slice(dim, 1, size, 2));
+    left = size % 2 == 0 ? pairs : cat({pairs, left.slice(dim, size - 1, size)}, dim);
+  }
+  return left;
+}
+
+}  // namespace
+
+Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims) {
+  check_defined("prod", "the input", x);
+  if (!is_floating(x.dtype()))
+    return reduce_integers<std::int64_t>("prod", plan("prod", x, dims, keep_dims), SLOT(prod));
+  return compose("prod", x, [&](const Tensor& wide) {
+    const Shape shape = sum(wide.detach(), dims, keep_dims).shape();  // which checks the dimensions
+    Tensor left = wide;
+    for (int i = 0; i < wide.rank(); ++i)
+      if (reduces("prod", dims, i, wide.rank())) left = product_along(left, i);
+    return left.reshape(shape);
+  });
+}
+
+#undef INTEGER_SLOT
 #undef SLOT
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

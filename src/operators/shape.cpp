@@ -145,18 +145,15 @@ Tensor add_rows(const char* op, const Tensor& x, const Tensor& index, std::int64
 
 Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
   check_defined("argsort", "the input", x);
-  const DType dtype = x.dtype();
-  if (dtype == DType::int32 || dtype == DType::uint8 || dtype == DType::boolean)
-    return argsort(x.to(DType::float64), dim, descending);
   kernels::Axis axis;
   const int place = x.rank() == 0 ? -1 : normalize_dim("argsort", dim, x.rank());
   for (int i = 0; i < x.rank(); ++i) (i < place ? axis.outer : i > place ? axis.inner : axis.length) *= x.shape()[i];
   const Tensor whole = x.detach().contiguous();
   Tensor order(x.shape(), DType::int64);
-  visit("argsort", dtype, [&]<class T>() {
+  const auto slot = [](const auto& table) -> decltype((table.shape.argsort)) { return table.shape.argsort; };
+  visit("argsort", x.dtype(), slot, [&]<class T>() {
     const Call<T> call;
-    call.table().shape.argsort(call.context(), call.template out_as<std::int64_t>(order), call.in(whole), axis,
-                               descending);
+    slot(call.table())(call.context(), call.template out_as<std::int64_t>(order), call.in(whole), axis, descending);
   });
   return order;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tensor/part_streams.hpp"
+#include "tern/core/convert.hpp"
 
 namespace tern::operators {
 
@@ -19,6 +20,20 @@ const Mode& lender(const Mode& mode, const char* op) {
 
 void throw_no_compute_type(const char* op, DType dtype) {
   throw DTypeError(message(op, ": inputs are ", dtype, "; operators compute in floating dtypes, convert with to(...)"));
+}
+
+void throw_no_integer_type(const char* op, DType dtype) {
+  throw DTypeError(message(op, ": inputs are ", dtype, ", expected integers or bool; convert with to(...)"));
+}
+
+Tensor number_beside(const char* op, const Tensor& x, double value) {
+  check_defined(op, "the input", x);
+  const bool fits = is_floating(x.dtype()) || with_type_of(x.dtype(), [&]<class T>(T) {
+                      // The largest int64 is 2^63 as a double.
+                      return value != 0x1p63 && convert<double>(convert<T>(value)) == value;
+                    });
+  expects<DTypeError>(fits, op, ": ", value, " is no ", x.dtype(), "; convert the tensor with to(...)");
+  return number_like(x, value);
 }
 
 void run_in(const Mode& mode, const std::function<void()>& work) {

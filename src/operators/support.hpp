@@ -35,6 +35,14 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
+/// Throws where bools have no such operator.
+inline void check_not_bool(const char* op, const Tensor& x) {
+  check_defined(op, "the input", x);
+  expects<DTypeError>(x.dtype() != DType::boolean, op,
+                      ": inputs are bool, which have only logic, comparisons, sums and "
+                      "choices; convert with to(...)");
+}
+
 /// A number of the dtype of `like`.
 inline Tensor number_like(const Tensor& like, double value) {
   Tensor number(Shape{}, like.dtype());
@@ -42,9 +50,13 @@ inline Tensor number_like(const Tensor& like, double value) {
   return number;
 }
 
+/// A number that the caller wrote beside x: rounded to a floating dtype; an integer takes none that it cannot hold.
+Tensor number_beside(const char* op, const Tensor& x, double value);
+
 /// Calls work() so that the kernel in it computes in float32 on tensors of 16 bits.
 void in_float32(const std::function<void()>& work);
 [[noreturn]] void throw_no_compute_type(const char* op, DType dtype);
+[[noreturn]] void throw_no_integer_type(const char* op, DType dtype);
 
 /// `mode` where `op` is its own, else the mode that it borrows the operator from.
 const Mode& lender(const Mode& mode, const char* op);
@@ -70,6 +82,33 @@ void with_type(const char* op, DType dtype, F&& f) {
   if (!computes) throw_no_compute_type(op, dtype);
 }
 
+/// Whether the tables of floating and of integer dtypes have the slot that `Slot` picks.
+template <class Slot>
+inline constexpr bool takes_floating = std::is_invocable_v<Slot, const kernels::Operators<float>&>;
+template <class Slot>
+inline constexpr bool takes_integers = std::is_invocable_v<Slot, const kernels::Operators<std::int32_t>&>;
+
+/// The same for a slot of one, or of both. Where the scope's mode has no table of an integer dtype, the mode that it
+/// borrows from computes, or the reference.
+template <class Slot, class F>
+void with_type(const char* op, DType dtype, const Slot& slot, F&& f) {
+  if constexpr (takes_integers<Slot>) {
+    if (!is_floating(dtype)) {
+      kernels::with_integer_type(dtype, [&]<class T>() {
+        if (const Mode& mode = *current_scope().mode; mode.table<T>() == nullptr)
+          return run_in(mode.inner != nullptr ? tern::mode(mode.inner) : reference_mode(),
+                        [&] { with_type(op, dtype, slot, f); });
+        f.template operator()<T>();
+      });
+      return;
+    }
+  }
+  if constexpr (takes_floating<Slot>)
+    with_type(op, dtype, f);
+  else
+    throw_no_integer_type(op, dtype);
+}
+
 /// The mode that runs `op` in the scope: its own, or the one that it borrows the operator from.
 inline const Mode& mode_of(const char* op) {
   const Mode& mode = *current_scope().mode;
@@ -93,6 +132,17 @@ void visit(const char* op, DType dtype, F&& f) {
       with_type(op, dtype, f);
     else
       observe(op, dtype, [&](DType compute) { with_type(op, compute, f); });
+  });
+}
+
+/// The same for an operator that takes integers where their tables have its slot.
+template <class Slot, class F>
+void visit(const char* op, DType dtype, const Slot& slot, F&& f) {
+  where_it_runs(op, [&] {
+    if (!observed()) [[likely]]
+      with_type(op, dtype, slot, f);
+    else
+      observe(op, dtype, [&](DType compute) { with_type(op, compute, slot, f); });
   });
 }
 

@@ -42,13 +42,6 @@ T smaller(T a, T b) {
   return a < b || std::isnan(a) ? a : b;
 }
 
-/// Whether x stands before y where elements are sorted; `first` decides between equals. NaN counts as largest.
-template <class T>
-bool precedes(T x, T y, bool first, bool descending) {
-  if (std::isnan(x) != std::isnan(y)) return std::isnan(y) != descending;
-  return x == y || std::isnan(x) ? first : (x < y) != descending;
-}
-
 template <class T>
 T relu_of(T x) {
   return x <= 0 ? T(0) : x;  // as it compares, NaN stays NaN

@@ -1,6 +1,4 @@
-#include <algorithm>
-#include <numeric>
-
+#include "argsort.hpp"
 #include "loops.hpp"
 #include "sequential.hpp"
 
@@ -17,20 +15,6 @@ void gather_backward(Context& context, T* grad_in, const T* grad_out, const std:
       sums[index[row] * columns + column] += load(grad_out[row * columns + column]);
   }
   sums.round_to(grad_in);
-}
-
-template <class T>
-void argsort(Context& context, std::int64_t* order, const T* in, const kernels::Axis& axis, bool descending) {
-  const Scratch scratch(context, static_cast<std::size_t>(axis.length) * sizeof(std::int64_t));
-  std::int64_t* const line_order = scratch.as<std::int64_t>();
-  for_each_line(axis, [&](std::int64_t, std::int64_t start) {
-    std::iota(line_order, line_order + axis.length, std::int64_t{0});
-    // No two positions are equal, so no memory is needed to keep the order of equal elements.
-    std::sort(line_order, line_order + axis.length, [&](std::int64_t i, std::int64_t j) {
-      return precedes(load(in[start + i * axis.inner]), load(in[start + j * axis.inner]), i < j, descending);
-    });
-    for (std::int64_t j = 0; j < axis.length; ++j) order[start + j * axis.inner] = line_order[j];
-  });
 }
 
 template <class T>

@@ -58,6 +58,10 @@ const Mode& mode() {
                          .memory = &host_memory(),
                          .operators = operators<float>(),
                          .float64 = operators<double>(),
+                         .int32 = integer_operators<std::int32_t>(),
+                         .int64 = integer_operators<std::int64_t>(),
+                         .uint8 = integer_operators<std::uint8_t>(),
+                         .boolean = integer_operators<bool>(),
                          .movement = movement(),
                          .decisions = decisions};
   return mode;

@@ -86,7 +86,7 @@ Operator binary(const char* name, Binary call, std::function<double(double, doub
   op.invalid.push_back(
       {"two dtypes", Kind::dtype, {"float32", "float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); }});
   op.invalid.push_back(
-      {"integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), ones({2}, DType::int32)); }});
+      {"an integer", Kind::dtype, {"float32", "int32", "to("}, [call] { call(ones({2}), ones({2}, DType::int32)); }});
   return op;
 }
 
@@ -173,7 +173,8 @@ Operator with_number(const char* name, std::function<Tensor(const Tensor&, doubl
                         .call = [call](const std::vector<Tensor>& in) { return std::vector{call(in[0], 2.0)}; },
                         .reference = each([function](double x) { return function(x, 2.0); }),
                         .gradient = false});
-  op.invalid.push_back({"integers", Kind::dtype, {"int64"}, [call] { call(ones({2}, DType::int64), 1.0); }});
+  op.invalid.push_back(
+      {"half an integer", Kind::dtype, {"0.5", "int64"}, [call] { call(ones({2}, DType::int64), 0.5); }});
   return op;
 }
 
@@ -236,7 +237,7 @@ Operator unary(const char* name, std::function<Tensor(const Tensor&)> call, std:
                         .call = run,
                         .reference = each(function),
                         .large = true});
-  op.invalid.push_back({"integers", Kind::dtype, {"int32"}, [call] { call(ones({3}, DType::int32)); }});
+  op.invalid.push_back({"bools", Kind::dtype, {"bool"}, [call] { call(ones({3}, DType::boolean)); }});
   return op;
 }
 

@@ -79,8 +79,7 @@ Operator logic(const char* name, Logic call, bool is_all) {
                  {"2"},
                  [call] {
                    call(ones({2, 3}), {2}, false);
-                 },
-                 "sum"},
+                 }},
                 {"nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); }}};
   return op;
 }
@@ -202,6 +201,7 @@ Operator product() {
   op.samples.push_back(op.samples[2]);
   op.samples.back().name += " with a 0";
   op.samples.back().arguments[0] = listed({9, 7}, {1, 2, 0.5, -1, 3, 0.25, 1.5, 1, -2, 0});
+  std::erase_if(op.invalid, [](const Invalid& invalid) { return invalid.name == "integers"; });
   return op;
 }
 
@@ -236,13 +236,7 @@ Operator cumsum() {
                            Line{{2, 3, 8}, -1}, Line{{3, 0}, 1}, Line{{211, 499}, 1, true}})
     add(line, uniform(line.x), "", true);
   add({{4, 6}, 1}, listed({4, 6}, {1, 2, infinity, 3, -1, 2, 4, -infinity, 1, 1, infinity, 0}), " infinities", false);
-  op.invalid = {{"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::cumsum(ones({2, 3}), 2);
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] { op::cumsum(ones({2}, DType::int32), 0); }}};
+  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::cumsum(ones({2, 3}), 2); }}};
   return op;
 }
 

@@ -14,9 +14,13 @@ Operator exactly(Operator op) {
   for (Sample& sample : op.samples) sample.exact = true;
   return op;
 }
+Operator in_steps(Operator op) {
+  for (Sample& sample : op.samples) sample.smooth = false;
+  return op;
+}
 
 Operator whole_number(const char* name, Tensor (*call)(const Tensor&), double (*function)(double)) {
-  Operator op = exactly(elementwise(name, call, function));
+  Operator op = in_steps(exactly(elementwise(name, call, function)));
   op.samples.push_back({.name = "halves and ends",
                         .arguments = {listed({16}, {0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0x1p23, 0x1p23 + 1, -0x1p23,
                                                     0x1p22 + 0.5, 0x1p31, -0x1p40, 0.99, -0.01, 7, -0.0})},
@@ -62,7 +66,7 @@ Operator of_pairs(const char* name, Two call, double (*function)(double, double)
   op.invalid = {
       {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3})); }},
       {"two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); }},
-      {"integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), ones({2}, DType::int32)); }}};
+      {"bools", Kind::dtype, {"bool"}, [call] { call(ones({2}, DType::boolean), ones({2}, DType::boolean)); }}};
   return op;
 }
 
@@ -84,11 +88,9 @@ Operator power() {
 
 Operator by_number(const char* name, Tensor (*call)(const Tensor&, double), double (*function)(double, double),
                    double number) {
-  Operator op = elementwise(
+  return in_steps(elementwise(
       name, [call, number](const Tensor& x) { return call(x, number); },
-      [function, number](double x) { return function(x, number); }, {.far = 30, .ulps = 4});
-  for (Sample& sample : op.samples) sample.smooth = false;  // steps
-  return op;
+      [function, number](double x) { return function(x, number); }, {.far = 30, .ulps = 4}));
 }
 
 // where with a number on either side.
@@ -105,9 +107,9 @@ Operator where_number(const char* name, bool before) {
          .reference = each_pair([before](double condition, double x) { return (condition != 0) == before ? -1.5 : x; }),
          .exact = true});
   op.invalid = {{"a condition of numbers", Kind::dtype, {"bool"}, [] { op::where(ones({2}), ones({2}), 1.0); }},
-                {"integers", Kind::dtype, {"int64"}, [before] {
+                {"half an integer", Kind::dtype, {"1.5", "int64"}, [before] {
                    const Tensor condition = ones({2}, DType::boolean), x = ones({2}, DType::int64);
-                   before ? op::where(condition, 1.0, x) : op::where(condition, x, 1.0);
+                   before ? op::where(condition, 1.5, x) : op::where(condition, x, 1.5);
                  }}};
   return op;
 }

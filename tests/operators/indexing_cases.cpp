@@ -244,15 +244,9 @@ Operator argsort() {
     add("many lines", uniform({1201, 33}), 1, descending, true);
     add("a long line", uniform({40009}), 0, descending, true);
     add("integers", integers({4, 9}, -3, 3), 1, descending);
-    op.samples.back().dtypes = {DType::int32, DType::float32};
+    op.samples.back().dtypes = all_dtypes;
   }
-  op.invalid = {{"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::argsort(ones({2, 3}), 2);
-                 }},
-                {"int64", Kind::dtype, {"int64"}, [] { op::argsort(ones({3}, DType::int64)); }}};
+  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::argsort(ones({2, 3}), 2); }}};
   return op;
 }
 

@@ -143,7 +143,6 @@ void add_common_mistakes(Operator& op, const Reduction& call) {
                           call(ones({2, 3}), {-3}, false);
                         }});
   op.invalid.push_back({"a dimension twice", Kind::shape, {"twice"}, [call] { call(ones({2, 3}), {1, -1}, false); }});
-  op.invalid.push_back({"integers", Kind::dtype, {"int32"}, [call] { call(ones({2, 3}, DType::int32), {1}, false); }});
 }
 
 Operator additive(const char* name, const Reduction& call, const Group& function, bool sums) {
@@ -269,7 +268,6 @@ Operator position(const char* name, Tensor (*call)(const Tensor&, std::int64_t, 
   add({499, 601}, 0, false, integers({499, 601}, 0, 300), " large", true);
   op.invalid.push_back({"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, false); }});
   op.invalid.push_back({"no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}), 1, false); }});
-  op.invalid.push_back({"integers", Kind::dtype, {"uint8"}, [call] { call(ones({3}, DType::uint8), 0, false); }});
   return op;
 }
 

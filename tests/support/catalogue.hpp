@@ -142,6 +142,7 @@ std::vector<Operator> composed_loss_cases();
 std::vector<Operator> composed_normalization_cases();
 std::vector<Operator> composed_shape_cases();
 std::vector<Operator> function_cases();
+std::vector<Operator> integer_cases();
 std::vector<Operator> conv_form_cases();
 std::vector<Operator> indexing_cases();
 std::vector<Operator> resizing_cases();

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// Element type of a tensor, a run-time value. Operators compute in the floating ones; the others carry labels, masks
-/// and images, and reach the operators through `operators::cast`.
+/// Element type of a tensor, a run-time value. Operators compute in the floating ones; arithmetic, comparisons, logic,
+/// sums and order also in the others, which carry labels, masks and images.
 enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8, boolean };
 
 /// Bytes of one element.

@@ -4,6 +4,7 @@
 #include "tern/kernels/arithmetic.hpp"
 #include "tern/kernels/conv.hpp"
 #include "tern/kernels/dot.hpp"
+#include "tern/kernels/integer.hpp"
 #include "tern/kernels/loss.hpp"
 #include "tern/kernels/movement.hpp"
 #include "tern/kernels/normalization.hpp"
@@ -44,7 +45,28 @@ constexpr bool with_compute_type(DType dtype, const Visit& visit) {
   }
 }
 
-/// The dispatch table of one compute dtype: one member per family.
+/// Calls visit.template operator()<T>() with the type of each integer dtype, bool among them.
+template <class Visit>
+constexpr void for_each_integer_type(const Visit& visit) {
+  visit.template operator()<std::int32_t>();
+  visit.template operator()<std::int64_t>();
+  visit.template operator()<std::uint8_t>();
+  visit.template operator()<bool>();
+}
+
+/// Calls it with the type of `dtype` alone; false where that is no integer.
+template <class Visit>
+constexpr bool with_integer_type(DType dtype, const Visit& visit) {
+  bool found = false;
+  for_each_integer_type([&]<class T>() {
+    if (dtype != dtype_of<T>) return;
+    found = true;
+    visit.template operator()<T>();
+  });
+  return found;
+}
+
+/// The dispatch table of one dtype: one member per family.
 template <class T>
 struct Operators {
   Arithmetic<T> arithmetic;
@@ -63,6 +85,17 @@ struct Operators {
   using Members = MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation,
                              &Operators::pooling, &Operators::reduction, &Operators::loss, &Operators::normalization,
                              &Operators::shape, &Operators::update, &Operators::channels_last>;
+};
+
+/// That of an integer dtype has fewer families, with fewer slots: an operator takes integers where there is its slot.
+template <class T>
+requires std::is_integral_v<T>
+struct Operators<T> {
+  IntegerArithmetic<T> arithmetic;
+  IntegerReduction<T> reduction;
+  IntegerShape<T> shape;
+
+  using Members = MemberList<&Operators::arithmetic, &Operators::reduction, &Operators::shape>;
 };
 
 }  // namespace tern::kernels

@@ -86,6 +86,12 @@ constexpr void add_table(Hash& hash) {
               Normalization<T>, kernels::Shape<T>, Update<T>, Operators<T>>(hash);
 }
 
+template <class T>
+constexpr void add_integer_table(Hash& hash) {
+  using namespace kernels;
+  add_structs<IntegerArithmetic<T>, IntegerReduction<T>, IntegerShape<T>, Operators<T>>(hash);
+}
+
 /// The standard library whose strings and exceptions the two sides share.
 constexpr std::string_view standard_library() {
 #if defined(_LIBCPP_VERSION)
@@ -125,6 +131,7 @@ constexpr std::uint64_t number() {
               CrossEntropy, Strided, LocalResponseNorm, BatchNorm, Pool2d, AdaptivePool2d, Sgd, Adam, Movement, Capture,
               Timer, Places, Mode>(hash);
   for_each_compute_type([&]<class T>() { add_table<T>(hash); });
+  for_each_integer_type([&]<class T>() { add_integer_table<T>(hash); });
   return hash.value();
 }
 

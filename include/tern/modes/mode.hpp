@@ -60,8 +60,9 @@ struct Places {
   using Members = MemberList<&Places::count, &Places::memory, &Places::description>;
 };
 
-/// A device mode: a name, a memory, and one dispatch table per compute dtype: float32 and float64 always, bfloat16 and
-/// float16 where it has them; where not, the public operators convert to float32, use that table, and convert back.
+/// A device mode: a name, a memory, and one dispatch table per dtype: float32 and float64 always, bfloat16 and float16
+/// where it has them; where not, the public operators convert to float32, use that table, and convert back. Of integer
+/// dtypes the tables are smaller; where one is missing, the mode that it borrows from or the reference computes.
 /// Copyable, so that a new mode may start as another one and replace what it likes:
 ///
 ///     Mode mine = mode("vectorized");
@@ -75,6 +76,10 @@ struct Mode {
   kernels::Operators<double> float64;
   std::optional<kernels::Operators<BFloat16>> bfloat16 = {};
   std::optional<kernels::Operators<Float16>> float16 = {};
+  std::optional<kernels::Operators<std::int32_t>> int32 = {};
+  std::optional<kernels::Operators<std::int64_t>> int64 = {};
+  std::optional<kernels::Operators<std::uint8_t>> uint8 = {};
+  std::optional<kernels::Operators<bool>> boolean = {};
   kernels::Movement movement;
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
@@ -88,7 +93,7 @@ struct Mode {
   /// mode.
   std::span<const char* const> own = {};
 
-  /// The table of one compute dtype; null where the mode has none.
+  /// The table of one dtype; null where the mode has none.
   template <class T>
   const kernels::Operators<T>* table() const {
     return find<T>(*this);
@@ -100,9 +105,11 @@ struct Mode {
   /// Calls visit with each table that the mode has.
   template <class Visit>
   void for_each_table(const Visit& visit) {
-    kernels::for_each_compute_type([&]<class T>() {
+    const auto visit_table = [&]<class T>() {
       if (auto* const found = table<T>()) visit(*found);
-    });
+    };
+    kernels::for_each_compute_type(visit_table);
+    kernels::for_each_integer_type(visit_table);
   }
   /// Whether its pooling and normalisation of that dtype take images whose channels lie side by side.
   bool channels_last(DType compute) const {
@@ -115,9 +122,10 @@ struct Mode {
   /// Whether its memory is the host's: work is done when a kernel returns, and the host may read what it wrote.
   bool on_host() const { return memory->host_accessible(); }
 
-  using Members = MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64,
-                             &Mode::bfloat16, &Mode::float16, &Mode::movement, &Mode::capture, &Mode::timer,
-                             &Mode::places, &Mode::index, &Mode::decisions, &Mode::inner, &Mode::own>;
+  using Members =
+      MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64, &Mode::bfloat16,
+                 &Mode::float16, &Mode::int32, &Mode::int64, &Mode::uint8, &Mode::boolean, &Mode::movement,
+                 &Mode::capture, &Mode::timer, &Mode::places, &Mode::index, &Mode::decisions, &Mode::inner, &Mode::own>;
 
  private:
   template <class T, class Self>
@@ -128,8 +136,16 @@ struct Mode {
       return &mode.float64;
     else if constexpr (std::is_same_v<T, BFloat16>)
       return mode.bfloat16 ? &*mode.bfloat16 : nullptr;
-    else
+    else if constexpr (std::is_same_v<T, Float16>)
       return mode.float16 ? &*mode.float16 : nullptr;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return mode.int32 ? &*mode.int32 : nullptr;
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return mode.int64 ? &*mode.int64 : nullptr;
+    else if constexpr (std::is_same_v<T, std::uint8_t>)
+      return mode.uint8 ? &*mode.uint8 : nullptr;
+    else
+      return mode.boolean ? &*mode.boolean : nullptr;
   }
 };
 

@@ -2,17 +2,21 @@
 
 #include "tern/tensor/tensor.hpp"
 
-/// The public operators. They run in the mode of the scope (modes/device.hpp), on float32 or float64 tensors of one
-/// dtype unless said otherwise, take strided inputs, return new contiguous tensors and record their gradient. Bad
-/// shapes throw ShapeError, bad dtypes DTypeError.
+/// The public operators. They run in the mode of the scope (modes/device.hpp), on tensors of one floating dtype unless
+/// said otherwise, take strided inputs, return new contiguous tensors and record their gradient. Bad shapes throw
+/// ShapeError, bad dtypes DTypeError. "Integers" are int32, int64, uint8 and, where nothing else is said, bool: what
+/// leaves their range wraps around, and there is no gradient.
 namespace tern::operators {
 
-// Elementwise with broadcasting (NumPy's rules): sizes are equal or 1, aligned at the last dimension.
+// Elementwise with broadcasting (NumPy's rules): sizes are equal or 1, aligned at the last dimension. Integers too; of
+// bool `add` is "or", `mul` "and", and the others are DTypeErrors but for maximum and minimum.
 Tensor add(const Tensor& a, const Tensor& b);
 /// The sum of tensors of one shape, from left to right, in fewer passes than additions one by one.
 Tensor add_all(const std::vector<Tensor>& tensors);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
+/// Of integers the quotient towards 0, as C++ divides. A divisor of 0 is a NumericError (on cuda: at the next wait),
+/// and so it is for the rest.
 Tensor div(const Tensor& a, const Tensor& b);
 /// NaN if either is NaN. Equal inputs share the gradient half and half.
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -20,10 +24,14 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 
 /// a ^ b, with std::pow's special cases. Where a is 0 and b is not negative, b takes no gradient.
 Tensor pow(const Tensor& a, const Tensor& b);
-/// What division leaves, exact: of fmod with the sign of a, of remainder with that of b (Python's %).
+/// What division leaves, exact: of fmod with the sign of a, of remainder with that of b (Python's %). Integers but bool
+/// too.
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);
+/// The whole number beneath a / b, with (a - remainder(a, b)) / b exactly that. Integers but bool too; no gradient.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
 
+// With a number. Integers take whole numbers of their range; another one is a DTypeError.
 Tensor add(const Tensor& a, double b);
 Tensor sub(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
@@ -32,15 +40,27 @@ Tensor sub(double a, const Tensor& b);
 Tensor div(double a, const Tensor& b);
 Tensor fmod(const Tensor& a, double b);
 Tensor remainder(const Tensor& a, double b);
+Tensor floor_divide(const Tensor& a, double b);
 
-// Comparisons: a bool tensor, no gradient.
+// Bit by bit, of integers; of bool they are logic.
+Tensor bitwise_and(const Tensor& a, const Tensor& b);
+Tensor bitwise_or(const Tensor& a, const Tensor& b);
+Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+Tensor bitwise_not(const Tensor& x);
+// Of any dtype, where what is not 0 is true: a bool tensor, no gradient.
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+
+// Comparisons, of integers too: a bool tensor, no gradient.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor less(const Tensor& a, const Tensor& b);
 Tensor less_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater_equal(const Tensor& a, const Tensor& b);
-// With a number, which is rounded to a's dtype first.
+// With a number, which is rounded to a floating dtype; with integers it is compared as it is.
 Tensor equal(const Tensor& a, double b);
 Tensor not_equal(const Tensor& a, double b);
 Tensor less(const Tensor& a, double b);
@@ -57,19 +77,20 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol
 /// Whether `isclose` holds everywhere; waits for the device.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 
-/// condition ? a : b, all three broadcast; `condition` is bool.
+/// condition ? a : b, all three broadcast; `condition` is bool. Integers too.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-// The number is rounded to the tensor's dtype.
+// The number is rounded to the tensor's floating dtype; integers take whole numbers of their range.
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// mask ? value : x, both broadcast; `mask` is bool.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
+/// Integers but bool too.
 Tensor neg(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
-/// The derivative at 0 is 0.
+/// The derivative at 0 is 0. Integers but bool too.
 Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 Tensor sin(const Tensor& x);
@@ -86,6 +107,7 @@ Tensor round(const Tensor& x);
 Tensor clamp(const Tensor& x, double low, double high);
 
 // Composed of the others, in every floating dtype.
+/// With a number, of integers too.
 Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, double b);
 /// base ^ x as exp(x log(base)), off by |x log(base)| units in the last place. A NumericError unless base > 0.
@@ -104,7 +126,7 @@ Tensor square(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
 /// 1 / sqrt(x).
 Tensor rsqrt(const Tensor& x);
-/// -1, 0 or 1; 0 for NaN, as torch has it. The derivative is 0.
+/// -1, 0 or 1; 0 for NaN, as torch has it. The derivative is 0. Integers but bool too.
 Tensor sign(const Tensor& x);
 
 }  // namespace tern::operators

@@ -24,7 +24,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The positions of the elements that are not 0 (NaN is not): int64 [n, rank], no gradient. Waits for the device.
 Tensor nonzero(const Tensor& x);
 
-// Order along a dimension. Equal elements keep theirs, NaN counts as largest. Any dtype but int64.
+// Order along a dimension. Equal elements keep theirs, NaN counts as largest. Any dtype.
 
 /// Positions that bring x into ascending (descending) order: int64, no gradient.
 Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
