@@ -29,3 +29,11 @@ else()
     endif()
   endif()
 endif()
+
+# Other libraries' tensors: a header alone.
+set(TERN_DLPACK_BUILT OFF)
+find_path(TERN_DLPACK_INCLUDE dlpack/dlpack.h)
+mark_as_advanced(TERN_DLPACK_INCLUDE)
+if(TERN_DLPACK_INCLUDE)
+  set(TERN_DLPACK_BUILT ON)
+endif()
