@@ -1,10 +1,6 @@
 #include "tern/models/resnet18.hpp"
 
-#include "models/widths.hpp"
-#include "tern/nn/activation.hpp"
-#include "tern/nn/linear.hpp"
-#include "tern/nn/pooling.hpp"
-#include "tern/nn/shape.hpp"
+#include "models/residual_stem.hpp"
 #include "tern/operators/arithmetic.hpp"
 
 namespace tern::models {
@@ -16,11 +12,9 @@ ResidualBlock::ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t str
           "conv1", nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false, .start = start}, generator))),
       bn1_(module("bn1", nn::BatchNorm2d(out))),
       conv2_(module("conv2", nn::Conv2d(out, out, 3, {.padding = 1, .bias = false, .start = start}, generator))),
-      bn2_(module("bn2", nn::BatchNorm2d(out))) {
-  if (stride == 1 && in == out) return;
-  downsample_.add(nn::Conv2d(in, out, 1, {.stride = stride, .bias = false, .start = start}, generator));
-  downsample_.add(nn::BatchNorm2d(out));
-  module("downsample", downsample_);
+      bn2_(module("bn2", nn::BatchNorm2d(out))),
+      downsample_(shortcut(in, out, stride, start, generator)) {
+  if (downsample_.size() > 0) module("downsample", downsample_);
 }
 
 Tensor ResidualBlock::forward(const Tensor& x) const {
@@ -36,22 +30,14 @@ ResNet18::ResNet18(const ResNet18Options& options, std::uint64_t seed)
   const auto add = [this](const std::string& name, const auto& layer) { layers_.add(name, module(name, layer)); };
 
   std::int64_t channels = width(64);
-  const bool small = options.stem == Stem::small;
-  const std::int64_t kernel = small ? 3 : 7, stride = small ? 1 : 2;
-  add("conv1", nn::Conv2d(3, channels, kernel, {.stride = stride, .padding = kernel / 2, .bias = false, .start = start},
-                          generator));
-  add("bn1", nn::BatchNorm2d(channels));
-  add("relu", nn::Relu());
-  if (!small) add("maxpool", nn::MaxPool2d(3, {.stride = 2, .padding = 1}));
+  add_stem(options, channels, generator, add);
   for (int i = 1; i <= 4; ++i) {
     const std::int64_t out = width(32 << i);
     const ResidualBlock first(channels, out, i == 1 ? 1 : 2, start, generator);
     add("layer" + std::to_string(i), nn::Sequential(first, ResidualBlock(out, out, 1, start, generator)));
     channels = out;
   }
-  add("avgpool", nn::AdaptiveAvgPool2d(1));
-  add("flatten", nn::Flatten());
-  add("fc", nn::Linear(channels, options.classes, {.start = last_start(start)}, generator));
+  add_head(options, channels, generator, add);
 }
 
 // By `forward`: the children of layers_ are this network's own.
