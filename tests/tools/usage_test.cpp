@@ -108,7 +108,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--schedule step:5:2", 2, "--schedule: found the factor 2"},
       {t + "--schedule cosine:200", 2, "--schedule: found a warm-up of 200"},
       {t + "--mode tpu", 4, "tpu"},
-      {t + "--net resnet50", 2, "--net: found 'resnet50'"},
+      {t + "--net resnet101", 2, "--net: found 'resnet101'"},
       {t + "--net lenet", 2, "--net lenet takes examples of 1x28x28"},
       {t + "--net vgg16", 2, "--net vgg16 takes colour images"},
       {t + "--net lenet --layers 3,3", 2, "--layers and --net are both given"},
