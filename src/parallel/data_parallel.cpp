@@ -183,7 +183,7 @@ struct DataParallel::Pass {
   std::vector<Tensor> summed(std::size_t number) const {
     const Bucket& bucket = body.buckets[number];
     if (!body.in_place(bucket))
-      return unpacked(bucket, body.parameters, sum(bucket, gradients[number], body.wire(bucket)));
+      return unpacked(bucket, body.parameters, sum(bucket, gradients[number], body.wire(bucket), reduction));
     std::vector<Tensor> values = gradients_of(bucket, body.parameters);
     for (std::size_t place = 0; place < values.size(); ++place)
       values[place] = values[place].defined() ? values[place].contiguous().to(bucket.dtype)
@@ -192,14 +192,14 @@ struct DataParallel::Pass {
     return values;
   }
 
-  Tensor sum(const Bucket& bucket, const Partial& partial, DType wire) const {
+  Tensor sum(const Bucket& bucket, const Partial& partial, DType wire, Reduction how) const {
     const Tensor like({bucket.count}, bucket.dtype);
     if (body.fixed() || wire != bucket.dtype) {
       const Tensor sum = sum_over(body.elements, body.share.count(), holdings, partial, like, wire);
-      return reduction == Reduction::mean ? sum / body.share.ranks : sum;
+      return how == Reduction::mean ? sum / body.share.ranks : sum;
     }
     Tensor sum = partial.values().empty() ? filled(like.shape(), 0, like.dtype()) : partial.values()[0];
-    body.elements.begin_all_reduce(sum, reduction);
+    body.elements.begin_all_reduce(sum, how);
     return sum;
   }
 
@@ -208,7 +208,7 @@ struct DataParallel::Pass {
     while (sums.size() < packs.size() && packs[sums.size()] != 0) sums.push_back(summed(sums.size()));
   }
 
-  /// The backward of one part; the buckets of the last one are summed while it goes on.
+  /// The backward of one part, of a weight (undefined: 1); the buckets of the last one are summed while it goes on.
   void differentiate(const Tensor& loss, const Tensor& weight, int shard, bool last) {
     BackwardOptions options;
     if (last)
@@ -218,7 +218,7 @@ struct DataParallel::Pass {
         pack(static_cast<std::size_t>(bucket), shard);
         sum_ready();
       };
-    loss.backward(weight, options);
+    weight.defined() ? loss.backward(weight, options) : loss.backward(options);
     for (std::size_t i = 0; i < packs.size(); ++i) pack(i, shard);
     if (last) return;
     std::ranges::fill(packs, 0);
@@ -258,8 +258,14 @@ struct DataParallel::Pass {
   std::vector<Tensor> sums_of(const std::vector<Partial>& statistics) const {
     std::vector<Tensor> result;
     for (std::size_t i = 0; i < statistics.size(); ++i)
-      result.push_back(sum(body.statistics_buckets[i], statistics[i], body.statistics_buckets[i].dtype));
+      result.push_back(sum(body.statistics_buckets[i], statistics[i], body.statistics_buckets[i].dtype, reduction));
     return result;
+  }
+  /// The buffers become their means over the ranks, where they are; forward has made them. After `join`.
+  void begin_means() const {
+    std::map<DType, std::vector<Tensor>> of_dtype;
+    for (const Tensor& tensor : body.statistics) of_dtype[tensor.dtype()].push_back(tensor);
+    for (const auto& [dtype, tensors] : of_dtype) body.elements.begin_all_reduce(tensors, Reduction::mean);
   }
   /// The buffers become these.
   void settle(const std::vector<Tensor>& statistics) const {
@@ -277,14 +283,19 @@ struct DataParallel::Pass {
 Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const data::Rows&)>& part) {
   const std::vector<Tensor> before = gradients_of(body.parameters);
   for (Tensor& tensor : body.parameters) tensor.zero_grad();
-  std::vector<Tensor> fresh;
-  for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
-  std::vector<Partial> statistics(body.statistics_buckets.size());
   Partial figures;
   Tensor all;  // the sum of the figures
   std::int64_t count = 1;
   // On devices nothing has to be agreed on first, and backward hides it. The loss alone is no reason to convert it.
   const bool early = !body.fixed() && !body.elements.on_host();
+  // Where all ranks have as many rows there, the mean of the gradients and of the buffers is the weighed sum, for
+  // nothing.
+  const bool even = early && batch % body.share.ranks == 0;
+  if (even) reduction = Reduction::mean;
+  std::vector<Tensor> fresh;
+  if (!even)
+    for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
+  std::vector<Partial> statistics(even ? 0 : body.statistics_buckets.size());
   DType precision = early ? sum_dtype(body.parameters[0].dtype()) : DType::float64;
   Generator& generator = default_generator();
   const std::uint64_t start = generator.position();
@@ -311,12 +322,14 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
       numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
     count = numbers.numel();
     figures.add(shard, numbers);
-    if (early) all = sum({.count = count, .dtype = precision}, figures, precision);
-    differentiate(given.loss, filled(given.loss.shape(), weight, given.loss.dtype()), shard, shard == own().back());
+    if (early) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
+    if (even) begin_means();
+    differentiate(given.loss, even ? Tensor() : filled(given.loss.shape(), weight, given.loss.dtype()), shard,
+                  shard == own().back());
     for (std::size_t i = 0; i < statistics.size(); ++i)
       statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics) * weight);
   }
-  if (early && !all.defined()) all = sum({.count = count, .dtype = precision}, figures, precision);
+  if (early && !all.defined()) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
   std::vector<std::int64_t> words(used.begin(), used.end());
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
   words.push_back(count);
@@ -326,7 +339,7 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   const std::vector<std::int64_t> agreed = agree(words);
   count = agreed.back();
   const std::vector<Tensor> settled = sums_of(statistics);
-  if (!early) all = sum({.count = count, .dtype = precision}, figures, precision);
+  if (!early) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
   finish(before, agreed);
   settle(settled);
   PartStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));

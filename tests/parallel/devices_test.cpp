@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "acted.hpp"
 #include "ranks.hpp"
 #include "support/files.hpp"
 #include "tern/models/models.hpp"
@@ -296,6 +297,75 @@ void check_two_gpus(Make make) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Empty where the loss, gradients and running statistics of a step are the means of what the ranks have alone.
+std::string wrong_means(const Group& group) {
+  Generator generator(1);
+  for (const std::int64_t batch : {12, 7}) {
+    const Tensor x = randn({batch, 3, 4, 4}, generator, 5, 2), target = randn({batch, 3, 4, 4}, generator);
+    const auto loss_of = [&](const nn::Module& net, std::int64_t begin, std::int64_t end) {
+      const Tensor difference = net(x.slice(0, begin, end)) - target.slice(0, begin, end);
+      return operators::mean(difference * difference);
+    };
+    const auto values_of = [](const nn::Module& net) {
+      std::vector<double> values;
+      for (const Tensor& tensor : net.parameters())
+        for (const double value : tensor.grad().values()) values.push_back(value);
+      for (const nn::NamedTensor& named : net.named_buffers())
+        for (const double value : named.tensor.values()) values.push_back(value);
+      return values;
+    };
+    const nn::BatchNorm2d net(3);
+    parallel::DataParallel ranks(group, net);
+    const double loss = ranks
+                            .backward(batch,
+                                      [&](const data::Rows& rows) -> Part {
+                                        return {loss_of(net, rows.begin, rows.end), full({1}, rows.size())};
+                                      })
+                            .loss.item();
+    const std::vector<double> found = values_of(net);
+    std::vector<double> expected(found.size());
+    double whole = 0;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const nn::BatchNorm2d own(3);
+      const data::Rows rows = data::Share{rank, group.size(), 0}.shard(batch, rank);
+      const Tensor part = loss_of(own, rows.begin, rows.end);
+      part.backward();
+      const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
+      whole += weight * part.item();
+      const std::vector<double> values = values_of(own);
+      for (std::size_t i = 0; i < values.size(); ++i) expected[i] += weight * values[i];
+    }
+    if (std::abs(loss - whole) > 1e-5) return message("a loss of ", loss, " for ", whole);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (std::abs(found[i] - expected[i]) > 1e-5)
+        return message("batch ", batch, ", value ", i, ": ", found[i], " for ", expected[i]);
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("data parallel: devices average statistics and gradients, whatever the rows of each", "[parallel]") {
+  for (const int count : {2, 3})
+    check_ranks(count, [](const Group& host) -> std::string {
+      const Device device{"debug"};
+      return wrong_means(Group(std::make_shared<Acted>(host, *device.mode().memory)));
+    });
+}
+
+TEST_CASE("data parallel: GPUs average statistics and gradients, whatever the rows of each", "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  check_ranks(2, [](const Group& group) -> std::string {
+    const Device device{device_name(group.rank())};
+    return wrong_means(group);
+  });
+}
 
 TEST_CASE("split layers: two GPUs learn what one does, in a recorded step too", "[parallel][cuda]") {
   // Data parallel before the split layers: rows are gathered, and each rank gets its own again.

@@ -216,6 +216,7 @@ class Nccl final : public Collective {
 
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
+    if (begun_) side_->follow(side_->stream(), stream_of(stream));  // peers are in one call at a time
     const Piece piece{data, count};
     reduce({&piece, 1}, dtype, reduction, stream);
   }
