@@ -64,6 +64,23 @@ TEST_CASE("group: every reduction of every dtype", "[parallel][ranks]") {
     });
 }
 
+TEST_CASE("group: sums of more elements than a chunk, than a part, and of no whole number of them",
+          "[parallel][ranks]") {
+  for (const int count : rank_counts())
+    check_ranks(count, [](const Group& group) -> std::string {
+      for (const DType dtype : {DType::float32, DType::float64})
+        for (const std::int64_t n : {131072, 262144, 262147, 700001, 1 << 20}) {
+          Tensor x = numbers({n}, group.rank(), dtype);
+          group.all_reduce(x);
+          const std::string wrong = difference(x, reduced({n}, group.size(), dtype, Reduction::sum), "all_reduce");
+          if (!wrong.empty()) return message(wrong, " of ", n);
+        }
+      Tensor mean = full({600000}, group.rank());
+      group.all_reduce(mean, Reduction::mean);
+      return difference(mean, std::vector<double>(600000, (group.size() - 1) / 2.0), "mean");
+    });
+}
+
 TEST_CASE("group: numbers at the ends of their range", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "large_sum.hpp"
 #include "tern/core/error.hpp"
 #include "tern/parallel/plugin.hpp"
 
@@ -154,6 +155,10 @@ class Mpi final : public Collective {
 
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
     agree({reduce_call, integer(count), integer(dtype), integer(reduction)});
+    if (size_ > 1 && reduction == Reduction::sum && count * size_of(dtype) >= least_large_bytes) {
+      if (dtype == DType::float32) return sum(static_cast<float*>(data), count, floats_);
+      if (dtype == DType::float64) return sum(static_cast<double*>(data), count, doubles_);
+    }
     const Counted counted(count, dtype);
     run("all_reduce", [&](MPI_Request* request) {
       return MPI_Iallreduce(MPI_IN_PLACE, data, counted.plain("all_reduce"), type_of(dtype), operation(reduction),
@@ -295,6 +300,14 @@ class Mpi final : public Collective {
     }
   }
 
+  template <class T>
+  void sum(T* data, std::size_t count, std::vector<T>& chunks) {
+    large_sum(data_, data, count, chunks, [&](std::vector<MPI_Request>& requests) {
+      wait("all_reduce", requests,
+           [&](std::size_t i) { return message(named(static_cast<int>(i / 2)), " did not go on"); });
+    });
+  }
+
   template <class Start>
   void run(const char* call, const Start& start) {
     std::array<MPI_Request, 1> request{};
@@ -338,6 +351,8 @@ class Mpi final : public Collective {
   int rank_ = 0, size_ = 1;
   std::vector<Machine> machines_;
   std::int64_t limit_;
+  std::vector<float> floats_;  // of large sums
+  std::vector<double> doubles_;
 };
 
 std::unique_ptr<Collective> open(const Opening& opening) {
