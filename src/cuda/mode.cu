@@ -61,7 +61,7 @@ constexpr Decision decisions[]{
     {"linear_backward", {"few_rows", "own", "library"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},
-    {"all_reduce", {"peers", "copies", "library"}},  // of the carrier between the ranks' devices
+    {"all_reduce", {"peers", "library"}},  // of the carrier between the ranks' devices
 };
 
 cudaDeviceProp properties_of(int device) {

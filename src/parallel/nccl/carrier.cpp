@@ -324,19 +324,14 @@ class Nccl final : public Collective {
       throw ParallelError(message("rank ", lost, " is gone, and rank ", rank_, " waited for its part of a sum"));
   }
 
-  /// How a message goes: a name of the decision. All ranks decide alike.
-  const char* way_of(std::size_t pieces, std::size_t bytes, DType dtype, Reduction reduction) const {
-    const bool suits = peers_ != nullptr && bytes > 0 && (dtype == DType::float32 || dtype == DType::float64) &&
-                       (reduction == Reduction::sum || reduction == Reduction::mean);
-    const char* way = "library";
-    if (suits && forced_way(choice_, decision) != way) {
-      if (bytes <= peers_->most_bytes())
-        way = "peers";
-      else if (pieces == 1 && peers_->copies())
-        way = "copies";
-    }
-    took_way(choice_, decision, way);
-    return way;
+  /// Whether a message goes by the peers. All ranks decide alike.
+  bool by_peers(std::size_t bytes, DType dtype, Reduction reduction) const {
+    const bool fits = peers_ != nullptr && bytes > 0 && bytes <= peers_->most_bytes() &&
+                      (dtype == DType::float32 || dtype == DType::float64) &&
+                      (reduction == Reduction::sum || reduction == Reduction::mean);
+    const bool takes = fits && forced_way(choice_, decision) != "library";
+    took_way(choice_, decision, takes ? "peers" : "library");
+    return takes;
   }
 
   void by_library(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) const {
@@ -351,12 +346,9 @@ class Nccl final : public Collective {
     const std::size_t element = size_of(dtype);
     std::size_t bytes = 0;
     for (const Piece& piece : pieces) bytes += (piece.count * element + Pieces::unit - 1) / Pieces::unit * Pieces::unit;
-    const std::string_view way = way_of(pieces.size(), bytes, dtype, reduction);
-    const bool mean = reduction == Reduction::mean;
-    if (way == "copies") return peers_->copied_all_reduce(pieces[0], dtype, mean, stream);
-    if (way == "peers") {
+    if (by_peers(bytes, dtype, reduction)) {
       for (const Pieces& several : messages_of(pieces, element, bytes))
-        peers_->all_reduce(several, dtype, mean, stream);
+        peers_->all_reduce(several, dtype, reduction == Reduction::mean, stream);
       return;
     }
     std::vector<Piece> small;

@@ -24,22 +24,16 @@ constexpr unsigned patience = 4096;
 // Messages between two ranks, in units; among more, each writes its own to all others, and has as much less.
 constexpr std::size_t most_lines = (std::size_t{1} << 19) / Pieces::unit;
 constexpr std::size_t most_blocked = (std::size_t{4} << 20) / Pieces::unit + Pieces::most;
-// What the copy engines carry at once, in units: one is on its way while another is added, and one is free.
-constexpr std::size_t slot = (std::size_t{8} << 20) / Pieces::unit;
-constexpr int slots = 3;
 
 /// What a rank writes into the memory of another one. All of it is there twice, for odd and for even calls: who writes
 /// in a call has had what the others wrote in the call before, so they are through with the one before that.
 ///
 /// A short message travels in lines: two words, each with the number of the call behind it. Both words of such a pair
 /// arrive at once, so that nobody waits for more than the words that it adds. In a longer one the number goes behind
-/// what a block wrote: half the bytes, and a wait for the slowest thread. A long one between two ranks is carried by
-/// the copy engines, part by part, each a call of its own: the kernels of backward keep the processors.
-enum class By { lines, blocks, copies };
+/// what a block wrote: half the bytes, and a wait for the slowest thread.
 struct Inbox {
   uint4* lines = nullptr;            ///< of both calls: the first of each unit, then the second
   uint4* units = nullptr;            ///< of both calls
-  uint4* slots = nullptr;            ///< what the copy engines bring, between two ranks
   std::uint32_t* written = nullptr;  ///< of each block, the call whose units are there
 };
 
@@ -93,10 +87,10 @@ __device__ void wait(const Links& links, int rank, const There& there) {
   }
 }
 
-template <By by>
+template <bool in_lines>
 __device__ void send(const Inbox& inbox, const Links& links, std::size_t odd, std::uint32_t unit, uint4 value,
                      std::uint32_t call) {
-  if constexpr (by == By::lines) {
+  if constexpr (in_lines) {
     uint4* const line = inbox.lines + odd * 2 * links.lines + unit;
     write_line(line, value.x, value.y, call);
     write_line(line + links.lines, value.z, value.w, call);
@@ -105,12 +99,10 @@ __device__ void send(const Inbox& inbox, const Links& links, std::size_t odd, st
   }
 }
 
-template <By by>
-__device__ uint4 receive(const Links& links, int rank, std::size_t odd, std::uint32_t unit, std::uint32_t call,
-                         int part) {
+template <bool in_lines>
+__device__ uint4 receive(const Links& links, int rank, std::size_t odd, std::uint32_t unit, std::uint32_t call) {
   const Inbox& inbox = links.in[rank];
-  if constexpr (by == By::copies) return __ldcg(inbox.slots + static_cast<std::size_t>(part % slots) * slot + unit);
-  if constexpr (by == By::lines) {
+  if constexpr (in_lines) {
     const uint4* const line = inbox.lines + odd * 2 * links.lines + unit;
     uint4 a, b;
     wait(links, rank, [&] {
@@ -137,17 +129,16 @@ __device__ void meet(const Links& links, std::uint32_t call) {
   __syncthreads();
 }
 
-// `part`: of a message that is copied, the number of the part that has been.
-template <class T, By by>
+template <class T, bool in_lines>
 __global__ void __launch_bounds__(threads)
-    sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean, int part) {
+    sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean) {
   constexpr int width = Pieces::unit / sizeof(T);
   std::uint32_t call = links.state[0] + 1;
   if (call == 0) call = 2;  // no memory holds it to begin with, and it is even
   const std::size_t odd = call % 2;
   const std::uint32_t units = pieces.begin[pieces.count], all = gridDim.x * threads;
   const std::uint32_t first = blockIdx.x * threads + threadIdx.x;
-  for (std::uint32_t begin = first; by != By::copies && begin < units; begin += batch * all) {
+  for (std::uint32_t begin = first; begin < units; begin += batch * all) {
     uint4 own[batch];
 #pragma unroll
     for (int k = 0; k < batch; ++k)
@@ -155,9 +146,9 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < batch; ++k)
       for (int step = 1; step < links.size && begin + k * all < units; ++step)
-        send<by>(links.out[(links.rank + step) % links.size], links, odd, begin + k * all, own[k], call);
+        send<in_lines>(links.out[(links.rank + step) % links.size], links, odd, begin + k * all, own[k], call);
   }
-  if constexpr (by != By::lines) meet(links, call);
+  if constexpr (!in_lines) meet(links, call);
   for (std::uint32_t begin = first; begin < units; begin += batch * all) {
     T sum[batch][width];
     for (int rank = 0; rank < links.size; ++rank) {
@@ -165,7 +156,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int k = 0; k < batch; ++k)
         if (const std::uint32_t i = begin + k * all; i < units)
-          sent[k] = rank == links.rank ? unit_of(pieces, i).load() : receive<by>(links, rank, odd, i, call, part);
+          sent[k] = rank == links.rank ? unit_of(pieces, i).load() : receive<in_lines>(links, rank, odd, i, call);
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
         T terms[width];
@@ -193,14 +184,11 @@ __global__ void __launch_bounds__(threads)
   links.state[0] = call;
 }
 
-using Kernel = void (*)(Pieces, Links, bool, int);
-template <class T>
-Kernel kernel_of(By by) {
-  return by == By::lines    ? sum_units<T, By::lines>
-         : by == By::blocks ? sum_units<T, By::blocks>
-                            : sum_units<T, By::copies>;
+using Kernel = void (*)(Pieces, Links, bool);
+Kernel kernel_of(bool is_double, bool in_lines) {
+  if (is_double) return in_lines ? sum_units<double, true> : sum_units<double, false>;
+  return in_lines ? sum_units<float, true> : sum_units<float, false>;
 }
-Kernel kernel_of(DType dtype, By by) { return dtype == DType::float64 ? kernel_of<double>(by) : kernel_of<float>(by); }
 
 bool succeeded(cudaError_t status) {
   if (status != cudaSuccess) (void)cudaGetLastError();  // it is no later call's
@@ -239,25 +227,23 @@ struct Layout {
   static constexpr std::size_t state = 256, written = most_blocks * sizeof(std::uint32_t);
   std::size_t senders, lines, units;
 
-  std::size_t inbox() const {
-    return written + (4 * lines + 2 * units + (senders == 1 ? slots * slot : 0)) * Pieces::unit;
-  }
+  std::size_t inbox() const { return written + (4 * lines + 2 * units) * Pieces::unit; }
   std::size_t bytes() const { return state + senders * inbox(); }
   /// Where `sender` writes, in the memory of `owner`.
   Inbox find(void* memory, int owner, int sender) const {
     const auto position = static_cast<std::size_t>(sender < owner ? sender : sender - 1);
     std::byte* const begin = static_cast<std::byte*>(memory) + state + position * inbox();
     auto* const first = reinterpret_cast<uint4*>(begin + written);
-    return {first, first + 4 * lines, first + 4 * lines + 2 * units, reinterpret_cast<std::uint32_t*>(begin)};
+    return {first, first + 4 * lines, reinterpret_cast<std::uint32_t*>(begin)};
   }
 };
 
 /// The memory of a rank, on the present device, whose kernels are loaded; null where it cannot be.
 Allocated zeros(std::size_t bytes) {
   cudaFuncAttributes attributes{};
-  for (const DType dtype : {DType::float32, DType::float64})
-    for (const By by : {By::lines, By::blocks, By::copies})
-      if (!succeeded(cudaFuncGetAttributes(&attributes, kernel_of(dtype, by)))) return {};
+  for (const bool is_double : {false, true})
+    for (const bool in_lines : {false, true})
+      if (!succeeded(cudaFuncGetAttributes(&attributes, kernel_of(is_double, in_lines)))) return {};
   void* memory = nullptr;
   if (!succeeded(cudaMalloc(&memory, bytes))) return {};
   Allocated result(memory);
@@ -290,37 +276,6 @@ struct Peers::Body {
   Links links{};
   std::shared_ptr<Shared> shared;
   int device = 0;
-  // Of the copies, from the first one on: their stream, and when each slot is full, and a part is added.
-  cudaStream_t copies = nullptr;
-  std::array<cudaEvent_t, slots> full{};
-  cudaEvent_t added = nullptr;
-
-  Body() = default;
-  Body(const Body&) = delete;
-  Body& operator=(const Body&) = delete;
-  ~Body() {
-    if (copies != nullptr) (void)cudaStreamDestroy(copies);
-    for (cudaEvent_t event : full)
-      if (event != nullptr) (void)cudaEventDestroy(event);
-    if (added != nullptr) (void)cudaEventDestroy(added);
-  }
-
-  void start_copies() {
-    if (added != nullptr) return;
-    check(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
-    for (cudaEvent_t& event : full) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    check(cudaEventCreateWithFlags(&added, cudaEventDisableTiming));
-  }
-
-  void launch(const Pieces& pieces, DType dtype, By by, bool mean, int part, cudaStream_t stream) const {
-    const unsigned blocks = std::clamp((pieces.units() + threads - 1) / threads, 1u, most_blocks);
-    kernel_of(dtype, by)<<<blocks, threads, 0, stream>>>(pieces, links, mean, part);
-    check(cudaGetLastError());
-  }
-
-  static void check(cudaError_t status) {
-    if (status != cudaSuccess) throw ParallelError(message("all_reduce between devices: ", cudaGetErrorString(status)));
-  }
 };
 
 Peers::Peers(std::unique_ptr<Body> body) : body_(std::move(body)) {}
@@ -375,42 +330,12 @@ Peers::~Peers() {
 std::size_t Peers::most_bytes() const { return body_->links.units * Pieces::unit; }
 
 void Peers::all_reduce(const Pieces& pieces, DType dtype, bool mean, void* stream) {
-  const By by = pieces.units() <= body_->links.lines ? By::lines : By::blocks;
-  body_->launch(pieces, dtype, by, mean, 0, static_cast<cudaStream_t>(stream));
+  const unsigned blocks = std::clamp((pieces.units() + threads - 1) / threads, 1u, most_blocks);
+  const Kernel kernel = kernel_of(dtype == DType::float64, pieces.units() <= body_->links.lines);
+  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(pieces, body_->links, mean);
+  if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess)
+    throw ParallelError(message("all_reduce between devices: ", cudaGetErrorString(status)));
 }
-
-// A part goes into a slot of the other rank, which it has emptied: before the first parts both meet; later, who has
-// added a part knows that the other one had added those before.
-void Peers::copied_all_reduce(const Piece& piece, DType dtype, bool mean, void* stream) {
-  Body& body = *body_;
-  body.start_copies();
-  auto* const queue = static_cast<cudaStream_t>(stream);
-  const std::size_t bytes = piece.count * size_of(dtype), most = slot * Pieces::unit;
-  const auto parts = static_cast<int>((bytes + most - 1) / most);
-  const auto part_of = [&](int part) {
-    const std::size_t begin = static_cast<std::size_t>(part) * most;
-    return Piece{static_cast<std::byte*>(piece.data) + begin, std::min(most, bytes - begin) / size_of(dtype)};
-  };
-  const auto copy_behind = [&](int part) {
-    const Piece from = part_of(part);
-    uint4* const to = body.links.out[1 - body.links.rank].slots + static_cast<std::size_t>(part % slots) * slot;
-    Body::check(cudaStreamWaitEvent(body.copies, body.added));
-    Body::check(cudaMemcpyAsync(to, from.data, from.count * size_of(dtype), cudaMemcpyDefault, body.copies));
-    Body::check(cudaEventRecord(body.full[static_cast<std::size_t>(part % slots)], body.copies));
-  };
-  body.launch({}, dtype, By::copies, mean, 0, queue);
-  Body::check(cudaEventRecord(body.added, queue));
-  for (int part = 0; part < std::min(parts, slots - 1); ++part) copy_behind(part);
-  for (int part = 0; part < parts; ++part) {
-    Body::check(cudaStreamWaitEvent(queue, body.full[static_cast<std::size_t>(part % slots)]));
-    const Piece sum = part_of(part);
-    body.launch(messages_of({&sum, 1}, size_of(dtype), most)[0], dtype, By::copies, mean, part, queue);
-    Body::check(cudaEventRecord(body.added, queue));
-    if (part + slots - 1 < parts) copy_behind(part + slots - 1);
-  }
-}
-
-bool Peers::copies() const { return body_->links.size == 2; }
 
 void Peers::leave() noexcept { body_->links.gone[body_->links.rank] = 1; }
 

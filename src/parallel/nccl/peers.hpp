@@ -27,10 +27,6 @@ class Peers {
   /// The sum, or the mean, of float32 or float64 in all ranks, in the order of a stream of the device; calls are
   /// ordered one behind the other. Throws ParallelError when the launch fails.
   void all_reduce(const Pieces& pieces, DType dtype, bool mean, void* stream);
-  /// The same of a long message, which the copy engines carry, so that few processors are kept from other work. Between
-  /// two ranks alone.
-  void copied_all_reduce(const Piece& piece, DType dtype, bool mean, void* stream);
-  bool copies() const;
   /// The other ranks are not to wait for this one, nor this one for them.
   void leave() noexcept;
   /// A rank that was waited for and is gone: what was summed since is not to be used. -1: none.
