@@ -62,6 +62,23 @@ TEST_CASE("photographs: those that cannot be read are counted, named and tested 
   CHECK(rows.back()["example"] == 15);
 }
 
+TEST_CASE("photographs: a net with several heads tells its loss where nothing else is known", "[tools][photographs]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "p");
+  for (const char* name : {"dark", "light"}) {
+    fs::create_directory(folder / (std::string("p/") + name));
+    const auto shade = static_cast<std::uint8_t>(std::string(name) == "dark" ? 30 : 220);
+    write_bytes(folder / (std::string("p/") + name + "/0.png"), png_of(plain_picture(20, 20, {shade, shade, shade})));
+  }
+  const Outcome trained = tern({"train", "--dataset", "p", "--net", "googlenet", "--batch-size", "2", "--epochs", "1",
+                                "--validation", "0", "--quiet"},
+                               {.folder = folder.path()});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK_THAT(trained.out, ContainsSubstring("training loss: "));
+  CHECK_THAT(trained.out, !ContainsSubstring("nan"));
+}
+
 #endif
 
 }  // namespace tern::testing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -214,7 +215,9 @@ class Train : public Command {
   }
 
   static std::string result_line(const Training& training, const Finished& finished) {
-    if (!finished.validation) return "training accuracy: " + fixed(100 * training.kept().accuracy, 2) + " %";
+    const EpochResult& kept = training.kept();
+    if (!finished.validation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
+    if (!finished.validation) return "training accuracy: " + fixed(100 * kept.accuracy, 2) + " %";
     return "validation accuracy: " + fixed(100 * finished.validation->accuracy, 2) + " %, loss " +
            fixed(finished.validation->loss, 4);
   }
