@@ -71,6 +71,27 @@ TEST_CASE("init: a net goes on with other classes, and frozen layers stay", "[to
   CHECK_THAT(changed.err, ContainsSubstring("--freeze"));
 }
 
+TEST_CASE("init: as many classes of other names are other classes", "[tools][init]") {
+  const TemporaryFolder folder;
+  const ProcessOptions here{.folder = folder.path()};
+  const std::string rows = clusters(90);
+  std::string renamed = rows;
+  for (std::size_t at = 0; (at = renamed.find("fly", at)) != std::string::npos;) renamed.replace(at, 3, "wasp");
+  write_bytes(folder / "fly.csv", rows);
+  write_bytes(folder / "wasp.csv", renamed);
+  REQUIRE(tern({"train", "--dataset", "fly.csv", "--epochs", "3", "--run", "base", "--quiet"}, here).code == 0);
+  const auto tuned = [&](const std::string& data) {
+    const Outcome outcome =
+        tern({"train", "--dataset", data, "--init", "base", "--epochs", "1", "--run", "tuned"}, here);
+    CHECK(outcome.code == 0);
+    return outcome.err;
+  };
+  CHECK_THAT(tuned("fly.csv"),
+             ContainsSubstring("Weights of base: 4 of 4 tensors were taken\n") && !ContainsSubstring("other classes"));
+  CHECK_THAT(tuned("wasp.csv"), ContainsSubstring("Weights of base: 2 of 4 tensors were taken\n") &&
+                                    ContainsSubstring("other classes apart: the last layer begins anew"));
+}
+
 TEST_CASE("init: weights of elsewhere, and a refit from them", "[tools][init]") {
   const TemporaryFolder folder;
   const ProcessOptions here{.folder = folder.path()};

@@ -220,6 +220,18 @@ std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t 
   return std::make_shared<Perceptron>(blueprint, seed);
 }
 
+// What has another shape where there is one more.
+std::vector<std::string> head_of(const Blueprint& blueprint) {
+  Blueprint more = blueprint;
+  more.classes.emplace_back();
+  if (!more.layers.empty()) ++more.layers.back();
+  const nn::State other = build_net(more, 0)->state();
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : build_net(blueprint, 0)->state())
+    if (!(other.at(name).shape() == tensor.shape())) names.push_back(name);
+  return names;
+}
+
 std::string describe_net(const Blueprint& blueprint) {
   if (blueprint.net != "mlp") return blueprint.net;
   std::string text = "mlp ";

@@ -48,6 +48,8 @@ Tensor own_loss(const nn::Module& net, const Tensor& x, const Tensor& labels);
 /// How many parameters the network will have: known before anything is allocated.
 std::int64_t parameter_count(const Blueprint& blueprint);
 std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t seed);
+/// The parameters that depend on the number of classes, by name.
+std::vector<std::string> head_of(const Blueprint& blueprint);
 /// "mlp 4-64-64-3, relu" or "lenet".
 std::string describe_net(const Blueprint& blueprint);
 

@@ -135,6 +135,7 @@ class Train : public Command {
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
                 " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
+    if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
     if (!training.frozen().empty())
       say(message("Frozen: ", counted(static_cast<std::int64_t>(training.frozen().size()), "tensor"), " of ",
                   training.net().named_parameters().size(), ", ", grouped(trained_count(training)),

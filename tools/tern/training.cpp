@@ -138,7 +138,11 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
 std::shared_ptr<nn::Module> Training::make_net() {
   std::shared_ptr<nn::Module> net = build_net(blueprint_, settings_.seed);
   if (!settings_.init.empty()) {
-    const Weights weights = load_weights(settings_.init);
+    Weights weights = load_weights(settings_.init);
+    other_classes_ = weights.blueprint && weights.blueprint->classes != blueprint_.classes &&
+                     weights.blueprint->class_count() == blueprint_.class_count();  // else their shapes say so
+    if (other_classes_)
+      for (const std::string& name : head_of(blueprint_)) weights.tensors.erase(name);
     begun_with_ = nn::load(*net, weights.tensors, {.strict = false}, weights.file);
   }
   if (settings_.freeze.empty()) return net;

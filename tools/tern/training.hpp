@@ -86,6 +86,8 @@ class Training {
   /// What became of the weights of --init, and the names of the parameters that --freeze leaves alone.
   const std::optional<nn::LoadReport>& begun_with() const { return begun_with_; }
   const std::vector<std::string>& frozen() const { return frozen_; }
+  /// Whether these weights told as many other classes apart, so that the last layer begins anew all the same.
+  bool other_classes() const { return other_classes_; }
   nn::Module& net() { return *net_; }
   /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
   nn::State result() const;
@@ -125,6 +127,7 @@ class Training {
   Blueprint blueprint_;
   std::optional<nn::LoadReport> begun_with_;
   std::vector<std::string> frozen_;
+  bool other_classes_ = false;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> schedule_;
