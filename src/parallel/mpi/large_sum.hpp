@@ -1,6 +1,6 @@
 #pragma once
-// The sum of many elements over all processes. Open MPI 4.1 takes four times as long for it: its collectives that do
-// not block copy and add whole messages, which lie in no cache by then.
+// The sum of many elements over all processes: MPI_Iallreduce of Open MPI 4.1 takes two to four times as long between
+// two of them (benchmarks/results/ranks.md).
 
 #include <mpi.h>
 
