@@ -40,7 +40,7 @@ void launch_threads(const LaunchOptions& options, const Program& program) {
   FirstFailure failure;
   const Scope scope = current_scope();
   const Generator generator = default_generator();
-  const auto run = [&](const std::shared_ptr<ThreadRank>& end) {
+  const auto run = [&](const std::shared_ptr<Collective>& end) {
     const int rank = end->rank();
     try {
       program(Group(end));

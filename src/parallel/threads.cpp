@@ -167,7 +167,7 @@ void reduce(Reduction reduction, DType dtype, std::byte* to, const std::byte* fr
   }
 }
 
-class Threads final : public ThreadRank {
+class Threads final : public Collective {
  public:
   Threads(std::shared_ptr<Room> room, int rank) : room_(std::move(room)), rank_(rank) {}
 
@@ -299,9 +299,10 @@ class Threads final : public ThreadRank {
     }
   }
 
-  void leave() noexcept override {
+  // Whoever waits for it is told.
+  void leave() override {
     const std::lock_guard lock(room_->mutex);
-    room_->left.push_back(rank_);  // has room for all
+    if (!room_->has_left(rank_)) room_->left.push_back(rank_);
     room_->changed.notify_all();
   }
 
@@ -324,9 +325,9 @@ class Threads final : public ThreadRank {
 
 }  // namespace
 
-std::vector<std::unique_ptr<ThreadRank>> thread_ranks(int size, std::chrono::milliseconds limit) {
+std::vector<std::unique_ptr<Collective>> thread_ranks(int size, std::chrono::milliseconds limit) {
   const auto room = std::make_shared<Room>(size, limit);
-  std::vector<std::unique_ptr<ThreadRank>> ranks;
+  std::vector<std::unique_ptr<Collective>> ranks;
   ranks.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(room, rank));
   return ranks;

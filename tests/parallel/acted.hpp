@@ -51,6 +51,7 @@ class Acted final : public parallel::Collective {
   void receive(void*, std::size_t, DType, int, void*) override { missing(); }
   std::unique_ptr<Collective> split(int colour, int key) override { return inner_.split(colour, key); }
   void abandon(const std::string& reason) noexcept override { inner_.abandon(reason); }
+  void leave() override { inner_.leave(); }
 
  private:
   using Bytes = std::vector<std::byte>;

@@ -46,6 +46,7 @@ class Counted final : public parallel::Collective {
   }
   std::unique_ptr<Collective> split(int colour, int key) override { return inner_.split(colour, key); }
   void abandon(const std::string& reason) noexcept override { inner_.abandon(reason); }
+  void leave() override { inner_.leave(); }
 
  private:
   std::size_t ranks() const { return static_cast<std::size_t>(inner_.size()); }

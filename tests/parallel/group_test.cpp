@@ -316,6 +316,21 @@ TEST_CASE("group: what one rank throws ends the others and is thrown", "[paralle
   CHECK(ends[2] == ends[0]);
 }
 
+TEST_CASE("group: a rank that has left ends no other, and whoever waits for it is told", "[parallel]") {
+  std::string told;
+  parallel::launch({.ranks = 3}, [&](const Group& group) {
+    const Group part = group.split(group.rank() == 2 ? 1 : 0);
+    group.barrier();
+    group.leave();
+    if (group.rank() == 2) return;
+    part.barrier();  // the others still have theirs
+    part.leave();
+    part.leave();
+    if (group.rank() == 0) told = said<ParallelError>([&] { part.barrier(); });
+  });
+  CHECK_THAT(told, ContainsSubstring("has ended its program"));
+}
+
 TEST_CASE("group: bad calls are typed errors", "[parallel]") {
   const Group alone;
   CHECK(alone.size() == 1);

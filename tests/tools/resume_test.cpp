@@ -74,6 +74,15 @@ std::unique_ptr<Process> begin_long(const TemporaryFolder& folder, const std::st
   return process;
 }
 
+/// The newest whole file, by its name; empty: there is none.
+std::string newest_in(const std::string& folder) {
+  std::string newest;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing))
+    if (entry.path().extension() == ".safetensors") newest = std::max(newest, entry.path().filename().string());
+  return newest;
+}
+
 /// Kills a training again and again at random moments, until it is done.
 int kill_until_done(const TemporaryFolder& folder, const std::string& mode, int most, std::mt19937& random,
                     double longest) {
@@ -153,15 +162,20 @@ TEST_CASE("resume: killed at any moment, the next run goes on from a valid file"
   const int kills = wanted != nullptr ? std::atoi(wanted) : 40;
   std::mt19937 random(11);
   std::int64_t last = 0, resumed = 0;
-  // Kills fall between the start and twice the time that the first checkpoint takes here.
+  // Half of the kills fall before the first checkpoint is likely, half after the run has written one.
   const auto begin = std::chrono::steady_clock::now();
   begin_long(folder, "measured")->signal(SIGKILL);
-  const std::chrono::duration<double> longest = 2 * (std::chrono::steady_clock::now() - begin);
+  const std::chrono::duration<double> longest = std::chrono::steady_clock::now() - begin;
   for (int i = 0; i < kills; ++i) {
     Process process(with_program(training("k", {"--checkpoint-every", "1", "--resume"}, "1000000")),
                     {.folder = folder.path()});
-    std::this_thread::sleep_for(
-        std::chrono::duration<double>(std::uniform_real_distribution<>(0, longest.count())(random)));
+    if (i % 2 == 1) {
+      const std::string before = newest_in(folder / "k/checkpoints");
+      while (process.running() && newest_in(folder / "k/checkpoints") == before)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(
+        std::uniform_real_distribution<>(0, longest.count() / (i % 2 == 1 ? 4 : 1))(random)));
     process.signal(SIGKILL);
     const Outcome outcome = process.wait();
     INFO("kill " << i << ": " << outcome.err);

@@ -67,6 +67,7 @@ class TimedCarrier final : public parallel::Collective {
   }
   std::unique_ptr<Collective> split(int colour, int key) override { return carrier_.split(colour, key); }
   void abandon(const std::string& reason) noexcept override { carrier_.abandon(reason); }
+  void leave() override { carrier_.leave(); }
 
  private:
   /// From here to the end of the block.

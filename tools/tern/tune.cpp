@@ -109,10 +109,14 @@ class Tune : public Command {
 
  private:
   // The first process makes the folder and the plan, and shows how it goes. From there on processes talk through the
-  // folders of the trials alone, so that one that dies takes no other along.
+  // folders of the trials alone and the group is left, so that one that dies takes no other along.
   int run_process(const Given& chosen, const parallel::Group& processes) {
     const bool leads = processes.rank() == 0;
-    if (!leads) processes.barrier();
+    const auto part = [&] {
+      processes.barrier();
+      processes.leave();
+    };
+    if (!leads) part();
     folder_ = base_.run.empty() ? "tune" : base_.run;
     std::error_code missing;
     if (leads && fs::is_directory(folder_, missing)) lock_.emplace(folder_);
@@ -129,7 +133,7 @@ class Tune : public Command {
     share_out(plan, device, processes);
     if (!resumed) begin(plan);
     if (leads && resumed) begin_again(plan);
-    if (leads) processes.barrier();
+    if (leads) part();
     const SignalGuard signals;
     if (compare_) return compare(plan, data, device);
     if (!base_.quiet) introduce(plan, device);

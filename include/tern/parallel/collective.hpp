@@ -87,6 +87,8 @@ class Collective {
   virtual std::unique_ptr<Collective> split(int colour, int key) = 0;
   /// This rank fails: the others are not to wait for it any longer. Never throws.
   virtual void abandon(const std::string& reason) noexcept = 0;
+  /// This rank needs the others no more, and they not it: no further call is made. A collective call.
+  virtual void leave() {}
 };
 
 }  // namespace tern::parallel

@@ -75,6 +75,9 @@ class Group {
   std::string broadcast(const std::string& text, int root = 0) const;
   /// This rank fails, for this reason: the others are not to wait for it.
   void abandon(const std::string& reason) const noexcept { carrier_->abandon(reason); }
+  /// The ranks part: no further call is made, and one that dies from here on takes no other along. With MPI, which
+  /// would wait for it in its end, MPI itself ends here. A collective call.
+  void leave() const { carrier_->leave(); }
   /// For carriers that are opened over another one.
   Collective& collective() const { return *carrier_; }
 

@@ -30,8 +30,8 @@ constexpr std::uint64_t carrier_number() {
   add(MemberList<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
                  &Collective::all_reduce, &Collective::begin_all_reduce, &Collective::join, &Collective::broadcast,
                  &Collective::reduce_scatter, &Collective::all_gather, &Collective::all_to_all, &Collective::send,
-                 &Collective::receive, &Collective::split, &Collective::abandon, &Piece::data, &Piece::count,
-                 &Opening::limit, &Opening::over, &Opening::memory, &Opening::ways>{});
+                 &Collective::receive, &Collective::split, &Collective::abandon, &Collective::leave, &Piece::data,
+                 &Piece::count, &Opening::limit, &Opening::over, &Opening::memory, &Opening::ways>{});
   hash.add(sizeof(Opening));
   contract::add_values<DType>(hash);
   contract::add_values<Reduction>(hash);

@@ -54,7 +54,8 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
   // A rank that failed leaves without: then mpirun ends the others, which may be waiting for it.
-  ~Library() {
+  ~Library() { end(); }
+  void end() const {
     int ended = 0;
     MPI_Finalized(&ended);
     if (ours_ && !rank_failed && ended == 0) MPI_Finalize();
@@ -138,13 +139,7 @@ class Mpi final : public Collective {
     machines_.resize(static_cast<std::size_t>(size_));
     check("start", MPI_Allgather(own.data(), own.size(), MPI_CHAR, machines_.data(), own.size(), MPI_CHAR, talk_));
   }
-  ~Mpi() override {
-    int ended = 0;
-    MPI_Finalized(&ended);
-    if (ended != 0 || rank_failed) return;
-    MPI_Comm_free(&data_);
-    MPI_Comm_free(&talk_);
-  }
+  ~Mpi() override { free(); }
 
   std::string_view name() const override { return "mpi"; }
   int rank() const override { return rank_; }
@@ -231,8 +226,20 @@ class Mpi final : public Collective {
   }
 
   void abandon(const std::string&) noexcept override { rank_failed = true; }
+  void leave() override {
+    free();
+    library().end();
+  }
 
  private:
+  void free() {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (ended != 0 || rank_failed) return;
+    for (MPI_Comm* comm : {&data_, &talk_})
+      if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
+  }
+
   static constexpr int announcement_tag = 1, message_tag = 2;
 
   static std::int64_t integer(auto value) { return static_cast<std::int64_t>(value); }
