@@ -21,6 +21,11 @@ Shape weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t 
   return {out, in / groups, kernel.h, kernel.w};
 }
 
+Shape row_weight_shape(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t groups) {
+  check_groups("Conv1d", in, out, groups);
+  return {out, in / groups, kernel};
+}
+
 Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Pair kernel, std::int64_t groups) {
   check_groups("ConvTranspose2d", in, out, groups);
   return {in, out / groups, kernel.h, kernel.w};
@@ -63,6 +68,23 @@ std::string Conv2d::describe() const {
 }
 
 std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
+  return 2 * element_count(output) * init::fan_in(weight_);
+}
+
+Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv1dOptions& options,
+               Generator& generator)
+    : options_{options.stride, options.padding, options.dilation, options.groups},
+      weight_(parameter("weight", start_weight("Conv1d", row_weight_shape(in, out, kernel, options.groups),
+                                               options.dtype, options.start, generator))),
+      bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
+
+Tensor Conv1d::forward(const Tensor& x) const { return operators::conv1d(x, weight_, bias_, options_); }
+
+std::string Conv1d::describe() const {
+  return message("Conv1d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), ")");
+}
+
+std::int64_t Conv1d::flops(const Shape& /*input*/, const Shape& output) const {
   return 2 * element_count(output) * init::fan_in(weight_);
 }
 

@@ -65,6 +65,10 @@ std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_
 
 constinit thread_local std::uint64_t PartStreams::further_ = 0, PartStreams::set_back_ = 0;
 
+void detail::expect_even_row(std::size_t row, std::size_t elements, std::size_t first) {
+  expects<ShapeError>(elements == first, "tensor: row ", row, " has ", elements, " elements, and row 0 has ", first);
+}
+
 Tensor empty(const Shape& shape, DType dtype) { return Tensor(shape, dtype); }
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
 Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }

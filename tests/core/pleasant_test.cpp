@@ -24,6 +24,38 @@ TEST_CASE("tensor: parts along the first dimension", "[core]") {
   CHECK(y.values() == Values(6, 7));
 }
 
+TEST_CASE("tensor: rows in braces", "[core]") {
+  const Tensor x = tensor<float>({{1, 2, 3}, {4, 5, 6}});
+  CHECK(x.shape() == Shape{2, 3});
+  CHECK(x.dtype() == DType::float32);
+  CHECK(x.values() == Values{1, 2, 3, 4, 5, 6});
+  CHECK(tensor<std::int64_t>({{7, 8}}).shape() == Shape{1, 2});
+  CHECK(tensor<bool>({{true, false}, {false, true}}).values() == Values{1, 0, 0, 1});
+  CHECK(tensor({{1.5, 2.5}, {3.5, 4.5}}).dtype() == DType::float64);
+  CHECK_THROWS_WITH(tensor<float>({{1, 2}, {3, 4, 5}}), "tensor: row 1 has 3 elements, and row 0 has 2");
+}
+
+TEST_CASE("tensor: what is given no generator draws from the thread's", "[core]") {
+  manual_seed(5);
+  const Values drawn = randn({3}).values(), further = rand({3}).values(), places = randperm(9).values();
+  Generator same{5};
+  CHECK(drawn == randn({3}, same).values());
+  CHECK(further == rand({3}, same).values());
+  CHECK(places == randperm(9, same).values());
+  CHECK(randint(0, 9, {4}).values() == randint(0, 9, {4}, same).values());
+  CHECK(default_generator().position() == same.position());
+}
+
+TEST_CASE("tensor: a number may stand on either side, and parts are joined along the first dimension", "[core]") {
+  const Tensor x = tensor<float>({1, -2});
+  CHECK(operators::add(3, x).values() == Values{4, 1});
+  CHECK(operators::mul(3, x).values() == Values{3, -6});
+  CHECK(operators::maximum(0, x).values() == Values{1, 0});
+  CHECK(operators::minimum(0, x).values() == Values{0, -2});
+  CHECK(operators::cat({x, x}).values() == Values{1, -2, 1, -2});
+  CHECK(operators::stack({x, x}).shape() == Shape{2, 2});
+}
+
 TEST_CASE("tensor: slices end where the tensor does, and walk backwards", "[core]") {
   const Tensor x = arange(0, 6);
   CHECK(x.slice(0, 4).values() == Values{4, 5});

@@ -59,6 +59,19 @@ TEST_CASE("nn: LayerNorm, RmsNorm and GroupNorm", "[nn]") {
   CHECK_THROWS_AS(group(ones({1, 5, 1}, DType::float64)), ShapeError);
 }
 
+TEST_CASE("nn: Conv1d", "[nn]") {
+  nn::Conv1d conv(1, 1, 2, {.stride = 2, .padding = 1, .dtype = DType::float64});
+  CHECK(names_of(conv) == std::vector<std::string>{"weight[1,1,2]", "bias[1]"});
+  shift_parameters(conv);  // weight 0.5 and 1.5, bias 1.5
+  // 0 1 2 3 0 in steps of 2: windows (0, 1) and (2, 3).
+  check_near(conv(tensor<double>({1, 2, 3}, {1, 1, 3})), {3, 7});
+  CHECK(conv.describe() == "Conv1d(1, 1, 2)");
+  CHECK(conv.flops({1, 1, 3}, {1, 1, 2}) == 8);
+  CHECK_THROWS_WITH(nn::Conv1d(3, 4, 2, {.groups = 2}),
+                    "Conv1d: 3 input and 4 output channels do not divide into 2 groups");
+  CHECK(nn::Conv1d(2, 4, 3, {.groups = 2, .bias = false}).parameter_count() == 12);
+}
+
 TEST_CASE("nn: BatchNorm1d", "[nn]") {
   nn::BatchNorm1d norm(2, {.dtype = DType::float64});
   const Tensor x = tensor<double>({1, 10, 3, 30}, {2, 2});

@@ -39,6 +39,27 @@ class Conv2d : public Module {
   Parameter weight_, bias_;
 };
 
+struct Conv1dOptions {
+  std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+  bool bias = true;
+  DType dtype = DType::float32;
+  Start start = Start::torch;
+};
+
+/// operators::conv1d with weight [out, in / groups, K] and bias [out].
+class Conv1d : public Module {
+ public:
+  Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv1dOptions& options = {},
+         Generator& generator = default_generator());
+  Tensor forward(const Tensor& x) const override;
+  std::string describe() const override;
+  std::int64_t flops(const Shape& input, const Shape& output) const override;
+
+ private:
+  operators::Conv1dOptions options_;
+  Parameter weight_, bias_;
+};
+
 struct ConvTranspose2dOptions {
   Pair stride = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
@@ -47,8 +68,7 @@ struct ConvTranspose2dOptions {
 };
 
 /// operators::conv_transpose2d with weight [in, out / groups, KH, KW] and bias [out], which begin as torch's: uniform
-/// in
-/// +-1 / sqrt(out / groups KH KW).
+/// in +-1 / sqrt(out / groups KH KW).
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(std::int64_t in, std::int64_t out, Pair kernel, const ConvTranspose2dOptions& options = {},

@@ -38,6 +38,8 @@ Tensor mul(const Tensor& a, double b);
 Tensor div(const Tensor& a, double b);
 Tensor sub(double a, const Tensor& b);
 Tensor div(double a, const Tensor& b);
+inline Tensor add(double a, const Tensor& b) { return add(b, a); }
+inline Tensor mul(double a, const Tensor& b) { return mul(b, a); }
 Tensor fmod(const Tensor& a, double b);
 Tensor remainder(const Tensor& a, double b);
 Tensor floor_divide(const Tensor& a, double b);
@@ -110,6 +112,8 @@ Tensor clamp(const Tensor& x, double low, double high);
 /// With a number, of integers too.
 Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, double b);
+inline Tensor maximum(double a, const Tensor& b) { return maximum(b, a); }
+inline Tensor minimum(double a, const Tensor& b) { return minimum(b, a); }
 /// base ^ x as exp(x log(base)), off by |x log(base)| units in the last place. A NumericError unless base > 0.
 Tensor pow(double base, const Tensor& x);
 /// Towards 0; the derivative is 0.

@@ -25,9 +25,9 @@ Tensor copy(const Tensor& x);
 /// Converted elements, any dtype to any dtype (kernels/movement.hpp has the rules); recorded between floating dtypes.
 Tensor cast(const Tensor& x, DType dtype);
 /// Joins tensors along `dim`; the other sizes are equal. Any dtype.
-Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim);
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 /// A new dimension `dim` that holds the tensors of one shape.
-Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim);
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 /// Views of `sizes` consecutive parts along `dim`; the sizes add up to the dimension.
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim);
 

@@ -53,6 +53,26 @@ template <class T>
 Tensor tensor(std::initializer_list<T> values) {
   return tensor(values, Shape{static_cast<std::int64_t>(values.size())});
 }
+
+namespace detail {
+/// Throws ShapeError unless row `row` has as many elements as the first one.
+void expect_even_row(std::size_t row, std::size_t elements, std::size_t first);
+}  // namespace detail
+
+/// A matrix, row by row: tensor<float>({{1, 2, 3}, {4, 5, 6}}) is [2, 3]. Throws ShapeError for rows of several
+/// lengths.
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows) {
+  const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  Tensor result({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, dtype_of<T>);
+  std::span<T> elements = result.write<T>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::initializer_list<T>& row = rows.begin()[i];
+    detail::expect_even_row(i, row.size(), columns);
+    for (std::size_t j = 0; j < columns; ++j) elements[i * columns + j] = row.begin()[j];
+  }
+  return result;
+}
 /// A rank-0 tensor.
 template <class T>
 Tensor scalar(T value) {
@@ -93,27 +113,29 @@ class Generator {
   std::shared_ptr<const void> life_;
 };
 
+/// The generator of the calling thread, from which dropout draws, and all that is given no other one; `manual_seed`
+/// restarts it.
+Generator& default_generator();
+void manual_seed(std::uint64_t seed);
+
 // rand and randn are for floating dtypes, else DTypeError; randint is for integers.
 /// Uniform in [low, high), ends and numbers rounded to the dtype; `high` itself never comes, unless they are one.
 /// Throws NumericError unless low <= high and high - low is finite.
-Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::float32);
+Tensor rand(const Shape& shape, Generator& generator = default_generator(), double low = 0, double high = 1,
+            DType dtype = DType::float32);
 /// Normal, by Box and Muller's transform in double precision.
-Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double deviation = 1,
+Tensor randn(const Shape& shape, Generator& generator = default_generator(), double mean = 0, double deviation = 1,
              DType dtype = DType::float32);
 /// Integers in [low, high), each as likely as the others. Throws NumericError when the dtype cannot tell all of them
 /// apart (uint8 beyond 255, float16 beyond 2048, ...), ShapeError when there is none.
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator,
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator = default_generator(),
                DType dtype = DType::int64);
-Tensor rand_like(const Tensor& like, Generator& generator);
-Tensor randn_like(const Tensor& like, Generator& generator);
+Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
+Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 /// 1 with each element's probability, else 0, of the dtype of `probabilities`. Throws NumericError for a probability
 /// outside [0, 1].
-Tensor bernoulli(const Tensor& probabilities, Generator& generator);
+Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
 /// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle. Throws ShapeError for a negative n.
-Tensor randperm(std::int64_t n, Generator& generator);
-
-/// The generator of the calling thread that dropout draws from; `manual_seed` restarts it.
-Generator& default_generator();
-void manual_seed(std::uint64_t seed);
+Tensor randperm(std::int64_t n, Generator& generator = default_generator());
 
 }  // namespace tern
