@@ -22,6 +22,7 @@
 #include "tern/nn/classification.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/nn.hpp"
+#include "tern/nn/regression.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
 #include "tern/parallel/batch_norm.hpp"

@@ -41,7 +41,11 @@ struct Suspect {
 class Reader {
  public:
   Reader(const CsvSource& source, const CsvOptions& options)
-      : source_(source), options_(options), records_(source, options.separator), classes_(options.classes) {}
+      : source_(source),
+        options_(options),
+        records_(source, options.separator),
+        classes_(options.classes),
+        maybe_numbers_(!options.numbers) {}
   Table read();
 
  private:
@@ -56,6 +60,8 @@ class Reader {
   void check_suspect() const;
   void check_count() const;
   void read_row(float* features);
+  void read_target(const Field& field);
+  bool takes_numbers() const;
   std::int64_t read_class(const Field& field);
   float read_number(std::size_t column) const;
   std::string utf8(const Field& field) const;
@@ -70,7 +76,10 @@ class Reader {
   std::vector<std::string> names_;  // of all columns; empty without a header
   std::optional<Suspect> suspect_;
   std::vector<std::int64_t> labels_;
-  std::vector<float> numbers_;  // instead of labels
+  std::vector<float> numbers_;     // of the target, while it can be a number
+  bool maybe_numbers_ = false;     // what it is, is to be found
+  bool too_many_classes_ = false;  // so that it can only be a number
+  bool fractions_ = false;
 };
 
 std::string Reader::name_of(std::size_t column) const {
@@ -226,9 +235,10 @@ void Reader::check_suspect() const {
   const auto unique = [](const auto& targets) {
     return targets.size() >= 2 && std::count(targets.begin(), targets.end(), targets[0]) == 1;
   };
-  if (!suspect_ || !(options_.numbers ? unique(numbers_) : unique(labels_))) return;
+  const bool numbers = takes_numbers();
+  if (!suspect_ || !(numbers ? unique(numbers_) : unique(labels_))) return;
   const auto& names = classes_.names();
-  const bool words = !options_.numbers && std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+  const bool words = !numbers && std::none_of(names.begin(), names.end(), [&](const std::string& name) {
     return name != suspect_->label && number(name);
   });
   expects<FileError>(!suspect_->counts && !words, suspect_->place, "found a first row of numbers whose ",
@@ -243,6 +253,33 @@ void Reader::check_count() const {
   const std::size_t at = found > columns_.count ? fields()[columns_.count].offset : records_.record_end();
   throw FileError(message(records_.place(at), "found ", found, found == 1 ? " field" : " fields", ", expected ",
                           columns_.count, " as in the first row"));
+}
+
+// What it is to be may be known only when all of it is read.
+void Reader::read_target(const Field& field) {
+  if (options_.numbers.value_or(false)) {
+    numbers_.push_back(read_number(*columns_.target));
+    return;
+  }
+  if (maybe_numbers_) {
+    const auto value = number(field.raw);
+    maybe_numbers_ = value && std::isfinite(static_cast<float>(*value));
+    if (maybe_numbers_) {
+      numbers_.push_back(static_cast<float>(*value));
+      fractions_ |= *value != std::floor(*value);
+      too_many_classes_ |= classes_.full();
+      if (too_many_classes_) return;
+    }
+  }
+  labels_.push_back(read_class(field));
+}
+
+// Whether the target, read to its end, is a number.
+bool Reader::takes_numbers() const {
+  constexpr std::size_t most_classes = 20;
+  if (!maybe_numbers_ || !columns_.target) return options_.numbers.value_or(false);
+  const std::size_t different = classes_.names().size();
+  return fractions_ || too_many_classes_ || different > std::max(most_classes, numbers_.size() / most_classes);
 }
 
 std::int64_t Reader::read_class(const Field& field) {
@@ -279,10 +316,7 @@ void Reader::read_row(float* features) {
   check_count();
   for (const std::size_t column : columns_.features) *features++ = read_number(column);
   if (!columns_.target) return;
-  if (options_.numbers)
-    numbers_.push_back(read_number(*columns_.target));
-  else
-    labels_.push_back(read_class(fields()[*columns_.target]));
+  read_target(fields()[*columns_.target]);
 }
 
 Table Reader::read() {
@@ -318,9 +352,11 @@ Table Reader::read() {
   for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
   for (const std::size_t column : columns_.ignored) table.ignored.push_back(name_of(column));
   if (columns_.target) table.target = name_of(*columns_.target);
-  if (columns_.target && options_.numbers) {
+  if (columns_.target && takes_numbers()) {
     table.labels = tensor(numbers_, {count});
-  } else if (columns_.target) {
+    return table;
+  }
+  if (columns_.target) {
     const std::vector<std::int64_t> renumbered = classes_.sort();
     table.labels = Tensor({count}, DType::int64);
     const auto labels = table.labels.write<std::int64_t>();
@@ -337,10 +373,9 @@ Table Reader::read() {
 
 Dataset Table::dataset() const {
   expects<FileError>(labels.defined(), source, ": found no column with classes, expected one");
-  const bool numbers = labels.dtype() == DType::float32;
   return {.images = features,
           .labels = labels,
-          .classes = numbers ? no_classes : static_cast<std::int64_t>(classes.size()),
+          .classes = numbers() ? no_classes : static_cast<std::int64_t>(classes.size()),
           .source = source};
 }
 

@@ -24,6 +24,8 @@ class CsvClasses {
   /// -1 for a class that is not among the known ones, or one too many.
   std::int64_t find(std::string_view name);
   bool fixed() const { return fixed_; }
+  /// Whether no further one can be added.
+  bool full() const { return names_.size() == most; }
   const std::vector<std::string>& names() const { return names_; }
   /// Sorts the names, as numbers where all are numbers, unless they were known; returns the new number of each old one.
   std::vector<std::int64_t> sort();

@@ -69,6 +69,34 @@ TEST_CASE("csv: a first row of numbers may be a header and has to be called one 
   CHECK(parsed("0,1,2\n5,6,3\n", {.labelled = CsvTarget::absent}).features.shape() == Shape{2, 3});
 }
 
+TEST_CASE("csv: a target is a number where it is told or looks like one", "[data]") {
+  const CsvOptions found{.numbers = std::nullopt};
+  const Table fractions = parsed("1,2.5\n2,3\n", found);
+  CHECK(fractions.numbers());
+  CHECK(fractions.labels.to_vector<float>() == std::vector<float>{2.5f, 3});
+  CHECK(fractions.classes.empty());
+  CHECK(fractions.dataset().classes == no_classes);
+  CHECK_NOTHROW(fractions.dataset().check());
+  CHECK_FALSE(parsed("5,2\n2,3.0\n", found).numbers());
+  CHECK_FALSE(parsed("1,x\n2,2.5\n", found).numbers());
+  CHECK_FALSE(parsed("1,2.5\n2,1e39\n", found).numbers());
+  CHECK_FALSE(parsed("1,2.5\n2,3\n").numbers());
+  CHECK(parsed("5,2\n2,3\n", {.numbers = true}).numbers());
+  // Whole numbers: more than 20 different ones, and than one in 20 rows.
+  const auto whole = [&](int rows, int different) {
+    std::string text;
+    for (int i = 0; i < rows; ++i) text += "0.5," + std::to_string(i % different) + "\n";
+    return parsed(text, found).numbers();
+  };
+  CHECK_FALSE(whole(60, 20));
+  CHECK(whole(60, 21));
+  CHECK_FALSE(whole(1000, 50));
+  CHECK(whole(1000, 51));
+  CHECK(whole(70000, 66000));  // more than there can be classes
+  CHECK_THAT(problem_of("1,2.5\n2,x\n", {.numbers = true}),
+             ContainsSubstring("t.csv:2:3: found 'x' in column 2, expected a number"));
+}
+
 TEST_CASE("csv: known columns are found by name under a header", "[data]") {
   const auto known = [](CsvTarget labelled, const std::string& target = {}, const Names& ignore = {}) {
     return CsvOptions{.labelled = labelled, .target = target, .ignore = ignore, .features = 2, .columns = {"b", "a"}};

@@ -82,11 +82,12 @@ TEST_CASE("hostile: tables", "[tools][hostile]") {
   refuses("only a header", "a,b,c\n");
   refuses("one column", "1\n2\n3\n");
   refuses("one class", "1,2,a\n3,4,a\n");
-  refuses("a quantity as the class", [] {
+  refuses("a name as the class", [] {
     std::string text;
-    for (int i = 0; i < 100; ++i) text += "1," + std::to_string(i) + ".5\n";
+    for (int i = 0; i < 100; ++i) text += "1,name " + std::to_string(i) + "\n";
     return text;
   }());
+  refuses("one number as the target", "1,2.5\n3,2.5\n");
   refuses("too many fields", repeated("1,", 100000) + "a\n");
   refuses("a row without end", "1,2," + std::string(20 * mebibyte, 'x'));
   refuses("a quote without end", "1,2,\"" + std::string(20 * mebibyte, 'x'));
@@ -113,7 +114,7 @@ TEST_CASE("hostile: tables", "[tools][hostile]") {
           repeated("1,", 60000) + "a\n" + std::string(4 * mebibyte, '\n') + "1\n");
   refuses("a class per row", [] {
     std::string text;
-    for (int i = 0; i < 70000; ++i) text += "1," + std::to_string(i) + "\n";
+    for (int i = 0; i < 70000; ++i) text += "1,row " + std::to_string(i) + "\n";
     return text;
   }());
   fs::create_directory(scene.folder / "folder.csv");

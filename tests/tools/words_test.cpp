@@ -135,8 +135,10 @@ TEST_CASE("words: a quantity and a loss that is none are told", "[tools][words]"
   for (int i = 0; i < 100; ++i)
     prices += std::to_string(i) + "," + std::to_string(i * i % 97) + "," + std::to_string(10 + i % 35) + "\n";
   write_bytes(folder / "prices.csv", prices);
-  CHECK_THAT(tern({"train", "--dataset", "prices.csv", "--epochs", "1"}, {.folder = folder.path()}).err,
-             ContainsSubstring("The 35 classes are all numbers."));
+  CHECK_THAT(
+      tern({"train", "--dataset", "prices.csv", "--epochs", "1", "--task", "classification"}, {.folder = folder.path()})
+          .err,
+      ContainsSubstring("The 35 classes are all numbers, each a class of its own; --task regression"));
   write_bytes(folder / "c.csv", clusters(60));
   const Outcome diverged = tern(
       {"train", "--dataset", "c.csv", "--cost", "mse", "--optimizer", "sgd", "--learning-rate", "100000", "--run", "x"},

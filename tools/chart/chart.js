@@ -1,9 +1,9 @@
 "use strict";
 // Line charts as SVG, for the reports and the live page of tern and for the study. A chart is an object:
 //   { title, x: axis, y: axis, series: [...], reference: { y, label } }
-//   axis:   { label, kind, log, ticks, least, most }   kind: number, count, percent, duration, bytes, times;
-//           log: true, false, or "auto": where a few values would flatten the others
-//   series: { label, style, marker, faint, dashed, points: [[x, y, low, high, hollow], ...], missing: [x, ...] }
+//   axis:   { label, kind, log, ticks, least, most, fit }   kind: number, count, percent, duration, bytes, times;
+//           log: true, false, or "auto": where a few values would flatten the others; fit: 0 need not be on it
+//   series: { label, style, marker, faint, dashed, scatter, points: [[x, y, low, high, hollow], ...], missing: [x, ...] }
 // What lies under the pointer is read off the legend below the drawing, so that it covers nothing.
 
 function element(name, attributes, ...children) {
@@ -67,6 +67,7 @@ function rangeOf(axis, log, values) {
   if (isNumber(axis.most)) high = Math.max(high, axis.most);
   if (axis.kind === "percent") { high = Math.min(1, Math.ceil(high * 20 + 0.01) / 20); low = Math.max(0, Math.floor(low * 20 - 0.01) / 20); }
   else if (log) { low /= 1.15; high *= 1.15; }
+  else if (axis.fit) { const room = 0.04 * (high - low); low -= room; high += room; }
   else { low = Math.min(0, low); high *= 1.05; }
   if (!(high > low)) high = low + (low === 0 ? 1 : Math.abs(low) * 0.1);
   return [low, high];
@@ -112,8 +113,8 @@ function chart(options) {
   const [low, high] = rangeOf(options.y, log, options.reference ? [...spreads, options.reference.y] : spreads);
   const yTicks = log ? logTicks(low, high, 8) : linearTicks(low, high, 6);
   const left = 16 + letter * Math.max(...yTicks.map((t) => text(t).length));
-  const places = options.x.ticks || [...all.map((p) => p[0]), options.x.least || 0];
-  const lowX = options.x.log ? Math.min(...places) : Math.min(0, ...places), highX = Math.max(...places, lowX * 1.0001, 1e-9);
+  const places = options.x.ticks || [...all.map((p) => p[0]), ...(options.x.fit ? [] : [options.x.least || 0])];
+  const lowX = options.x.log || options.x.fit ? Math.min(...places) : Math.min(0, ...places), highX = options.x.fit ? Math.max(...places, lowX + 1e-9 + Math.abs(lowX) * 1e-9) : Math.max(...places, lowX * 1.0001, 1e-9);
   const along = (v, a, b, isLogarithmic) => isLogarithmic ? Math.log(v / a) / Math.log(b / a) : (v - a) / (b - a);
   const inset = options.x.log ? 12 : 0, floor = height - bottom;
   const x = (v) => +(left + inset + (width - left - right - 2 * inset) * along(v, lowX, highX, options.x.log)).toFixed(1);
@@ -136,12 +137,13 @@ function chart(options) {
     svg.append(drawn("line", { x1: left, x2: width - right, y1: y(options.reference.y), y2: y(options.reference.y), class: "reference" }),
       drawn("text", { x: width - right - 4, y: y(options.reference.y) - 5, "text-anchor": "end", class: "tick halo" }, options.reference.label));
   for (const s of shown) {
-    const group = drawn("g", { class: `${s.style}${s.faint ? " faint" : ""}${s.dashed ? " dashed" : ""}` }), points = thinned(s.points);
+    const group = drawn("g", { class: `${s.style}${s.faint ? " faint" : ""}${s.dashed ? " dashed" : ""}` }), points = s.scatter ? s.points : thinned(s.points);
     for (const place of s.missing || []) group.append(drawn("path", { d: `M${x(place) - 4} ${top + 1}l8 8m0 -8l-8 8`, class: "missing" }));
-    group.append(drawn("polyline", { points: points.map((p) => x(p[0]) + "," + y(p[1])).join(" "), class: "line", "data-points": s.points.length }));
+    if (s.scatter) for (const p of points) group.append(drawn("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.4, class: "dot" }));
+    else group.append(drawn("polyline", { points: points.map((p) => x(p[0]) + "," + y(p[1])).join(" "), class: "line", "data-points": s.points.length }));
     for (const p of points) {
       if (drawable(p[2]) && p[2] < p[3]) group.append(drawn("line", { x1: x(p[0]), x2: x(p[0]), y1: y(p[2]), y2: y(p[3]), class: "spread" }));
-      if (isNumber(s.marker) || points.length === 1) group.append(markerAt(s.marker || 0, x(p[0]), y(p[1]), p[4]));
+      if (!s.scatter && (isNumber(s.marker) || points.length === 1)) group.append(markerAt(s.marker || 0, x(p[0]), y(p[1]), p[4]));
     }
     svg.append(group);
   }
@@ -169,7 +171,7 @@ function chart(options) {
   });
   svg.addEventListener("pointerleave", () => { cursor.setAttribute("visibility", "hidden"); show(stops[stops.length - 1]); });
   const key = (s) => {
-    const swatch = drawn("svg", { viewBox: "0 0 30 12", class: "swatch" }, drawn("line", { x1: 1, x2: 29, y1: 6, y2: 6, class: "line" }));
+    const swatch = drawn("svg", { viewBox: "0 0 30 12", class: "swatch" }, s.scatter ? drawn("circle", { cx: 15, cy: 6, r: 3, class: "dot" }) : drawn("line", { x1: 1, x2: 29, y1: 6, y2: 6, class: "line" }));
     if (isNumber(s.marker)) swatch.append(markerAt(s.marker, 15, 6, false));
     return element("span", { class: `${s.style}${s.faint ? " faint" : ""}${s.dashed ? " dashed" : ""}` }, swatch, element("span", { class: "of" }, s.label));
   };

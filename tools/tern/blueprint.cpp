@@ -60,6 +60,7 @@ class Reader {
 Json to_json(const Blueprint& b) {
   Json json{{"format", format},
             {"table", b.table},
+            {"task", b.regression ? "regression" : "classification"},
             {"input", std::vector<std::int64_t>(b.input.begin(), b.input.end())},
             {"classes", b.classes},
             {"columns", b.columns},
@@ -78,6 +79,10 @@ Json to_json(const Blueprint& b) {
             {"activation", b.activation},
             {"dropout", b.dropout},
             {"cost", b.cost}};
+  if (b.regression) {
+    json["target_mean"] = b.target_scaling.mean.at(0);
+    json["target_deviation"] = b.target_scaling.deviation.at(0);
+  }
   return json;
 }
 
@@ -93,9 +98,12 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   for (const std::int64_t size : sizes)
     expects<FileError>(size >= 1 && size <= (1 << 20), file, ": 'input' in the description has the size ", size);
   b.input = Shape(sizes);
+  if (json.contains("task")) b.regression = reader.one_of("task", {"classification", "regression"}) == "regression";
+  expects<FileError>(b.table || !b.regression, file, ": the description of the model has a regression of images");
   b.classes = reader.take<std::vector<std::string>>("classes");
-  expects<FileError>(b.classes.size() >= 2, file, ": the description of the model has ", b.classes.size(),
-                     " classes, expected two or more");
+  expects<FileError>(b.regression ? b.classes.empty() : b.classes.size() >= 2, file,
+                     ": the description of the model has ", b.classes.size(), " classes, expected ",
+                     b.regression ? "none" : "two or more");
   b.columns = reader.take<std::vector<std::string>>("columns");
   b.header = reader.take_or_default<bool>("header");
   b.target = reader.take<std::string>("target");
@@ -111,6 +119,12 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
     expects<FileError>(
         std::isfinite(b.scaling.mean[i]) && std::isfinite(b.scaling.deviation[i]) && b.scaling.deviation[i] > 0, file,
         ": the description of the model has a deviation that is not above 0");
+  if (b.regression) {
+    const auto mean = reader.take<double>("target_mean"), deviation = reader.take<double>("target_deviation");
+    expects<FileError>(std::isfinite(mean) && std::isfinite(deviation) && deviation > 0, file,
+                       ": the target in the description of the model has a deviation that is not above 0");
+    b.target_scaling = {{mean}, {deviation}};
+  }
   b.source = reader.take<std::string>("source");
   b.examples = reader.take<std::int64_t>("examples");
   b.fingerprint = reader.take_or_default<std::string>("fingerprint");
@@ -124,7 +138,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   b.activation = reader.one_of("activation", activation_names());
   b.dropout = reader.take<double>("dropout");
   expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is no probability");
-  b.cost = reader.one_of("cost", cost_names());
+  b.cost = reader.one_of("cost", b.regression ? regression_cost_names() : cost_names());
   expects<FileError>(b.net == "mlp" || !b.table, file, ": the net in the description takes images, not a table");
   if (!b.table)
     expects<FileError>(b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],
@@ -136,7 +150,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
                        b.layers.size(), " sizes, expected 2 to 1000");
     for (const std::int64_t size : b.layers)
       expects<FileError>(size >= 1 && size <= (1 << 24), file, ": 'layers' in the description has the size ", size);
-    expects<FileError>(b.layers.front() == b.features() && b.layers.back() == b.class_count(), file,
+    expects<FileError>(b.layers.front() == b.features() && b.layers.back() == b.outputs(), file,
                        ": 'layers' in the description fits neither its input nor its classes");
   }
   return b;

@@ -15,6 +15,7 @@ namespace tern::tool {
 struct Blueprint {
   // The data.
   bool table = false;                     // rows of numbers; else images
+  bool regression = false;                // the target is a number, and there are no classes
   Shape input = {};                       // of one example: [columns] or [channels, height, width]
   std::vector<std::string> classes = {};  // their names
   std::vector<std::string> columns = {};  // names of a table's features
@@ -22,6 +23,7 @@ struct Blueprint {
   std::string target = {};                // a table's class column by name or number; empty: the last
   std::vector<std::string> ignore = {};   // a table's columns that are left out
   data::Scaling scaling = {};             // a pair per column, or per channel of images in [0, 1]
+  data::Scaling target_scaling = {};      // of a regression: its net says standardised values
   std::string source = {};                // where the training examples came from
   std::int64_t examples = 0;              // how many there were, with those held out
   std::string fingerprint = {};           // of these; empty where an older version wrote the model
@@ -36,6 +38,10 @@ struct Blueprint {
   std::string cost = {};
 
   std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
+  /// Values that the net says of one example.
+  std::int64_t outputs() const { return regression ? 1 : class_count(); }
+  /// The target of a regression by a name that can be shown.
+  std::string target_name() const { return header ? target : "target"; }
   /// Values of one example.
   std::int64_t features() const { return element_count(input); }
 };

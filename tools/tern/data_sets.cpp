@@ -84,7 +84,33 @@ data::CsvOptions csv_options(const Settings& settings) {
   options.target = settings.target;
   options.ignore = settings.ignore;
   if (settings.header != "auto") options.header = settings.header == "yes";
+  options.numbers.reset();
+  if (settings.task != "auto") options.numbers = settings.task == "regression";
   return options;
+}
+
+// What cannot be learnt is said before anything is.
+void check_target(const data::Table& table, const Settings& settings) {
+  const auto rows = static_cast<std::size_t>(table.labels.numel());
+  if (table.numbers()) {
+    const std::vector<float> values = table.labels.to_vector<float>();
+    expects<FileError>(std::any_of(values.begin(), values.end(), [&](float value) { return value != values[0]; }),
+                       settings.dataset, ": found the number ", values[0], " in every row of ", table.target,
+                       ", expected different ones; --target names another column");
+    return;
+  }
+  expects<FileError>(table.classes.size() >= 2, settings.dataset, ": found the class '", table.classes.at(0),
+                     "' in every row of ", table.target,
+                     ", expected at least two classes; --target names another column");
+  expects<FileError>(rows < 50 || table.classes.size() <= rows / 2, settings.dataset, ": found ", table.classes.size(),
+                     " different values in ", rows, " rows of ", table.target,
+                     ", expected classes; --target names another column, --task regression takes it as a number");
+}
+
+// Numbers to be met as the net says them: [rows, 1], standardised.
+void standardise_target(data::Dataset& set, const Blueprint& blueprint) {
+  if (blueprint.regression && set.labels.defined())
+    set.labels = blueprint.target_scaling.apply(set.labels.reshape({set.labels.numel(), 1}));
 }
 
 data::Dataset limited(const data::Dataset& whole, const Settings& settings) {
@@ -93,16 +119,11 @@ data::Dataset limited(const data::Dataset& whole, const Settings& settings) {
 
 TrainingData load_table(const Settings& settings) {
   const data::Table table = data::read_csv(settings.dataset, csv_options(settings));
-  expects<FileError>(table.classes.size() >= 2, settings.dataset, ": found the class '", table.classes.at(0),
-                     "' in every row of ", table.target,
-                     ", expected at least two classes; --target names another column");
-  expects<FileError>(
-      table.labels.numel() < 50 || table.classes.size() <= static_cast<std::size_t>(table.labels.numel()) / 2,
-      settings.dataset, ": found ", table.classes.size(), " different values in ", table.labels.numel(), " rows of ",
-      table.target, ", expected classes; --target names another column");
+  check_target(table, settings);
   TrainingData result;
   Blueprint& blueprint = result.blueprint;
   blueprint.table = true;
+  blueprint.regression = table.numbers();
   blueprint.input = {table.features.size(1)};
   blueprint.classes = table.classes;
   blueprint.columns = table.columns;
@@ -117,8 +138,13 @@ TrainingData load_table(const Settings& settings) {
   blueprint.validation = settings.validation.value_or(0.2);
   data::Split parts = data::split(whole, blueprint.validation, settings.split);
   blueprint.scaling = data::scaling_of(parts.train.images);
-  for (data::Dataset* part : {&parts.train, &parts.validation})
-    if (part->size() > 0) part->images = blueprint.scaling.apply(part->images);
+  if (blueprint.regression)
+    blueprint.target_scaling = data::scaling_of(parts.train.labels.reshape({parts.train.size(), 1}));
+  for (data::Dataset* part : {&parts.train, &parts.validation}) {
+    if (part->size() == 0) continue;
+    part->images = blueprint.scaling.apply(part->images);
+    standardise_target(*part, blueprint);
+  }
   result.train.memory = parts.train;
   result.validation.memory = parts.validation;
   return result;
@@ -158,6 +184,7 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   expects<UsageError>(blueprint.table, settings.dataset, " is a table, but the model was trained on images");
   data::CsvOptions options = csv_options(settings);
   options.classes = blueprint.classes;
+  options.numbers = blueprint.regression;
   options.features = blueprint.features();
   if (blueprint.header) options.columns = blueprint.columns;
   options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
@@ -166,9 +193,11 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   const data::Table table = data::read_csv(settings.dataset, options);
   data::Dataset whole{
       .images = table.features, .labels = table.labels, .classes = blueprint.class_count(), .source = table.source};
+  if (blueprint.regression) whole.classes = data::no_classes;
   if (whole.labels.defined()) whole = limited(whole, settings);
   if (part == Part::held_out) whole = held_out(whole, blueprint);
   whole.images = blueprint.scaling.apply(whole.images);
+  standardise_target(whole, blueprint);
   return {whole, {}};
 }
 

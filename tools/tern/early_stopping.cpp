@@ -13,10 +13,12 @@ data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data
   std::vector<std::int64_t> labels;
   if (data.train.source)
     for (std::int64_t i = 0; i < data.train.size(); ++i) labels.push_back(data.train.source->label(i));
+  else if (data.blueprint.regression)
+    labels.resize(static_cast<std::size_t>(data.train.size()));  // all of one kind
   else
     labels = data.train.memory.labels.to_vector<std::int64_t>();
   // Another draw than the one that held the validation examples out.
-  return data::split_rows(labels, data.blueprint.class_count(), settings.stopping, ~settings.split);
+  return data::split_rows(labels, data.blueprint.outputs(), settings.stopping, ~settings.split);
 }
 
 Examples part(const Examples& whole, const std::shared_ptr<const data::ExampleSource>& source,

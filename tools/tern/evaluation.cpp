@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <mutex>
 #include <set>
 
@@ -44,6 +45,16 @@ class Watched final : public data::ExampleSource {
   mutable std::set<std::int64_t> left_out_;
 };
 
+void expect_number(float value, std::int64_t row) {
+  expects<NumericError>(!std::isnan(value), "the model's output for example ", row + 1, " is not a number");
+}
+
+// float32 [n, 1] in the target's unit.
+void append_values(std::vector<double>& to, const Tensor& standardised, const data::Scaling& scaling) {
+  for (const float value : standardised.to_vector<float>())
+    to.push_back(static_cast<double>(value) * scaling.deviation[0] + scaling.mean[0]);
+}
+
 }  // namespace
 
 Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples) {
@@ -57,22 +68,28 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
   if (watch) watched.source = watch;
   for_each_batch(watched, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
+    if (labels.defined()) cost += cost_of(blueprint.cost, logits, labels).item() * static_cast<double>(labels.numel());
+    if (blueprint.regression) {
+      append_values(result.values, logits, blueprint.target_scaling);
+      if (labels.defined()) append_values(result.truths, labels, blueprint.target_scaling);
+      return true;
+    }
     if (labels.defined()) {
-      cost += cost_of(blueprint.cost, logits, labels).item() * static_cast<double>(labels.numel());
       for (const std::int64_t label : labels.to_vector<std::int64_t>()) result.actual.push_back(label);
     }
     const auto part = scores_of(blueprint.cost, logits).to_vector<float>();
     result.scores.insert(result.scores.end(), part.begin(), part.end());
     return true;
   });
-  const std::size_t count = result.scores.size() / width;
+  const std::size_t count = blueprint.regression ? result.values.size() : result.scores.size() / width;
   if (watch) result.rows = watch->kept();
   for (std::size_t row = 0; !watch && row < count; ++row) result.rows.push_back(static_cast<std::int64_t>(row));
-  for (std::size_t row = 0; row < count; ++row) {
+  for (std::size_t row = 0; row < result.values.size(); ++row)
+    expect_number(static_cast<float>(result.values[row]), result.rows[row]);
+  for (std::size_t row = 0; row < count && !blueprint.regression; ++row) {
     const auto first = result.scores.begin() + static_cast<std::ptrdiff_t>(row * width);
     for (auto score = first; score != first + static_cast<std::ptrdiff_t>(width); ++score)
-      expects<NumericError>(!std::isnan(*score), "the model's output for example ", result.rows[row] + 1,
-                            " is not a number");
+      expect_number(*score, result.rows[row]);
     result.predicted.push_back(std::max_element(first, first + static_cast<std::ptrdiff_t>(width)) - first);
   }
   result.loss = count == 0 ? 0 : cost / static_cast<double>(count);
@@ -80,6 +97,10 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
 }
 
 Evaluation evaluate(const Prediction& prediction) {
+  if (!prediction.values.empty())
+    return {.examples = static_cast<std::int64_t>(prediction.truths.size()),
+            .loss = prediction.loss,
+            .regression = nn::regression(prediction.values, prediction.truths)};
   const std::vector<std::int64_t>& actual = prediction.actual;
   const auto classes = static_cast<std::size_t>(prediction.classes);
   std::vector<std::int64_t> counts(classes * classes);
@@ -133,7 +154,20 @@ Json figures_json(const nn::ClassFigures& figures) {
 
 }  // namespace
 
-std::string as_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string as_table(const Evaluation& evaluation, const Blueprint& blueprint) {
+  if (const auto& found = evaluation.regression)
+    return message("R2    ", fixed(found->r2, 4), " of ", counted(evaluation.examples, "example"), "\nRMSE  ",
+                   number_text(found->rmse), "\nMAE   ", number_text(found->mae), "\nloss  ", fixed(evaluation.loss, 4),
+                   ", ", blueprint.cost, " of the standardised ", blueprint.target_name(), " (mean ",
+                   number_text(blueprint.target_scaling.mean[0]), ", deviation ",
+                   number_text(blueprint.target_scaling.deviation[0]), " in the training)\n");
+  const std::vector<std::string>& classes = blueprint.classes;
   constexpr std::size_t most_shown = 20;
   std::size_t width = 16;
   for (const std::string& name : classes) width = std::max(width, std::min<std::size_t>(width_of(name), 30) + 1);
@@ -150,7 +184,15 @@ std::string as_table(const Evaluation& evaluation, const std::vector<std::string
   return text;
 }
 
-Json as_json(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+Json as_json(const Evaluation& evaluation, const Blueprint& blueprint) {
+  if (const auto& found = evaluation.regression)
+    return {{"examples", evaluation.examples},
+            {"target", blueprint.target_name()},
+            {"r2", std::isnan(found->r2) ? Json() : Json(found->r2)},
+            {"rmse", found->rmse},
+            {"mae", found->mae},
+            {"loss", evaluation.loss}};
+  const std::vector<std::string>& classes = blueprint.classes;
   Json per_class = Json::object(), confusion = Json::array();
   const std::vector<std::int64_t> counts = evaluation.confusion.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -168,7 +210,12 @@ Json as_json(const Evaluation& evaluation, const std::vector<std::string>& class
           {"confusion", confusion}};
 }
 
-std::string as_csv(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+std::string as_csv(const Evaluation& evaluation, const Blueprint& blueprint) {
+  if (const auto& found = evaluation.regression)
+    return message("figure,value\nr2,", fixed(found->r2, 6), "\nrmse,", number_text(found->rmse), "\nmae,",
+                   number_text(found->mae), "\nloss,", fixed(evaluation.loss, 6), "\nexamples,", evaluation.examples,
+                   "\n");
+  const std::vector<std::string>& classes = blueprint.classes;
   std::string text = "class,precision,recall,f1,examples\n";
   const auto add = [&](const std::string& name, const nn::ClassFigures& figures) {
     text += csv_field(name) + "," + fixed(figures.precision, 6) + "," + fixed(figures.recall, 6) + "," +

@@ -19,7 +19,10 @@ std::vector<std::string> activation_names() {
   return {"sigmoid", "tanh", "relu", "leaky-relu", "softplus", "gelu", "linear"};
 }
 std::vector<std::string> optimizer_names() { return {"sgd", "adam", "adamw"}; }
-std::vector<std::string> cost_names() { return {"cross-entropy", "binary-cross-entropy", "mse", "mae", "hinge"}; }
+std::vector<std::string> cost_names() {
+  return {"cross-entropy", "binary-cross-entropy", "mse", "mae", "huber", "hinge"};
+}
+std::vector<std::string> regression_cost_names() { return {"mse", "mae", "huber"}; }
 std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16"}; }
 
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
@@ -52,11 +55,22 @@ optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
 
 Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels) {
   if (cost == "cross-entropy") return op::cross_entropy(logits, labels);
-  const Tensor target = op::one_hot(labels, logits.size(1), logits.dtype());
+  const bool classes = labels.dtype() == DType::int64;
+  const Tensor target = classes ? op::one_hot(labels, logits.size(1), logits.dtype()) : labels;
   if (cost == "binary-cross-entropy") return op::binary_cross_entropy_with_logits(logits, target);
   if (cost == "mse") return op::mse(logits, target);
   if (cost == "mae") return op::mae(logits, target);
+  if (cost == "huber") return op::huber(logits, target);
   return op::hinge(logits, target * 2 - 1);
+}
+
+Tensor count_right(const Tensor& outputs, const Tensor& labels) {
+  if (labels.dtype() != DType::int64) {
+    const Tensor error = (outputs - labels).to(DType::float64);
+    return op::sum((1 - error * error).reshape({labels.numel()}), {0}, true);
+  }
+  const Tensor right = op::equal(op::argmax(outputs).to(DType::float64), labels.to(DType::float64));
+  return op::sum(right.to(DType::float64), {0}, true);
 }
 
 Tensor scores_of(const std::string& cost, const Tensor& logits) {

@@ -16,14 +16,20 @@ std::vector<std::string> net_names();
 std::vector<std::string> activation_names();
 std::vector<std::string> optimizer_names();
 std::vector<std::string> cost_names();
+/// Those that compare numbers.
+std::vector<std::string> regression_cost_names();
 std::vector<std::string> precision_names();
 
 /// "constant", "cosine[:WARMUP]", "step:EPOCHS[:FACTOR]" or "exponential:FACTOR", over `epochs` epochs. Throws
 /// UsageError.
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs);
 
-/// The cost of logits [n, classes] for labels [n]: one number. Every cost but cross-entropy compares with one-hot rows.
+/// The cost of logits [n, classes] for labels int64 [n]: one number. Every cost but cross-entropy compares with one-hot
+/// rows. Of a regression, that of values [n, 1] for numbers [n, 1].
 Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels);
+/// How right outputs are, summed over the rows, float64 [1]: how many rows have their class, or of a regression
+/// 1 - error^2, whose mean is R2 beside a mean of 0 and a deviation of 1.
+Tensor count_right(const Tensor& outputs, const Tensor& labels);
 /// What the outputs say of each class, float32 [n, classes]: probabilities (softmax for cross-entropy, sigmoid for
 /// binary cross-entropy), else the outputs themselves.
 Tensor scores_of(const std::string& cost, const Tensor& logits);

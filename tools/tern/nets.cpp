@@ -150,7 +150,7 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
                       "--layers and --net are both given; one of them says what the network is");
   blueprint.activation = settings.activation;
   blueprint.dropout = settings.dropout.value_or(0);
-  blueprint.cost = settings.cost;
+  blueprint.cost = *settings.cost;
   blueprint.net = "mlp";
   const std::string name =
       settings.net.empty() && settings.layers.empty() && !blueprint.table ? "mlp-small" : settings.net;
@@ -169,14 +169,15 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
     expects<UsageError>(blueprint.layers.front() == blueprint.features(), "--layers begins with ",
                         blueprint.layers.front(), ", but an example of ", blueprint.source, " has ",
                         blueprint.features(), " values");
-    expects<UsageError>(blueprint.layers.back() == blueprint.class_count(), "--layers ends with ",
-                        blueprint.layers.back(), ", but ", blueprint.source, " has ", blueprint.class_count(),
-                        " classes");
+    expects<UsageError>(
+        blueprint.layers.back() == blueprint.outputs(), "--layers ends with ", blueprint.layers.back(), ", but ",
+        blueprint.source, " has ",
+        blueprint.regression ? std::string("one number to be met") : message(blueprint.class_count(), " classes"));
     return;
   }
   blueprint.layers = net != nullptr ? net->hidden : table_hidden;
   blueprint.layers.insert(blueprint.layers.begin(), blueprint.features());
-  blueprint.layers.push_back(blueprint.class_count());
+  blueprint.layers.push_back(blueprint.outputs());
 }
 
 void take_net(Settings& settings, const Blueprint& before) {
@@ -189,7 +190,7 @@ void take_layers(Settings& settings, const Blueprint& before, const Blueprint& d
   if (!settings.net.empty() || !settings.layers.empty() || before.net != "mlp") return;
   settings.layers = before.layers;
   settings.layers.front() = data.features();
-  settings.layers.back() = data.class_count();
+  settings.layers.back() = data.outputs();
   settings.activation = before.activation;
   if (!settings.dropout) settings.dropout = before.dropout;  // its layers count
 }

@@ -31,7 +31,8 @@ const std::vector<Net>& nets();
 /// Why the data of a blueprint is not for its net; empty when it is.
 std::string misfit(const Blueprint& blueprint);
 
-/// Fills in the network of a blueprint whose data is known. Throws UsageError when the two do not go together.
+/// Fills in the network of a blueprint whose data is known; the settings know the cost. Throws UsageError when the two
+/// do not go together.
 void choose_net(Blueprint& blueprint, const Settings& settings);
 
 /// Where the settings say neither which network nor its layers, the one of `before`, whose weights a training begins

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tern::tool {
 
@@ -46,9 +47,52 @@ Json pixels_of(const Tensor& image, const data::Scaling& scaling) {
           {"data", base64(bytes)}};
 }
 
+// The largest errors first.
+std::vector<std::size_t> far_and_near(const Prediction& prediction) {
+  const auto error = [&](std::size_t i) { return std::abs(prediction.values[i] - prediction.truths[i]); };
+  std::vector<std::size_t> order(prediction.values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return error(a) > error(b); });
+  // The others are spread over the rest.
+  std::vector<std::size_t> chosen;
+  const std::size_t far = std::min(order.size(), wrong_ones), others = std::min(order.size(), all_ones) - far;
+  for (std::size_t i = 0; i < far; ++i) chosen.push_back(order[i]);
+  for (std::size_t i = 0; i < others; ++i) chosen.push_back(order[far + i * (order.size() - far) / others]);
+  return chosen;
+}
+
+Json features_of(const Tensor& values, const Blueprint& blueprint) {
+  Json features = Json::object();
+  const auto columns = values.to_vector<float>();
+  for (std::size_t c = 0; c < columns.size() && c < most_features; ++c)
+    features[blueprint.columns[c]] =
+        static_cast<double>(columns[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
+  return features;
+}
+
 }  // namespace
 
+Json pairs_of(const Prediction& prediction) {
+  constexpr std::size_t most = 1000;
+  const std::size_t count = prediction.values.size(), shown = std::min(count, most);
+  Json pairs = Json::array();
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::size_t row = i * count / shown;
+    pairs.push_back({prediction.truths[row], prediction.values[row]});
+  }
+  return pairs;
+}
+
 Json example_predictions(const TrainingData& data, const Blueprint& blueprint, const Prediction& prediction) {
+  if (blueprint.regression) {
+    Json examples = Json::array();
+    for (const std::size_t i : far_and_near(prediction))
+      examples.push_back(
+          {{"actual", prediction.truths[i]},
+           {"predicted", prediction.values[i]},
+           {"features", features_of(data.validation.example(prediction.rows[i], blueprint), blueprint)}});
+    return examples;
+  }
   const std::vector<std::int64_t>& labels = prediction.actual;
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < labels.size() && chosen.size() < wrong_ones; ++i)
@@ -65,12 +109,7 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
                  {"score", prediction.score_of(i)}};
     const Tensor values = data.validation.example(prediction.rows[i], blueprint);
     if (blueprint.table) {
-      Json features = Json::object();
-      const auto columns = values.to_vector<float>();
-      for (std::size_t c = 0; c < columns.size() && c < most_features; ++c)
-        features[blueprint.columns[c]] =
-            static_cast<double>(columns[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
-      example["features"] = features;
+      example["features"] = features_of(values, blueprint);
     } else if (blueprint.input[0] == 1 || blueprint.input[0] == 3) {
       example["pixels"] = pixels_of(values, blueprint.scaling);
     }

@@ -9,4 +9,7 @@ namespace tern::tool {
 /// green and blue or grey bytes) or its features.
 Json example_predictions(const TrainingData& data, const Blueprint& blueprint, const Prediction& prediction);
 
+/// Of a regression, for a drawing: what is and what was predicted, of at most 1,000 examples spread over all.
+Json pairs_of(const Prediction& prediction);
+
 }  // namespace tern::tool

@@ -18,10 +18,11 @@ class Predict : public Command {
  public:
   Predict() {
     verb_ = {.name = "predict",
-             .summary = "Says which class each example belongs to, and how sure the model is.",
+             .summary = "Says which class each example belongs to and how sure the model is, or which number.",
              .synopsis = "--model FILE (--dataset DATA | IMAGE...) [options]",
              .description =
-                 "Runs a trained model over examples. A CSV file may have the class column or not. The score is the "
+                 "Runs a trained model over examples. A CSV file may have the target or not. A regression predicts in "
+                 "the target's unit. Of classes the score is the "
                  "probability of the class (softmax) where the model was trained on cross-entropy, the sigmoid of the "
                  "output "
                  "for binary cross-entropy, and the output itself for the other costs.",
@@ -57,9 +58,14 @@ class Predict : public Command {
     const std::string unreadable = set.unreadable();
     if (!unreadable.empty()) say(unreadable + "; left out");
     const std::vector<std::string>& classes = model.blueprint.classes;
-    write_output(output_, output_.format == "json"  ? json(prediction, classes)
-                          : output_.format == "csv" ? csv(prediction, classes)
-                                                    : table(prediction, classes));
+    expects<UsageError>(!scores_ || !model.blueprint.regression,
+                        "--scores are of classes, but this model predicts a number");
+    if (model.blueprint.regression)
+      write_output(output_, numbers(prediction, model.blueprint.target_name()));
+    else
+      write_output(output_, output_.format == "json"  ? json(prediction, classes)
+                            : output_.format == "csv" ? csv(prediction, classes)
+                                                      : table(prediction, classes));
     return success;
   }
 
@@ -105,6 +111,26 @@ class Predict : public Command {
               fixed(static_cast<double>(prediction.score_of(i)), 6);
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) text += "," + fixed(score(prediction, i, c), 6);
       text += "\n";
+    }
+    return text;
+  }
+
+  // Of a regression.
+  std::string numbers(const Prediction& prediction, const std::string& target) const {
+    if (output_.format == "json") {
+      Json rows = Json::array();
+      for (std::size_t i = 0; i < prediction.values.size(); ++i)
+        rows.push_back({{"example", prediction.rows[i] + 1}, {"prediction", prediction.values[i]}});
+      return rows.dump(1) + "\n";
+    }
+    const bool csv = output_.format == "csv";
+    std::size_t width = width_of(target);
+    for (const double value : prediction.values) width = std::max(width, number_text(value).size());
+    std::string text = csv ? "example,prediction\n" : " example  " + left_padded(target, width) + "\n";
+    for (std::size_t i = 0; i < prediction.values.size(); ++i) {
+      const std::string value = number_text(prediction.values[i]);
+      text += csv ? message(label(prediction, i), ",", value, "\n")
+                  : left_padded(label(prediction, i), 8) + "  " + left_padded(value, width) + "\n";
     }
     return text;
   }

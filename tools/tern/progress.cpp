@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "evaluation.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
@@ -21,9 +22,11 @@ constexpr std::size_t longest_bar = 24;
 
 std::string rate_text(double rate) { return rate < 100 ? fixed(rate, 1) : grouped(static_cast<std::int64_t>(rate)); }
 
-// Nothing for a net whose training accuracy is not known.
-std::string accuracy_text(double accuracy, int digits) {
-  return std::isnan(accuracy) ? std::string() : "  accuracy " + fixed(100 * accuracy, digits) + " %";
+// Nothing for a net whose training accuracy is not known. Of a regression R2.
+std::string accuracy_text(const Blueprint& blueprint, double accuracy, int digits) {
+  if (std::isnan(accuracy)) return {};
+  return blueprint.regression ? "  R2 " + fixed(accuracy, digits + 2)
+                              : "  accuracy " + fixed(100 * accuracy, digits) + " %";
 }
 
 }  // namespace
@@ -69,8 +72,8 @@ void Progress::step(const Position& position, const Tensor& loss) {
   const std::string before = message(position.refit ? "refit " : "epoch ", position.epoch + 1, "/", epochs, " ");
   std::string after =
       message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
-              accuracy_text(training_.running_accuracy(), 1), "  ", rate_text(done * per_step / elapsed),
-              " items/s  ETA ", duration(left * elapsed / done), ranks_);
+              accuracy_text(training_.blueprint(), training_.running_accuracy(), 1), "  ",
+              rate_text(done * per_step / elapsed), " items/s  ETA ", duration(left * elapsed / done), ranks_);
   // The bar takes what the figures leave.
   const std::size_t room = terminal_width() - 1, words = width_of(before) + width_of(after);
   const std::size_t width = std::min(longest_bar, room - std::min(room, words));
@@ -93,10 +96,12 @@ void Progress::epoch(const EpochResult& result, bool last) {
   next_line_ = now + line_interval;
   clear();
   std::string line = message("epoch ", result.epoch, "/", epochs_, "  loss ", fixed(result.loss, 4),
-                             accuracy_text(result.accuracy, 2));
+                             accuracy_text(training_.blueprint(), result.accuracy, 2));
   if (result.validation_loss)
-    line += message("  validation: loss ", fixed(*result.validation_loss, 4), "  accuracy ",
-                    fixed(100 * *result.validation_accuracy, 2), " %");
+    line += message("  validation: loss ", fixed(*result.validation_loss, 4),
+                    accuracy_text(training_.blueprint(), *result.validation_accuracy, 2));
+  if (result.validation_loss && training_.blueprint().regression)
+    line += "  RMSE " + number_text(result.validation_rmse);
   if (result.ranks)
     line += message("  communication ", fixed(100 * result.ranks->communication, 0), " %", ranks_, " (+",
                     fixed(100 * result.ranks->lag, 0), " %)");

@@ -31,11 +31,11 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
-  static const std::vector<std::string> names{"target",       "ignore",    "header",        "limit",      "split",
-                                              "validation",   "layers",    "net",           "activation", "dropout",
-                                              "cost",         "optimizer", "learning-rate", "momentum",   "nesterov",
-                                              "weight-decay", "schedule",  "batch-size",    "shards",     "seed",
-                                              "early-stop",   "stopping",  "refit",         "init",       "freeze"};
+  static const std::vector<std::string> names{
+      "target",     "task",     "ignore",       "header",   "limit",      "split",     "validation",
+      "layers",     "net",      "activation",   "dropout",  "cost",       "optimizer", "learning-rate",
+      "momentum",   "nesterov", "weight-decay", "schedule", "batch-size", "shards",    "seed",
+      "early-stop", "stopping", "refit",        "init",     "freeze"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -199,6 +199,8 @@ void RunSession::write_start() {
                     {"stopping_examples", training_->stopping_examples()},
                     {"validation_examples", data_->validation.size()},
                     {"validation_is_test_part", data_->own_test_part},
+                    {"task", blueprint.regression ? "regression" : "classification"},
+                    {"target", blueprint.table ? Json(blueprint.target_name()) : Json()},
                     {"classes", blueprint.classes}}},
                   {"machine",
                    {{"mode", scope.mode->name},
@@ -224,15 +226,17 @@ void RunSession::stepped(const Position& position, const Tensor& loss) {
 }
 
 void RunSession::epoch_done(const EpochResult& result) {
+  const bool regression = training_->blueprint().regression;
   Json event{{"event", "epoch"},
              {"epoch", result.epoch},
              {"step", training_->position().step},
              {"loss", number(result.loss)},
-             {"accuracy", number(result.accuracy)},
+             {regression ? "r2" : "accuracy", number(result.accuracy)},
              {"validation_loss", number(result.validation_loss)},
-             {"validation_accuracy", number(result.validation_accuracy)},
+             {regression ? "validation_r2" : "validation_accuracy", number(result.validation_accuracy)},
              {"learning_rate", result.learning_rate},
              {"seconds", result.seconds}};
+  if (regression && result.validation_loss) event["validation_rmse"] = number(result.validation_rmse);
   if (result.stopping) {
     event["stopping_loss"] = number(result.stopping->loss);
     event["best"] = result.best;
@@ -288,20 +292,25 @@ Finished RunSession::finish(Ended ended) {
            {"step", training.position().step},
            {"model", model}};
   if (training.kept().best) end["best_epoch"] = training.kept().epoch;
-  end["training_accuracy"] = number(training.kept().accuracy);
+  const bool regression = training.blueprint().regression;
+  end[regression ? "training_r2" : "training_accuracy"] = number(training.kept().accuracy);
   end["training_loss"] = number(training.kept().loss);
-  end["accuracy"] = nullptr;
+  end[regression ? "r2" : "accuracy"] = nullptr;
   if (data_->validation.size() > 0) {
     const Prediction prediction = predict(training.net(), training.blueprint(), data_->validation);
     const Evaluation evaluation = evaluate(prediction);
     Json event{{"event", "evaluation"}, {"of", data_->own_test_part ? "test" : "validation"}};
-    event.update(as_json(evaluation, training.blueprint().classes));
+    event.update(as_json(evaluation, training.blueprint()));
     if (training.blueprint().classes.size() > most_confused) event.erase("confusion");
+    if (regression) event["pairs"] = pairs_of(prediction);
     event["pictures"] = example_predictions(*data_, training.blueprint(), prediction);
     folder_->write(event);
-    end["accuracy"] = evaluation.figures.accuracy;
+    if (regression)
+      for (const char* name : {"r2", "rmse", "mae"}) end[name] = event[name];
+    else
+      end["accuracy"] = evaluation.figures.accuracy;
     end["loss"] = number(evaluation.loss);
-    finished.validation = Score{evaluation.loss, evaluation.figures.accuracy};
+    finished.validation = evaluation;
   }
   if (data_->train.folder) {
     end["unreadable"] = data_->train.unreadable_count() + data_->validation.unreadable_count();

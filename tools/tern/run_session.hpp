@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dashboard.hpp"
+#include "evaluation.hpp"
 #include "folder_lock.hpp"
 #include "run_folder.hpp"
 #include "tensorboard.hpp"
@@ -15,8 +16,8 @@ namespace tern::tool {
 
 /// What a training left.
 struct Finished {
-  std::string model;                // its file
-  std::optional<Score> validation;  // of that model, where examples were held out
+  std::string model;                     // its file
+  std::optional<Evaluation> validation;  // of that model, where examples were held out
 };
 
 class RunSession {

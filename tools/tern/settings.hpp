@@ -13,6 +13,7 @@ struct Settings {
   // Data.
   std::string dataset = {};
   std::string target = {};
+  std::string task = "auto";  // "classification" or "regression"; found from the target
   std::vector<std::string> ignore = {};
   std::string header = "auto";
   std::string data = {};  // folder of the MNIST files
@@ -32,7 +33,7 @@ struct Settings {
   std::vector<std::string> freeze = {};  // patterns of parameters that stay as they begin
 
   // Training.
-  std::string cost = "cross-entropy";
+  std::optional<std::string> cost = {};
   std::optional<std::string> optimizer = {};
   std::optional<double> learning_rate = {};
   std::optional<double> momentum = {};

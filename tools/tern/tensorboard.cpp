@@ -100,6 +100,9 @@ void TensorBoard::write(const Json& event) {
   scalar("loss/validation", event, "validation_loss");
   scalar("accuracy/training", event, "accuracy");
   scalar("accuracy/validation", event, "validation_accuracy");
+  scalar("r2/training", event, "r2");
+  scalar("r2/validation", event, "validation_r2");
+  scalar("rmse/validation", event, "validation_rmse");
   scalar("learning_rate", event, "learning_rate");
 }
 

@@ -19,14 +19,15 @@ class Test : public Command {
   Test() {
     verb_ = {
         .name = "test",
-        .summary = "Says how right a model is: accuracy, precision, recall, F1, confusion, ROC AUC.",
+        .summary = "Says how right a model is: accuracy, precision, recall, F1, confusion, ROC AUC; R2, RMSE, MAE.",
         .synopsis = "--model FILE --dataset DATA [options]",
         .description =
             "Runs a trained model over labelled examples. A set that comes with a test part gives that part. A "
             "quotient "
             "without a denominator counts as 0: the precision of a class that was never predicted, the recall of a "
             "class without examples. The macro average is over the classes that have examples or were predicted. "
-            "ROC AUC is for two classes, the second one in the table being the positive one.",
+            "ROC AUC is for two classes, the second one in the table being the positive one. Of a regression RMSE and "
+            "MAE are in the target's unit, and R2 is the share of its variance that is explained.",
         .examples = {"tern test --model iris --dataset iris.csv --held-out",
                      "tern test --model digits --dataset mnist --format json"},
         .options = test_options(settings_, model_)};
@@ -49,14 +50,13 @@ class Test : public Command {
     const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set));
     const std::string unreadable = set.unreadable();
     if (!unreadable.empty()) say(unreadable + "; left out");
-    const std::vector<std::string>& classes = model.blueprint.classes;
     if (output_.format == "json")
-      write_output(output_, as_json(evaluation, classes).dump(2) + "\n");
+      write_output(output_, as_json(evaluation, model.blueprint).dump(2) + "\n");
     else if (output_.format == "csv")
-      write_output(output_, as_csv(evaluation, classes));
+      write_output(output_, as_csv(evaluation, model.blueprint));
     else
       write_output(output_, message(describe_net(model.blueprint), " of ", model.file, " on ", set.name(), "\n\n") +
-                                as_table(evaluation, classes));
+                                as_table(evaluation, model.blueprint));
     return success;
   }
 

@@ -133,7 +133,7 @@ class Train : public Command {
     say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
                 device.name(), " (", device.description(), ")"));
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
-                " validation examples of ", blueprint.classes.size(), " classes: ", blueprint.source));
+                " validation examples of ", task_of(blueprint), ": ", blueprint.source));
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
     if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
     if (!training.frozen().empty())
@@ -152,8 +152,7 @@ class Train : public Command {
       say("Without --net photographs get an mlp, which knows nothing of images; --net resnet18 is made for them.");
     if (looks_like_a_quantity(blueprint))
       say(message("The ", blueprint.classes.size(),
-                  " classes are all numbers. A quantity cannot be learnt: each value "
-                  "is a class of its own here."));
+                  " classes are all numbers, each a class of its own; --task regression learns a quantity."));
   }
 
   int train(RunSession& session, Training& training, const TrainingData& data, Training::Hooks hooks) {
@@ -196,6 +195,13 @@ class Train : public Command {
     return count;
   }
 
+  std::string task_of(const Blueprint& blueprint) const {
+    if (!blueprint.regression) return message(blueprint.classes.size(), " classes");
+    return message(
+        "a regression of ", blueprint.target_name(),
+        settings_.task == "auto" ? ", whose values are numbers (--task classification makes them classes)" : "");
+  }
+
   // With all that decides which examples these are.
   std::string test_command(const std::string& model, const TrainingData& data) const {
     std::string text = "tern test --model " + shell_word(model) + " --dataset " + shell_word(settings_.dataset);
@@ -218,8 +224,12 @@ class Train : public Command {
   static std::string result_line(const Training& training, const Finished& finished) {
     const EpochResult& kept = training.kept();
     if (!finished.validation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
+    if (const auto found = finished.validation ? finished.validation->regression : std::nullopt)
+      return message("validation R2: ", fixed(found->r2, 4), ", RMSE ", number_text(found->rmse), ", MAE ",
+                     number_text(found->mae), ", loss ", fixed(finished.validation->loss, 4));
+    if (training.blueprint().regression) return "training R2: " + fixed(kept.accuracy, 4);
     if (!finished.validation) return "training accuracy: " + fixed(100 * kept.accuracy, 2) + " %";
-    return "validation accuracy: " + fixed(100 * finished.validation->accuracy, 2) + " %, loss " +
+    return "validation accuracy: " + fixed(100 * finished.validation->figures.accuracy, 2) + " %, loss " +
            fixed(finished.validation->loss, 4);
   }
 

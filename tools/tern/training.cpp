@@ -51,12 +51,6 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   return blueprint;
 }
 
-/// The number of rows of logits that are right, float64 [1].
-Tensor count_right(const Tensor& logits, const Tensor& labels) {
-  const Tensor right = op::equal(op::argmax(logits).to(DType::float64), labels.to(DType::float64));
-  return op::sum(right.to(DType::float64), {0}, true);
-}
-
 /// totals[i] += value.
 void add(Tensor& totals, std::int64_t i, const Tensor& value) {
   totals.slice(0, i, i + 1).copy_(totals.slice(0, i, i + 1) + value);
@@ -86,7 +80,13 @@ double table_decay(const TrainingData& data) {
 }  // namespace
 
 void complete(Settings& s, const TrainingData& data) {
-  const bool table = data.blueprint.table;
+  const bool table = data.blueprint.table, regression = data.blueprint.regression;
+  if (!s.cost) s.cost = regression ? "mse" : "cross-entropy";
+  const std::vector<std::string> costs = regression ? regression_cost_names() : cost_names();
+  expects<UsageError>(
+      std::find(costs.begin(), costs.end(), *s.cost) != costs.end(), "--cost ", *s.cost,
+      " tells classes apart, but the target is a number: mse, mae or huber; --task classification takes ",
+      "each value as a class");
   if (!s.optimizer) s.optimizer = table ? "adamw" : "sgd";
   const bool sgd = *s.optimizer == "sgd";
   expects<UsageError>(sgd || !s.momentum, "--momentum is of --optimizer sgd, not of ", *s.optimizer);
@@ -193,7 +193,7 @@ Step Training::make_step() {
 parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) {
   if (has_own_loss(blueprint_)) return own_loss(*net_, x, labels);
   const Tensor logits = (*net_)(x);
-  const Tensor loss = cost_of(settings_.cost, logits, labels);
+  const Tensor loss = cost_of(*settings_.cost, logits, labels);
   const NoGrad no_grad;
   return {loss, count_right(logits, labels)};
 }
@@ -315,11 +315,11 @@ std::optional<Score> Training::score_in_first(const Examples& examples, const Ho
   if (group_.rank() == 0) found = score(*net_, blueprint_, examples, hooks.stop, with_error);
   if (group_.size() == 1) return found;
   const Score own = found.value_or(Score{});
-  const Tensor words = tensor({found ? 1.0 : 0.0, own.loss, own.accuracy, own.error});
+  const Tensor words = tensor({found ? 1.0 : 0.0, own.loss, own.accuracy, own.error, own.rmse});
   group_.broadcast(words);
   const std::vector<double> told = words.values();
   if (told[0] == 0) return std::nullopt;
-  return Score{told[1], told[2], told[3]};
+  return Score{told[1], told[2], told[3], told[4]};
 }
 
 bool Training::validate(EpochResult& result, const Hooks& hooks) {
@@ -328,6 +328,7 @@ bool Training::validate(EpochResult& result, const Hooks& hooks) {
     if (!found) return false;
     result.validation_loss = found->loss;
     result.validation_accuracy = found->accuracy;
+    result.validation_rmse = found->rmse;
   }
   if (stopping_.size() == 0) return true;
   const auto found = score_in_first(stopping_, hooks, true);
@@ -405,6 +406,12 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   if (!whole) return std::nullopt;
   const auto values = totals.values();
   Score result{values[0] / values[2], values[1] / values[2]};
+  if (blueprint.regression) {
+    // R2 is beside these examples' own mean and deviation.
+    const double errors = 1 - result.accuracy, deviation = data::scaling_of(examples.memory.labels).deviation[0];
+    result.accuracy = 1 - errors / (deviation * deviation);
+    result.rmse = std::sqrt(errors) * blueprint.target_scaling.deviation[0];
+  }
   if (groups > 1) result.error = std::sqrt(std::max(0.0, squares / groups - sum * sum / (groups * groups)) / groups);
   return result;
 }

@@ -26,9 +26,10 @@ void complete(Settings& settings, const TrainingData& data);
 
 /// Figures of an epoch that is done.
 struct EpochResult {
-  std::int64_t epoch = 0;  // from 1
-  double loss = 0, accuracy = 0;
+  std::int64_t epoch = 0;         // from 1
+  double loss = 0, accuracy = 0;  // of a regression the accuracy is R2
   std::optional<double> validation_loss = {}, validation_accuracy = {};
+  double validation_rmse = 0;                 // of a regression, in the target's unit; a checkpoint does not hold it
   std::optional<StoppingLoss> stopping = {};  // with early stopping
   double learning_rate = 0;
   double seconds = 0;                   // of its training steps
@@ -142,11 +143,12 @@ class Training {
   Step step_;
 };
 
-/// The mean cost and the share of right answers over examples, in evaluation mode. `stop` is asked between batches;
-/// when it says true, nothing is returned.
+/// The mean cost and the share of right answers, or R2, over examples, in evaluation mode. `stop` is asked between
+/// batches; when it says true, nothing is returned.
 struct Score {
   double loss = 0, accuracy = 0;
   double error = 0;  // standard error of the loss
+  double rmse = 0;   // of a regression, in the target's unit
 };
 std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
                            const std::function<bool()>& stop, bool with_error = false);

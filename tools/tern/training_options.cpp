@@ -44,6 +44,18 @@ Option number_option(std::string name, std::string value, std::string help, doub
   return option;
 }
 
+Option optional_choice(std::string name, std::string help, std::vector<std::string> choices,
+                       std::optional<std::string>& target) {
+  Option option = optional_option(std::move(name), "NAME", std::move(help), target,
+                                  [choices](const std::string& option_name, const std::string& text) {
+                                    std::string chosen;
+                                    choice_option(option_name, "", choices, chosen).set(text);
+                                    return chosen;
+                                  });
+  option.choices = std::move(choices);
+  return option;
+}
+
 Option layers_option(std::vector<std::int64_t>& target) {
   Option option{.name = "layers", .value = "SIZES", .help = "sizes from the input to the classes: 784,196,196,10"};
   option.set = [&target](const std::string& text) {
@@ -124,18 +136,14 @@ DeviceOptions device_options(const Settings& settings) {
 
 Options training_options(Settings& settings) {
   Options table;
-  Option optimizer = optional_option("optimizer", "NAME", "sgd, adam or adamw", settings.optimizer,
-                                     [](const std::string& name, const std::string& text) {
-                                       std::string chosen;
-                                       choice_option(name, "", optimizer_names(), chosen).set(text);
-                                       return chosen;
-                                     });
   add(table, "Data",
       {with_choices(of_kind(text_option("dataset", "DATA", "FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits",
                                         settings.dataset),
                             Value::file),
                     dataset_names()),
-       text_option("target", "COLUMN", "a table's class column: name or number (the last)", settings.target),
+       text_option("target", "COLUMN", "a table's column to predict: name or number (the last)", settings.target),
+       choice_option("task", "what a table's target is: auto, classification (classes) or regression (a number)",
+                     {"auto", "classification", "regression"}, settings.task),
        list_option("ignore", "COLUMNS", "columns of a CSV file to leave out", settings.ignore),
        choice_option("header", "whether a CSV file begins with names: auto, yes or no", {"auto", "yes", "no"},
                      settings.header),
@@ -161,8 +169,9 @@ Options training_options(Settings& settings) {
        list_option("freeze", "PATTERNS", "parameters that are not trained: conv1.*,layer1.*", settings.freeze)},
       {"layers", "net"});
   add(table, "Training",
-      {choice_option("cost", "what is minimised", cost_names(), settings.cost),
-       with_choices(std::move(optimizer), optimizer_names()),
+      {optional_choice("cost", "what is minimised (cross-entropy), of a regression mse, mae or huber (mse)",
+                       cost_names(), settings.cost),
+       optional_choice("optimizer", "sgd, adam or adamw", optimizer_names(), settings.optimizer),
        optional_option("learning-rate", "RATE", "at the start", settings.learning_rate,
                        number_in(0, 1e6, true, "a number above 0, at most 1000000")),
        optional_option("momentum", "M", "of sgd (default: 0.9)", settings.momentum,

@@ -242,6 +242,10 @@ class Tune : public Command {
       } catch (const UsageError& error) {
         throw UsageError(message("trial ", i + 1, " (", describe(plan.trials[i]), "): ", error.what()));
       }
+      expects<UsageError>(data[i]->blueprint.regression == data[0]->blueprint.regression, "trial ", i + 1, " (",
+                          describe(plan.trials[i]), ") and the first one are not both regressions, or both tell ",
+                          "classes apart; a search compares trials of one kind");
+      plan.regression = data[i]->blueprint.regression;
       plan.epochs = std::max(plan.epochs, *plan.settings[i].epochs);
     }
   }

@@ -57,7 +57,7 @@ std::vector<std::size_t> ranked(const std::vector<TrialStatus>& all) {
     const TrialStatus& status = all[i];
     const double loss = status.validation_loss.value_or(status.loss), accuracy = status.accuracy.value_or(0);
     return std::tuple(status.state == TrialState::failed, status.state == TrialState::dropped, status.epoch == 0,
-                      std::isnan(accuracy) ? 0 : -accuracy, std::isnan(loss) ? INFINITY : loss);
+                      std::isnan(accuracy) ? INFINITY : -accuracy, std::isnan(loss) ? INFINITY : loss);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
   return order;
@@ -283,7 +283,8 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
     EpochResult result = training.kept();
     if (finished.validation) {
       result.validation_loss = finished.validation->loss;
-      result.validation_accuracy = finished.validation->accuracy;
+      const Evaluation& found = *finished.validation;
+      result.validation_accuracy = found.regression ? found.regression->r2 : found.figures.accuracy;
     }
     if (result.best) tell(result);
   } else {

@@ -19,11 +19,11 @@ const char* name_of(TrialState state);
 /// What is known of a trial; a copy for whoever looks.
 struct TrialStatus {
   TrialState state = TrialState::waiting;
-  std::int64_t epoch = 0;  // done
-  double loss = 0;         // of the last epoch
-  std::optional<double> validation_loss = {}, accuracy = {};
-  double seconds = 0;        // spent on it
-  std::string problem = {};  // why it failed
+  std::int64_t epoch = 0;                                     // done
+  double loss = 0;                                            // of the last epoch
+  std::optional<double> validation_loss = {}, accuracy = {};  // the accuracy of a regression is R2
+  double seconds = 0;                                         // spent on it
+  std::string problem = {};                                   // why it failed
 };
 
 struct TunePlan {
@@ -34,12 +34,13 @@ struct TunePlan {
   std::vector<std::string> devices = {"fastest"};  // of the ranks that are threads of this process
   std::size_t jobs = 1;                            // trials at a time, of each rank
   int threads = 1;                                 // of each trial
+  bool regression = false;                         // R2 stands for the accuracy
   bool shared = false;                             // other processes work on the same trials
   std::int64_t limit = 0;                          // seconds that a trial of theirs may stand still; 0: for ever
 };
 
-/// Trials from the best to the worst: by accuracy, then by loss, where what is not a number comes last; failed ones
-/// after all others.
+/// Trials from the best to the worst: by accuracy or R2, then by loss, where what is not a number comes last; failed
+/// ones after all others.
 std::vector<std::size_t> ranked(const std::vector<TrialStatus>& trials);
 
 class TuneRunner {

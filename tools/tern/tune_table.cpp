@@ -30,6 +30,12 @@ std::string loss_text(double loss) {
   return text;
 }
 
+// "accuracy 98.76 %", or "R2 0.4321": its name and the figure.
+const char* quality_name(const TunePlan& plan) { return plan.regression ? "R2" : "accuracy"; }
+std::string quality(const TunePlan& plan, const std::optional<double>& value) {
+  return plan.regression ? figure(value, 1, 4) : figure(value, 100, 2) + " %";
+}
+
 std::vector<std::string> option_names(const TunePlan& plan) {
   std::vector<std::string> names;
   for (const Trial& trial : plan.trials)
@@ -89,7 +95,7 @@ void TuneTable::tell(const std::vector<TrialStatus>& status) {
     if (status[i].state == TrialState::failed)
       line += "; " + status[i].problem;
     else
-      line += message("; accuracy ", figure(status[i].accuracy, 100, 2), " %, loss ",
+      line += message("; ", quality_name(plan_), " ", quality(plan_, status[i].accuracy), ", loss ",
                       loss_text(status[i].validation_loss.value_or(status[i].loss)), ", ",
                       counted(status[i].epoch, "epoch"));
     say(line);
@@ -120,7 +126,8 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
   // Up and over what stands there.
   if (lines_ > 0) text += message("\033[", lines_, "A\r\033[J");
   text += row(
-              "trial", [](const std::string& name) { return name; }, "  state       epoch     loss  accuracy   time") +
+              "trial", [](const std::string& name) { return name; },
+              "  state       epoch     loss" + left_padded(quality_name(plan_), 10) + "   time") +
           "\n";
   const std::vector<std::size_t> ranking = runner.ranking();
   std::vector<std::size_t> order = ranking;
@@ -137,7 +144,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
     const std::string rest =
         "  " + padded(name_of(trial.state), 8) + left_padded(message(trial.epoch, "/", *plan_.settings[i].epochs), 9) +
         left_padded(ran ? loss_text(trial.validation_loss.value_or(trial.loss)) : "-", 9) +
-        left_padded(ran ? figure(trial.accuracy, 100, 2) + " %" : "-", 10) + left_padded(duration(trial.seconds), 7);
+        left_padded(ran ? quality(plan_, trial.accuracy) : "-", 10) + left_padded(duration(trial.seconds), 7);
     const bool best = colour_ && i == ranking.front() && ran;
     text += (best ? "\033[32m" : "") +
             row(
@@ -161,7 +168,8 @@ std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::
   const std::vector<std::string> names = option_names(plan);
   std::string text = "trial";
   for (const std::string& name : names) text += "," + name;
-  text += ",state,accuracy,validation_loss,training_loss,epochs,seconds,run,problem\n";
+  text += message(",state,", plan.regression ? "r2" : "accuracy") +
+          ",validation_loss,training_loss,epochs,seconds,run,problem\n";
   const std::vector<TrialStatus> status = runner.status();
   for (const std::size_t i : runner.ranking()) {
     text += std::to_string(i + 1);
@@ -196,8 +204,8 @@ std::string tune_best(const TunePlan& plan, const TuneRunner& runner) {
   const std::size_t best = runner.ranking().front();
   const TrialStatus status = runner.status()[best];
   if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
-  return message("best: ", describe(plan.trials[best]), "; accuracy ", fixed(100 * status.accuracy.value_or(0), 2),
-                 " %, loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ", plan.settings[best].run);
+  return message("best: ", describe(plan.trials[best]), "; ", quality_name(plan), " ", quality(plan, status.accuracy),
+                 ", loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ", plan.settings[best].run);
 }
 
 }  // namespace tern::tool

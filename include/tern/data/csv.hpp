@@ -20,8 +20,10 @@ enum class CsvTarget : std::uint8_t {
 
 struct CsvOptions {
   CsvTarget labelled = CsvTarget::required;
-  std::string target = {};               ///< its name, or its number from 1 (-1 is the last); empty: the last
-  bool numbers = false;                  ///< the target is a number, no class: Table::labels are float32
+  std::string target = {};  ///< its name, or its number from 1 (-1 is the last); empty: the last
+  /// Whether the target is a number, no class: Table::labels are then float32. Absent: found. It is one where all are
+  /// numbers and some have a fraction, or more than 20, and than one in 20 rows, are different.
+  std::optional<bool> numbers = false;
   std::vector<std::string> ignore = {};  ///< columns to leave out, by name or number
   std::optional<bool> header =
       {};              ///< whether the first row holds names; found out when absent: a row of numbers only is none
@@ -37,7 +39,7 @@ struct CsvOptions {
 /// Numbers and classes read from a CSV file.
 struct Table {
   Tensor features = {};  ///< float32 [rows, columns]
-  /// int64 [rows], positions in `classes`; float32 [rows] with CsvOptions::numbers; undefined without a target.
+  /// int64 [rows], positions in `classes`; float32 [rows] where these are numbers; undefined without a target.
   Tensor labels = {};
   std::vector<std::string> columns = {};  ///< names of the features; "column 3" where there is no header
   std::vector<std::string> classes = {};  ///< in the order of their numbers where all are numbers, else of the alphabet
@@ -46,6 +48,8 @@ struct Table {
   std::string source = {};                ///< the file
   bool header = false;                    ///< whether the first row was one
 
+  /// Whether the target is a number.
+  bool numbers() const { return labels.defined() && labels.dtype() == DType::float32; }
   /// Features as images, with no_classes where the target is a number. Throws FileError without a target.
   Dataset dataset() const;
 };
