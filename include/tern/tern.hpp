@@ -15,6 +15,8 @@
 #include "tern/data/synthetic_digits.hpp"
 #include "tern/data/synthetic_images.hpp"
 #include "tern/io/checkpoint.hpp"
+#include "tern/io/dlpack.hpp"
+#include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/borrow.hpp"

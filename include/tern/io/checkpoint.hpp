@@ -12,13 +12,13 @@ namespace tern::io {
 
 /// A training state: tensors under prefixes ("model.", "optimizer.") and where the training stands.
 struct Checkpoint {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;  ///< free; keys that begin with "tern." are the library's
-  std::int64_t step = 0;                        ///< steps done; numbers the file
-  std::int64_t epoch = 0;                       ///< the epoch under way
-  std::int64_t batch = 0;                       ///< batches of it that are done: `loader.epoch(epoch, batch)` goes on
-  std::uint64_t seed = 0;                       ///< of the Generator
-  std::uint64_t random_position = 0;            ///< of the Generator
+  std::map<std::string, Tensor> tensors = {};
+  std::map<std::string, std::string> metadata = {};  ///< free; keys that begin with "tern." are the library's
+  std::int64_t step = 0;                             ///< steps done; numbers the file
+  std::int64_t epoch = 0;                            ///< the epoch under way
+  std::int64_t batch = 0;             ///< batches of it that are done: `loader.epoch(epoch, batch)` goes on
+  std::uint64_t seed = 0;             ///< of the Generator
+  std::uint64_t random_position = 0;  ///< of the Generator
 
   /// Adds tensors under a prefix.
   void put(const std::string& prefix, const std::map<std::string, Tensor>& part);

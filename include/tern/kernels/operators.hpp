@@ -15,7 +15,7 @@
 
 namespace tern::kernels {
 
-/// Calls visit.template operator()<T>() with the type of each dtype that operators compute in.
+/// Calls `visit.template operator()<T>()` with the type of each dtype that operators compute in.
 template <class Visit>
 constexpr void for_each_compute_type(const Visit& visit) {
   visit.template operator()<float>();
@@ -45,7 +45,7 @@ constexpr bool with_compute_type(DType dtype, const Visit& visit) {
   }
 }
 
-/// Calls visit.template operator()<T>() with the type of each integer dtype, bool among them.
+/// Calls `visit.template operator()<T>()` with the type of each integer dtype, bool among them.
 template <class Visit>
 constexpr void for_each_integer_type(const Visit& visit) {
   visit.template operator()<std::int32_t>();

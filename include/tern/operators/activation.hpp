@@ -15,14 +15,14 @@ Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 /// 1 / (1 + exp(-x)).
 Tensor sigmoid(const Tensor& x);
-Tensor tanh(const Tensor& x);
+Tensor tanh(const Tensor& x);  ///< The hyperbolic tangent.
 /// log(1 + exp(x)).
 Tensor softplus(const Tensor& x);
 /// x * Phi(x) with the exact normal distribution function.
 Tensor gelu(const Tensor& x);
 /// exp(x) / sum(exp(x)) along `dim`, stable.
 Tensor softmax(const Tensor& x, std::int64_t dim = -1);
-Tensor log_softmax(const Tensor& x, std::int64_t dim = -1);
+Tensor log_softmax(const Tensor& x, std::int64_t dim = -1);  ///< log(softmax(x)), stable.
 /// The activation that a fused operator would apply, alone.
 Tensor activate(const Tensor& x, Activation activation);
 

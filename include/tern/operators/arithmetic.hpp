@@ -10,24 +10,24 @@ namespace tern::operators {
 
 // Elementwise with broadcasting (NumPy's rules): sizes are equal or 1, aligned at the last dimension. Integers too; of
 // bool `add` is "or", `mul` "and", and the others are DTypeErrors but for maximum and minimum.
-Tensor add(const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& a, const Tensor& b);  ///< a + b, broadcast.
 /// The sum of tensors of one shape, from left to right, in fewer passes than additions one by one.
 Tensor add_all(const std::vector<Tensor>& tensors);
-Tensor sub(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);  ///< a - b, broadcast.
+Tensor mul(const Tensor& a, const Tensor& b);  ///< a * b, broadcast.
 /// Of integers the quotient towards 0, as C++ divides. A divisor of 0 is a NumericError (on cuda: at the next wait),
 /// and so it is for the rest.
 Tensor div(const Tensor& a, const Tensor& b);
 /// NaN if either is NaN. Equal inputs share the gradient half and half.
 Tensor maximum(const Tensor& a, const Tensor& b);
-Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);  ///< NaN if either is NaN.
 
 /// a ^ b, with std::pow's special cases. Where a is 0 and b is not negative, b takes no gradient.
 Tensor pow(const Tensor& a, const Tensor& b);
 /// What division leaves, exact: of fmod with the sign of a, of remainder with that of b (Python's %). Integers but bool
 /// too.
 Tensor fmod(const Tensor& a, const Tensor& b);
-Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, const Tensor& b);  ///< Python's %.
 /// The whole number beneath a / b, with (a - remainder(a, b)) / b exactly that. Integers but bool too; no gradient.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 
@@ -45,23 +45,23 @@ Tensor remainder(const Tensor& a, double b);
 Tensor floor_divide(const Tensor& a, double b);
 
 // Bit by bit, of integers; of bool they are logic.
-Tensor bitwise_and(const Tensor& a, const Tensor& b);
-Tensor bitwise_or(const Tensor& a, const Tensor& b);
-Tensor bitwise_xor(const Tensor& a, const Tensor& b);
-Tensor bitwise_not(const Tensor& x);
+Tensor bitwise_and(const Tensor& a, const Tensor& b);  ///< a & b.
+Tensor bitwise_or(const Tensor& a, const Tensor& b);   ///< a | b.
+Tensor bitwise_xor(const Tensor& a, const Tensor& b);  ///< a ^ b.
+Tensor bitwise_not(const Tensor& x);                   ///< ~x; of bool !x.
 // Of any dtype, where what is not 0 is true: a bool tensor, no gradient.
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
-Tensor logical_xor(const Tensor& a, const Tensor& b);
-Tensor logical_not(const Tensor& x);
+Tensor logical_and(const Tensor& a, const Tensor& b);  ///< Both are not 0: bool.
+Tensor logical_or(const Tensor& a, const Tensor& b);   ///< One is not 0: bool.
+Tensor logical_xor(const Tensor& a, const Tensor& b);  ///< Just one is not 0: bool.
+Tensor logical_not(const Tensor& x);                   ///< It is 0: bool.
 
 // Comparisons, of integers too: a bool tensor, no gradient.
-Tensor equal(const Tensor& a, const Tensor& b);
-Tensor not_equal(const Tensor& a, const Tensor& b);
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-Tensor greater(const Tensor& a, const Tensor& b);
-Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, const Tensor& b);          ///< a == b: bool, broadcast.
+Tensor not_equal(const Tensor& a, const Tensor& b);      ///< a != b: bool, broadcast.
+Tensor less(const Tensor& a, const Tensor& b);           ///< a < b: bool, broadcast.
+Tensor less_equal(const Tensor& a, const Tensor& b);     ///< a <= b: bool, broadcast.
+Tensor greater(const Tensor& a, const Tensor& b);        ///< a > b: bool, broadcast.
+Tensor greater_equal(const Tensor& a, const Tensor& b);  ///< a >= b: bool, broadcast.
 // With a number, which is rounded to a floating dtype; with integers it is compared as it is.
 Tensor equal(const Tensor& a, double b);
 Tensor not_equal(const Tensor& a, double b);
@@ -69,8 +69,8 @@ Tensor less(const Tensor& a, double b);
 Tensor less_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
 Tensor greater_equal(const Tensor& a, double b);
-Tensor isnan(const Tensor& x);
-Tensor isinf(const Tensor& x);
+Tensor isnan(const Tensor& x);  ///< bool.
+Tensor isinf(const Tensor& x);  ///< Of either sign: bool.
 /// Neither NaN nor infinite.
 Tensor isfinite(const Tensor& x);
 /// a == b, or finite |a - b| <= atol + rtol |b|; with `equal_nan` also where both are NaN. A negative tolerance is a
@@ -89,19 +89,19 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 /// Integers but bool too.
 Tensor neg(const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor sqrt(const Tensor& x);
+Tensor exp(const Tensor& x);   ///< e^x.
+Tensor log(const Tensor& x);   ///< The natural logarithm; NaN below 0.
+Tensor sqrt(const Tensor& x);  ///< NaN below 0.
 /// The derivative at 0 is 0. Integers but bool too.
 Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
-Tensor sin(const Tensor& x);
-Tensor cos(const Tensor& x);
+Tensor sin(const Tensor& x);  ///< x in radians.
+Tensor cos(const Tensor& x);  ///< x in radians.
 /// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 Tensor erf(const Tensor& x);
 // To whole numbers, -0 where that is the nearest from below; the derivative is 0.
-Tensor floor(const Tensor& x);
-Tensor ceil(const Tensor& x);
+Tensor floor(const Tensor& x);  ///< The next whole number beneath.
+Tensor ceil(const Tensor& x);   ///< The next whole number above.
 /// Halves go to the even number.
 Tensor round(const Tensor& x);
 /// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high. A bound

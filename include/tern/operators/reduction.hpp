@@ -9,20 +9,20 @@ using tern::Dims;
 /// Reduces the dimensions named, or all. With `keep_dims` the reduced dimensions stay, with size 1. An empty sum is 0,
 /// an empty mean NaN. A sum of integers is int64.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
-Tensor mean(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);  ///< The sum over the number.
 /// sum((x - mean)^2) / (n - correction); NaN when n <= correction. A negative correction is a NumericError.
 Tensor var(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
 /// The largest (smallest) element, of integers too; its gradient goes to the first one of equals, whatever is reduced
 /// (torch.max over all elements shares it among them). Reducing no elements is a ShapeError.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
-Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);  ///< See max.
 /// The product, 1 of no elements; of integers int64. Neighbours are multiplied first, then neighbouring products.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 /// Element i is the sum of the elements 0 ... i along `dim`; of integers int64.
 Tensor cumsum(const Tensor& x, std::int64_t dim);
 /// The position of the first largest element along `dim`, int64, no gradient; NaN counts as largest. Integers too.
 Tensor argmax(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
-Tensor argmin(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
+Tensor argmin(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);  ///< See argmax.
 
 /// sqrt(var), also where the variance leaves the dtype's range; where it is 0 the derivative is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
@@ -35,7 +35,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keep_dims = false)
 
 /// Whether any element (every one) is not 0, of any dtype: a bool tensor, no gradient. Of no elements false (true).
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
-Tensor all(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);  ///< See any.
 
 /// Sums `x` over the dimensions along which `shape` was broadcast to x's: the gradient of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);

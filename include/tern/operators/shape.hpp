@@ -7,14 +7,14 @@
 namespace tern::operators {
 
 // Views: no element moves, any dtype. The members of Tensor call these.
-Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor reshape(const Tensor& x, const Shape& shape);  ///< One size may be -1: it is computed. Copies if it must.
 /// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end, and what lies
 /// outside is left out, as in Python. With a negative step, from `begin` down to above `end`: a copy. A step of 0 is a
 /// ShapeError.
 Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin,
              std::int64_t end = std::numeric_limits<std::int64_t>::max(), std::int64_t step = 1);
-Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order);
-Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);
+Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order);  ///< Dimension i is x's order[i].
+Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);        ///< Two dimensions exchanged.
 /// -1 leaves a size as it is.
 Tensor expand(const Tensor& x, const Shape& shape);
 
@@ -52,7 +52,7 @@ Tensor pad(const Tensor& x, const std::vector<Padding>& padding, PadMode mode);
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 /// x [..., rows, columns] where column - row <= diagonal (triu: >= diagonal), 0 elsewhere. Floating dtypes.
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
-Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);  ///< See tril.
 /// [n, classes] float32 (or float64): 1 at each label, else 0. labels [n] int64.
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype = DType::float32);
 
