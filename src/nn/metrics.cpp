@@ -16,13 +16,6 @@ void check(const char* metric, const Tensor& logits, const Tensor& labels) {
   expects<DTypeError>(labels.dtype() == DType::int64, metric, ": labels are int64, not ", labels.dtype());
 }
 
-/// The number of rows that are right, float64 [1].
-Tensor count_correct(const Tensor& logits, const Tensor& labels) {
-  // Operators compute on floating types; a float64 holds every label below 2^53.
-  const Tensor right = operators::equal(operators::argmax(logits).to(DType::float64), labels.to(DType::float64));
-  return operators::sum(right.to(DType::float64), {0}, true);
-}
-
 double ratio(const Tensor& totals) {
   const auto values = totals.values();
   return values[1] == 0 ? std::numeric_limits<double>::quiet_NaN() : values[0] / values[1];
@@ -35,6 +28,15 @@ void accumulate(Tensor& totals, const Tensor& first, double second) {
 }
 
 }  // namespace
+
+Tensor count_right(const Tensor& logits, const Tensor& labels) {
+  const NoGrad no_grad;
+  const Tensor wanted = labels.rank() == 2 ? operators::argmax(labels) : labels;
+  check("count_right", logits, wanted);
+  // Operators compute on floating types; a float64 holds every label below 2^53.
+  const Tensor right = operators::equal(operators::argmax(logits).to(DType::float64), wanted.to(DType::float64));
+  return operators::sum(right.to(DType::float64), {0}, true);
+}
 
 Counters& Counters::operator=(const Counters& other) {
   tensor_.copy_(other.tensor_);
@@ -50,7 +52,7 @@ double accuracy(const Tensor& logits, const Tensor& labels) {
 void Accuracy::update(const Tensor& logits, const Tensor& labels) {
   check("accuracy", logits, labels);
   const NoGrad no_grad;
-  accumulate(*totals_, count_correct(logits, labels), static_cast<double>(labels.numel()));
+  accumulate(*totals_, count_right(logits, labels), static_cast<double>(labels.numel()));
 }
 
 std::int64_t Accuracy::count() const { return static_cast<std::int64_t>((*totals_).values()[1]); }

@@ -16,10 +16,10 @@
 #include "metrics.hpp"
 #include "process.hpp"
 #include "samples.hpp"
-#include "signals.hpp"
 #include "support/catch.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/tensor/create.hpp"
+#include "tern/train/signal_guard.hpp"
 
 namespace tern::testing {
 
@@ -222,10 +222,10 @@ TEST_CASE("resume: Ctrl-C and SIGTERM finish the step, save and say so", "[tools
 TEST_CASE("resume: a later second signal ends the process at once", "[tools][resume]") {
   const pid_t child = ::fork();
   if (child == 0) {
-    const tool::SignalGuard guard;
+    const train::SignalGuard guard;
     std::raise(SIGTERM);
     std::raise(SIGTERM);
-    if (tool::SignalGuard::received() != SIGTERM) ::_exit(1);
+    if (train::SignalGuard::received() != SIGTERM) ::_exit(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     std::raise(SIGTERM);
     ::_exit(2);

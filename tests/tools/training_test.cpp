@@ -155,14 +155,4 @@ TEST_CASE("training: a table's dropout and decay follow its classes, columns and
   CHECK(*layers.dropout == 0);  // who says what the net is gets it
 }
 
-TEST_CASE("training: an epoch is kept within a standard error of the least loss", "[tools][training]") {
-  using Losses = std::vector<StoppingLoss>;
-  CHECK(worth_keeping(Losses{{1, 0.1}}));
-  CHECK(worth_keeping(Losses{{1, 0.1}, {1.09, 0.1}}));
-  CHECK_FALSE(worth_keeping(Losses{{1, 0.1}, {1.2, 0.5}}));
-  CHECK(worth_keeping(Losses{{1, 0.1}, {1.2, 0.5}, {0.9, 0}}));
-  CHECK_FALSE(worth_keeping(Losses{{1, 0.1}, {NAN, 0}}));
-  CHECK(worth_keeping(Losses{{NAN, 0}, {3, 0}}));
-}
-
 }  // namespace tern::testing

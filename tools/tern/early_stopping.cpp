@@ -1,8 +1,5 @@
 #include "early_stopping.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "tern/tensor/create.hpp"
 
 namespace tern::tool {
@@ -37,12 +34,6 @@ TrainingParts divide(const Settings& settings, const TrainingData& data) {
 
 bool divisible(const Settings& settings, const TrainingData& data) {
   return data.train.size() > 0 && !stopping_rows(settings, data).validation.empty();
-}
-
-bool worth_keeping(std::span<const StoppingLoss> epochs) {
-  const double last = epochs.back().loss;
-  if (!std::isfinite(last)) return false;
-  return std::ranges::all_of(epochs, [&](const StoppingLoss& epoch) { return !(last > epoch.loss + epoch.error); });
 }
 
 }  // namespace tern::tool

@@ -2,9 +2,6 @@
 // Early stopping: examples set aside from the training decide which epoch's weights are kept. The validation examples,
 // whose accuracy is reported, have no part in it.
 
-#include <optional>
-#include <span>
-
 #include "data_sets.hpp"
 #include "settings.hpp"
 
@@ -19,13 +16,5 @@ struct TrainingParts {
 TrainingParts divide(const Settings& settings, const TrainingData& data);
 /// Whether a share of the examples would be an example at least.
 bool divisible(const Settings& settings, const TrainingData& data);
-
-/// The loss of the examples set aside, and its standard error as an estimate.
-struct StoppingLoss {
-  double loss = 0, error = 0;
-};
-/// Whether the last of these epochs is one to keep: within a standard error of the least loss. A difference below it
-/// says nothing, and of the epochs that it cannot tell apart the last has had most training at the smallest rate.
-bool worth_keeping(std::span<const StoppingLoss> epochs);
 
 }  // namespace tern::tool

@@ -3,6 +3,7 @@
 #include "errors.hpp"
 #include "nets.hpp"
 #include "options.hpp"
+#include "tern/nn/metrics.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace tern::tool {
@@ -69,8 +70,7 @@ Tensor count_right(const Tensor& outputs, const Tensor& labels) {
     const Tensor error = (outputs - labels).to(DType::float64);
     return op::sum((1 - error * error).reshape({labels.numel()}), {0}, true);
   }
-  const Tensor right = op::equal(op::argmax(outputs).to(DType::float64), labels.to(DType::float64));
-  return op::sum(right.to(DType::float64), {0}, true);
+  return nn::count_right(outputs, labels);
 }
 
 Tensor scores_of(const std::string& cost, const Tensor& logits) {

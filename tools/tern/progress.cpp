@@ -65,11 +65,11 @@ void Progress::step(const Position& position, const Tensor& loss) {
   if (now < next_bar_) return;
   next_bar_ = now + bar_interval;
   const auto done = static_cast<double>(position.step - first_step_);
-  const std::int64_t epochs = position.refit ? training_.refit_epochs() : epochs_;
+  const std::int64_t epochs = training_.refitting() ? training_.refit_epochs() : epochs_;
   const auto left = static_cast<double>((epochs - position.epoch) * position.batches - position.batch);
   const double elapsed = std::max(now - began_, 1e-9);
   const double per_step = static_cast<double>(training_.examples()) / static_cast<double>(position.batches);
-  const std::string before = message(position.refit ? "refit " : "epoch ", position.epoch + 1, "/", epochs, " ");
+  const std::string before = message(training_.refitting() ? "refit " : "epoch ", position.epoch + 1, "/", epochs, " ");
   std::string after =
       message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
               accuracy_text(training_.blueprint(), training_.running_accuracy(), 1), "  ",

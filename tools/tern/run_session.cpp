@@ -216,7 +216,7 @@ void RunSession::write_start() {
 
 void RunSession::stepped(const Position& position, const Tensor& loss) {
   const std::int64_t every = std::max<std::int64_t>(1, position.batches / points_per_epoch);
-  if (position.batch % every == 0 && !position.refit) {
+  if (position.batch % every == 0 && !training_->refitting()) {
     const double value = loss.item();
     expects<NumericError>(std::isfinite(value), "the loss is ", std::isnan(value) ? "NaN" : "infinite", " in step ",
                           position.step, "; try a smaller --learning-rate than ", *settings_.learning_rate);

@@ -16,9 +16,9 @@
 #include "ranks.hpp"
 #include "restarts.hpp"
 #include "run_session.hpp"
-#include "signals.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/train/signal_guard.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -96,7 +96,7 @@ class Train : public Command {
       Training::Hooks hooks;
       hooks.stop = [&] {
         if (step) step->renew();
-        return SignalGuard::received() != 0;
+        return train::SignalGuard::received() != 0;
       };
       // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
       std::optional<Device> own_device;
@@ -110,7 +110,7 @@ class Train : public Command {
         share_checkpoint(group, checkpoint);
         if (!leads) training.restore(checkpoint, "rank 0");
       }
-      std::optional<SignalGuard> signals;
+      std::optional<train::SignalGuard> signals;
       if (leads || several) signals.emplace();  // one for each process
       int own = failed;
       if (leads)
@@ -173,7 +173,7 @@ class Train : public Command {
       const std::string file = session.interrupt();
       say(message("Interrupted after step ", training.position().step, "; saved in ", file,
                   ". To go on: tern train --resume --run ", shell_word(session.path())));
-      return 128 + SignalGuard::received();
+      return 128 + train::SignalGuard::received();
     }
     const Finished finished = session.finish(ended);
     const std::string& model = finished.model;
@@ -222,7 +222,7 @@ class Train : public Command {
   }
 
   static std::string result_line(const Training& training, const Finished& finished) {
-    const EpochResult& kept = training.kept();
+    const train::EpochResult& kept = training.kept();
     if (!finished.validation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
     if (const auto found = finished.validation ? finished.validation->regression : std::nullopt)
       return message("validation R2: ", fixed(found->r2, 4), ", RMSE ", number_text(found->rmse), ", MAE ",

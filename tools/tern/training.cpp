@@ -1,9 +1,7 @@
 #include "training.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "errors.hpp"
@@ -12,17 +10,14 @@
 #include "nets.hpp"
 #include "ranks.hpp"
 #include "tern/autograd/tape.hpp"
-#include "tern/operators/operators.hpp"
+#include "tern/nn/metrics.hpp"
+#include "tern/operators/arithmetic.hpp"
 
 namespace tern::tool {
-
-namespace op = operators;
 
 namespace {
 
 constexpr std::int64_t most_groups = 256;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const std::vector<Tensor>& parameters) {
   const double rate = *settings.learning_rate, decay = *settings.weight_decay;
@@ -36,10 +31,6 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.learning_rate = rate, .weight_decay = decay});
 }
 
-std::unique_ptr<optim::Scheduler> make_schedule(const Settings& settings, optim::Optimizer& optimizer) {
-  return std::make_unique<optim::Scheduler>(optimizer, parse_schedule(*settings.schedule, *settings.epochs));
-}
-
 Examples scaled(Examples examples, const Blueprint& blueprint) {
   if (examples.memory.images.defined()) examples.memory.images = scaled(examples.memory.images, blueprint);
   return examples;
@@ -49,20 +40,6 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   Blueprint blueprint = data.blueprint;
   choose_net(blueprint, settings);
   return blueprint;
-}
-
-/// totals[i] += value.
-void add(Tensor& totals, std::int64_t i, const Tensor& value) {
-  totals.slice(0, i, i + 1).copy_(totals.slice(0, i, i + 1) + value);
-}
-
-// Queued in the mode of the scope, like nn::Mean and nn::Accuracy, but in one tensor that a checkpoint can hold.
-void add_to(Tensor& totals, const Tensor& loss, const Tensor& right, std::int64_t count) {
-  const NoGrad no_grad;
-  const auto rows = static_cast<double>(count);
-  add(totals, 0, loss.detach().reshape({1}).to(DType::float64) * rows);
-  if (right.defined()) add(totals, 1, right);
-  totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
 }
 
 // The fewer the classes, the less a label says, and the sooner rows are learnt by heart.
@@ -121,17 +98,28 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
       data_(data),
       group_(timed(group)),
       blueprint_(with_net(settings, data)),
-      net_(make_net()),
-      optimizer_(make_optimizer(settings, nn::trained_parameters(*net_))),
-      schedule_(make_schedule(settings, *optimizer_)),
-      loader_(make_loader(parts.learning)),
       validation_(scaled(data.validation, blueprint_)),
-      stopping_(scaled(parts.stopping, blueprint_)),
-      totals_(zeros({3}, DType::float64)),
-      step_(make_step()) {
+      stopping_(scaled(parts.stopping, blueprint_)) {
+  begin(parts.learning);
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
-  position_.batches = loader_.batches();
-  seed_draws();
+}
+
+// A net, and what trains it on these.
+void Training::begin(const Examples& examples) {
+  net_ = make_net();
+  optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
+  trainer_ = std::make_unique<train::Trainer>(
+      *net_, *optimizer_, make_loader(examples),
+      [this](const Tensor& x, const Tensor& labels) { return part_on(x, labels); },
+      train::TrainerOptions{.epochs = refitting() ? refit_epochs_ : *settings_.epochs,
+                            .schedule = parse_schedule(*settings_.schedule, *settings_.epochs),
+                            .patience = refitting() ? 0 : *settings_.early_stop,
+                            .shards = static_cast<int>(*settings_.shards),
+                            .first_step = trainer_ ? position().step : 0},
+      group_);
+  // Dropout draws from here.
+  manual_seed(settings_.seed);
+  default_generator().skip(std::uint64_t{1} << 32);  // beyond what the weights drew
 }
 
 // With the weights and the frozen parameters that were asked for.
@@ -170,27 +158,7 @@ data::DataLoader Training::make_loader(const Examples& examples) const {
   return data::DataLoader(examples.memory, options);
 }
 
-// Dropout draws from here.
-void Training::seed_draws() const {
-  manual_seed(settings_.seed);
-  default_generator().skip(std::uint64_t{1} << 32);  // beyond what the weights drew
-}
-
-// Examples in memory stay where the mode can reach them, and each step gathers its own.
-Step Training::make_step() {
-  if (data_.train.source)
-    return Step([this](const Tensor& x, const Tensor& labels) {
-      return train_on(labels.numel(), [&](const data::Rows&) { return part_on(x, labels); });
-    });
-  return Step([this](const Tensor& rows) {
-    return train_on(rows.numel(), [&](const data::Rows& part) {
-      const Tensor own = rows.slice(0, part.begin, part.end);
-      return part_on(op::index_select(loader_.images(), 0, own), op::index_select(loader_.labels(), 0, own));
-    });
-  });
-}
-
-parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) {
+parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) const {
   if (has_own_loss(blueprint_)) return own_loss(*net_, x, labels);
   const Tensor logits = (*net_)(x);
   const Tensor loss = cost_of(*settings_.cost, logits, labels);
@@ -198,115 +166,49 @@ parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) {
   return {loss, count_right(logits, labels)};
 }
 
-// One step on a batch of all ranks.
-Tensor Training::train_on(std::int64_t batch, const PartOfBatch& part) {
-  optimizer_->zero_grad();
-  const parallel::Part whole = ranks_->backward(batch, part);
-  optimizer_->step();
-  add_to(totals_, whole.loss, whole.sums, batch);
-  return whole.loss;
-}
-
-bool Training::stops(const Hooks& hooks) const { return agreed(group_, hooks.stop()); }
-
-void Training::stepped(const Tensor& loss, const Hooks& hooks) {
-  ++position_.step;
-  hooks.step(position_, loss);
-}
-
-bool Training::train_epoch(const Hooks& hooks) {
-  if (!ranks_) ranks_.emplace(group_, *net_, parallel::DataParallelOptions{static_cast<int>(*settings_.shards)});
-  if (data_.train.source) {
-    if (position_.batch == position_.batches) return true;
-    const bool whole = group_.size() == 1 && *settings_.shards <= 1;
-    for (const data::Batch& batch : loader_.epoch(position_.epoch, position_.batch)) {
-      if (stops(hooks)) return false;
-      // A recording would not know which rows of the whole batch these are.
-      const Tensor loss =
-          whole ? step_(batch.images, batch.labels) : train_on(batch.whole, [&](const data::Rows& rows) {
-            const std::int64_t begin = rows.begin - batch.first, end = rows.end - batch.first;
-            return part_on(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end));
-          });
-      position_.batch = batch.position + 1;
-      stepped(loss, hooks);
-    }
-    return true;
-  }
-  const Tensor order = loader_.order(position_.epoch);
-  while (position_.batch < position_.batches) {
-    if (stops(hooks)) return false;
-    const std::int64_t begin = position_.batch * *settings_.batch_size;
-    const std::int64_t end = std::min(begin + *settings_.batch_size, loader_.examples());
-    const Tensor loss = step_(order.slice(0, begin, end));
-    ++position_.batch;
-    stepped(loss, hooks);
-  }
-  return true;
-}
-
-bool Training::search_is_over() const {
-  return static_cast<std::int64_t>(history_.size()) >= *settings_.epochs ||
-         (*settings_.early_stop > 0 && since_best_ >= *settings_.early_stop);
-}
-
 Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
-  if (refit_epochs_ == 0) {
+  if (!refitting()) {
     const Ended ended = search(epochs, hooks);
-    if (ended == Ended::interrupted || !search_is_over() || settings_.refit != "yes") return ended;
+    if (ended == Ended::interrupted || !trainer_->over() || settings_.refit != "yes") return ended;
     begin_refit(kept().epoch);
-    hooks.refit(position_);
+    hooks.refit(position());
   }
   return refit(hooks);
 }
 
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
-  while (position_.epoch < epochs) {
-    if (search_is_over()) return Ended::stopped_early;
-    const double began = now(), in_calls = seconds_in_calls(group_).value_or(0);
-    if (!train_epoch(hooks)) return Ended::interrupted;
-    EpochResult result{.epoch = position_.epoch + 1,
-                       .loss = running_loss(),
-                       .accuracy = running_accuracy(),
-                       .learning_rate = optimizer_->learning_rate()};
-    result.seconds = now() - began;
+  EpochResult told;
+  double in_calls = seconds_in_calls(group_).value_or(0);
+  train::Callbacks callbacks{.step = hooks.step, .stop = hooks.stop};
+  callbacks.validate = [&](train::EpochResult& result) {
     // What goes over a device's own links is a part of its steps, which the host does not see.
     if (group_.size() > 1 && current_scope().mode->on_host())
-      result.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
-    expects<NumericError>(std::isfinite(result.loss), "the loss is ", std::isnan(result.loss) ? "NaN" : "infinite",
-                          " in epoch ", result.epoch, "; try a smaller --learning-rate than ",
-                          *settings_.learning_rate);
-    if (!validate(result, hooks)) return Ended::interrupted;
-    finish_epoch(result);
-    hooks.epoch(history_.back());
-  }
-  return Ended::finished;
+      told.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
+    static_cast<train::EpochResult&>(told) = result;
+    const bool whole = validate(told, hooks);
+    result = told;
+    return whole;
+  };
+  callbacks.epoch = [&](const train::EpochResult& result) {
+    static_cast<train::EpochResult&>(told) = result;
+    hooks.epoch(told);
+    in_calls = seconds_in_calls(group_).value_or(0);
+  };
+  return trainer_->run(epochs, callbacks);
 }
 
 // Trains new weights on all training examples, for as many epochs as were best and at the same rates.
 void Training::begin_refit(std::int64_t epochs) {
+  searched_ = trainer_->history();
   refit_epochs_ = epochs;
-  best_.clear();
-  net_ = make_net();
-  optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
-  schedule_ = make_schedule(settings_, *optimizer_);
-  loader_ = make_loader(data_.train);
-  ranks_.reset();
-  position_ = {.batches = loader_.batches(), .step = position_.step, .refit = true};
-  totals_.fill_(0);
-  step_ = make_step();
-  seed_draws();
+  begin(data_.train);
 }
 
 Ended Training::refit(const Hooks& hooks) {
-  while (position_.epoch < refit_epochs_) {
-    if (!train_epoch(hooks)) return Ended::interrupted;
-    expects<NumericError>(std::isfinite(running_loss()), "the loss is ", running_loss(), " in epoch ",
-                          position_.epoch + 1, " of the refit; try a smaller --learning-rate than ",
-                          *settings_.learning_rate);
-    next_epoch();
-    hooks.refit(position_);
-  }
-  return static_cast<std::int64_t>(history_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
+  const Ended ended = trainer_->run(
+      {.step = hooks.step, .epoch = [&](const train::EpochResult&) { hooks.refit(position()); }, .stop = hooks.stop});
+  if (ended == Ended::interrupted) return ended;
+  return static_cast<std::int64_t>(searched_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
 }
 
 // The others are told.
@@ -332,48 +234,8 @@ bool Training::validate(EpochResult& result, const Hooks& hooks) {
   }
   if (stopping_.size() == 0) return true;
   const auto found = score_in_first(stopping_, hooks, true);
-  if (!found) return false;
-  result.stopping = {found->loss, found->error};
-  std::vector<StoppingLoss> epochs;
-  for (const EpochResult& old : history_) epochs.push_back(*old.stopping);
-  epochs.push_back(*result.stopping);
-  result.best = worth_keeping(epochs);
-  return true;
-}
-
-void Training::finish_epoch(const EpochResult& result) {
-  since_best_ = result.best ? 0 : since_best_ + 1;
-  if (result.best) {
-    best_.clear();
-    for (const auto& [name, tensor] : net_->state()) best_.emplace(name, tensor.clone());
-  }
-  history_.push_back(result);
-  next_epoch();
-}
-
-void Training::next_epoch() {
-  ++position_.epoch;
-  position_.batch = 0;
-  totals_.fill_(0);
-  schedule_->step();
-}
-
-double Training::running_loss() const {
-  const auto totals = totals_.values();
-  return totals[2] == 0 ? std::numeric_limits<double>::quiet_NaN() : totals[0] / totals[2];
-}
-
-double Training::running_accuracy() const {
-  const auto totals = totals_.values();
-  return totals[2] == 0 || has_own_loss(blueprint_) ? std::numeric_limits<double>::quiet_NaN() : totals[1] / totals[2];
-}
-
-nn::State Training::result() const { return best_.empty() ? net_->state() : best_; }
-
-const EpochResult& Training::kept() const {
-  const auto best =
-      std::find_if(history_.rbegin(), history_.rend(), [](const EpochResult& epoch) { return epoch.best; });
-  return best == history_.rend() ? history_.back() : *best;
+  if (found) result.stopping = {found->loss, found->error};
+  return found.has_value();
 }
 
 std::int64_t evaluation_batch(const Blueprint& blueprint) {
@@ -386,26 +248,30 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   const NoGrad no_grad;
   const bool training = net.training();
   net.eval();
-  Tensor totals = zeros({3}, DType::float64);
+  nn::Mean loss;
+  Tensor right = zeros({1}, DType::float64);
+  double seen = 0;
   // Groups of rows, so few that their losses cost little, tell how sure the mean is.
   const std::int64_t group = std::max<std::int64_t>(1, examples.size() / most_groups);
   double groups = 0, sum = 0, squares = 0;
   const auto use = [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
-    add_to(totals, cost_of(blueprint.cost, logits, labels), count_right(logits, labels), labels.numel());
+    const auto rows = static_cast<double>(labels.numel());
+    loss.update(cost_of(blueprint.cost, logits, labels), rows);
+    seen += rows;
+    right = right + count_right(logits, labels);
     for (std::int64_t begin = 0; with_error && begin < labels.numel(); begin += group, ++groups) {
       const std::int64_t end = std::min(begin + group, labels.numel());
-      const double loss = cost_of(blueprint.cost, logits.slice(0, begin, end), labels.slice(0, begin, end)).item();
-      sum += loss;
-      squares += loss * loss;
+      const double own = cost_of(blueprint.cost, logits.slice(0, begin, end), labels.slice(0, begin, end)).item();
+      sum += own;
+      squares += own * own;
     }
     return !stop();
   };
   const bool whole = for_each_batch(examples, blueprint, evaluation_batch(blueprint), use);
   net.train(training);
   if (!whole) return std::nullopt;
-  const auto values = totals.values();
-  Score result{values[0] / values[2], values[1] / values[2]};
+  Score result{loss.value(), right.item() / seen};
   if (blueprint.regression) {
     // R2 is beside these examples' own mean and deviation.
     const double errors = 1 - result.accuracy, deviation = data::scaling_of(examples.memory.labels).deviation[0];

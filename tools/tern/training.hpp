@@ -11,12 +11,9 @@
 #include "data_sets.hpp"
 #include "early_stopping.hpp"
 #include "settings.hpp"
-#include "tern/data/loader.hpp"
-#include "tern/io/checkpoint.hpp"
 #include "tern/nn/load.hpp"
 #include "tern/optim/optim.hpp"
-#include "tern/parallel/data_parallel.hpp"
-#include "tern/run/step.hpp"
+#include "tern/train/trainer.hpp"
 #include "timed_carrier.hpp"
 
 namespace tern::tool {
@@ -25,28 +22,13 @@ namespace tern::tool {
 void complete(Settings& settings, const TrainingData& data);
 
 /// Figures of an epoch that is done.
-struct EpochResult {
-  std::int64_t epoch = 0;         // from 1
-  double loss = 0, accuracy = 0;  // of a regression the accuracy is R2
-  std::optional<double> validation_loss = {}, validation_accuracy = {};
-  double validation_rmse = 0;                 // of a regression, in the target's unit; a checkpoint does not hold it
-  std::optional<StoppingLoss> stopping = {};  // with early stopping
-  double learning_rate = 0;
-  double seconds = 0;                   // of its training steps
-  bool best = false;                    // its weights are kept, unless a later epoch is best too
+struct EpochResult : train::EpochResult {
+  double validation_rmse = 0;           // of a regression, in the target's unit; a checkpoint does not hold it
   std::optional<RankTimes> ranks = {};  // of several, where they talk through the host's memory
 };
 
-/// Where a training stands.
-struct Position {
-  std::int64_t epoch = 0;    // done
-  std::int64_t batch = 0;    // done of the epoch under way
-  std::int64_t batches = 0;  // of an epoch
-  std::int64_t step = 0;     // done in all
-  bool refit = false;        // epochs are those of the refit
-};
-
-enum class Ended { finished, stopped_early, interrupted };
+using train::Ended;
+using train::Position;
 
 struct Score;
 
@@ -64,8 +46,8 @@ class Training {
     std::function<void(const EpochResult& result)> epoch = [](const auto&) {};
     /// Before the refit, and after each epoch of it.
     std::function<void(const Position& position)> refit = [](const auto&) {};
-    /// Asked after each step and each part of the validation: true stops, with everything as it stands. All ranks are
-    /// asked, and the first one's answer counts.
+    /// Asked before each step and after each part of the validation: true stops, with everything as it stands. All
+    /// ranks are asked, and the first one's answer counts.
     std::function<bool()> stop = [] { return false; };
   };
   /// Trains until `epochs` epochs are done or the early stopping ends them; then, where the settings want it, anew on
@@ -77,12 +59,13 @@ class Training {
   /// Takes up a snapshot of a training with the same settings. Throws FileError when it does not fit.
   void restore(const io::Checkpoint& checkpoint, const std::string& file);
 
-  const Position& position() const { return position_; }
+  const Position& position() const { return trainer_->position(); }
   /// Of the epoch under way, so far; this waits for the device. The accuracy is NaN for a net that trains on more than
   /// its outputs.
-  double running_loss() const;
-  double running_accuracy() const;
-  const std::vector<EpochResult>& history() const { return history_; }
+  double running_loss() const { return trainer_->running_loss(); }
+  double running_accuracy() const { return trainer_->running_accuracy(); }
+  /// Without those of a refit.
+  const std::vector<train::EpochResult>& history() const { return refitting() ? searched_ : trainer_->history(); }
   const Blueprint& blueprint() const { return blueprint_; }
   /// What became of the weights of --init, and the names of the parameters that --freeze leaves alone.
   const std::optional<nn::LoadReport>& begun_with() const { return begun_with_; }
@@ -91,34 +74,26 @@ class Training {
   bool other_classes() const { return other_classes_; }
   nn::Module& net() { return *net_; }
   /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
-  nn::State result() const;
+  nn::State result() const { return trainer_->result(); }
   /// The epoch that `result` is of: the last best one, else the last.
-  const EpochResult& kept() const;
-  std::int64_t examples() const { return loader_.examples(); }
+  const train::EpochResult& kept() const { return train::kept_of(history()); }
+  std::int64_t examples() const { return trainer_->loader().examples(); }
   const parallel::Group& group() const { return group_; }
   std::int64_t stopping_examples() const { return stopping_.size(); }
   /// Epochs of the refit; 0 before it, and where there is none.
   std::int64_t refit_epochs() const { return refit_epochs_; }
+  bool refitting() const { return refit_epochs_ > 0; }
 
  private:
   Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
            const parallel::Group& group);
   std::shared_ptr<nn::Module> make_net();
   data::DataLoader make_loader(const Examples& examples) const;
-  Step make_step();
-  using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;
-  parallel::Part part_on(const Tensor& x, const Tensor& labels);
-  Tensor train_on(std::int64_t batch, const PartOfBatch& part);
-  bool stops(const Hooks& hooks) const;
+  void begin(const Examples& examples);
+  parallel::Part part_on(const Tensor& x, const Tensor& labels) const;
   std::optional<Score> score_in_first(const Examples& examples, const Hooks& hooks, bool with_error = false);
-  bool train_epoch(const Hooks& hooks);
-  void stepped(const Tensor& loss, const Hooks& hooks);
   Ended search(std::int64_t epochs, const Hooks& hooks);
-  bool search_is_over() const;
   bool validate(EpochResult& result, const Hooks& hooks);
-  void finish_epoch(const EpochResult& result);
-  void next_epoch();
-  void seed_draws() const;
   void begin_refit(std::int64_t epochs);
   Ended refit(const Hooks& hooks);
 
@@ -131,16 +106,10 @@ class Training {
   bool other_classes_ = false;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<optim::Scheduler> schedule_;
-  std::optional<parallel::DataParallel> ranks_;  // made by the first step
-  data::DataLoader loader_;
-  Examples validation_, stopping_;  // scaled, where they are in memory
-  Tensor totals_;                   // float64 [3]: sum of losses, right, seen, of the epoch under way
-  Position position_;
-  std::vector<EpochResult> history_;
-  nn::State best_;
-  std::int64_t since_best_ = 0, refit_epochs_ = 0;
-  Step step_;
+  std::unique_ptr<train::Trainer> trainer_;
+  Examples validation_, stopping_;            // scaled, where they are in memory
+  std::vector<train::EpochResult> searched_;  // before a refit
+  std::int64_t refit_epochs_ = 0;
 };
 
 /// The mean cost and the share of right answers, or R2, over examples, in evaluation mode. `stop` is asked between

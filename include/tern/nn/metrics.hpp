@@ -21,6 +21,10 @@ class Counters {
   Tensor tensor_;
 };
 
+/// How many rows of logits [rows, classes] have their largest element at their label, float64 [1], without a wait.
+/// Labels are [rows] (int64), or the shares of all classes [rows, classes], whose largest counts.
+Tensor count_right(const Tensor& logits, const Tensor& labels);
+
 /// The share of rows of logits [rows, classes] whose largest element is at labels [rows] (int64).
 double accuracy(const Tensor& logits, const Tensor& labels);
 

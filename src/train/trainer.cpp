@@ -1,0 +1,305 @@
+#include "tern/train/trainer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "tern/autograd/tape.hpp"
+#include "tern/nn/module.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/optim/clip.hpp"
+#include "tern/tensor/create.hpp"
+
+namespace tern::train {
+
+namespace op = operators;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// totals[i] += value.
+void add(Tensor& totals, std::int64_t i, const Tensor& value) {
+  totals.slice(0, i, i + 1).copy_(totals.slice(0, i, i + 1) + value);
+}
+
+// Queued in the mode of the scope, like nn::Mean and nn::Accuracy, but in one tensor that a checkpoint can hold.
+void add_to(Tensor& totals, const parallel::Part& part, std::int64_t count) {
+  const NoGrad no_grad;
+  const auto rows = static_cast<double>(count);
+  add(totals, 0, part.loss.detach().reshape({1}).to(DType::float64) * rows);
+  if (part.sums.defined())
+    add(totals, 1, part.sums.reshape({1}).to(DType::float64));
+  else
+    totals.slice(0, 1, 2).fill_(NAN);
+  totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
+}
+
+double share(const Tensor& totals, std::size_t i) {
+  const std::vector<double> values = totals.values();
+  return values[2] == 0 ? NAN : values[i] / values[2];
+}
+
+bool changes(const data::AugmentOptions& options) {
+  return options.shift != 0 || options.mirror || options.rotation != 0 || options.brightness != 0 ||
+         options.contrast != 0 || options.saturation != 0 || options.cutout != 0 || options.mix != 0;
+}
+
+/// Runs `work` with the averages in the place of the weights, where there are some.
+template <class Work>
+auto with_averages(optim::WeightAverage* average, const Work& work) {
+  if (average == nullptr) return work();
+  average->swap();
+  try {
+    auto result = work();
+    average->swap();
+    return result;
+  } catch (...) {
+    average->swap();
+    throw;
+  }
+}
+
+}  // namespace
+
+bool worth_keeping(std::span<const StoppingLoss> epochs) {
+  const double last = epochs.back().loss;
+  if (!std::isfinite(last)) return false;
+  return std::ranges::all_of(epochs, [&](const StoppingLoss& epoch) { return !(last > epoch.loss + epoch.error); });
+}
+
+const EpochResult& kept_of(const std::vector<EpochResult>& history) {
+  expects(!history.empty(), "no epoch is done");
+  const auto best = std::find_if(history.rbegin(), history.rend(), [](const EpochResult& epoch) { return epoch.best; });
+  return best == history.rend() ? history.back() : *best;
+}
+
+Trainer::Trainer(nn::Module& net, optim::Optimizer& optimizer, const data::DataLoader& loader, Loss loss,
+                 const TrainerOptions& options, parallel::Group group)
+    : net_(&net),
+      optimizer_(&optimizer),
+      loader_(loader),
+      loss_(std::move(loss)),
+      options_(options),
+      group_(std::move(group)),
+      totals_(zeros({3}, DType::float64)),
+      position_{.batches = loader.batches(), .step = options.first_step},
+      step_(make_step()) {
+  expects(loss_ != nullptr, "Trainer: the loss function is empty");
+  expects(options.patience >= 0 && options.checkpoint_every >= 0 && options.clip_norm >= 0,
+          "Trainer: patience, checkpoint_every and clip_norm are 0 or more");
+  if (options.schedule) schedule_.emplace(optimizer, options.schedule);
+  if (options.average != 0) average_ = std::make_unique<optim::WeightAverage>(net, options.average);
+  if (changes(options.augment)) augment_.emplace(options.augment);
+}
+
+// Examples that are resident stay where the mode can reach them, and each step gathers its own.
+Step Trainer::make_step() {
+  const bool augments = changes(options_.augment);
+  if (loader_.options().resident) {
+    if (augments) return Step([this](const Tensor& rows, const Tensor& drawn) { return step_on_rows(rows, drawn); });
+    return Step([this](const Tensor& rows) { return step_on_rows(rows, {}); });
+  }
+  const auto step = [this](const Tensor& x, const Tensor& labels, const Tensor& drawn) {
+    return train_on(x.size(0), [&](const data::Rows&) { return part_of(x, labels, drawn); });
+  };
+  if (augments) return Step(step);
+  return Step([step](const Tensor& x, const Tensor& labels) { return step(x, labels, {}); });
+}
+
+Tensor Trainer::step_on_rows(const Tensor& rows, const Tensor& drawn) {
+  return train_on(rows.numel(), [&](const data::Rows& part) {
+    const Tensor own = rows.slice(0, part.begin, part.end);
+    return part_of(op::index_select(loader_.images(), 0, own), op::index_select(loader_.labels(), 0, own),
+                   drawn.defined() ? drawn.slice(0, part.begin, part.end) : drawn);
+  });
+}
+
+Tensor Trainer::step_on_batch(const data::Batch& batch, const Tensor& drawn) {
+  const bool whole = group_.size() == 1 && options_.shards <= 1;
+  if (whole && drawn.defined()) return step_(batch.images, batch.labels, drawn);
+  if (whole) return step_(batch.images, batch.labels);
+  // A recording would not know which rows of the whole batch these are.
+  return train_on(batch.whole, [&](const data::Rows& rows) {
+    const std::int64_t begin = rows.begin - batch.first, end = rows.end - batch.first;
+    return part_of(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end),
+                   drawn.defined() ? drawn.slice(0, begin, end) : drawn);
+  });
+}
+
+parallel::Part Trainer::part_of(const Tensor& x, const Tensor& labels, const Tensor& drawn) const {
+  if (!drawn.defined()) return loss_(x, labels);
+  const Tensor changed = (*augment_)(x, drawn);
+  if (options_.augment.mix == 0) return loss_(changed, labels);
+  const data::Mixed mixed = augment_->mixed(changed, labels, loader_.dataset().classes, drawn);
+  return loss_(mixed.images, mixed.labels);
+}
+
+// One step on a batch of all ranks.
+Tensor Trainer::train_on(std::int64_t examples, const PartOfBatch& part) {
+  optimizer_->zero_grad();
+  const parallel::Part whole = ranks_->backward(examples, part);
+  if (options_.clip_norm > 0) optim::clip_grad_norm(optimizer_->parameters(), options_.clip_norm);
+  optimizer_->step();
+  if (average_) average_->update();
+  add_to(totals_, whole, examples);
+  return whole.loss;
+}
+
+bool Trainer::stops(const Callbacks& callbacks) const {
+  const bool own = callbacks.stop && callbacks.stop();
+  if (group_.size() == 1) return own;
+  const Tensor word = scalar(static_cast<std::int32_t>(own));
+  group_.broadcast(word);
+  return word.item<std::int32_t>() != 0;
+}
+
+void Trainer::stepped(const Tensor& loss, const Callbacks& callbacks) {
+  ++position_.step;
+  if (schedule_ && options_.schedule_by_step) schedule_->step();
+  if (callbacks.step) callbacks.step(position_, loss);
+  const bool due = options_.checkpoint_every > 0 && position_.step % options_.checkpoint_every == 0;
+  if (due && !options_.checkpoints.empty() && group_.rank() == 0) save();
+}
+
+bool Trainer::train_epoch(const Callbacks& callbacks) {
+  if (!ranks_) ranks_.emplace(group_, *net_, parallel::DataParallelOptions{.shards = options_.shards});
+  if (position_.batch == position_.batches) return true;
+  const std::int64_t size = loader_.options().batch_size;
+  const bool resident = loader_.options().resident;
+  const Tensor order = resident || augment_ ? loader_.order(position_.epoch) : Tensor();
+  const Tensor drawn = augment_ ? augment_->draw(position_.epoch, order) : Tensor();
+  if (!resident) {
+    for (const data::Batch& batch : loader_.epoch(position_.epoch, position_.batch)) {
+      if (stops(callbacks)) return false;
+      const std::int64_t begin = batch.position * size + batch.first;
+      const bool complete = batch.whole == std::min(size, loader_.examples() - batch.position * size);
+      expects<ShapeError>(!augment_ || complete, loader_.dataset().source,
+                          ": examples that the source leaves out cannot be augmented; wrap it in data::Replacing");
+      const Tensor loss = step_on_batch(batch, augment_ ? drawn.slice(0, begin, begin + batch.size) : drawn);
+      position_.batch = batch.position + 1;
+      stepped(loss, callbacks);
+    }
+    return true;
+  }
+  while (position_.batch < position_.batches) {
+    if (stops(callbacks)) return false;
+    const std::int64_t begin = position_.batch * size, end = std::min(begin + size, loader_.examples());
+    const Tensor rows = order.slice(0, begin, end);
+    const Tensor loss = augment_ ? step_(rows, drawn.slice(0, begin, end)) : step_(rows);
+    ++position_.batch;
+    stepped(loss, callbacks);
+  }
+  return true;
+}
+
+bool Trainer::over() const {
+  return position_.epoch >= options_.epochs || (options_.patience > 0 && since_best_ >= options_.patience);
+}
+
+Ended Trainer::run(std::int64_t epochs, const Callbacks& callbacks) {
+  const Ended ended = run_epochs(epochs, callbacks);
+  if (callbacks.end) callbacks.end(ended);
+  return ended;
+}
+
+Ended Trainer::run_epochs(std::int64_t epochs, const Callbacks& callbacks) {
+  while (position_.epoch < epochs) {
+    if (over()) return position_.epoch < options_.epochs ? Ended::stopped_early : Ended::finished;
+    const double began = now();
+    if (!train_epoch(callbacks)) return Ended::interrupted;
+    EpochResult result{.epoch = position_.epoch + 1,
+                       .loss = running_loss(),
+                       .accuracy = running_accuracy(),
+                       .learning_rate = optimizer_->learning_rate()};
+    result.seconds = now() - began;
+    expects<NumericError>(std::isfinite(result.loss), "the loss is ", std::isnan(result.loss) ? "NaN" : "infinite",
+                          " in epoch ", result.epoch, "; try a smaller learning rate than ", result.learning_rate);
+    if (!validate(result, callbacks)) return Ended::interrupted;
+    finish_epoch(result);
+    if (options_.checkpoint_every == 0 && !options_.checkpoints.empty() && group_.rank() == 0) save();
+    if (callbacks.epoch) callbacks.epoch(history_.back());
+  }
+  return Ended::finished;
+}
+
+bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
+  const bool whole = with_averages(average_.get(), [&] {
+    if (callbacks.validate) return callbacks.validate(result);
+    return !options_.validation || score_in_first(result, callbacks);
+  });
+  if (!whole) return false;
+  if (!callbacks.validate && result.validation_loss && options_.patience > 0)
+    result.stopping = {*result.validation_loss, 0};
+  if (!result.stopping) return true;
+  std::vector<StoppingLoss> epochs;
+  for (const EpochResult& old : history_)
+    if (old.stopping) epochs.push_back(*old.stopping);
+  epochs.push_back(*result.stopping);
+  result.best = worth_keeping(epochs);
+  return true;
+}
+
+// The others are told.
+bool Trainer::score_in_first(EpochResult& result, const Callbacks& callbacks) {
+  if (group_.size() == 1) return score(result, callbacks);
+  const bool found = group_.rank() == 0 && score(result, callbacks);
+  const Tensor words =
+      tensor({found ? 1.0 : 0.0, result.validation_loss.value_or(0), result.validation_accuracy.value_or(NAN)});
+  group_.broadcast(words);
+  const std::vector<double> told = words.values();
+  result.validation_loss = told[1];
+  result.validation_accuracy = std::isnan(told[2]) ? std::optional<double>() : told[2];
+  return told[0] != 0;
+}
+
+// Without gradients and in evaluation mode. False: interrupted.
+bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
+  const NoGrad no_grad;
+  const bool training = net_->training();
+  net_->eval();
+  Tensor totals = zeros({3}, DType::float64);
+  bool whole = true;
+  for (const data::Batch& batch : options_.validation->epoch(0)) {
+    add_to(totals, loss_(batch.images, batch.labels), batch.size);
+    whole = !(callbacks.stop && callbacks.stop());
+    if (!whole) break;
+  }
+  net_->train(training);
+  if (!whole) return false;
+  result.validation_loss = share(totals, 0);
+  if (const double accuracy = share(totals, 1); !std::isnan(accuracy)) result.validation_accuracy = accuracy;
+  return true;
+}
+
+// The weights as they are validated, shared unless they are averages.
+nn::State Trainer::present() const {
+  return with_averages(average_.get(), [&] {
+    nn::State state = net_->state();
+    if (average_)
+      for (auto& [name, tensor] : state) tensor = tensor.clone();
+    return state;
+  });
+}
+
+void Trainer::finish_epoch(const EpochResult& result) {
+  since_best_ = result.best ? 0 : since_best_ + 1;
+  if (result.best) {
+    best_.clear();
+    for (const auto& [name, tensor] : present()) best_.emplace(name, tensor.clone());
+  }
+  history_.push_back(result);
+  ++position_.epoch;
+  position_.batch = 0;
+  totals_.fill_(0);
+  if (schedule_ && !options_.schedule_by_step) schedule_->step();
+}
+
+double Trainer::running_loss() const { return share(totals_, 0); }
+
+double Trainer::running_accuracy() const { return share(totals_, 1); }
+
+nn::State Trainer::result() const { return best_.empty() ? present() : best_; }
+
+}  // namespace tern::train
