@@ -1,4 +1,4 @@
-// The list of operators in the documentation is the list in the headers.
+// The list of operators in the documentation is the list in the headers, and tests that a page names are there.
 
 #include <filesystem>
 #include <regex>
@@ -52,6 +52,20 @@ TEST_CASE("documentation: the list of operators is whole", "[docs]") {
     INFO(name << " is listed in docs/operators.md and not declared");
     CHECK(in_headers.contains(name));
   }
+}
+
+TEST_CASE("documentation: the tests that show what users missed are there", "[docs]") {
+  const std::string page = read_bytes(message(TERN_INCLUDE, "/../benchmarks/results/users.md"));
+  const std::regex named("(tests/[\\w/]+\\.cpp): ((?:\"[^\"]+\"(?:, )?)+)"), quoted("\"[^\"]+\"");
+  int tests = 0;
+  for (std::sregex_iterator found(page.begin(), page.end(), named), last; found != last; ++found) {
+    const std::string text = read_bytes(message(TERN_INCLUDE, "/../", (*found)[1].str())), names = (*found)[2];
+    for (std::sregex_iterator name(names.begin(), names.end(), quoted), end; name != end; ++name, ++tests) {
+      INFO(found->str(1) << " has no test " << name->str());
+      CHECK(text.find(message("TEST_CASE(", name->str())) != std::string::npos);
+    }
+  }
+  CHECK(tests > 30);
 }
 
 }  // namespace tern::testing
