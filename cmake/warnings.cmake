@@ -1,9 +1,11 @@
 # Warnings are errors in our own build, not in one that embeds us, whose compiler may be newer. TERN_SANITIZE applies to
 # everything built here for the host.
+if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_COMPILE_WARNING_AS_ERROR)
+  set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
+endif()
 add_library(tern_warnings INTERFACE)
 target_compile_options(tern_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${PROJECT_IS_TOP_LEVEL}>>:-Werror>
   # g++ 12 sees overlapping copies in every "literal" + std::string (GCC bug 105651); g++ 13 takes a reference that a
   # lambda called at once returns for one into the lambda.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>

@@ -10,11 +10,12 @@ tidy=$(clang_tool clang-tidy "finds faults in the sources")
 cd "$root"
 [[ -e build/compile_commands.json ]] ||
   fail "there is no build/compile_commands.json; scripts/test.sh or cmake --preset release makes it"
-# Without the precompiled headers, which are the compiler's own.
+# Without the precompiled headers, which are the compiler's own, and without what the compiler is started through.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 commands=$folder/compile_commands.json
-sed 's/ -include [^ ]*cmake_pch\.hxx//g' build/compile_commands.json >"$commands"
+sed -e 's/ -include [^ ]*cmake_pch\.hxx//g' -e 's/"command": "[^ ]*ccache /"command": "/' \
+  build/compile_commands.json >"$commands"
 
 changed() {
   git diff --name-only "$1" -- && git ls-files --others --exclude-standard

@@ -9,10 +9,16 @@ want_mpi
 need header catch2 catch2 "Catch2, for the tests"
 need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks and tests"
 need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the benchmarks"
+want command ccache ccache
 need command pkg-config pkg-config "the test of the installed tern.pc"
 install_missing
 
 options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON)
+if have_command ccache; then
+  # The tests of the package build the library once more, within another project, by the same commands.
+  export CCACHE_DIR=$root/build/ccache CCACHE_DEPEND=1
+  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
 if have_nvcc; then
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
 else

@@ -231,22 +231,29 @@ const Mode& kernels_of(const Context& context) {
   return Card::state(context.stream).card->kernels();
 }
 
+// Compiled once for all kernels that take the same.
+template <class... A>
+void queue_call(Context& context, const char* name, kernels::Kernel<void(Context&, A...)> plain, Run inspect,
+                A... arguments) {
+  const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
+  const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
+  Run kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
+    Context host = surroundings;
+    std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
+  };
+  queue(context, name, note, std::move(kernel), std::move(inspect));
+}
+
 /// A kernel that queues the slot of the same name. `find` takes it from the mode whose kernels run.
 template <auto slot, class Find, class... A>
 struct Queued {
   static void call(Context& context, A... arguments) {
-    const auto plain = Find::in(kernels_of(context)).*slot;
-    const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
-    const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
-    const Run kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
-      Context host = surroundings;
-      std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
-    };
     const auto inspected = inspected_of<slot, A...>(arguments...);
     Run inspect;
     if constexpr (!std::is_null_pointer_v<std::remove_cv_t<decltype(inspected)>>)
       inspect = [inspected](std::ptrdiff_t distance) { inspected.check(slot_name<slot>.data(), distance); };
-    queue(context, slot_name<slot>.data(), note, kernel, std::move(inspect));
+    queue_call<A...>(context, slot_name<slot>.data(), Find::in(kernels_of(context)).*slot, std::move(inspect),
+                     arguments...);
   }
 };
 

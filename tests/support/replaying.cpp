@@ -287,16 +287,19 @@ struct Kept<const kernels::Parameters<T>&> {
   }
 };
 
+// Compiled once for all kernels that take the same.
+template <class... A>
+void queue_call(kernels::Kernel<void(Context&, A...)> kernel, Context& context, A... arguments) {
+  queue(context.stream, [kernel, kept = std::tuple<Kept<Context&>, Kept<A>...>(context, arguments...)]() mutable {
+    std::apply([&](auto&... each) { kernel(each.get()...); }, kept);
+  });
+}
+
 /// The kernel that was in a slot, and the one that queues it.
 template <auto slot, class... A>
 struct Queued {
   static inline kernels::Kernel<void(Context&, A...)> plain = kernels::absent;
-
-  static void call(Context& context, A... arguments) {
-    queue(context.stream, [kept = std::tuple<Kept<Context&>, Kept<A>...>(context, arguments...)]() mutable {
-      std::apply([](auto&... each) { plain(each.get()...); }, kept);
-    });
-  }
+  static void call(Context& context, A... arguments) { queue_call<A...>(plain, context, arguments...); }
 };
 
 template <auto slot, class Family, class... A>
