@@ -4,7 +4,7 @@
 BEGIN { print "#include <tern/tern.hpp>" }
 /^```/ { inside = !inside; next }
 !inside {
-  while (match($0, /(^|[^A-Za-z_:])(nn|op|operators|optim|data|io|models|autograd|parallel)::(init::)?[A-Za-z_][A-Za-z_0-9]*/)) {
+  while (match($0, /(^|[^A-Za-z_:])(nn|op|operators|optim|data|io|models|autograd|parallel|train)::(init::)?[A-Za-z_][A-Za-z_0-9]*/)) {
     name = substr($0, RSTART, RLENGTH)
     sub(/^[^A-Za-z]/, "", name)
     $0 = substr($0, RSTART + RLENGTH)
