@@ -116,6 +116,12 @@ Augment::Augment(const AugmentOptions& options) : options_(options) {
   expects<NumericError>(options.mix >= 0 && options.mix <= most_mix, "Augment: expected a mix from 0 to ", most_mix,
                         ", found ", options.mix);
   expects<NumericError>(std::isfinite(options.cover), "Augment: the cover is ", options.cover);
+  expects<ShapeError>(options.mean.size() == options.deviation.size(), "Augment: ", options.mean.size(), " means and ",
+                      options.deviation.size(), " deviations; expected one of each per channel");
+  if (options.mean.empty()) return;
+  const Shape channels{1, static_cast<std::int64_t>(options.mean.size()), 1, 1};
+  mean_ = tensor(options.mean, channels).to(DType::float32);
+  deviation_ = tensor(options.deviation, channels).to(DType::float32);
 }
 
 Tensor Augment::draw(std::int64_t epoch, const Tensor& examples) const {
@@ -166,8 +172,12 @@ Tensor Augment::operator()(const Tensor& images, const Tensor& drawn) const {
   const AugmentOptions& o = options_;
   Tensor result = images;
   if (o.shift > 0 || o.mirror || o.rotation > 0) result = moved(result, drawn);
-  if (o.brightness > 0 || o.contrast > 0 || o.saturation > 0) result = coloured(result, drawn);
+  const bool colours = o.brightness > 0 || o.contrast > 0 || o.saturation > 0;
+  const bool normalized = mean_.defined() && (colours || o.cutout > 0);
+  if (normalized) result = result * deviation_.to(result.dtype()) + mean_.to(result.dtype());
+  if (colours) result = coloured(result, drawn);
   if (o.cutout > 0) result = covered(result, drawn);
+  if (normalized) result = (result - mean_.to(result.dtype())) / deviation_.to(result.dtype());
   return result;
 }
 

@@ -164,6 +164,25 @@ TEST_CASE("augment: light, contrast and colour are scaled", "[data][augment]") {
   CHECK_THAT(said<ShapeError>([&] { vivid(zeros({3, 1, 4, 4}), drawn(vivid)); }), ContainsSubstring("1 channels"));
 }
 
+TEST_CASE("augment: images that are normalised are coloured and covered as they were", "[data][augment]") {
+  Generator generator(8);
+  const Tensor images = rand({4, 3, 6, 5}, generator);
+  data::AugmentOptions options{.shift = 1, .brightness = 0.4, .contrast = 0.3, .saturation = 0.5, .cutout = 3};
+  options.cover = 0.25;
+  const data::Augment plain(options);
+  const Tensor drawn = plain.draw(2, arange(0, 4));
+  options.mean = {0.5, 0.4, 0.3};
+  options.deviation = {0.2, 0.25, 0.3};
+  const data::Augment normalized(options);
+  const Tensor mean = tensor({0.5f, 0.4f, 0.3f}, {1, 3, 1, 1}), deviation = tensor({0.2f, 0.25f, 0.3f}, {1, 3, 1, 1});
+  const Tensor found = normalized((images - mean) / deviation, drawn) * deviation + mean;
+  const Tensor expected = plain(images, drawn);
+  CHECK(operators::allclose(found, expected, 0, 1e-6));
+  CHECK_FALSE(operators::allclose(found, plain((images - mean) / deviation, drawn) * deviation + mean, 0, 1e-3));
+  options.mean.pop_back();
+  CHECK_THROWS_AS(data::Augment(options), ShapeError);
+}
+
 TEST_CASE("augment: a square is covered", "[data][augment]") {
   const Augment augment{{.cutout = 4, .cover = 7, .seed = 1}};
   for (const DType dtype : {DType::float32, DType::uint8}) {

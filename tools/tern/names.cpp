@@ -66,7 +66,7 @@ Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labe
 }
 
 Tensor count_right(const Tensor& outputs, const Tensor& labels) {
-  if (labels.dtype() != DType::int64) {
+  if (labels.dtype() != DType::int64 && labels.size(1) == 1) {
     const Tensor error = (outputs - labels).to(DType::float64);
     return op::sum((1 - error * error).reshape({labels.numel()}), {0}, true);
   }

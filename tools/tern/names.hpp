@@ -27,8 +27,9 @@ optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs);
 /// The cost of logits [n, classes] for labels int64 [n]: one number. Every cost but cross-entropy compares with one-hot
 /// rows. Of a regression, that of values [n, 1] for numbers [n, 1].
 Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels);
-/// How right outputs are, summed over the rows, float64 [1]: how many rows have their class, or of a regression
-/// 1 - error^2, whose mean is R2 beside a mean of 0 and a deviation of 1.
+/// How right outputs are, summed over the rows, float64 [1]: how many rows have their class (or most of
+/// it, where labels are shares [n, classes]), or of a regression 1 - error^2, whose mean is R2 beside a mean of 0 and a
+/// deviation of 1.
 Tensor count_right(const Tensor& outputs, const Tensor& labels);
 /// What the outputs say of each class, float32 [n, classes]: probabilities (softmax for cross-entropy, sigmoid for
 /// binary cross-entropy), else the outputs themselves.

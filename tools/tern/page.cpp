@@ -7,13 +7,6 @@ extern const char* const page_template;
 
 namespace {
 
-// JSON may stand inside a script only when it cannot end it.
-std::string in_script(std::string json) {
-  for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
-    json.replace(at, 1, "\\u003c");
-  return json;
-}
-
 std::string replaced(const std::string& text, const std::string& mark, const std::string& by) {
   const auto at = text.find(mark);
   // What stands behind the mark is the value for an empty page, up to the semicolon.
@@ -21,6 +14,12 @@ std::string replaced(const std::string& text, const std::string& mark, const std
 }
 
 }  // namespace
+
+std::string in_script(std::string json) {
+  for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
+    json.replace(at, 1, "\\u003c");
+  return json;
+}
 
 std::string page(const std::vector<PageRun>& runs, const std::string& live) {
   std::string data = "[";

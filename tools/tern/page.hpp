@@ -14,6 +14,9 @@ struct PageRun {
   std::vector<std::string> lines;
 };
 
+/// JSON as it may stand inside a script, which it must not end.
+std::string in_script(std::string json);
+
 /// The self-contained HTML page of some runs. With `live`, it asks that address for further events of the only run.
 std::string page(const std::vector<PageRun>& runs, const std::string& live = {});
 

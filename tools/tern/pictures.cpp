@@ -26,7 +26,8 @@ std::string base64(const std::vector<std::uint8_t>& bytes) {
   return text;
 }
 
-// Pixels of a scaled image [channels, height, width], interleaved, every n-th where the image is large.
+}  // namespace
+
 Json pixels_of(const Tensor& image, const data::Scaling& scaling) {
   const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
   const std::int64_t step = std::max<std::int64_t>(1, (std::max(height, width) + largest_side - 1) / largest_side);
@@ -69,8 +70,6 @@ Json features_of(const Tensor& values, const Blueprint& blueprint) {
         static_cast<double>(columns[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
   return features;
 }
-
-}  // namespace
 
 Json pairs_of(const Prediction& prediction) {
   constexpr std::size_t most = 1000;

@@ -32,10 +32,11 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "task",     "ignore",       "header",   "limit",      "split",     "validation",
-      "layers",     "net",      "activation",   "dropout",  "cost",       "optimizer", "learning-rate",
-      "momentum",   "nesterov", "weight-decay", "schedule", "batch-size", "shards",    "seed",
-      "early-stop", "stopping", "refit",        "init",     "freeze"};
+      "target",     "task",       "ignore",       "header",     "limit",      "split",     "validation",
+      "layers",     "net",        "activation",   "dropout",    "cost",       "optimizer", "learning-rate",
+      "momentum",   "nesterov",   "weight-decay", "schedule",   "batch-size", "shards",    "seed",
+      "early-stop", "stopping",   "refit",        "init",       "freeze",     "flip",      "crop",
+      "rotate",     "brightness", "contrast",     "saturation", "cutout",     "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -169,7 +170,7 @@ void RunSession::open_listeners() {
 Json RunSession::settings_json() const {
   Json settings = to_config(options_);
   for (const char* name : {"run", "resume", "config", "quiet", "verbose", "dashboard", "port", "download", "ranks",
-                           "parallel", "rank-limit", "restarts", "launcher"})
+                           "parallel", "rank-limit", "restarts", "launcher", "augment-sheet"})
     settings.erase(name);
   return settings;
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tern/data/augment.hpp"
+
 namespace tern::tool {
 
 /// Everything that decides how a training goes, as the options set it. Absent values depend on the data: see
@@ -46,6 +48,10 @@ struct Settings {
   double stopping = 0.2;                        // share of the training examples that this is decided on
   std::string refit = "auto";                   // "yes" or "no": train on all of them in the end
   std::uint64_t seed = 1;
+
+  // Pictures.
+  data::AugmentOptions augment = {};  // what becomes of them by chance
+  std::string augment_sheet = {};     // a page that shows it
 
   // Machine.
   std::string mode = "fastest";

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "augment_sheet.hpp"
 #include "errors.hpp"
 #include "evaluation.hpp"
 #include "model_file.hpp"
@@ -101,8 +102,14 @@ class Train : public Command {
       // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
       std::optional<Device> own_device;
       if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
-      Training training(settings_, data, group);
       const bool leads = group.rank() == 0;
+      if (!settings_.augment_sheet.empty()) {
+        if (leads) write_augment_sheet(settings_, data);
+        if (leads) print("sheet in " + settings_.augment_sheet + "\n");
+        code = success;
+        return;
+      }
+      Training training(settings_, data, group);
       if (leads && !settings_.quiet) introduce(data, training, device, group);
       if (leads) session->start(training, data);
       if (group.size() > 1 && agreed(group, leads && session->resumed())) {

@@ -56,7 +56,28 @@ double table_decay(const TrainingData& data) {
 
 }  // namespace
 
+namespace {
+
+// What cannot be done to these pictures is said by its option.
+void check_augment(const data::AugmentOptions& augment, const Blueprint& blueprint) {
+  const auto asked = {std::pair{"flip", augment.mirror},           std::pair{"crop", augment.shift > 0},
+                      std::pair{"rotate", augment.rotation > 0},   std::pair{"brightness", augment.brightness > 0},
+                      std::pair{"contrast", augment.contrast > 0}, std::pair{"saturation", augment.saturation > 0},
+                      std::pair{"cutout", augment.cutout > 0},     std::pair{"mixup", augment.mix > 0}};
+  for (const auto& [name, wanted] : asked)
+    expects<UsageError>(!wanted || !blueprint.table, "--", name, " is for pictures; ", blueprint.source, " is a table");
+  if (blueprint.table) return;
+  const std::int64_t side = std::min(blueprint.input[1], blueprint.input[2]);
+  expects<UsageError>(augment.shift < side, "--crop ", augment.shift, ": the pictures have ", blueprint.input[1], 'x',
+                      blueprint.input[2], " pixels");
+  expects<UsageError>(augment.saturation == 0 || blueprint.input[0] == 3,
+                      "--saturation is for colours; the pictures are grey");
+}
+
+}  // namespace
+
 void complete(Settings& s, const TrainingData& data) {
+  check_augment(s.augment, data.blueprint);
   const bool table = data.blueprint.table, regression = data.blueprint.regression;
   if (!s.cost) s.cost = regression ? "mse" : "cross-entropy";
   const std::vector<std::string> costs = regression ? regression_cost_names() : cost_names();
@@ -89,6 +110,16 @@ void complete(Settings& s, const TrainingData& data) {
                       "--refit repeats the best number of epochs, which --early-stop finds; give it a number above 0");
 }
 
+data::AugmentOptions augment_of(const Settings& settings, const Blueprint& blueprint) {
+  data::AugmentOptions augment = settings.augment;
+  augment.seed = settings.seed;
+  if (!blueprint.table) {
+    augment.mean = blueprint.scaling.mean;
+    augment.deviation = blueprint.scaling.deviation;
+  }
+  return augment;
+}
+
 Training::Training(const Settings& settings, const TrainingData& data, const parallel::Group& group)
     : Training(settings, data, divide(settings, data), group) {}
 
@@ -108,12 +139,14 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
 void Training::begin(const Examples& examples) {
   net_ = make_net();
   optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
+  data::AugmentOptions augment = augment_of(settings_, blueprint_);
   trainer_ = std::make_unique<train::Trainer>(
       *net_, *optimizer_, make_loader(examples),
       [this](const Tensor& x, const Tensor& labels) { return part_on(x, labels); },
       train::TrainerOptions{.epochs = refitting() ? refit_epochs_ : *settings_.epochs,
                             .schedule = parse_schedule(*settings_.schedule, *settings_.epochs),
                             .patience = refitting() ? 0 : *settings_.early_stop,
+                            .augment = std::move(augment),
                             .shards = static_cast<int>(*settings_.shards),
                             .first_step = trainer_ ? position().step : 0},
       group_);

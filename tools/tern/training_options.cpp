@@ -191,6 +191,24 @@ Options training_options(Settings& settings) {
                      {"auto", "yes", "no"}, settings.refit),
        seed_option("seed", "of the weights and the order of the examples", settings.seed)},
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
+  data::AugmentOptions& augment = settings.augment;
+  const std::string share = "a number from 0 to below 1";
+  add(table, "Pictures, changed by chance in every epoch",
+      {switch_option("flip", "mirror every other one (photographs always are)", augment.mirror),
+       integer_option("crop", "N", "move by at most N pixels, filled up by mirrored edges; 0: not", augment.shift, 0,
+                      4096),
+       number_option("rotate", "DEGREES", "turn by at most so much, either way", augment.rotation, 0, 180.001,
+                     "degrees from 0 to 180"),
+       number_option("brightness", "X", "multiply by 1 - X to 1 + X", augment.brightness, 0, 1, share),
+       number_option("contrast", "X", "the distance from the mean, likewise", augment.contrast, 0, 1, share),
+       number_option("saturation", "X", "the distance from grey, likewise", augment.saturation, 0, 1, share),
+       integer_option("cutout", "N", "cover a square of N pixels; 0: none", augment.cutout, 0, 4096),
+       number_option("mixup", "ALPHA", "mix each with another one, labels too; 0.2 is usual", augment.mix, 0, 2.001,
+                     "a number from 0 to 2"),
+       of_kind(text_option("augment-sheet", "FILE.html", "show some pictures and what becomes of them, and stop",
+                           settings.augment_sheet),
+               Value::file)},
+      {});
   for (Option& option : machine_options(settings)) table.push_back(std::move(option));
   add(table, "Results",
       {of_kind(text_option("run", "DIR", "folder of the run: metrics, checkpoints (run)", settings.run), Value::folder),

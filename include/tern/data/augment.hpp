@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tern/tensor/tensor.hpp"
 
@@ -10,7 +11,7 @@ struct AugmentOptions {
   std::int64_t shift = 0;  ///< pixels by which an image is moved at most, up or down and left or right
   bool mirror = false;     ///< turn left and right around in half of the images
   double rotation = 0;     ///< degrees by which an image is turned at most, either way
-  // Factors drawn from [1 - x, 1 + x]. Zero is black, so these come before images are normalised.
+  // Factors drawn from [1 - x, 1 + x]. Zero is black: of images that are normalised say the mean and deviation.
   double brightness = 0;
   double contrast = 0;      ///< of the distance from the image's mean brightness
   double saturation = 0;    ///< of the distance from grey
@@ -18,6 +19,9 @@ struct AugmentOptions {
   double cover = 0;         ///< what covers it
   double mix = 0;           ///< alpha of the Beta distribution of `mixed`, at most 2
   std::uint64_t seed = 0;
+  /// Of images that came as (x - mean) / deviation, per channel: colours and covers are those of x. Empty: images are
+  /// x.
+  std::vector<double> mean = {}, deviation = {};
 };
 
 /// Images that are each a mixture of two, and what they show.
@@ -65,6 +69,7 @@ class Augment {
   Tensor covered(const Tensor& images, const Tensor& drawn) const;
 
   AugmentOptions options_;
+  Tensor mean_, deviation_;  // [1, channels, 1, 1], where they are said
 };
 
 }  // namespace tern::data
