@@ -1,6 +1,7 @@
 #include "golden/golden.hpp"
 
 #include <cmath>
+#include <functional>
 
 #include "support/image_nets.hpp"
 
@@ -13,6 +14,21 @@ nn::State part(const nn::State& all, const std::string& prefix) {
   for (const auto& [name, tensor] : all)
     if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), tensor);
   return found;
+}
+
+struct Trained {
+  std::shared_ptr<nn::Module> net;
+  std::function<Tensor(const Tensor& images, const Tensor& labels)> loss;
+};
+
+Trained net_of(const std::string& name, const ImageNetOptions& options) {
+  if (name == "unet") {
+    const auto net = std::make_shared<models::UNet>(models::UNetOptions{
+        .classes = options.classes, .width_divisor = options.width_divisor, .start = options.start});
+    return {net, [net](const Tensor& images, const Tensor& labels) { return net->loss(images, labels); }};
+  }
+  const auto net = make(name, options);
+  return {net, [net](const Tensor& images, const Tensor& labels) { return net->loss(images, labels); }};
 }
 
 void note(Difference& difference, const std::string& name, const std::vector<double>& ours,
@@ -37,10 +53,10 @@ Comparison compare_with_golden(const std::string& file) {
   const io::Safetensors golden = io::load_safetensors(file);
   const auto number = [&](const char* key) { return std::stod(golden.metadata.at(key)); };
   const auto whole = [&](const char* key) { return std::stoll(golden.metadata.at(key)); };
-  const auto net = make(golden.metadata.at("net"), {.classes = whole("classes"),
-                                                    .image_size = whole("image_size"),
-                                                    .width_divisor = whole("width_divisor"),
-                                                    .start = nn::Start::none});
+  const auto [net, loss_of] = net_of(golden.metadata.at("net"), {.classes = whole("classes"),
+                                                                 .image_size = whole("image_size"),
+                                                                 .width_divisor = whole("width_divisor"),
+                                                                 .start = nn::Start::none});
   net->load_state(part(golden.tensors, "state."));
   const Tensor images = (golden.tensors.at("pixels").to(DType::float32) - 128.0) / 64.0;
   const Tensor& labels = golden.tensors.at("labels");
@@ -60,7 +76,7 @@ Comparison compare_with_golden(const std::string& file) {
   const std::vector<double> losses = golden.tensors.at("losses").values();
   const nn::State gradients = part(golden.tensors, "gradient.");
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const Tensor loss = net->loss(images, labels);
+    const Tensor loss = loss_of(images, labels);
     sgd.zero_grad();
     loss.backward();
     if (step == 0) {

@@ -14,7 +14,7 @@ namespace {
 
 void check(const std::string& mode) {
   const Device device(mode);
-  for (const char* net : {"alexnet", "googlenet", "vgg16", "resnet18"}) {
+  for (const char* net : {"alexnet", "googlenet", "vgg16", "resnet18", "vit", "unet"}) {
     const testing::Comparison found = testing::compare_with_golden(message(TERN_GOLDEN_DATA, "/", net, ".safetensors"));
     const auto near = [&](const char* what, const testing::Difference& difference, double tolerance) {
       INFO(found.net << " in mode " << mode << ": " << what << " " << difference.where << " differs by "

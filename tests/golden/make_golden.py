@@ -8,7 +8,8 @@
 
 A file has the state of a network (state.*), pixels (an image is (pixels - 128) / 64) and labels, the logits in
 evaluation, the losses of ten steps of SGD in training, the gradients of the first (gradient.*) and the state after the
-last (after.*). Dropout is left out. The parameters have torchvision's names. Needs PyTorch and nothing else."""
+last (after.*). Dropout is left out. The parameters have torchvision's names: vit is torchvision's own module.
+Needs PyTorch and, for vit, torchvision."""
 
 import argparse
 import json
@@ -206,18 +207,62 @@ class ResNet18(Classifier):
         return self.fc(x.mean((2, 3)))
 
 
-NETS = {"alexnet": AlexNet, "googlenet": GoogLeNet, "vgg16": Vgg16, "resnet18": ResNet18}
-WHOLE_SIZE = {"alexnet": 227, "googlenet": 224, "vgg16": 224, "resnet18": 224}
+def vit(classes, image_size, width):
+    from torchvision.models import VisionTransformer
+    narrow = width.divisor > 1
+    return VisionTransformer(image_size, 8 if narrow else 16, 2 if narrow else 12, 6, width(384), width(1536),
+                             num_classes=classes)
+
+
+class UNet(nn.Module):
+    """Every pixel has a label."""
+    dense = True
+
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+
+        def twice(inputs, outputs):
+            layers = []
+            for channels in (inputs, outputs):
+                layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+            return nn.Sequential(*layers)
+
+        channels = 3
+        for level in range(5):
+            self.add_module(f"down{level}", twice(channels, width(64 << level, 2)))
+            channels = width(64 << level, 2)
+        for level in reversed(range(4)):
+            outputs = width(64 << level, 2)
+            self.add_module(f"raise{level}", nn.ConvTranspose2d(channels, outputs, 2, 2))
+            self.add_module(f"join{level}", twice(2 * outputs, outputs))
+            channels = outputs
+        self.out = nn.Sequential(nn.Conv2d(channels, classes, 1))
+
+    def forward(self, images):
+        seen = [self.down0(images)]
+        for level in range(1, 5):
+            seen.append(getattr(self, f"down{level}")(F.max_pool2d(seen[-1], 2)))
+        x = seen.pop()
+        for level in reversed(range(4)):
+            x = getattr(self, f"join{level}")(torch.cat([seen.pop(), getattr(self, f"raise{level}")(x)], 1))
+        return self.out(x)
+
+
+NETS = {"alexnet": AlexNet, "googlenet": GoogLeNet, "vgg16": Vgg16, "resnet18": ResNet18,
+        "vit": vit, "unet": UNet}
+WHOLE_SIZE = {"alexnet": 227, "googlenet": 224, "vgg16": 224, "resnet18": 224,
+              "vit": 224, "unet": 64}
 NARROW = {  # image size, divisor of the widths, learning rate, and a seed with which no relu is dead from the start
     "alexnet": (67, 32, 0.005, 11), "googlenet": (80, 16, 0.002, 52), "vgg16": (32, 32, 0.005, 4),
-    "resnet18": (64, 32, 0.005, 2)}
+    "resnet18": (64, 32, 0.005, 2),
+    "vit": (32, 16, 0.005, 1), "unet": (32, 32, 0.005, 1)}
 
 
 def start(net):
     """Weights for relu, and nothing at its usual value of 0 or 1, so that a forgotten bias or statistic shows."""
     for path, module in net.named_modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            last = path in ("classifier.6", "fc", "aux1.fc2", "aux2.fc2")
+        if isinstance(module, (nn.Conv2d, nn.Linear, nn.ConvTranspose2d)):
+            last = path in ("classifier.6", "fc", "aux1.fc2", "aux2.fc2", "heads.head", "out.0")
             nn.init.kaiming_uniform_(module.weight, a=5**0.5 if last else 0)
             if module.bias is not None:
                 nn.init.uniform_(module.bias, 0, 0.2)
@@ -226,6 +271,13 @@ def start(net):
             nn.init.uniform_(module.bias, -0.5, 0.5)
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias, -0.5, 0.5)
+        if isinstance(module, nn.MultiheadAttention):
+            nn.init.uniform_(module.in_proj_bias, -0.5, 0.5)
+        if hasattr(module, "class_token"):
+            nn.init.normal_(module.class_token)
 
 
 def state(net, prefix):
@@ -239,7 +291,8 @@ def compute(name, image_size, divisor, classes, batch, rate, steps, seed, dtype=
     start(net)
     pixels = (128 + 64 * torch.randn(batch, 3, image_size, image_size)).clamp(0, 255).to(torch.uint8)
     images = ((pixels.float() - 128) / 64).to(dtype)
-    labels = torch.randint(0, classes, (batch,))
+    dense = getattr(net, "dense", False)
+    labels = torch.randint(0, classes, (batch, image_size, image_size) if dense else (batch,))
     tensors = state(net, "state.")
     tensors |= {"pixels": pixels, "labels": labels}
     net.to(dtype).eval()
@@ -249,7 +302,7 @@ def compute(name, image_size, divisor, classes, batch, rate, steps, seed, dtype=
     sgd = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
     losses = []
     for step in range(steps):
-        loss = net.loss(images, labels)
+        loss = net.loss(images, labels) if hasattr(net, "loss") else F.cross_entropy(net(images), labels)
         sgd.zero_grad()
         loss.backward()
         if step == 0:
@@ -315,6 +368,7 @@ def main():
     parser.add_argument("--float64", action="store_true",
                         help="compute a whole network in float64; the file is float32")
     parser.add_argument("--seed", type=int, default=1, help="of a whole network")
+    parser.add_argument("--only", nargs="+", choices=NETS, help="of the narrow networks")
     options = parser.parse_args()
     if options.full:
         if not options.out:
@@ -332,7 +386,8 @@ def main():
         save(options.out, tensors, metadata)
         return
     folder = pathlib.Path(options.out) if options.out else pathlib.Path(__file__).parent / "data"
-    for name, (size, divisor, rate, seed) in NARROW.items():
+    for name in options.only or NARROW:
+        size, divisor, rate, seed = NARROW[name]
         save(folder / f"{name}.safetensors", *compute(name, size, divisor, 5, options.batch, rate, options.steps, seed))
 
 

@@ -14,7 +14,7 @@ struct ImageNetOptions {
   nn::Start start = nn::Start::kaiming;
 };
 
-/// "alexnet", "googlenet", "vgg16" or "resnet18".
+/// "alexnet", "googlenet", "vgg16", "resnet18", "resnet50", "mobilenetv2" or "vit", whose narrow form is shallow, too.
 inline std::shared_ptr<models::ImageClassifier> make(const std::string& net, const ImageNetOptions& options,
                                                      std::uint64_t seed = 1) {
   const auto [classes, image_size, width_divisor, dropout, start] = options;
@@ -27,7 +27,22 @@ inline std::shared_ptr<models::ImageClassifier> make(const std::string& net, con
   if (net == "vgg16")
     return std::make_shared<models::Vgg16>(models::Vgg16Options{classes, image_size, dropout, width_divisor, start},
                                            seed);
-  expects(net == "resnet18", "no network is named \"", net, "\"; there are alexnet, googlenet, vgg16 and resnet18");
+  if (net == "resnet50")
+    return std::make_shared<models::ResNet50>(models::ResNet50Options{classes, image_size, width_divisor, start}, seed);
+  if (net == "mobilenetv2")
+    return std::make_shared<models::MobileNetV2>(
+        models::MobileNetV2Options{classes, image_size, dropout, width_divisor, start}, seed);
+  if (net == "vit") {
+    const bool narrow = width_divisor > 1;
+    return std::make_shared<models::VisionTransformer>(models::VisionTransformerOptions{.classes = classes,
+                                                                                        .image_size = image_size,
+                                                                                        .patch = narrow ? 8 : 16,
+                                                                                        .width = 384 / width_divisor,
+                                                                                        .layers = narrow ? 2 : 12,
+                                                                                        .hidden = 1536 / width_divisor},
+                                                       seed);
+  }
+  expects(net == "resnet18", "no network is named \"", net, "\"");
   return std::make_shared<models::ResNet18>(models::ResNet18Options{classes, image_size, width_divisor, start}, seed);
 }
 
