@@ -6,6 +6,7 @@
 #include "tern/data/augment.hpp"
 #include "tern/data/cifar.hpp"
 #include "tern/data/csv.hpp"
+#include "tern/data/encoding.hpp"
 #include "tern/data/image.hpp"
 #include "tern/data/image_folder.hpp"
 #include "tern/data/loader.hpp"

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "data/csv_classes.hpp"
+#include "data/csv_columns.hpp"
 #include "data/csv_records.hpp"
 #include "io/safetensors_header.hpp"
 #include "tern/io/file.hpp"
@@ -17,20 +19,6 @@ namespace {
 
 using Field = CsvRecords::Field;
 
-// What was found, fit for a sentence: not endless, no control characters.
-std::string shown(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text.substr(0, 40)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return result + (text.size() > 40 ? "...'" : "'");
-}
-
-// What each column is for.
-struct Columns {
-  std::vector<std::size_t> features, ignored;
-  std::optional<std::size_t> target;
-  std::size_t count = 0;  // of fields in a row
-};
-
 // The first row, where it may be a header of numbers.
 struct Suspect {
   std::string label;    // what stands in the column of the classes
@@ -40,41 +28,49 @@ struct Suspect {
 
 class Reader {
  public:
-  Reader(const CsvSource& source, const CsvOptions& options)
+  /// `categorical` are the columns that were found to hold categories; absent: to be found.
+  Reader(const CsvSource& source, const CsvOptions& options, const std::optional<std::vector<bool>>& categorical)
       : source_(source),
         options_(options),
         records_(source, options.separator),
         classes_(options.classes),
+        categorical_(categorical),
         maybe_numbers_(!options.numbers) {}
-  Table read();
+  /// Nothing where a column may hold categories: `survey` then says which do.
+  std::optional<Table> read();
+  /// Of all columns, whether most of their values are no numbers.
+  std::vector<bool> survey() const;
 
  private:
-  std::size_t find_column(const std::string& name, const char* purpose) const;
-  void assign_columns();
-  void assign_by_name();
-  void assign_by_position();
-  void expect_target(std::size_t column) const;
   bool is_header() const;
   void take_names();
   void note_suspect();
   void check_suspect() const;
   void check_count() const;
+  void assign_categories();
   void read_row(float* features);
+  float read_category(std::size_t feature);
+  bool is_missing(const Field& field) const { return options_.missing && means_missing(field.raw); }
+  void finish_categories(Table& table);
   void read_target(const Field& field);
   bool takes_numbers() const;
   std::int64_t read_class(const Field& field);
-  float read_number(std::size_t column) const;
+  float read_number(std::size_t column);
   std::string utf8(const Field& field) const;
   std::string name_of(std::size_t column) const;
+  void check_names(const std::vector<std::string>& names, const char* what) const;
   const std::vector<Field>& fields() const { return records_.fields(); }
 
   const CsvSource& source_;
   const CsvOptions& options_;
   CsvRecords records_;
   CsvClasses classes_;
-  Columns columns_;
+  CsvColumns columns_;
   std::vector<std::string> names_;  // of all columns; empty without a header
   std::optional<Suspect> suspect_;
+  std::optional<std::vector<bool>> categorical_;
+  std::vector<std::optional<CsvClasses>> categories_;  // of each feature; empty where all are numbers
+  bool met_text_ = false;                              // where a number was expected and categories may be found
   std::vector<std::int64_t> labels_;
   std::vector<float> numbers_;     // of the target, while it can be a number
   bool maybe_numbers_ = false;     // what it is, is to be found
@@ -91,112 +87,6 @@ std::string Reader::utf8(const Field& field) const {
   expects<FileError>(io::is_utf8(text), records_.place(field.offset),
                      "found text that is not UTF-8, expected UTF-8; save the file as CSV UTF-8");
   return text;
-}
-
-// A name of the header, or a number that counts from 1, or from the end when negative.
-std::size_t Reader::find_column(const std::string& name, const char* purpose) const {
-  const auto named = std::find(names_.begin(), names_.end(), name);
-  if (named != names_.end()) {
-    expects<FileError>(std::find(named + 1, names_.end(), name) == names_.end(), records_.place(0),
-                       "found more than one column named ", shown(name), ", expected one for the ", purpose,
-                       "; name it by its number");
-    return static_cast<std::size_t>(named - names_.begin());
-  }
-  const auto count = static_cast<std::int64_t>(columns_.count);
-  const std::optional<std::int64_t> position = whole_number(name);
-  const bool whole = position.has_value();
-  if (whole && *position >= 1 && *position <= count) return static_cast<std::size_t>(*position - 1);
-  if (whole && *position <= -1 && *position >= -count) return static_cast<std::size_t>(count + *position);
-  throw FileError(message(records_.place(0), "found ", count, " columns", names_.empty() ? " and no header" : "",
-                          ", expected one ", whole ? "with the number " : "named ", whole ? name : shown(name),
-                          " for the ", purpose, whole ? "; columns count from 1, or from -1 at the end" : ""));
-}
-
-void Reader::assign_columns() {
-  columns_.count = fields().size();
-  if (names_.empty() || options_.columns.empty())
-    assign_by_position();
-  else
-    assign_by_name();
-}
-
-void Reader::expect_target(std::size_t column) const {
-  expects<FileError>(std::find(columns_.ignored.begin(), columns_.ignored.end(), column) == columns_.ignored.end(),
-                     records_.place(0), "found the target ", shown(options_.target),
-                     " among the columns to ignore, expected another one");
-}
-
-// The features are known by name: the others are the target and what is ignored, whatever their order.
-void Reader::assign_by_name() {
-  enum : char { unknown, feature, ignored, target };
-  std::vector<char> purpose(columns_.count, unknown);
-  std::string missing;
-  for (const std::string& name : options_.columns) {
-    if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
-      missing += (missing.empty() ? "" : ", ") + shown(name);
-      continue;
-    }
-    columns_.features.push_back(find_column(name, "features"));
-    purpose[columns_.features.back()] = feature;
-  }
-  expects<FileError>(missing.empty(), records_.place(0), "found no column named ", missing,
-                     ", expected the features by the names that the model knows");
-  // A table to predict may lack what the training left out.
-  for (const std::string& name : options_.ignore)
-    for (std::size_t i = 0; i < columns_.count; ++i)
-      if (purpose[i] == unknown && (names_[i] == name || whole_number(name) == static_cast<std::int64_t>(i) + 1)) {
-        purpose[i] = ignored;
-        columns_.ignored.push_back(i);
-      }
-  const bool wanted = options_.labelled == CsvTarget::required;
-  if (options_.labelled != CsvTarget::absent) {
-    const bool named = std::find(names_.begin(), names_.end(), options_.target) != names_.end();
-    if (named || (!options_.target.empty() && (wanted || whole_number(options_.target)))) {
-      columns_.target = find_column(options_.target, "target");
-      expect_target(*columns_.target);
-      expects<FileError>(purpose[*columns_.target] == unknown, records_.place(0), "found the target ",
-                         shown(options_.target), " among the features, expected another column");
-    } else if (options_.target.empty()) {
-      const auto last = std::find(purpose.rbegin(), purpose.rend(), unknown);
-      if (last != purpose.rend()) columns_.target = static_cast<std::size_t>(purpose.rend() - last - 1);
-    }
-    expects<FileError>(columns_.target || !wanted, records_.place(0), "found no column beside the features, expected ",
-                       "the class");
-    if (columns_.target) purpose[*columns_.target] = target;
-  }
-  for (std::size_t i = 0; i < columns_.count; ++i)
-    expects<FileError>(purpose[i] != unknown, records_.place(fields()[i].offset), "found the column ", shown(names_[i]),
-                       ", expected only columns that the model knows; ignore it, or name it as the target");
-}
-
-void Reader::assign_by_position() {
-  std::vector<bool> ignored(columns_.count);
-  for (const std::string& name : options_.ignore) ignored[find_column(name, "columns to ignore")] = true;
-  for (std::size_t i = 0; i < columns_.count; ++i)
-    if (ignored[i]) columns_.ignored.push_back(i);
-  const auto left = static_cast<std::int64_t>(std::count(ignored.begin(), ignored.end(), false));
-  bool labelled = options_.labelled != CsvTarget::absent;
-  if (options_.labelled == CsvTarget::optional) labelled = left != options_.features;
-  if (labelled) {
-    std::size_t target = columns_.count;
-    if (!options_.target.empty()) {
-      target = find_column(options_.target, "target");
-      expect_target(target);
-    } else {
-      while (target > 0 && ignored[target - 1]) --target;
-      expects<FileError>(target > 0, records_.place(0), "found no column that is not ignored, expected at least two");
-      --target;
-    }
-    columns_.target = target;
-  }
-  for (std::size_t i = 0; i < columns_.count; ++i)
-    if (!ignored[i] && columns_.target != i) columns_.features.push_back(i);
-  const auto found = static_cast<std::int64_t>(columns_.features.size());
-  expects<FileError>(found > 0, records_.place(0), "found ", columns_.count,
-                     columns_.count == 1 ? " column" : " columns", ", expected at least one feature",
-                     labelled ? " and the class" : "", "; columns are separated by commas, semicolons or tabs");
-  expects<FileError>(options_.features == 0 || options_.features == found, records_.place(0), "found ", found,
-                     " features", labelled ? " and the class" : "", ", expected ", options_.features);
 }
 
 // A first row without any number, or with all the names that the model knows. Another row with some numbers is data: a
@@ -302,39 +192,133 @@ std::int64_t Reader::read_class(const Field& field) {
                           known, classes_.names().size() > 8 ? ", ..." : ""));
 }
 
-float Reader::read_number(std::size_t column) const {
+float Reader::read_number(std::size_t column) {
   const Field& field = fields()[column];
   const auto value = number(field.raw);
   const float narrow = value ? static_cast<float>(*value) : 0;
-  if (!value || !std::isfinite(narrow)) [[unlikely]]
+  if (value && std::isfinite(narrow)) [[likely]]
+    return narrow;
+  const bool feature = columns_.target != column;
+  if (feature && is_missing(field)) return std::numeric_limits<float>::quiet_NaN();
+  if (feature && options_.find_categorical && !categorical_ && !value && !means_missing(field.raw)) {
+    met_text_ = true;
+    return 0;
+  }
+  std::string way_out;
+  if (feature && means_missing(field.raw))
+    way_out = "; --missing (CsvOptions::missing) says what stands for a value that is missing";
+  else if (feature && !value)
+    way_out = "; --categorical (CsvOptions::categorical) takes the values of a column as categories";
+  throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
+                          " in ", name_of(column), ", expected a number", way_out));
+}
+
+float Reader::read_category(std::size_t feature) {
+  const std::size_t column = columns_.features[feature];
+  const Field& field = fields()[column];
+  if (means_missing(field.raw)) {
+    if (options_.missing) return std::numeric_limits<float>::quiet_NaN();
     throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
-                            " in ", name_of(column), ", expected a number"));
-  return narrow;
+                            " in ", name_of(column),
+                            ", expected a category; --missing (CsvOptions::missing) says what stands for a value that "
+                            "is missing"));
+  }
+  const std::int64_t found = categories_[feature]->find(field.escaped ? CsvRecords::text(field) : field.raw);
+  if (found < 0)
+    throw FileError(message(records_.place(field.offset), "found more than ", CsvClasses::most, " different values in ",
+                            name_of(column), ", expected categories; --ignore leaves the column out"));
+  return static_cast<float>(found);
+}
+
+void Reader::assign_categories() {
+  std::vector<bool> all = categorical_.value_or(std::vector<bool>(columns_.count));
+  if (options_.categories) {
+    for (std::size_t i = 0; i < columns_.features.size() && i < options_.categories->size(); ++i)
+      all[columns_.features[i]] = (*options_.categories)[i];
+  } else {
+    for (const std::string& name : options_.categorical) {
+      const std::size_t column = find_column(names_, records_, name, "columns of categories");
+      expects<FileError>(
+          std::find(columns_.features.begin(), columns_.features.end(), column) != columns_.features.end(),
+          records_.place(0), "found ", shown(name), " among the columns of categories, which is the ",
+          "target or ignored; expected a feature");
+      all[column] = true;
+    }
+  }
+  const auto holds = [&](std::size_t column) { return all[column]; };
+  if (std::none_of(columns_.features.begin(), columns_.features.end(), holds)) return;
+  for (const std::size_t column : columns_.features) {
+    categories_.emplace_back();
+    if (holds(column)) categories_.back().emplace(std::vector<std::string>());
+  }
+}
+
+// The names in their order, and the values with them.
+void Reader::finish_categories(Table& table) {
+  table.categories.resize(columns_.features.size());
+  if (categories_.empty()) return;
+  const auto values = table.features.write<float>();
+  const std::size_t width = columns_.features.size();
+  for (std::size_t c = 0; c < width; ++c) {
+    if (!categories_[c]) continue;
+    const std::vector<std::int64_t> renumbered = categories_[c]->sort();
+    for (std::size_t i = c; i < values.size(); i += width)
+      if (!std::isnan(values[i])) values[i] = static_cast<float>(renumbered[static_cast<std::size_t>(values[i])]);
+    table.categories[c] = categories_[c]->names();
+    check_names(table.categories[c], "a category");
+  }
+}
+
+std::vector<bool> Reader::survey() const {
+  std::vector<std::int64_t> words(columns_.count);  // less the numbers
+  CsvRecords records(source_, options_.separator);
+  records.next();
+  if (!names_.empty()) records.next();
+  do {
+    for (std::size_t i = 0; i < records.fields().size() && i < columns_.count; ++i) {
+      const std::string_view raw = records.fields()[i].raw;
+      if (!means_missing(raw)) words[i] += number(raw) ? -1 : 1;
+    }
+  } while (records.next());
+  std::vector<bool> found;
+  for (const std::int64_t more : words) found.push_back(more > 0);
+  return found;
+}
+
+void Reader::check_names(const std::vector<std::string>& names, const char* what) const {
+  for (const std::string& name : names)
+    expects<FileError>(io::is_utf8(name), source_.name, ": found ", what,
+                       " that is not UTF-8, expected UTF-8; save the file as CSV UTF-8");
 }
 
 void Reader::read_row(float* features) {
   check_count();
-  for (const std::size_t column : columns_.features) *features++ = read_number(column);
+  if (categories_.empty())
+    for (const std::size_t column : columns_.features) *features++ = read_number(column);
+  else
+    for (std::size_t i = 0; i < columns_.features.size(); ++i)
+      *features++ = categories_[i] ? read_category(i) : read_number(columns_.features[i]);
   if (!columns_.target) return;
   read_target(fields()[*columns_.target]);
 }
 
-Table Reader::read() {
+std::optional<Table> Reader::read() {
   expects<FileError>(records_.next(), source_.name, ":1:1: found nothing, expected rows of numbers with a class");
   Table table;
   table.source = source_.name;
   table.header = is_header();
   if (table.header) take_names();
-  assign_columns();
+  columns_ = assign_columns(options_, names_, records_);
+  assign_categories();
   if (table.header)
     expects<FileError>(records_.next(), source_.name, ":2:1: found nothing after the header, expected rows of numbers");
   else
     note_suspect();
 
-  // Each row takes its separators and at least one byte for every field that is read, so a hostile file cannot claim
-  // more memory than its size warrants.
+  // Each row takes its separators and at least one byte for every field that is read and cannot be missing, so a
+  // hostile file cannot claim more memory than its size warrants.
   const std::size_t width = columns_.features.size();
-  const std::uint64_t row_bytes = columns_.count + width + (columns_.target ? 1 : 0);
+  const std::uint64_t row_bytes = columns_.count + (options_.missing ? 0 : width) + (columns_.target ? 1 : 0);
   const std::uint64_t rows = std::min(count_lines(source_), (source_.size + 1) / row_bytes);
   Tensor features({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width)});
   float* const values = features.write<float>().data();
@@ -343,12 +327,14 @@ Table Reader::read() {
   do {
     if (row == rows) beyond.resize(width);
     read_row(row < rows ? values + row * width : beyond.data());
+    if (met_text_) return std::nullopt;
     expects<FileError>(row++ < rows, source_.name, ": the file changed while it was read");
   } while (records_.next());
   check_suspect();
 
   const auto count = static_cast<std::int64_t>(row);
   table.features = row == rows ? features : features.slice(0, 0, count);
+  finish_categories(table);
   for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
   for (const std::size_t column : columns_.ignored) table.ignored.push_back(name_of(column));
   if (columns_.target) table.target = name_of(*columns_.target);
@@ -363,10 +349,15 @@ Table Reader::read() {
     for (std::size_t i = 0; i < labels_.size(); ++i) labels[i] = renumbered[static_cast<std::size_t>(labels_[i])];
   }
   table.classes = classes_.names();
-  for (const std::string& name : table.classes)
-    expects<FileError>(io::is_utf8(name), source_.name,
-                       ": found a class that is not UTF-8, expected UTF-8; save the file as CSV UTF-8");
+  check_names(table.classes, "a class");
   return table;
+}
+
+// Once more where columns turn out to hold categories.
+Table read_table(const CsvSource& source, const CsvOptions& options) {
+  Reader reader(source, options, std::nullopt);
+  if (auto table = reader.read()) return std::move(*table);
+  return std::move(*Reader(source, options, reader.survey()).read());
 }
 
 }  // namespace
@@ -383,14 +374,14 @@ Table read_csv(const std::string& file, const CsvOptions& options) {
   const io::InputFile input(file);
   const CsvSource source{file, input.size(),
                          [&](std::uint64_t position, std::span<std::byte> bytes) { input.read(position, bytes); }};
-  return Reader(source, options).read();
+  return read_table(source, options);
 }
 
 Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options) {
   const CsvSource source{name, bytes.size(), [&](std::uint64_t position, std::span<std::byte> to) {
                            if (!to.empty()) std::memcpy(to.data(), bytes.data() + position, to.size());
                          }};
-  return Reader(source, options).read();
+  return read_table(source, options);
 }
 
 }  // namespace tern::data

@@ -38,6 +38,14 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
+bool means_missing(std::string_view text) {
+  if (text.empty() || text == "?") return true;
+  if (text.size() > 3) return false;
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return small == "na" || small == "nan";
+}
+
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

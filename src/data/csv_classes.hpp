@@ -12,6 +12,8 @@ namespace tern::data {
 
 /// A finite number, the whole of `text`; nothing otherwise. One too small for a double is 0.
 std::optional<double> number(std::string_view text);
+/// Nothing, NA, NaN or ?.
+bool means_missing(std::string_view text);
 std::optional<std::int64_t> whole_number(std::string_view text);
 
 /// Numbers classes in the order in which they are met.

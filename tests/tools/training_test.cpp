@@ -42,8 +42,7 @@ Blueprint blueprint_of(std::int64_t columns, std::int64_t examples) {
   return {.table = true,
           .input = {columns},
           .classes = {"a", "b"},
-          .columns = std::vector<std::string>(count, "x"),
-          .scaling = {.mean = std::vector<double>(count, 0), .deviation = std::vector<double>(count, 1)},
+          .encoding = {.columns = std::vector<data::Column>(count, {.name = "x"})},
           .source = "two",
           .examples = examples};
 }

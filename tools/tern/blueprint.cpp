@@ -55,6 +55,75 @@ class Reader {
   const std::string& file_;
 };
 
+// Of a table, lists with an element per column; what all columns would have alike, numbers that may not be missing, is
+// not written.
+void write_columns(Json& json, const Blueprint& b) {
+  Json names = Json::array(), mean = Json::array(), deviation = Json::array(), categories = Json::array(),
+       fill = Json::array(), indicator = Json::array();
+  for (const data::Column& column : b.encoding.columns) {
+    names.push_back(column.name);
+    mean.push_back(column.mean);
+    deviation.push_back(column.deviation);
+    categories.push_back(column.categories);
+    fill.push_back(column.fill ? Json(*column.fill) : Json());
+    indicator.push_back(column.indicator);
+  }
+  json["columns"] = std::move(names);
+  json["mean"] = std::move(mean);
+  json["deviation"] = std::move(deviation);
+  const auto& columns = b.encoding.columns;
+  if (std::any_of(columns.begin(), columns.end(), [](const auto& column) { return !column.categories.empty(); }))
+    json["categories"] = std::move(categories);
+  if (b.missing == "refuse") return;
+  json["missing"] = b.missing;
+  json["fill"] = std::move(fill);
+  json["indicator"] = std::move(indicator);
+}
+
+void read_columns(const Reader& reader, const Json& json, Blueprint& b, const std::string& file) {
+  const auto names = reader.take<std::vector<std::string>>("columns");
+  const auto mean = reader.take<std::vector<double>>("mean"), deviation = reader.take<std::vector<double>>("deviation");
+  const std::size_t count = names.size();
+  const bool fills = json.contains("missing");
+  if (fills) b.missing = reader.one_of("missing", missing_names());
+  auto categories = reader.take_or_default<std::vector<std::vector<std::string>>>("categories");
+  if (!json.contains("categories")) categories.resize(count);
+  const auto fill = fills ? reader.take<std::vector<Json>>("fill") : std::vector<Json>(count);
+  const auto indicator = fills ? reader.take<std::vector<bool>>("indicator") : std::vector<bool>(count);
+  expects<FileError>(mean.size() == count && deviation.size() == count && categories.size() == count &&
+                         fill.size() == count && indicator.size() == count,
+                     file, ": the description of the model does not have one mean, deviation and the like for each of ",
+                     count, " columns");
+  for (std::size_t i = 0; i < count; ++i) {
+    data::Column column{names[i], mean[i], deviation[i], std::move(categories[i]), {}, indicator[i]};
+    expects<FileError>(std::isfinite(mean[i]) && std::isfinite(deviation[i]) && deviation[i] > 0, file,
+                       ": the description of the model has a deviation that is not above 0");
+    if (!fill[i].is_null()) {
+      const double value = fill[i].is_number() ? fill[i].get<double>() : NAN;
+      const auto known = static_cast<double>(column.categories.size());
+      expects<FileError>(std::isfinite(value) && (known == 0 || (value >= 0 && value < known)), file,
+                         ": 'fill' in the description is neither a number nor one of the categories");
+      column.fill = value;
+    }
+    b.encoding.columns.push_back(std::move(column));
+  }
+  expects<FileError>(b.encoding.inputs() == b.input[0], file, ": the columns in the description make ",
+                     b.encoding.inputs(), " inputs, expected ", b.input[0]);
+}
+
+void read_scaling(const Reader& reader, Blueprint& b, const std::string& file) {
+  b.scaling.mean = reader.take<std::vector<double>>("mean");
+  b.scaling.deviation = reader.take<std::vector<double>>("deviation");
+  const auto scales = static_cast<std::size_t>(b.input[0]);
+  expects<FileError>(b.scaling.mean.size() == scales && b.scaling.deviation.size() == scales, file,
+                     ": the description of the model does not have one mean and deviation for each of ", scales,
+                     " channels");
+  for (std::size_t i = 0; i < scales; ++i)
+    expects<FileError>(
+        std::isfinite(b.scaling.mean[i]) && std::isfinite(b.scaling.deviation[i]) && b.scaling.deviation[i] > 0, file,
+        ": the description of the model has a deviation that is not above 0");
+}
+
 }  // namespace
 
 Json to_json(const Blueprint& b) {
@@ -63,7 +132,7 @@ Json to_json(const Blueprint& b) {
             {"task", b.regression ? "regression" : "classification"},
             {"input", std::vector<std::int64_t>(b.input.begin(), b.input.end())},
             {"classes", b.classes},
-            {"columns", b.columns},
+            {"columns", Json::array()},
             {"header", b.header},
             {"target", b.target},
             {"ignore", b.ignore},
@@ -79,6 +148,7 @@ Json to_json(const Blueprint& b) {
             {"activation", b.activation},
             {"dropout", b.dropout},
             {"cost", b.cost}};
+  if (b.table) write_columns(json, b);
   if (b.regression) {
     json["target_mean"] = b.target_scaling.mean.at(0);
     json["target_deviation"] = b.target_scaling.deviation.at(0);
@@ -104,21 +174,13 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   expects<FileError>(b.regression ? b.classes.empty() : b.classes.size() >= 2, file,
                      ": the description of the model has ", b.classes.size(), " classes, expected ",
                      b.regression ? "none" : "two or more");
-  b.columns = reader.take<std::vector<std::string>>("columns");
   b.header = reader.take_or_default<bool>("header");
   b.target = reader.take<std::string>("target");
   b.ignore = reader.take<std::vector<std::string>>("ignore");
-  b.scaling.mean = reader.take<std::vector<double>>("mean");
-  b.scaling.deviation = reader.take<std::vector<double>>("deviation");
-  const auto scales = static_cast<std::size_t>(b.input[0]);
-  expects<FileError>(b.scaling.mean.size() == scales && b.scaling.deviation.size() == scales &&
-                         b.columns.size() == (b.table ? scales : 0),
-                     file, ": the description of the model does not have one mean, deviation and column for each of ",
-                     scales, " inputs");
-  for (std::size_t i = 0; i < scales; ++i)
-    expects<FileError>(
-        std::isfinite(b.scaling.mean[i]) && std::isfinite(b.scaling.deviation[i]) && b.scaling.deviation[i] > 0, file,
-        ": the description of the model has a deviation that is not above 0");
+  if (b.table)
+    read_columns(reader, json, b, file);
+  else
+    read_scaling(reader, b, file);
   if (b.regression) {
     const auto mean = reader.take<double>("target_mean"), deviation = reader.take<double>("target_deviation");
     expects<FileError>(std::isfinite(mean) && std::isfinite(deviation) && deviation > 0, file,

@@ -8,6 +8,7 @@
 
 #include "options.hpp"
 #include "tern/core/shape.hpp"
+#include "tern/data/encoding.hpp"
 #include "tern/data/scaling.hpp"
 
 namespace tern::tool {
@@ -16,13 +17,14 @@ struct Blueprint {
   // The data.
   bool table = false;                     // rows of numbers; else images
   bool regression = false;                // the target is a number, and there are no classes
-  Shape input = {};                       // of one example: [columns] or [channels, height, width]
+  Shape input = {};                       // of one example: [inputs] or [channels, height, width]
   std::vector<std::string> classes = {};  // their names
-  std::vector<std::string> columns = {};  // names of a table's features
-  bool header = false;                    // whether these names came from a header, or only count the columns
+  data::Encoding encoding = {};           // a table's features, by their names
+  std::string missing = "refuse";         // what stands for their missing values
+  bool header = false;                    // whether the names came from a header, or only count the columns
   std::string target = {};                // a table's class column by name or number; empty: the last
   std::vector<std::string> ignore = {};   // a table's columns that are left out
-  data::Scaling scaling = {};             // a pair per column, or per channel of images in [0, 1]
+  data::Scaling scaling = {};             // a pair per channel of images in [0, 1]
   data::Scaling target_scaling = {};      // of a regression: its net says standardised values
   std::string source = {};                // where the training examples came from
   std::int64_t examples = 0;              // how many there were, with those held out

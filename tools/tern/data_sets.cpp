@@ -84,6 +84,9 @@ data::CsvOptions csv_options(const Settings& settings) {
   options.target = settings.target;
   options.ignore = settings.ignore;
   if (settings.header != "auto") options.header = settings.header == "yes";
+  options.missing = settings.missing != "refuse";
+  options.categorical = settings.categorical;
+  options.find_categorical = true;
   options.numbers.reset();
   if (settings.task != "auto") options.numbers = settings.task == "regression";
   return options;
@@ -107,6 +110,49 @@ void check_target(const data::Table& table, const Settings& settings) {
                      ", expected classes; --target names another column, --task regression takes it as a number");
 }
 
+data::Missing missing_of(const std::string& name) {
+  const std::vector<std::string> names = missing_names();
+  return static_cast<data::Missing>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+// The examples of a table, and their numbers where some were left out for a missing value.
+Examples rows_of(const data::Table& table, const data::Dataset& set, const std::string& missing) {
+  if (missing != "drop") return {.memory = set};
+  const std::vector<std::int64_t> rows = data::whole_rows(table.features);
+  expects<FileError>(!rows.empty(), table.source,
+                     ": found a missing value in every row, expected whole ones; --missing ",
+                     "mean, median or indicator keeps them");
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (count == table.features.size(0)) return {.memory = set};
+  data::Dataset kept = set;
+  kept.images = set.images.index_select(0, tensor(rows, {count}));
+  if (set.labels.defined()) kept.labels = set.labels.index_select(0, tensor(rows, {count}));
+  return {.memory = kept, .rows = rows};
+}
+
+// What became of the columns and rows, for a person.
+std::vector<std::string> notes_on(const data::Table& table, const Blueprint& blueprint, std::int64_t kept) {
+  std::vector<std::string> notes;
+  std::string categorical;
+  for (const data::Column& column : blueprint.encoding.columns)
+    if (!column.categories.empty())
+      categorical += message(categorical.empty() ? "" : ", ", column.name, " (", column.categories.size(), ")");
+  if (!categorical.empty()) notes.push_back("Columns of categories, an input for each: " + categorical);
+  std::int64_t missing = 0;
+  for (const float value : table.features.to_vector<float>()) missing += std::isnan(value);
+  if (missing == 0) return notes;
+  const std::int64_t rows = table.features.size(0);
+  const std::string found = message(grouped(missing), missing == 1 ? " value is" : " values are", " missing: ");
+  if (blueprint.missing == "drop")
+    notes.push_back(message(found, grouped(rows - kept), " of ", grouped(rows), " rows are left out."));
+  else if (blueprint.missing == "indicator")
+    notes.push_back(found + "an input more says where, for each such column.");
+  else
+    notes.push_back(message(found, "each is taken for the ", blueprint.missing, " of its column, or its most frequent ",
+                            "category."));
+  return notes;
+}
+
 // Numbers to be met as the net says them: [rows, 1], standardised.
 void standardise_target(data::Dataset& set, const Blueprint& blueprint) {
   if (blueprint.regression && set.labels.defined())
@@ -124,25 +170,26 @@ TrainingData load_table(const Settings& settings) {
   Blueprint& blueprint = result.blueprint;
   blueprint.table = true;
   blueprint.regression = table.numbers();
-  blueprint.input = {table.features.size(1)};
   blueprint.classes = table.classes;
-  blueprint.columns = table.columns;
+  blueprint.missing = settings.missing;
   blueprint.header = table.header;
   blueprint.target = table.header ? table.target : settings.target;
   blueprint.ignore = table.header ? table.ignored : settings.ignore;
   blueprint.source = settings.dataset;
   blueprint.split = settings.split;
-  const data::Dataset whole = limited(table.dataset(), settings);
+  const data::Dataset whole = limited(rows_of(table, table.dataset(), settings.missing).memory, settings);
   blueprint.examples = whole.size();
   blueprint.fingerprint = Fingerprint().add(whole).text();
   blueprint.validation = settings.validation.value_or(0.2);
   data::Split parts = data::split(whole, blueprint.validation, settings.split);
-  blueprint.scaling = data::scaling_of(parts.train.images);
+  blueprint.encoding = data::encoding_of(table, parts.train.images, missing_of(settings.missing));
+  blueprint.input = {blueprint.encoding.inputs()};
+  result.notes = notes_on(table, blueprint, whole.size());
   if (blueprint.regression)
     blueprint.target_scaling = data::scaling_of(parts.train.labels.reshape({parts.train.size(), 1}));
   for (data::Dataset* part : {&parts.train, &parts.validation}) {
     if (part->size() == 0) continue;
-    part->images = blueprint.scaling.apply(part->images);
+    part->images = blueprint.encoding.apply(part->images, table.categories);
     standardise_target(*part, blueprint);
   }
   result.train.memory = parts.train;
@@ -185,8 +232,14 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   data::CsvOptions options = csv_options(settings);
   options.classes = blueprint.classes;
   options.numbers = blueprint.regression;
-  options.features = blueprint.features();
-  if (blueprint.header) options.columns = blueprint.columns;
+  const std::vector<data::Column>& columns = blueprint.encoding.columns;
+  options.features = static_cast<std::int64_t>(columns.size());
+  options.missing = blueprint.missing != "refuse";
+  options.categories.emplace();
+  for (const data::Column& column : columns) {
+    if (blueprint.header) options.columns.push_back(column.name);
+    options.categories->push_back(!column.categories.empty());
+  }
   options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
   if (options.target.empty()) options.target = blueprint.target;
   if (options.ignore.empty()) options.ignore = blueprint.ignore;
@@ -194,11 +247,16 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   data::Dataset whole{
       .images = table.features, .labels = table.labels, .classes = blueprint.class_count(), .source = table.source};
   if (blueprint.regression) whole.classes = data::no_classes;
-  if (whole.labels.defined()) whole = limited(whole, settings);
-  if (part == Part::held_out) whole = held_out(whole, blueprint);
-  whole.images = blueprint.scaling.apply(whole.images);
-  standardise_target(whole, blueprint);
-  return {whole, {}};
+  Examples examples = rows_of(table, whole, blueprint.missing);
+  data::Dataset& kept = examples.memory;
+  if (kept.labels.defined()) kept = limited(kept, settings);
+  if (part == Part::held_out) kept = held_out(kept, blueprint);
+  kept.images = blueprint.encoding.apply(kept.images, table.categories);
+  standardise_target(kept, blueprint);
+  if (const auto left_out = table.features.size(0) - static_cast<std::int64_t>(examples.rows.size());
+      !examples.rows.empty() && !settings.quiet)
+    say(message(counted(left_out, "row"), " with missing values left out of ", table.source));
+  return examples;
 }
 
 Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprint, Part part) {

@@ -11,9 +11,10 @@ namespace tern::tool {
 
 /// Examples to train and validate on.
 struct TrainingData {
-  Examples train, validation;  // `validation` is empty when nothing is held out
-  Blueprint blueprint;         // its part about the data
-  bool own_test_part = false;  // `validation` is the test part that the set came with
+  Examples train, validation;           // `validation` is empty when nothing is held out
+  Blueprint blueprint;                  // its part about the data
+  bool own_test_part = false;           // `validation` is the test part that the set came with
+  std::vector<std::string> notes = {};  // sentences about the data
   // The training examples neither cropped nor mirrored at random, where `train` does that to photographs.
   std::shared_ptr<const data::ExampleSource> plain = {};
 };

@@ -83,7 +83,8 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
   });
   const std::size_t count = blueprint.regression ? result.values.size() : result.scores.size() / width;
   if (watch) result.rows = watch->kept();
-  for (std::size_t row = 0; !watch && row < count; ++row) result.rows.push_back(static_cast<std::int64_t>(row));
+  for (std::size_t row = 0; !watch && row < count; ++row)
+    result.rows.push_back(examples.row(static_cast<std::int64_t>(row)));
   for (std::size_t row = 0; row < result.values.size(); ++row)
     expect_number(static_cast<float>(result.values[row]), result.rows[row]);
   for (std::size_t row = 0; row < count && !blueprint.regression; ++row) {

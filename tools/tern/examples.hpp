@@ -17,10 +17,14 @@ struct Examples {
   std::shared_ptr<const data::ExampleSource> source = {};  // when set, `memory` holds nothing
   std::shared_ptr<const data::ImageFolder> folder = {};    // that `source` reads; knows what it could not read
 
+  std::vector<std::int64_t> rows = {};  // of `memory`, in the table; empty where none was left out
+
   std::int64_t size() const;
   /// Where they come from.
   std::string name() const { return source ? source->name() : memory.source; }
   bool synthetic() const { return !source && memory.synthetic; }
+  /// The number of an example in its file or folder, from 0.
+  std::int64_t row(std::int64_t index) const { return rows.empty() ? index : rows[static_cast<std::size_t>(index)]; }
   /// Images that could not be read, and the same in words, which are empty when all could.
   std::int64_t unreadable_count() const { return folder ? folder->corrupt() : 0; }
   std::string unreadable() const;

@@ -26,6 +26,8 @@ std::vector<std::string> cost_names() {
 std::vector<std::string> regression_cost_names() { return {"mse", "mae", "huber"}; }
 std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16"}; }
 
+std::vector<std::string> missing_names() { return {"refuse", "mean", "median", "drop", "indicator"}; }
+
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

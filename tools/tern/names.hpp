@@ -19,6 +19,8 @@ std::vector<std::string> cost_names();
 /// Those that compare numbers.
 std::vector<std::string> regression_cost_names();
 std::vector<std::string> precision_names();
+/// By the numbers of data::Missing.
+std::vector<std::string> missing_names();
 
 /// "constant", "cosine[:WARMUP]", "step:EPOCHS[:FACTOR]" or "exponential:FACTOR", over `epochs` epochs. Throws
 /// UsageError.

@@ -64,10 +64,22 @@ std::vector<std::size_t> far_and_near(const Prediction& prediction) {
 
 Json features_of(const Tensor& values, const Blueprint& blueprint) {
   Json features = Json::object();
-  const auto columns = values.to_vector<float>();
-  for (std::size_t c = 0; c < columns.size() && c < most_features; ++c)
-    features[blueprint.columns[c]] =
-        static_cast<double>(columns[c]) * blueprint.scaling.deviation[c] + blueprint.scaling.mean[c];
+  const auto inputs = values.to_vector<float>();
+  std::size_t first = 0;
+  for (const data::Column& column : blueprint.encoding.columns) {
+    if (features.size() == most_features) break;
+    const auto own = inputs.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto count = static_cast<std::ptrdiff_t>(column.categories.size());
+    if (column.indicator && own[std::max<std::ptrdiff_t>(1, count)] == 1)
+      features[column.name] = "missing";
+    else if (count == 0)
+      features[column.name] = static_cast<double>(*own) * column.deviation + column.mean;
+    else if (const auto one = std::find(own, own + count, 1.0f); one != own + count)
+      features[column.name] = column.categories[static_cast<std::size_t>(one - own)];
+    else
+      features[column.name] = "unknown";
+    first += static_cast<std::size_t>(column.inputs());
+  }
   return features;
 }
 

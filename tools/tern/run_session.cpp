@@ -32,11 +32,11 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "task",       "ignore",       "header",     "limit",      "split",     "validation",
-      "layers",     "net",        "activation",   "dropout",    "cost",       "optimizer", "learning-rate",
-      "momentum",   "nesterov",   "weight-decay", "schedule",   "batch-size", "shards",    "seed",
-      "early-stop", "stopping",   "refit",        "init",       "freeze",     "flip",      "crop",
-      "rotate",     "brightness", "contrast",     "saturation", "cutout",     "mixup"};
+      "target",     "task",       "missing",      "categorical", "ignore",     "header", "limit",     "split",
+      "validation", "layers",     "net",          "activation",  "dropout",    "cost",   "optimizer", "learning-rate",
+      "momentum",   "nesterov",   "weight-decay", "schedule",    "batch-size", "shards", "seed",      "early-stop",
+      "stopping",   "refit",      "init",         "freeze",      "flip",       "crop",   "rotate",    "brightness",
+      "contrast",   "saturation", "cutout",       "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -136,7 +136,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
   const Blueprint& now = training.blueprint();
   const bool same = before.fingerprint.empty() || before.fingerprint == now.fingerprint;
   expects<FileError>(same && before.examples == now.examples && before.classes == now.classes &&
-                         before.columns == now.columns && before.input == now.input &&
+                         before.encoding == now.encoding && before.input == now.input &&
                          before.scaling.mean == now.scaling.mean && before.scaling.deviation == now.scaling.deviation,
                      now.source,
                      ": the data set is not the one that this training began with, or not in its order; begin anew in "

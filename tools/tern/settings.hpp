@@ -18,7 +18,9 @@ struct Settings {
   std::string task = "auto";  // "classification" or "regression"; found from the target
   std::vector<std::string> ignore = {};
   std::string header = "auto";
-  std::string data = {};  // folder of the MNIST files
+  std::string missing = "refuse";             // what stands for a table's missing values
+  std::vector<std::string> categorical = {};  // a table's columns of categories, beside those that are found
+  std::string data = {};                      // folder of the MNIST files
   bool download = false;
   std::int64_t limit = 0;
   std::int64_t image_size = 0;    // of the images of a folder; 0: as the network likes them

@@ -141,6 +141,7 @@ class Train : public Command {
                 device.name(), " (", device.description(), ")"));
     say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
                 " validation examples of ", task_of(blueprint), ": ", blueprint.source));
+    for (const std::string& note : data.notes) say(note);
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
     if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
     if (!training.frozen().empty())

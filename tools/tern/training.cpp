@@ -42,8 +42,9 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   return blueprint;
 }
 
-// The fewer the classes, the less a label says, and the sooner rows are learnt by heart.
+// The fewer the classes, the less a label says, and the sooner rows are learnt by heart. A number says much.
 double table_dropout(const TrainingData& data) {
+  if (data.blueprint.regression) return 0.1;
   return 1 / static_cast<double>(std::max<std::int64_t>(2, data.blueprint.class_count()));
 }
 
@@ -51,7 +52,8 @@ double table_dropout(const TrainingData& data) {
 double table_decay(const TrainingData& data) {
   const double columns_per_row =
       static_cast<double>(data.blueprint.features()) / static_cast<double>(data.train.size());
-  return std::clamp(10 * columns_per_row, 0.6 * table_dropout(data), 3.0);
+  const double least = data.blueprint.regression ? 0.3 : 0.6 * table_dropout(data);
+  return std::clamp(10 * columns_per_row, least, 3.0);
 }
 
 }  // namespace

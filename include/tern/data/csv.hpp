@@ -34,14 +34,22 @@ struct CsvOptions {
   /// this order; each must be there once, and nothing else but the target and columns to ignore. Without a header, or
   /// when empty, the position counts.
   std::vector<std::string> columns = {};
+  bool missing = false;  ///< values may be missing (nothing, NA, NaN, ?), and are NaN among the features
+  std::vector<std::string> categorical = {};  ///< features that hold categories, by name or number
+  /// Features of which most values are no numbers hold categories, too.
+  bool find_categorical = false;
+  /// Which features hold categories, in their order, as a trained net knows it: nothing else is looked for.
+  std::optional<std::vector<bool>> categories = {};
 };
 
 /// Numbers and classes read from a CSV file.
 struct Table {
-  Tensor features = {};  ///< float32 [rows, columns]
+  /// float32 [rows, columns]: numbers, positions in the column's categories, NaN for what is missing.
+  Tensor features = {};
   /// int64 [rows], positions in `classes`; float32 [rows] where these are numbers; undefined without a target.
   Tensor labels = {};
   std::vector<std::string> columns = {};  ///< names of the features; "column 3" where there is no header
+  std::vector<std::vector<std::string>> categories = {};  ///< of each column, ordered as classes; none for numbers
   std::vector<std::string> classes = {};  ///< in the order of their numbers where all are numbers, else of the alphabet
   std::string target = {};                ///< name of the target
   std::vector<std::string> ignored = {};  ///< names of the columns that were left out
