@@ -20,7 +20,7 @@ FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "activation": "Activ
             "attention": "Attention", "conv": "Convolutions", "pooling": "Pools", "normalization": "Normalisations",
             "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes", "indexing": "Indexing and order",
             "resizing": "Images", "update": "Steps of optimisers"}
-BEGIN = re.compile(r"(?:inline )?(Tensor|bool|void|Sorted|std::vector<Tensor>) ([a-z]\w*)\(")
+BEGIN = re.compile(r"(?:inline )?(Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) ([a-z]\w*)\(")
 DECLARED = re.compile(BEGIN.pattern + r"(.*)\)(?:;| \{ return .*\})(?:\s+///< (.*))?$")
 MOVING = {"copy", "cast", "fill"}
 FLOATING, INTEGERS = {"float32", "float64", "bfloat16", "float16"}, {"int32", "int64", "uint8"}

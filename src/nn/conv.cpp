@@ -39,7 +39,12 @@ Tensor transposed_bias(std::int64_t out, const Tensor& weight, Generator& genera
 }  // namespace
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options, Generator& generator)
-    : options_{options.stride, options.padding, options.dilation, options.groups, options.activation},
+    : options_{.stride = options.stride,
+               .padding = options.padding,
+               .dilation = options.dilation,
+               .end_padding = options.end_padding,
+               .groups = options.groups,
+               .activation = options.activation},
       weight_(parameter("weight", start_weight("Conv2d", weight_shape(in, out, kernel, options.groups), options.dtype,
                                                options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
@@ -62,6 +67,7 @@ std::string Conv2d::describe() const {
   };
   return message("Conv2d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), 'x',
                  weight_->size(3), pair("stride", options_.stride, 1), pair("padding", options_.padding, 0),
+                 options_.end_padding ? message(" and ", options_.end_padding->h, 'x', options_.end_padding->w) : "",
                  pair("dilation", options_.dilation, 1),
                  options_.groups == 1 ? std::string() : message(", groups ", options_.groups),
                  bias_->defined() ? "" : ", no bias", suffix(options_.activation), ")");

@@ -35,9 +35,9 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
           .KH = kernel[2],
           .KW = kernel[3],
           .OH = window_count("conv2d", "height", in[2], kernel[2], options.stride.h, options.padding.h,
-                             options.dilation.h, false),
+                             options.padding.h, options.dilation.h, false),
           .OW = window_count("conv2d", "width", in[3], kernel[3], options.stride.w, options.padding.w,
-                             options.dilation.w, false),
+                             options.padding.w, options.dilation.w, false),
           .stride_h = options.stride.h,
           .stride_w = options.stride.w,
           .pad_h = options.padding.h,
@@ -50,6 +50,20 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
+}
+
+/// The same convolution with equal padding on both sides, which is what kernels know: x has what is more.
+Conv2dCall evenly_padded(const Conv2dCall& call) {
+  Conv2dCall even = call;
+  if (!call.options.end_padding) return even;
+  const Pair start = call.options.padding, end = *call.options.end_padding;
+  check_rank("conv2d", "input", call.x, 4);
+  expects<ShapeError>(std::min({start.h, start.w, end.h, end.w}) >= 0, "conv2d: padding ", start.h, 'x', start.w,
+                      " and ", end.h, 'x', end.w, ", expected 0 or more");
+  even.options.padding = {std::min(start.h, end.h), std::min(start.w, end.w)};
+  even.options.end_padding.reset();
+  even.x = pad_planes(call.x, beyond(start, end), beyond(end, start), 0);
+  return even;
 }
 
 /// A convolution whose arguments are checked and lie as the mode wants them.
@@ -116,13 +130,13 @@ void run(const Prepared& prepared, Tensor out) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  const Conv2dCall call{x, weight, bias, options};
+  const Conv2dCall call = evenly_padded({x, weight, bias, options});
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
   run(prepared, out);
-  if (recording(x, weight, bias))
-    record("conv2d", out, {x, weight, bias},
+  if (recording(call.x, weight, bias))
+    record("conv2d", out, {call.x, weight, bias},
            [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out)](
                const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
   return out;
@@ -236,8 +250,10 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   return bias.defined() ? add(out, bias.reshape({1, sizes.C, 1, 1})) : out;
 }
 
-Tensor conv2d_cat(const std::vector<Conv2dCall>& calls) {
-  expects<ShapeError>(!calls.empty(), "conv2d_cat: no convolutions");
+Tensor conv2d_cat(const std::vector<Conv2dCall>& given) {
+  expects<ShapeError>(!given.empty(), "conv2d_cat: no convolutions");
+  std::vector<Conv2dCall> calls;
+  for (const Conv2dCall& call : given) calls.push_back(evenly_padded(call));
   std::vector<Prepared> prepared;
   std::int64_t channels = 0;
   bool joins = true;

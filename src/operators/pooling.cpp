@@ -1,23 +1,32 @@
 #include "tern/operators/pooling.hpp"
 
+#include <limits>
+
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/indexing.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::operators {
 
 namespace {
 
+void check_padding(const char* op, Pair kernel, Pair padding) {
+  expects<ShapeError>(padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op, ": padding ", padding.h, "x",
+                      padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
+}
+
 kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding, Pair dilation,
                          bool ceil_mode) {
   check_rank(op, "input", x, 4);
-  expects<ShapeError>(padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op, ": padding ", padding.h, "x",
-                      padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
+  check_padding(op, kernel, padding);
   const Shape& in = x.shape();
   return {.planes = in[0] * in[1],
           .H = in[2],
           .W = in[3],
-          .OH = window_count(op, "height", in[2], kernel.h, stride.h, padding.h, dilation.h, ceil_mode),
-          .OW = window_count(op, "width", in[3], kernel.w, stride.w, padding.w, dilation.w, ceil_mode),
+          .OH = window_count(op, "height", in[2], kernel.h, stride.h, padding.h, padding.h, dilation.h, ceil_mode),
+          .OW = window_count(op, "width", in[3], kernel.w, stride.w, padding.w, padding.w, dilation.w, ceil_mode),
           .KH = kernel.h,
           .KW = kernel.w,
           .stride_h = stride.h,
@@ -28,25 +37,41 @@ kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stri
           .dilation_w = dilation.w};
 }
 
-}  // namespace
+/// Windows over planes that are padded unequally. Kernels know padding that is the same on both sides: they are given
+/// that of the start, x has what the end has more, and of the windows those count that lie within.
+struct Uneven {
+  Pair padding, more;  ///< more: at the end
+  std::int64_t OH, OW;
 
-Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
+  Uneven(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair start, Pair end, Pair dilation, bool ceil_mode)
+      : padding(start), more(beyond(end, start)) {
+    check_rank(op, "input", x, 4);
+    check_padding(op, kernel, start);
+    check_padding(op, kernel, end);
+    OH = window_count(op, "height", x.shape()[2], kernel.h, stride.h, start.h, end.h, dilation.h, ceil_mode);
+    OW = window_count(op, "width", x.shape()[3], kernel.w, stride.w, start.w, end.w, dilation.w, ceil_mode);
+  }
+  Tensor extended(const Tensor& x, Number value) const { return pad_planes(x, 0, more, value); }
+  Tensor within(const Tensor& y) const { return slice(slice(y, 2, 0, OH), 3, 0, OW); }
+};
+
+/// With `places`, also where in its window each of the values stands, uint8.
+Tensor pool_windows(const Tensor& x, Pair kernel, const MaxPool2dOptions& options, Tensor* places) {
   kernels::Pool2d sizes = sizes_of("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
                                    options.dilation, options.ceil_mode);
-  expects<ShapeError>(kernel.h <= 256 && kernel.w <= 256 && kernel.h * kernel.w <= 256, "max_pool2d: a window of ",
-                      kernel.h, "x", kernel.w, " has more than 256 positions; use max over the dimensions");
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
   const Tensor whole = in_layout(x, layout);
   Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
   const bool records = recording(x);
-  Tensor index = records ? Tensor(out.shape(), DType::uint8) : Tensor{};
+  Tensor index = records || places != nullptr ? empty_in(layout, out.shape(), DType::uint8) : Tensor{};
   visit("max_pool2d", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().pooling.max_pool2d(call.context(), call.out(out),
-                                    records ? call.template out_as<std::uint8_t>(index) : nullptr, call.in(whole),
-                                    sizes);
+                                    index.defined() ? call.template out_as<std::uint8_t>(index) : nullptr,
+                                    call.in(whole), sizes);
   });
+  if (places != nullptr) *places = index;
   if (records)
     record("max_pool2d", out, {x}, [index = Saved(index), sizes, layout, shape = x.shape()](const Tensor& grad) {
       const Tensor whole_grad = in_layout(grad, layout);
@@ -61,9 +86,86 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options)
   return out;
 }
 
+/// h W + w of what stands at `places` of its windows, in a plane of `width`.
+Tensor in_plane(const Tensor& places, Pair kernel, const MaxPool2dOptions& options, std::int64_t width) {
+  const Pair stride = options.stride.value_or(kernel);
+  const Tensor place = cast(places, DType::int64);
+  const auto first = [](std::int64_t count, std::int64_t step, std::int64_t padding) {
+    return arange(-padding, -padding + count * step, step);
+  };
+  const auto along = [](const Tensor& taps, std::int64_t dilation, const Tensor& starts) {
+    return add(mul(taps, static_cast<double>(dilation)), starts);
+  };
+  const Tensor h = along(floor_divide(place, static_cast<double>(kernel.w)), options.dilation.h,
+                         first(place.size(2), stride.h, options.padding.h).reshape({place.size(2), 1}));
+  const Tensor w = along(remainder(place, static_cast<double>(kernel.w)), options.dilation.w,
+                         first(place.size(3), stride.w, options.padding.w));
+  return add(mul(h, static_cast<double>(width)), w);
+}
+
+Tensor flat(const Tensor& planes) { return planes.reshape({planes.size(0), planes.size(1), -1}); }
+
+Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options, Tensor* indices) {
+  constexpr const char* op = "max_pool2d";
+  const Pair stride = options.stride.value_or(kernel);
+  if (options.end_padding) {
+    const Uneven uneven(op, x, kernel, stride, options.padding, *options.end_padding, options.dilation,
+                        options.ceil_mode);
+    MaxPool2dOptions even = options;
+    even.end_padding.reset();
+    const Tensor extended = uneven.extended(x, -std::numeric_limits<double>::infinity());
+    const Tensor values = uneven.within(max_pooled(extended, kernel, even, indices));
+    if (indices != nullptr) {
+      const auto width = static_cast<double>(extended.size(3));
+      *indices = uneven.within(*indices);
+      *indices = add(mul(floor_divide(*indices, width), static_cast<double>(x.size(3))), remainder(*indices, width));
+    }
+    return values;
+  }
+  expects<ShapeError>(kernel.h <= 256 && kernel.w <= 256, op, ": a side of the window of ", kernel.h, "x", kernel.w,
+                      " has more than 256 positions; use max over the dimensions");
+  if (kernel.h * kernel.w > 256) {  // first along rows, then along columns: the first of equal ones stays the first
+    MaxPool2dOptions rows = options, columns = options;
+    rows.stride = {1, stride.w}, rows.padding = {0, options.padding.w}, rows.dilation = {1, options.dilation.w};
+    columns.stride = {stride.h, 1}, columns.padding = {options.padding.h, 0};
+    columns.dilation = {options.dilation.h, 1};
+    Tensor in_rows, in_columns;
+    const Tensor by_row = max_pooled(x, {1, kernel.w}, rows, indices != nullptr ? &in_rows : nullptr);
+    const Tensor values = max_pooled(by_row, {kernel.h, 1}, columns, indices != nullptr ? &in_columns : nullptr);
+    if (indices != nullptr) *indices = gather(flat(in_rows), 2, flat(in_columns)).reshape(values.shape());
+    return values;
+  }
+  Tensor places;
+  const Tensor values = pool_windows(x, kernel, options, indices != nullptr ? &places : nullptr);
+  if (indices != nullptr) *indices = in_plane(places, kernel, options, x.size(3));
+  return values;
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
+  return max_pooled(x, kernel, options, nullptr);
+}
+
+Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
+  Pooled pooled;
+  pooled.values = max_pooled(x, kernel, options, &pooled.indices);
+  return pooled;
+}
+
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options) {
-  kernels::Pool2d sizes =
-      sizes_of("avg_pool2d", x, kernel, options.stride.value_or(kernel), options.padding, 1, options.ceil_mode);
+  constexpr const char* op = "avg_pool2d";
+  const Pair stride = options.stride.value_or(kernel);
+  if (options.end_padding) {
+    const Uneven uneven(op, x, kernel, stride, options.padding, *options.end_padding, 1, options.ceil_mode);
+    const AvgPool2dOptions even{.stride = stride, .ceil_mode = options.ceil_mode};
+    const auto mean = [&](const Tensor& of) {
+      return uneven.within(avg_pool2d(pad_planes(of, options.padding, *options.end_padding, 0), kernel, even));
+    };
+    // Without padding in the count, the padded mean of ones is the part of the window that is left.
+    return options.count_include_pad ? mean(x) : div(mean(x), mean(ones({1, 1, x.size(2), x.size(3)}, x.dtype())));
+  }
+  kernels::Pool2d sizes = sizes_of(op, x, kernel, stride, options.padding, 1, options.ceil_mode);
   sizes.count_include_pad = options.count_include_pad;
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];

@@ -17,7 +17,7 @@ namespace {
 /// Functions that are declared in tern::operators.
 Names declared() {
   Names names;
-  const std::regex declaration("\n(?:Tensor|bool|void|Sorted|std::vector<Tensor>) ([a-z]\\w*)\\(");
+  const std::regex declaration("\n(?:Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) ([a-z]\\w*)\\(");
   const fs::path folder = message(TERN_INCLUDE, "/tern/operators");
   for (const auto& header : fs::directory_iterator(folder)) {
     const std::string text = read_bytes(header.path().string());

@@ -134,7 +134,7 @@ void run_free(const std::string& mode) {
 /// How often each function is declared in the public headers of the operators.
 std::map<std::string, int> declared_operators() {
   std::map<std::string, int> declared;
-  const std::regex declaration(R"(^(?:Tensor|bool|void|Sorted|std::vector<Tensor>) (\w+)\()");
+  const std::regex declaration(R"(^(?:Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) (\w+)\()");
   for (const auto& entry : std::filesystem::directory_iterator(TERN_INCLUDE "/tern/operators")) {
     std::ifstream file(entry.path().string());
     for (std::string line; std::getline(file, line);) {

@@ -36,8 +36,11 @@ Array convolution(const std::vector<Array>& in, const Conv2dOptions& options) {
   const Array &x = in[0], &weight = in[1];
   const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   const std::int64_t O = weight.size(0), per_group = weight.size(1), KH = weight.size(2), KW = weight.size(3);
-  const std::int64_t OH = windows(H, KH, options.stride.h, options.padding.h, options.dilation.h);
-  const std::int64_t OW = windows(W, KW, options.stride.w, options.padding.w, options.dilation.w);
+  const Pair end = options.end_padding.value_or(options.padding);
+  const std::int64_t OH =
+      windows(H + end.h - options.padding.h, KH, options.stride.h, options.padding.h, options.dilation.h);
+  const std::int64_t OW =
+      windows(W + end.w - options.padding.w, KW, options.stride.w, options.padding.w, options.dilation.w);
   Array y({N, O, OH, OW});
   std::int64_t next = 0;
   for (std::int64_t n = 0; n < N; ++n)
@@ -90,8 +93,9 @@ Sample sample(const Use& use, bool exact = false, bool large = false) {
 // Convolutions side by side over one x, joined: a 3x3, a 1x1 with relu and a 5x5 without a bias.
 Operator joined() {
   Operator op{.name = "conv2d_cat"};
-  const Conv2dOptions options[]{
-      {.padding = 1, .activation = Activation::relu}, {.activation = Activation::relu}, {.padding = 2}};
+  const Conv2dOptions options[]{{.padding = 1, .activation = Activation::relu},
+                                {.activation = Activation::relu},
+                                {.padding = {1, 3}, .end_padding = Pair(3, 1)}};
   const auto calls = [options](const std::vector<Tensor>& in) {
     return op::conv2d_cat(
         {{in[0], in[1], in[2], options[0]}, {in[0], in[3], in[4], options[1]}, {in[0], in[5], {}, options[2]}});
@@ -169,7 +173,16 @@ std::vector<Operator> conv_cases() {
       {"eights of channels, dilated", {1, 8, 9, 9}, {8, 8, 3, 3}, {.padding = 2, .dilation = 2}},
       {"two groups of eights", {2, 16, 7, 6}, {32, 8, 5, 5}, {.padding = 2, .groups = 2}},
       {"eight groups of eights", {1, 64, 5, 4}, {64, 8, 3, 3}, {.padding = 1, .groups = 8}},
-      {"three channels to eight", {2, 3, 8, 9}, {8, 3, 3, 3}, {.padding = 1, .activation = Activation::relu}}};
+      {"three channels to eight", {2, 3, 8, 9}, {8, 3, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"padded at the end", {2, 2, 6, 8}, {3, 2, 3, 3}, {.stride = 2, .end_padding = Pair(1)}},
+      {"padded unequally",
+       {1, 3, 6, 7},
+       {2, 3, 4, 5},
+       {.padding = {2, 0}, .end_padding = Pair(1, 3), .activation = Activation::relu}},
+      {"padded at the start, eights of channels",
+       {2, 8, 6, 5},
+       {16, 8, 2, 4},
+       {.padding = {1, 2}, .end_padding = Pair(0, 1)}}};
   for (const Use& use : uses) op.samples.push_back(sample(use));
   for (const Use& use : {uses[1], uses[8], uses[14], uses[16], uses[17], uses[27]})
     op.samples.push_back(sample(use, true));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
@@ -18,11 +19,13 @@ struct Window {
   Pair kernel;
   Pair stride, padding = 0, dilation = 1;
   bool ceil_mode = false;
+  std::optional<Pair> end = {};
+  Pair end_padding() const { return end.value_or(padding); }
 };
 
 std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
-                     std::int64_t dilation, bool ceil_mode) {
-  const std::int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
+                     std::int64_t end_padding, std::int64_t dilation, bool ceil_mode) {
+  const std::int64_t room = size + padding + end_padding - dilation * (kernel - 1) - 1;
   std::int64_t count = (ceil_mode ? (room + stride - 1) / stride : room / stride) + 1;
   while (ceil_mode && (count - 1) * stride >= size + padding) --count;
   return count;
@@ -39,26 +42,33 @@ void for_each_window(const Array& x, const Window& window, Array& y, Body body) 
 }
 
 Array output_of(const Array& x, const Window& window) {
-  return Array(
-      {x.size(0), x.size(1),
-       windows(x.size(2), window.kernel.h, window.stride.h, window.padding.h, window.dilation.h, window.ceil_mode),
-       windows(x.size(3), window.kernel.w, window.stride.w, window.padding.w, window.dilation.w, window.ceil_mode)});
+  return Array({x.size(0), x.size(1),
+                windows(x.size(2), window.kernel.h, window.stride.h, window.padding.h, window.end_padding().h,
+                        window.dilation.h, window.ceil_mode),
+                windows(x.size(3), window.kernel.w, window.stride.w, window.padding.w, window.end_padding().w,
+                        window.dilation.w, window.ceil_mode)});
 }
 
-Array max_pooled(const Array& x, const Window& window) {
-  Array y = output_of(x, window);
+// The values and, in the planes, where they stand.
+std::vector<Array> max_pooled(const Array& x, const Window& window) {
+  Array y = output_of(x, window), places = y;
   const std::int64_t H = x.size(2), W = x.size(3);
+  std::int64_t next = 0;
   for_each_window(x, window, y, [&](double& out, std::int64_t plane, std::int64_t top, std::int64_t left) {
+    double& found = places[next++];
     out = -std::numeric_limits<double>::infinity();
+    found = -1;
     for (std::int64_t kh = 0; kh < window.kernel.h; ++kh)
       for (std::int64_t kw = 0; kw < window.kernel.w; ++kw) {
         const std::int64_t h = top + kh * window.dilation.h, w = left + kw * window.dilation.w;
         if (h < 0 || h >= H || w < 0 || w >= W) continue;
         const double value = x[(plane * H + h) * W + w];
-        if (value > out || std::isnan(value)) out = std::isnan(out) ? out : value;
+        if (found >= 0 && (std::isnan(out) || !(value > out || std::isnan(value)))) continue;
+        out = value;
+        found = static_cast<double>(h * W + w);
       }
   });
-  return y;
+  return {y, places};
 }
 
 Array averaged(const Array& x, const Window& window, bool count_include_pad) {
@@ -69,7 +79,7 @@ Array averaged(const Array& x, const Window& window, bool count_include_pad) {
     std::int64_t inside = 0, padded = 0;
     for (std::int64_t h = top; h < top + window.kernel.h; ++h)
       for (std::int64_t w = left; w < left + window.kernel.w; ++w) {
-        if (h < H + window.padding.h && w < W + window.padding.w) ++padded;
+        if (h < H + window.end_padding().h && w < W + window.end_padding().w) ++padded;
         if (h < 0 || h >= H || w < 0 || w >= W) continue;
         ++inside;
         sum += x[(plane * H + h) * W + w];
@@ -129,18 +139,22 @@ const std::vector<Window>& common_windows() {
   return all;
 }
 
+op::MaxPool2dOptions max_options(const Window& window) {
+  return {.stride = window.stride,
+          .padding = window.padding,
+          .dilation = window.dilation,
+          .end_padding = window.end,
+          .ceil_mode = window.ceil_mode};
+}
+
 Sample max_sample(const Window& window, Argument argument, bool gradient, bool large = false) {
   return {.name = message(window.name, " ", window.x),
           .arguments = {argument},
           .call =
               [window](const std::vector<Tensor>& in) {
-                return std::vector{op::max_pool2d(in[0], window.kernel,
-                                                  {.stride = window.stride,
-                                                   .padding = window.padding,
-                                                   .dilation = window.dilation,
-                                                   .ceil_mode = window.ceil_mode})};
+                return std::vector{op::max_pool2d(in[0], window.kernel, max_options(window))};
               },
-          .reference = [window](const std::vector<Array>& in) { return std::vector{max_pooled(in[0], window)}; },
+          .reference = [window](const std::vector<Array>& in) { return std::vector{max_pooled(in[0], window)[0]}; },
           .gradient = gradient,
           .smooth = argument.fill == Argument::Fill::distinct,
           .exact = true,
@@ -148,8 +162,29 @@ Sample max_sample(const Window& window, Argument argument, bool gradient, bool l
           .large = large};
 }
 
+// Padding that the two ends of a side have unequally, and windows that kernels do not take whole.
+const std::vector<Window>& composed_windows() {
+  static const std::vector<Window> all{
+      {"padded at the end", {2, 3, 7, 6}, 3, 2, 0, 1, false, Pair(1)},
+      {"padded at the start", {2, 3, 7, 6}, 3, 2, 1, 1, false, Pair(0)},
+      {"padded unequally", {1, 4, 9, 8}, {4, 5}, {2, 1}, {2, 1}, 1, false, Pair(1, 2)},
+      {"padded at the end, ceil", {2, 2, 8, 7}, 3, 2, 0, 1, true, Pair(1)},
+      {"padded at the start, ceil", {1, 2, 6, 9}, 2, 3, 1, 1, true, Pair(0, 1)},
+      {"padded at the end, a window that would start in it", {1, 2, 5, 5}, 2, 2, 0, 1, true, Pair(1)}};
+  return all;
+}
+
 Operator max_pool2d() {
   Operator op{.name = "max_pool2d"};
+  for (const Window& window : composed_windows()) op.samples.push_back(max_sample(window, distinct(window.x), true));
+  for (const Window& window :
+       {Window{"17x16", {1, 2, 21, 19}, {17, 16}, 2}, Window{"20x30 padded", {2, 1, 33, 40}, {20, 30}, 3, {5, 15}},
+        Window{"3x90 dilated, padded unequally", {1, 1, 7, 190}, {3, 90}, {1, 5}, {1, 0}, 2, true, Pair(0, 4)}}) {
+    op.samples.push_back(max_sample(window, distinct(window.x), true));
+    Window ties = window;
+    ties.name = "ties of many";
+    op.samples.push_back(max_sample(ties, integers(window.x, 0, 2), true));
+  }
   for (const Window& window : common_windows()) op.samples.push_back(max_sample(window, distinct(window.x), true));
   for (const Window& window :
        {Window{"dilated", {2, 2, 9, 9}, 3, 2, 1, 2}, Window{"dilated, ceil", {1, 2, 10, 11}, 2, 3, 1, 3, true},
@@ -183,7 +218,7 @@ Operator max_pool2d() {
                             },
                         .reference =
                             [](const std::vector<Array>& in) {
-                              return std::vector{max_pooled(in[0], {"", {}, {3, 2}, {3, 2}})};
+                              return std::vector{max_pooled(in[0], {"", {}, {3, 2}, {3, 2}})[0]};
                             },
                         .exact = true});
   op.invalid = {{"input of three dimensions",
@@ -204,11 +239,17 @@ Operator max_pool2d() {
                  [] {
                    op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 2});
                  }},
-                {"window of more than 256",
+                {"side of more than 256",
                  Kind::shape,
                  {"256"},
                  [] {
-                   op::max_pool2d(ones({1, 1, 20, 20}), 17);
+                   op::max_pool2d(ones({1, 1, 2, 300}), {1, 257});
+                 }},
+                {"end padding beyond half the kernel",
+                 Kind::shape,
+                 {"padding 2x1", "half"},
+                 [] {
+                   op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 1, .end_padding = Pair(2, 1)});
                  }},
                 {"stride 0",
                  Kind::shape,
@@ -228,6 +269,35 @@ Operator max_pool2d() {
   return op;
 }
 
+Operator max_pool2d_with_indices() {
+  Operator op{.name = "max_pool2d_with_indices"};
+  const auto add = [&](const Window& window, const Argument& argument, const char* what = "") {
+    op.samples.push_back({.name = message(window.name, " ", window.x, what),
+                          .arguments = {argument},
+                          .call =
+                              [window](const std::vector<Tensor>& in) {
+                                const auto [values, indices] =
+                                    op::max_pool2d_with_indices(in[0], window.kernel, max_options(window));
+                                return std::vector{values, indices.to(values.dtype())};
+                              },
+                          .reference = [window](const std::vector<Array>& in) { return max_pooled(in[0], window); },
+                          .gradient = false,
+                          .exact = true});
+  };
+  for (const Window& window : common_windows()) add(window, distinct(window.x));
+  for (const Window& window : composed_windows()) {
+    add(window, distinct(window.x));
+    add(window, listed(window.x, {-INFINITY}), " all -infinity");
+    add(window, integers(window.x, 0, 2), " ties");
+  }
+  for (const Window& window :
+       {Window{"17x16", {1, 2, 21, 19}, {17, 16}, 2}, Window{"20x30 padded", {2, 1, 33, 40}, {20, 30}, 3, {5, 15}}}) {
+    add(window, distinct(window.x));
+    add(window, integers(window.x, 0, 2), " ties");
+  }
+  return op;
+}
+
 Operator avg_pool2d() {
   Operator op{.name = "avg_pool2d"};
   const auto add = [&](const Window& window, bool include, bool large) {
@@ -239,6 +309,7 @@ Operator avg_pool2d() {
                return std::vector{op::avg_pool2d(in[0], window.kernel,
                                                  {.stride = window.stride,
                                                   .padding = window.padding,
+                                                  .end_padding = window.end,
                                                   .ceil_mode = window.ceil_mode,
                                                   .count_include_pad = include})};
              },
@@ -252,6 +323,8 @@ Operator avg_pool2d() {
     add(window, true, false);
     if (window.padding.h > 0 || window.ceil_mode) add(window, false, false);
   }
+  for (const Window& window : composed_windows())
+    for (const bool include : {true, false}) add(window, include, false);
   add({"17x19", {1, 2, 23, 20}, {17, 19}, 1}, true, false);
   add({"large", {16, 20, 24, 24}, 2, 2}, true, true);
   add({"large, overlapping", {8, 16, 27, 27}, 3, 2, 1}, false, true);
@@ -352,7 +425,7 @@ Operator global_avg_pool2d() {
 }  // namespace
 
 std::vector<Operator> pooling_cases() {
-  return {max_pool2d(), avg_pool2d(), adaptive_avg_pool2d(), global_avg_pool2d()};
+  return {max_pool2d(), max_pool2d_with_indices(), avg_pool2d(), adaptive_avg_pool2d(), global_avg_pool2d()};
 }
 
 }  // namespace tern::testing

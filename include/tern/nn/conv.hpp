@@ -8,6 +8,7 @@ namespace tern::nn {
 
 struct Conv2dOptions {
   Pair stride = 1, padding = 0, dilation = 1;
+  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  ///< computed in the same kernel

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tern/operators/activation.hpp"
 
 namespace tern {
@@ -15,13 +17,14 @@ namespace operators {
 
 struct Conv2dOptions {
   Pair stride = 1, padding = 0, dilation = 1;
+  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
   std::int64_t groups = 1;
   Activation activation = Activation::none;
 };
 
 /// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, KH, KW], plus bias [O] (or undefined), then the
-/// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + 2 padding - dilation (KH - 1) - 1) /
-/// stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
+/// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + padding + end_padding - dilation (KH
+/// - 1) - 1) / stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 struct Conv1dOptions {

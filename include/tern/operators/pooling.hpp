@@ -9,19 +9,27 @@ namespace tern::operators {
 struct MaxPool2dOptions {
   std::optional<Pair> stride = {};  ///< the kernel's size when absent
   Pair padding = 0, dilation = 1;
+  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
   bool ceil_mode = false;  ///< round the output up; windows that start in the right or bottom padding are dropped
 };
 
 struct AvgPool2dOptions {
   std::optional<Pair> stride = {};
   Pair padding = 0;
+  std::optional<Pair> end_padding = {};  ///< see MaxPool2dOptions
   bool ceil_mode = false;
   bool count_include_pad = true;
 };
 
 /// Largest value of each window of x [N, C, H, W]; padding is -infinity, the first maximum wins, NaN propagates.
-/// Padding is at most half the kernel; a window has at most 256 positions (use `max` over dimensions for more).
+/// Padding is at most half the kernel; a side of the kernel has at most 256 positions (`max` over dimensions takes
+/// more).
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options = {});
+struct Pooled {
+  Tensor values, indices;
+};
+/// max_pool2d, and where in its plane of x each value stands: h W + w, int64, as torch's return_indices.
+Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOptions& options = {});
 /// Mean of each window of x [N, C, H, W].
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options = {});
 /// Means over a grid of `output` windows that cover x [N, C, H, W], as PyTorch's.
