@@ -1,4 +1,4 @@
-// Trains LeNet by a train::Trainer on drawn digits, is stopped in the middle, and goes on from its checkpoint to the
+// Trains LeNet by a training::Trainer on drawn digits, is stopped in the middle, and goes on from its checkpoint to the
 // very weights of a training that nobody stopped: `trainer [FOLDER]`. Ctrl-C stops it too; started again with the same
 // folder it goes on.
 
@@ -14,7 +14,7 @@ using namespace tern;
 namespace {
 
 struct Run {
-  train::Ended ended = train::Ended::finished;
+  training::Ended ended = training::Ended::finished;
   nn::State weights = {};
   double accuracy = 0;
 };
@@ -27,30 +27,28 @@ Run train_in(const std::string& folder, const std::function<bool(std::int64_t st
   const data::Split digits = data::split(data::synthetic_digits(600), 0.2, /*seed=*/0);
   const data::LoaderOptions batches{
       .batch_size = 16, .seed = 1, .resident = true, .mean = data::mnist_mean, .deviation = data::mnist_deviation};
-  train::Trainer trainer{net,
-                         sgd,
-                         data::DataLoader{digits.train, batches},
-                         [&](const Tensor& x, const Tensor& labels) {
-                           const Tensor logits = net(x);
-                           return parallel::Part{op::cross_entropy(logits, labels), nn::count_right(logits, labels)};
-                         },
-                         {.epochs = 4,
-                          .validation = data::DataLoader{digits.validation, batches},
-                          .schedule = optim::CosineLr{.total = 4},
-                          .clip_norm = 5,
-                          .patience = 4,
-                          .checkpoints = folder}};
+  const training::TrainerOptions options{.epochs = 4,
+                                         .validation = data::DataLoader{digits.validation, batches},
+                                         .schedule = optim::CosineLr{.total = 4},
+                                         .clip_norm = 5,
+                                         .patience = 4,
+                                         .checkpoints = folder};
+  const auto loss = [&](const Tensor& x, const Tensor& labels) {
+    const Tensor logits = net(x);
+    return parallel::Part{op::cross_entropy(logits, labels), nn::count_right(logits, labels)};
+  };
+  training::Trainer trainer{net, sgd, data::DataLoader{digits.train, batches}, loss, options};
   if (trainer.resume()) std::printf("going on after step %lld\n", static_cast<long long>(trainer.position().step));
-  const train::Ended ended = trainer.run({
+  const training::Ended ended = trainer.run({
       .epoch =
-          [](const train::EpochResult& epoch) {
+          [](const training::EpochResult& epoch) {
             std::printf("epoch %lld: loss %.4f, of held-out digits %.4f, accuracy %.1f %%%s\n",
                         static_cast<long long>(epoch.epoch), epoch.loss, *epoch.validation_loss,
                         100 * *epoch.validation_accuracy, epoch.best ? ", the best so far" : "");
           },
-      .stop = [&] { return train::SignalGuard::received() != 0 || stop(trainer.position().step); },
+      .stop = [&] { return training::SignalGuard::received() != 0 || stop(trainer.position().step); },
   });
-  if (ended == train::Ended::interrupted) {
+  if (ended == training::Ended::interrupted) {
     std::printf("stopped; saved in %s\n", trainer.save().c_str());
     return {ended};
   }
@@ -66,7 +64,7 @@ bool equal(const nn::State& a, const nn::State& b) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const train::SignalGuard signals;
+  const training::SignalGuard signals;
   const Device device;
   if (argc > 1) return train_in(argv[1], [](std::int64_t) { return false; }).weights.empty() ? 1 : 0;
 

@@ -14,7 +14,7 @@ import re
 import sys
 
 FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "optim", "data",
-          "parallel", "train", "models"]
+          "parallel", "training", "models"]
 MODES = ["sequential", "vectorized", "cuda", "debug"]
 SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:tern/)?([a-z_]+)/[\w./]+|tern/tern\.hpp)[">]')

@@ -39,8 +39,8 @@
 #include "tern/run/profile.hpp"
 #include "tern/run/step.hpp"
 #include "tern/tensor/create.hpp"
-#include "tern/train/signal_guard.hpp"
-#include "tern/train/trainer.hpp"
+#include "tern/training/signal_guard.hpp"
+#include "tern/training/trainer.hpp"
 
 namespace tern {
 /// Short for programs: `using namespace tern; op::relu(x)`.

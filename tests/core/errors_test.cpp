@@ -69,9 +69,9 @@ const std::vector<Mistake>& mistakes() {
        [] {
          op::max_pool2d(ones({1, 1, 8, 8}), 3, {.padding = 2});
        }},
-      {"max_pool2d: a window of 20x20 has more than 256 positions; use max over the dimensions",
+      {"max_pool2d: a side of the window of 300x2 has more than 256 positions; use max over the dimensions",
        [] {
-         op::max_pool2d(ones({1, 1, 40, 40}), 20);
+         op::max_pool2d(ones({1, 1, 400, 4}), {300, 2});
        }},
       {"avg_pool2d: a kernel of 3 does not fit the height of 2 with padding 0",
        [] {

@@ -19,7 +19,7 @@
 #include "support/catch.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/tensor/create.hpp"
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 
 namespace tern::testing {
 
@@ -222,10 +222,10 @@ TEST_CASE("resume: Ctrl-C and SIGTERM finish the step, save and say so", "[tools
 TEST_CASE("resume: a later second signal ends the process at once", "[tools][resume]") {
   const pid_t child = ::fork();
   if (child == 0) {
-    const train::SignalGuard guard;
+    const training::SignalGuard guard;
     std::raise(SIGTERM);
     std::raise(SIGTERM);
-    if (train::SignalGuard::received() != SIGTERM) ::_exit(1);
+    if (training::SignalGuard::received() != SIGTERM) ::_exit(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     std::raise(SIGTERM);
     ::_exit(2);

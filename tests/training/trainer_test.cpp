@@ -1,6 +1,6 @@
 // The Trainer: the bits of a loop written by hand, and of one that was stopped anywhere and taken up again.
 
-#include "tern/train/trainer.hpp"
+#include "tern/training/trainer.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace tern::testing {
 
-using train::Ended;
-using train::EpochResult;
-using train::Trainer;
-using train::TrainerOptions;
+using training::Ended;
+using training::EpochResult;
+using training::Trainer;
+using training::TrainerOptions;
 
 namespace {
 
@@ -143,8 +143,8 @@ TEST_CASE("trainer: learns, keeps the best epoch's weights and stops early", "[t
                      .validation = data::DataLoader(examples(60, 4), {.batch_size = 16, .shuffle = false}),
                      .patience = 3},
                     loader_of(60));
-  train::Callbacks callbacks;
-  callbacks.step = [&](const train::Position& position, const Tensor& loss) {
+  training::Callbacks callbacks;
+  callbacks.step = [&](const training::Position& position, const Tensor& loss) {
     CHECK(std::isfinite(loss.item()));
     CHECK(position.batches == 8);
   };
@@ -186,8 +186,9 @@ TEST_CASE("trainer: stopped after any step and taken up again it has the same bi
       std::int64_t step = 0;
       Training first(options, loader_of(30, resident));
       CHECK_FALSE(first.trainer.resume());
-      const Ended ended = first.trainer.run({.step = [&](const train::Position& at, const Tensor&) { step = at.step; },
-                                             .stop = [&] { return step == stop; }});
+      const Ended ended =
+          first.trainer.run({.step = [&](const training::Position& at, const Tensor&) { step = at.step; },
+                             .stop = [&] { return step == stop; }});
       if (ended == Ended::interrupted) first.trainer.save();
       manual_seed(99);
       Training second(options, loader_of(30, resident));
@@ -286,7 +287,7 @@ TEST_CASE("trainer: what cannot be trained is said", "[trainer]") {
   nn::Sequential net = make_net();
   optim::SGD sgd{net.parameters(), {.learning_rate = 0.1}};
   CHECK_THROWS_AS(Trainer(net, sgd, loader_of(30), nullptr), Error);
-  const train::Loss loss = [&](const Tensor& x, const Tensor&) { return op::mean(net(x)) * 1e38 * 1e38; };
+  const training::Loss loss = [&](const Tensor& x, const Tensor&) { return op::mean(net(x)) * 1e38 * 1e38; };
   CHECK_THROWS_AS(Trainer(net, sgd, loader_of(30), loss, {.patience = -1}), Error);
   Trainer wild(net, sgd, loader_of(30), loss, {.epochs = 2});
   CHECK_THROWS_AS(wild.run(), NumericError);
@@ -296,21 +297,21 @@ TEST_CASE("trainer: what cannot be trained is said", "[trainer]") {
 
 TEST_CASE("trainer: Ctrl-C stops it after a step", "[trainer]") {
   Training training({.epochs = 2});
-  const train::SignalGuard signals;
-  CHECK(train::SignalGuard::received() == 0);
+  const training::SignalGuard signals;
+  CHECK(training::SignalGuard::received() == 0);
   const Ended ended = training.trainer.run({.step =
-                                                [](const train::Position& at, const Tensor&) {
+                                                [](const training::Position& at, const Tensor&) {
                                                   if (at.step == 3) std::raise(SIGINT);
                                                 },
-                                            .stop = [] { return train::SignalGuard::received() != 0; }});
+                                            .stop = [] { return training::SignalGuard::received() != 0; }});
   CHECK(ended == Ended::interrupted);
   CHECK(training.trainer.position().step == 3);
-  CHECK(train::SignalGuard::received() == SIGINT);
+  CHECK(training::SignalGuard::received() == SIGINT);
 }
 
 TEST_CASE("trainer: an epoch is kept within a standard error of the least loss", "[trainer]") {
-  using Losses = std::vector<train::StoppingLoss>;
-  const auto worth_keeping = [](const Losses& losses) { return train::worth_keeping(losses); };
+  using Losses = std::vector<training::StoppingLoss>;
+  const auto worth_keeping = [](const Losses& losses) { return training::worth_keeping(losses); };
   CHECK(worth_keeping(Losses{{1, 0.1}}));
   CHECK(worth_keeping(Losses{{1, 0.1}, {1.09, 0.1}}));
   CHECK_FALSE(worth_keeping(Losses{{1, 0.1}, {1.2, 0.5}}));

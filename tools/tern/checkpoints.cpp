@@ -16,7 +16,7 @@ constexpr const char* searched_key = "searched";  // the epochs before
 io::Checkpoint Training::snapshot() const {
   io::Checkpoint checkpoint = trainer_->snapshot();
   checkpoint.tensors[refit_key] = scalar(refit_epochs_);
-  if (refitting()) checkpoint.tensors[searched_key] = train::table_of(searched_);
+  if (refitting()) checkpoint.tensors[searched_key] = training::table_of(searched_);
   checkpoint.metadata["model"] = to_json(blueprint_).dump();
   return checkpoint;
 }
@@ -36,7 +36,7 @@ void Training::restore(const io::Checkpoint& checkpoint, const std::string& file
         searched.dtype() == DType::float64 && searched.rank() == 2 && epochs > 0 && epochs <= searched.size(0), file,
         ": the checkpoint repeats ", epochs, " epochs of ", searched.shape());
     begin_refit(epochs);
-    searched_ = train::epochs_in(searched);
+    searched_ = training::epochs_in(searched);
     const auto known = static_cast<std::int64_t>(searched_.size());
     const std::int64_t since_best = kept().best ? known - kept().epoch : known;
     expects<UsageError>(

@@ -20,7 +20,7 @@
 #include "errors.hpp"
 #include "folder_lock.hpp"
 #include "run_folder.hpp"
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
@@ -87,7 +87,7 @@ int wait_for(pid_t child) {
     int status = 0;
     if (::waitpid(child, &status, WNOHANG) == child)
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (const int signal = train::SignalGuard::received(); signal != 0 && !std::exchange(passed, true))
+    if (const int signal = training::SignalGuard::received(); signal != 0 && !std::exchange(passed, true))
       ::kill(child, signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -97,7 +97,7 @@ int wait_for(pid_t child) {
 void wait_until_free(const std::string& folder, std::int64_t seconds) {
   const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::filesystem::exists(folder) && std::chrono::steady_clock::now() < latest &&
-         train::SignalGuard::received() == 0) {
+         training::SignalGuard::received() == 0) {
     try {
       const FolderLock lock(folder);
       return;
@@ -133,7 +133,7 @@ int run_with_restarts(const Settings& settings, const std::string& verb, const s
   const std::vector<std::string> launcher = launcher_of(settings), own = child_words(words);
   const std::string folder = RunFolder::path_of(settings), begun = RunFolder::metrics_in(folder);
   const auto before = identity(begun);
-  const train::SignalGuard signals;
+  const training::SignalGuard signals;
   for (std::int64_t attempt = 0;; ++attempt) {
     std::vector<std::string> command = launcher;
     command.insert(command.end(), {this_program(), verb});
@@ -143,7 +143,7 @@ int run_with_restarts(const Settings& settings, const std::string& verb, const s
     if (attempt > 0 && !given.contains("resume") && now && now != before) command.emplace_back("--resume");
     const int code = wait_for(start(command));
     expects<Error>(code != 127 || launcher.empty(), "the program ", command[0], " was not found");
-    if (train::SignalGuard::received() != 0 || !worth_another(code, !launcher.empty())) return code;
+    if (training::SignalGuard::received() != 0 || !worth_another(code, !launcher.empty())) return code;
     if (attempt == settings.restarts) {
       say(message("tern: the training ended again (", reason_of(code), "), after ", attempt, " restarts"));
       return code;

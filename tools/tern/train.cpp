@@ -19,7 +19,7 @@
 #include "run_session.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -97,7 +97,7 @@ class Train : public Command {
       Training::Hooks hooks;
       hooks.stop = [&] {
         if (step) step->renew();
-        return train::SignalGuard::received() != 0;
+        return training::SignalGuard::received() != 0;
       };
       // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
       std::optional<Device> own_device;
@@ -117,7 +117,7 @@ class Train : public Command {
         share_checkpoint(group, checkpoint);
         if (!leads) training.restore(checkpoint, "rank 0");
       }
-      std::optional<train::SignalGuard> signals;
+      std::optional<training::SignalGuard> signals;
       if (leads || several) signals.emplace();  // one for each process
       int own = failed;
       if (leads)
@@ -181,7 +181,7 @@ class Train : public Command {
       const std::string file = session.interrupt();
       say(message("Interrupted after step ", training.position().step, "; saved in ", file,
                   ". To go on: tern train --resume --run ", shell_word(session.path())));
-      return 128 + train::SignalGuard::received();
+      return 128 + training::SignalGuard::received();
     }
     const Finished finished = session.finish(ended);
     const std::string& model = finished.model;
@@ -230,7 +230,7 @@ class Train : public Command {
   }
 
   static std::string result_line(const Training& training, const Finished& finished) {
-    const train::EpochResult& kept = training.kept();
+    const training::EpochResult& kept = training.kept();
     if (!finished.validation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
     if (const auto found = finished.validation ? finished.validation->regression : std::nullopt)
       return message("validation R2: ", fixed(found->r2, 4), ", RMSE ", number_text(found->rmse), ", MAE ",

@@ -142,15 +142,15 @@ void Training::begin(const Examples& examples) {
   net_ = make_net();
   optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
   data::AugmentOptions augment = augment_of(settings_, blueprint_);
-  trainer_ = std::make_unique<train::Trainer>(
+  trainer_ = std::make_unique<training::Trainer>(
       *net_, *optimizer_, make_loader(examples),
       [this](const Tensor& x, const Tensor& labels) { return part_on(x, labels); },
-      train::TrainerOptions{.epochs = refitting() ? refit_epochs_ : *settings_.epochs,
-                            .schedule = parse_schedule(*settings_.schedule, *settings_.epochs),
-                            .patience = refitting() ? 0 : *settings_.early_stop,
-                            .augment = std::move(augment),
-                            .shards = static_cast<int>(*settings_.shards),
-                            .first_step = trainer_ ? position().step : 0},
+      training::TrainerOptions{.epochs = refitting() ? refit_epochs_ : *settings_.epochs,
+                               .schedule = parse_schedule(*settings_.schedule, *settings_.epochs),
+                               .patience = refitting() ? 0 : *settings_.early_stop,
+                               .shards = static_cast<int>(*settings_.shards),
+                               .first_step = trainer_ ? position().step : 0,
+                               .augment = std::move(augment)},
       group_);
   // Dropout draws from here.
   manual_seed(settings_.seed);
@@ -214,18 +214,18 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   EpochResult told;
   double in_calls = seconds_in_calls(group_).value_or(0);
-  train::Callbacks callbacks{.step = hooks.step, .stop = hooks.stop};
-  callbacks.validate = [&](train::EpochResult& result) {
+  training::Callbacks callbacks{.step = hooks.step, .stop = hooks.stop};
+  callbacks.validate = [&](training::EpochResult& result) {
     // What goes over a device's own links is a part of its steps, which the host does not see.
     if (group_.size() > 1 && current_scope().mode->on_host())
       told.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
-    static_cast<train::EpochResult&>(told) = result;
+    static_cast<training::EpochResult&>(told) = result;
     const bool whole = validate(told, hooks);
     result = told;
     return whole;
   };
-  callbacks.epoch = [&](const train::EpochResult& result) {
-    static_cast<train::EpochResult&>(told) = result;
+  callbacks.epoch = [&](const training::EpochResult& result) {
+    static_cast<training::EpochResult&>(told) = result;
     hooks.epoch(told);
     in_calls = seconds_in_calls(group_).value_or(0);
   };
@@ -240,8 +240,9 @@ void Training::begin_refit(std::int64_t epochs) {
 }
 
 Ended Training::refit(const Hooks& hooks) {
-  const Ended ended = trainer_->run(
-      {.step = hooks.step, .epoch = [&](const train::EpochResult&) { hooks.refit(position()); }, .stop = hooks.stop});
+  const Ended ended = trainer_->run({.step = hooks.step,
+                                     .epoch = [&](const training::EpochResult&) { hooks.refit(position()); },
+                                     .stop = hooks.stop});
   if (ended == Ended::interrupted) return ended;
   return static_cast<std::int64_t>(searched_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
 }

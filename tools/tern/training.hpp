@@ -13,7 +13,7 @@
 #include "settings.hpp"
 #include "tern/nn/load.hpp"
 #include "tern/optim/optim.hpp"
-#include "tern/train/trainer.hpp"
+#include "tern/training/trainer.hpp"
 #include "timed_carrier.hpp"
 
 namespace tern::tool {
@@ -25,13 +25,13 @@ void complete(Settings& settings, const TrainingData& data);
 data::AugmentOptions augment_of(const Settings& settings, const Blueprint& blueprint);
 
 /// Figures of an epoch that is done.
-struct EpochResult : train::EpochResult {
+struct EpochResult : training::EpochResult {
   double validation_rmse = 0;           // of a regression, in the target's unit; a checkpoint does not hold it
   std::optional<RankTimes> ranks = {};  // of several, where they talk through the host's memory
 };
 
-using train::Ended;
-using train::Position;
+using training::Ended;
+using training::Position;
 
 struct Score;
 
@@ -68,7 +68,7 @@ class Training {
   double running_loss() const { return trainer_->running_loss(); }
   double running_accuracy() const { return trainer_->running_accuracy(); }
   /// Without those of a refit.
-  const std::vector<train::EpochResult>& history() const { return refitting() ? searched_ : trainer_->history(); }
+  const std::vector<training::EpochResult>& history() const { return refitting() ? searched_ : trainer_->history(); }
   const Blueprint& blueprint() const { return blueprint_; }
   /// What became of the weights of --init, and the names of the parameters that --freeze leaves alone.
   const std::optional<nn::LoadReport>& begun_with() const { return begun_with_; }
@@ -79,7 +79,7 @@ class Training {
   /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
   nn::State result() const { return trainer_->result(); }
   /// The epoch that `result` is of: the last best one, else the last.
-  const train::EpochResult& kept() const { return train::kept_of(history()); }
+  const training::EpochResult& kept() const { return training::kept_of(history()); }
   std::int64_t examples() const { return trainer_->loader().examples(); }
   const parallel::Group& group() const { return group_; }
   std::int64_t stopping_examples() const { return stopping_.size(); }
@@ -109,9 +109,9 @@ class Training {
   bool other_classes_ = false;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<train::Trainer> trainer_;
-  Examples validation_, stopping_;            // scaled, where they are in memory
-  std::vector<train::EpochResult> searched_;  // before a refit
+  std::unique_ptr<training::Trainer> trainer_;
+  Examples validation_, stopping_;               // scaled, where they are in memory
+  std::vector<training::EpochResult> searched_;  // before a refit
   std::int64_t refit_epochs_ = 0;
 };
 

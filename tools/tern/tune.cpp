@@ -16,7 +16,7 @@
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/parallel/group.hpp"
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 #include "trial_files.hpp"
 #include "tune_plan.hpp"
@@ -134,14 +134,14 @@ class Tune : public Command {
     if (!resumed) begin(plan);
     if (leads && resumed) begin_again(plan);
     if (leads) part();
-    const train::SignalGuard signals;
+    const training::SignalGuard signals;
     if (compare_) return compare(plan, data, device);
     if (!base_.quiet) introduce(plan, device);
     const double began = seconds_now();
     const Result result = search(plan, data, folder_);
     if (!result.finished) {
       if (leads) say("Interrupted; to go on: tern tune --resume --run " + shell_word(folder_));
-      return 128 + train::SignalGuard::received();
+      return 128 + training::SignalGuard::received();
     }
     if (lock_)
       print(tune_best(plan, *result.runner) + message("\nall ", plan.trials.size(), " trials in ",
@@ -363,7 +363,7 @@ class Tune : public Command {
       const std::string folder = folder_ + (i == 0 ? "/serial" : "/parallel");
       io::make_folders(folder);
       const Result result = search(*plans[i], data, folder);
-      if (!result.finished) return 128 + train::SignalGuard::received();
+      if (!result.finished) return 128 + training::SignalGuard::received();
       if (!result.any) return failed;
       seconds[i] = result.seconds;
     }

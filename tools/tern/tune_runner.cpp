@@ -15,7 +15,7 @@
 #include "names.hpp"
 #include "progress.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 #include "trial_files.hpp"
 
@@ -132,14 +132,14 @@ bool TuneRunner::run_rung(const std::vector<std::size_t>& trials, std::int64_t e
     workers.emplace_back([&, i] { work(rung, plan_.devices[i % plan_.devices.size()]); });
   workers.clear();  // joins
   if (rung.failure) std::rethrow_exception(rung.failure);
-  return train::SignalGuard::received() == 0;
+  return training::SignalGuard::received() == 0;
 }
 
 // The next trial that nobody works on; none when all are where they should be, or a signal came.
 TuneRunner::Taken TuneRunner::take(Rung& rung) {
   constexpr std::chrono::milliseconds glance{50};  // at what other processes do
   std::unique_lock lock(rung.mutex);
-  while (train::SignalGuard::received() == 0 && !rung.failure) {
+  while (training::SignalGuard::received() == 0 && !rung.failure) {
     for (auto next = rung.waiting.begin(); next != rung.waiting.end();) {
       Taken taken{*next};
       std::optional<TrialStatus> outcome;
@@ -230,7 +230,7 @@ bool TuneRunner::run_trial(std::size_t trial, Rung& rung, const std::string& dev
   });
   if (!works) say(message("tern: ", device, " takes no more trials: ", problem));
   // One that was stopped by a signal is where no rung ends.
-  if (works && plan_.shared && train::SignalGuard::received() == 0)
+  if (works && plan_.shared && training::SignalGuard::received() == 0)
     write_outcome(plan_.settings[trial].run, rung.epochs, now);
   watch_();
   return works;
@@ -254,7 +254,7 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
   RunSession session(settings, options, {});
   Training training(settings, *data_[trial]);
   session.start(training, *data_[trial]);
-  const auto tell = [&](const train::EpochResult& result) {
+  const auto tell = [&](const training::EpochResult& result) {
     change(trial, [&](TrialStatus& status) {
       status.epoch = result.epoch;
       status.loss = result.loss;
@@ -273,7 +273,7 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
     tell(result);
   };
   hooks.refit = [&](const Position& position) { session.refitting(position); };
-  hooks.stop = [] { return train::SignalGuard::received() != 0; };
+  hooks.stop = [] { return training::SignalGuard::received() != 0; };
   const Ended ended = training.run(std::min(rung.epochs, *settings.epochs), hooks);
   TrialState state = TrialState::done;
   if (ended == Ended::interrupted) {
@@ -281,7 +281,7 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
     state = TrialState::paused;
   } else if (rung.last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
     const Finished finished = session.finish(ended);
-    train::EpochResult result = training.kept();
+    training::EpochResult result = training.kept();
     if (finished.validation) {
       result.validation_loss = finished.validation->loss;
       const Evaluation& found = *finished.validation;

@@ -1,11 +1,11 @@
-#include "tern/train/signal_guard.hpp"
+#include "tern/training/signal_guard.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <ctime>
 
-namespace tern::train {
+namespace tern::training {
 
 namespace {
 
@@ -48,4 +48,4 @@ SignalGuard::~SignalGuard() {
 
 int SignalGuard::received() { return noted.load(std::memory_order_relaxed); }
 
-}  // namespace tern::train
+}  // namespace tern::training

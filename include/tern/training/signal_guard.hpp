@@ -3,15 +3,15 @@
 #include <array>
 #include <csignal>
 
-namespace tern::train {
+namespace tern::training {
 
 /// While one of these lives, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT is noted, so that the work can come to an
 /// orderly end. One that comes a second later or more ends the process at once; what comes sooner is the same wish,
 /// sent to the process and to its group, as timeout(1) and schedulers do. A hang-up that is ignored, as under nohup(1),
 /// stays ignored. One at a time in a process.
 ///
-///     const train::SignalGuard signals;
-///     trainer.run({.stop = [] { return train::SignalGuard::received() != 0; }});  // Ctrl-C stops after a step
+///     const training::SignalGuard signals;
+///     trainer.run({.stop = [] { return training::SignalGuard::received() != 0; }});  // Ctrl-C stops after a step
 ///
 class SignalGuard {
  public:
@@ -26,4 +26,4 @@ class SignalGuard {
   std::array<struct sigaction, 4> before_{};
 };
 
-}  // namespace tern::train
+}  // namespace tern::training

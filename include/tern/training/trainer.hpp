@@ -17,7 +17,7 @@
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/run/step.hpp"
 
-namespace tern::train {
+namespace tern::training {
 
 /// The mean loss of a batch: `return operators::mse_loss(net(x), y)`. With a second tensor of one element, which is
 /// added up over the examples, such as nn::count_right gives, an epoch has an accuracy too. Called in training and in
@@ -83,19 +83,19 @@ struct TrainerOptions {
   double clip_norm = 0;                             ///< see optim::clip_grad_norm; 0: gradients stay as they are
   double average = 0;                 ///< decay of the optim::WeightAverage that is validated and kept; 0: none
   std::int64_t patience = 0;          ///< epochs after the best one until it stops, keeping the best weights; 0: never
-  data::AugmentOptions augment = {};  ///< what becomes of images by chance, in training
   std::string checkpoints = {};       ///< folder; empty: none are written
   std::int64_t checkpoint_every = 0;  ///< steps; 0: after each epoch
   int keep = 3;                       ///< checkpoints
   int shards = 0;                     ///< see parallel::DataParallelOptions
   std::int64_t first_step = 0;        ///< where steps are counted from, for a second training in the same folder
+  data::AugmentOptions augment = {};  ///< what becomes of images by chance, in training
 };
 
 /// Trains a network on the batches of a loader, one recorded Step each:
 ///
 ///     models::LeNet net;
 ///     optim::SGD sgd{net.parameters(), {.learning_rate = 0.02, .momentum = 0.9}};
-///     train::Trainer trainer{net, sgd, loader, [&](const Tensor& x, const Tensor& labels) {
+///     training::Trainer trainer{net, sgd, loader, [&](const Tensor& x, const Tensor& labels) {
 ///       const Tensor logits = net(x);
 ///       return parallel::Part{operators::cross_entropy(logits, labels), nn::count_right(logits, labels)};
 ///     }, {.epochs = 5, .validation = held_out, .patience = 3, .checkpoints = "run"}};
@@ -178,4 +178,4 @@ class Trainer {
   Step step_;
 };
 
-}  // namespace tern::train
+}  // namespace tern::training

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "tern/tensor/create.hpp"
-#include "tern/train/trainer.hpp"
+#include "tern/training/trainer.hpp"
 
-namespace tern::train {
+namespace tern::training {
 
 namespace {
 
@@ -152,4 +152,4 @@ bool Trainer::resume() {
   return resumed.has_value();
 }
 
-}  // namespace tern::train
+}  // namespace tern::training

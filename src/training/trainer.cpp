@@ -1,4 +1,4 @@
-#include "tern/train/trainer.hpp"
+#include "tern/training/trainer.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "tern/optim/clip.hpp"
 #include "tern/tensor/create.hpp"
 
-namespace tern::train {
+namespace tern::training {
 
 namespace op = operators;
 
@@ -302,4 +302,4 @@ double Trainer::running_accuracy() const { return share(totals_, 1); }
 
 nn::State Trainer::result() const { return best_.empty() ? present() : best_; }
 
-}  // namespace tern::train
+}  // namespace tern::training
