@@ -31,6 +31,7 @@ std::unique_ptr<Command> make_test();
 std::unique_ptr<Command> make_predict();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_report();
+std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_info();
 std::unique_ptr<Command> make_export();
