@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "data/csv_classes.hpp"
 #include "data/csv_columns.hpp"
@@ -29,12 +30,12 @@ struct Suspect {
 class Reader {
  public:
   /// `categorical` are the columns that were found to hold categories; absent: to be found.
-  Reader(const CsvSource& source, const CsvOptions& options, const std::optional<std::vector<bool>>& categorical)
+  Reader(const CsvSource& source, const CsvOptions& options, std::optional<std::vector<bool>> categorical)
       : source_(source),
         options_(options),
         records_(source, options.separator),
         classes_(options.classes),
-        categorical_(categorical),
+        categorical_(std::move(categorical)),
         maybe_numbers_(!options.numbers) {}
   /// Nothing where a column may hold categories: `survey` then says which do.
   std::optional<Table> read();
@@ -206,7 +207,7 @@ float Reader::read_number(std::size_t column) {
   }
   std::string way_out;
   if (feature && means_missing(field.raw))
-    way_out = "; --missing (CsvOptions::missing) says what stands for a value that is missing";
+    way_out = "; --missing of the training (CsvOptions::missing) says what stands for a value that is missing";
   else if (feature && !value)
     way_out = "; --categorical (CsvOptions::categorical) takes the values of a column as categories";
   throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
@@ -218,10 +219,11 @@ float Reader::read_category(std::size_t feature) {
   const Field& field = fields()[column];
   if (means_missing(field.raw)) {
     if (options_.missing) return std::numeric_limits<float>::quiet_NaN();
-    throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
-                            " in ", name_of(column),
-                            ", expected a category; --missing (CsvOptions::missing) says what stands for a value that "
-                            "is missing"));
+    throw FileError(message(
+        records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw), " in ",
+        name_of(column),
+        ", expected a category; --missing of the training (CsvOptions::missing) says what stands for a value that "
+        "is missing"));
   }
   const std::int64_t found = categories_[feature]->find(field.escaped ? CsvRecords::text(field) : field.raw);
   if (found < 0)
