@@ -15,8 +15,9 @@ install_missing
 
 options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON)
 if have_command ccache; then
-  # The tests of the package build the library once more, within another project, by the same commands.
-  export CCACHE_DIR=$root/build/ccache CCACHE_DEPEND=1
+  # The tests of the package build the library once more, within another project, by the same commands; ctest changes
+  # the locale.
+  export CCACHE_DIR=$root/build/ccache CCACHE_DEPEND=1 CCACHE_SLOPPINESS=locale
   options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 fi
 if have_nvcc; then
