@@ -79,7 +79,7 @@ TEST_CASE("mixed: columns of words are found, learnt and predicted by", "[tools]
   if (!Browser::available()) return;
   REQUIRE(shop.run({"report", "run"}).code == 0);
   Browser browser("file://" + (shop.folder / "run/report.html"));
-  CHECK(browser.wait_for("document.body.innerText.includes('colour: yellow')"));
+  CHECK(browser.wait_for("document.body?.innerText.includes('colour: yellow')"));
   CHECK(browser.complaints() == "");
 }
 
