@@ -66,9 +66,8 @@ std::string Conv2d::describe() const {
     return value.h == usual && value.w == usual ? std::string() : message(", ", name, ' ', value.h, 'x', value.w);
   };
   return message("Conv2d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), 'x',
-                 weight_->size(3), pair("stride", options_.stride, 1), pair("padding", options_.padding, 0),
-                 options_.end_padding ? message(" and ", options_.end_padding->h, 'x', options_.end_padding->w) : "",
-                 pair("dilation", options_.dilation, 1),
+                 weight_->size(3), pair("stride", options_.stride, 1),
+                 describe_padding(options_.padding, options_.end_padding), pair("dilation", options_.dilation, 1),
                  options_.groups == 1 ? std::string() : message(", groups ", options_.groups),
                  bias_->defined() ? "" : ", no bias", suffix(options_.activation), ")");
 }

@@ -1,10 +1,12 @@
 #pragma once
-// What Linear and Conv2d have in common.
+// What layers have in common.
 
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "tern/nn/init.hpp"
-#include "tern/operators/activation.hpp"
+#include "tern/operators/conv.hpp"
 
 namespace tern::nn {
 
@@ -27,6 +29,12 @@ inline Tensor start_bias(const Tensor& weight, Start start, Generator& generator
   if (start == Start::torch) init::uniform_(bias, generator, -bound, bound);
   if (start == Start::kaiming) init::constant_(bias, 0);
   return bias;
+}
+
+/// ", padding 1x0 and 0x2" of start and end, as far as there is any.
+inline std::string describe_padding(Pair start, std::optional<Pair> end) {
+  if (!end && start.h == 0 && start.w == 0) return {};
+  return message(", padding ", start.h, 'x', start.w, end ? message(" and ", end->h, 'x', end->w) : "");
 }
 
 inline const char* suffix(Activation activation) {

@@ -1,14 +1,14 @@
 #include "tern/nn/pooling.hpp"
 
+#include "nn/layer.hpp"
+
 namespace tern::nn {
 namespace {
 
 template <class Options>
 std::string describe_pool(const char* name, Pair kernel, const Options& options) {
   const Pair stride = options.stride.value_or(kernel);
-  const std::string padding = options.padding.h == 0 && options.padding.w == 0
-                                  ? ""
-                                  : message(", padding ", options.padding.h, 'x', options.padding.w);
+  const std::string padding = describe_padding(options.padding, options.end_padding);
   return message(name, "(", kernel.h, 'x', kernel.w, ", stride ", stride.h, 'x', stride.w, padding,
                  options.ceil_mode ? ", ceil" : "", ")");
 }

@@ -40,11 +40,11 @@ kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stri
 /// Windows over planes that are padded unequally. Kernels know padding that is the same on both sides: they are given
 /// that of the start, x has what the end has more, and of the windows those count that lie within.
 struct Uneven {
-  Pair padding, more;  ///< more: at the end
+  Pair more;  ///< at the end
   std::int64_t OH, OW;
 
   Uneven(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair start, Pair end, Pair dilation, bool ceil_mode)
-      : padding(start), more(beyond(end, start)) {
+      : more(beyond(end, start)) {
     check_rank(op, "input", x, 4);
     check_padding(op, kernel, start);
     check_padding(op, kernel, end);
@@ -114,7 +114,7 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
     MaxPool2dOptions even = options;
     even.end_padding.reset();
     const Tensor extended = uneven.extended(x, -std::numeric_limits<double>::infinity());
-    const Tensor values = uneven.within(max_pooled(extended, kernel, even, indices));
+    Tensor values = uneven.within(max_pooled(extended, kernel, even, indices));
     if (indices != nullptr) {
       const auto width = static_cast<double>(extended.size(3));
       *indices = uneven.within(*indices);
@@ -131,12 +131,12 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
     columns.dilation = {options.dilation.h, 1};
     Tensor in_rows, in_columns;
     const Tensor by_row = max_pooled(x, {1, kernel.w}, rows, indices != nullptr ? &in_rows : nullptr);
-    const Tensor values = max_pooled(by_row, {kernel.h, 1}, columns, indices != nullptr ? &in_columns : nullptr);
+    Tensor values = max_pooled(by_row, {kernel.h, 1}, columns, indices != nullptr ? &in_columns : nullptr);
     if (indices != nullptr) *indices = gather(flat(in_rows), 2, flat(in_columns)).reshape(values.shape());
     return values;
   }
   Tensor places;
-  const Tensor values = pool_windows(x, kernel, options, indices != nullptr ? &places : nullptr);
+  Tensor values = pool_windows(x, kernel, options, indices != nullptr ? &places : nullptr);
   if (indices != nullptr) *indices = in_plane(places, kernel, options, x.size(3));
   return values;
 }

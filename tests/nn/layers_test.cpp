@@ -69,6 +69,8 @@ TEST_CASE("nn: layers compute what their operators compute", "[nn]") {
   const Tensor x = randn({2, 4, 7, 6}, generator), rows = randn({5, 6}, generator);
   const nn::Conv2d uneven(4, 6, 3, {.padding = {1, 0}, .end_padding = Pair(0, 2)}, generator);
   CHECK(uneven.describe() == "Conv2d(4, 6, 3x3, padding 1x0 and 0x2)");
+  CHECK(nn::Conv2d(4, 6, 3, {.end_padding = Pair(1)}).describe() == "Conv2d(4, 6, 3x3, padding 0x0 and 1x1)");
+  CHECK(nn::MaxPool2d(2, {.end_padding = Pair(1, 0)}).describe() == "MaxPool2d(2x2, stride 2x2, padding 0x0 and 1x0)");
   CHECK(uneven(Tensor({2, 4, 5, 6})).shape() == Shape{2, 6, 4, 6});
   const nn::Conv2d conv(4, 6, 3, {.stride = 2, .padding = {1, 0}, .groups = 2}, generator);
   CHECK(conv(x).values() ==
