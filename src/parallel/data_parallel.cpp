@@ -289,9 +289,9 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   // On devices nothing has to be agreed on first, and backward hides it. The loss alone is no reason to convert it.
   const bool early = !body.fixed() && !body.elements.on_host();
   // Where all ranks have as many rows there, the mean of the gradients and of the buffers is the weighed sum, for
-  // nothing.
-  const bool even = early && batch % body.share.ranks == 0;
-  if (even) reduction = Reduction::mean;
+  // nothing; but of gradients that are a rank's own there is no mean.
+  const bool even = early && batch % body.share.ranks == 0, mean = even && body.apart.empty();
+  if (mean) reduction = Reduction::mean;
   std::vector<Tensor> fresh;
   if (!even)
     for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
@@ -324,7 +324,7 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
     figures.add(shard, numbers);
     if (early) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
     if (even) begin_means();
-    differentiate(given.loss, even ? Tensor() : filled(given.loss.shape(), weight, given.loss.dtype()), shard,
+    differentiate(given.loss, mean ? Tensor() : filled(given.loss.shape(), weight, given.loss.dtype()), shard,
                   shard == own().back());
     for (std::size_t i = 0; i < statistics.size(); ++i)
       statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics) * weight);

@@ -43,18 +43,39 @@ class Acted final : public parallel::Collective {
     inner_.broadcast(bytes.data(), count, dtype, root, nullptr);
     store(data, bytes, stream);
   }
-  // What data parallel training does not call.
-  void reduce_scatter(const void*, void*, std::size_t, DType, parallel::Reduction, void*) override { missing(); }
-  void all_gather(const void*, void*, std::size_t, DType, void*) override { missing(); }
-  void all_to_all(const void*, void*, std::size_t, DType, void*) override { missing(); }
-  void send(const void*, std::size_t, DType, int, void*) override { missing(); }
-  void receive(void*, std::size_t, DType, int, void*) override { missing(); }
+  void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, parallel::Reduction reduction,
+                      void* stream) override {
+    Bytes all = fetched(from, ranks() * count * size_of(dtype), stream), own(count * size_of(dtype));
+    inner_.reduce_scatter(all.data(), own.data(), count, dtype, reduction, nullptr);
+    store(to, own, stream);
+  }
+  void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const Bytes own = fetched(from, count * size_of(dtype), stream);
+    Bytes all(ranks() * own.size());
+    inner_.all_gather(own.data(), all.data(), count, dtype, nullptr);
+    store(to, all, stream);
+  }
+  void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
+    const Bytes given = fetched(from, ranks() * count * size_of(dtype), stream);
+    Bytes taken(given.size());
+    inner_.all_to_all(given.data(), taken.data(), count, dtype, nullptr);
+    store(to, taken, stream);
+  }
+  void send(const void* from, std::size_t count, DType dtype, int to, void* stream) override {
+    inner_.send(fetched(from, count * size_of(dtype), stream).data(), count, dtype, to, nullptr);
+  }
+  void receive(void* to, std::size_t count, DType dtype, int from, void* stream) override {
+    Bytes bytes(count * size_of(dtype));
+    inner_.receive(bytes.data(), count, dtype, from, nullptr);
+    store(to, bytes, stream);
+  }
   std::unique_ptr<Collective> split(int colour, int key) override { return inner_.split(colour, key); }
   void abandon(const std::string& reason) noexcept override { inner_.abandon(reason); }
   void leave() override { inner_.leave(); }
 
  private:
   using Bytes = std::vector<std::byte>;
+  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   Bytes fetched(const void* data, std::size_t count, void* stream) {
     Bytes bytes(count);
     memory_.copy_out(bytes.data(), data, count, stream);
@@ -65,7 +86,6 @@ class Acted final : public parallel::Collective {
     memory_.copy_in(data, bytes.data(), bytes.size(), stream);
     memory_.synchronize(stream);
   }
-  [[noreturn]] static void missing() { throw Error("an acted group only reduces and broadcasts"); }
 
   struct Begun {
     parallel::Piece piece;
