@@ -148,6 +148,7 @@ Json to_json(const Blueprint& b) {
             {"activation", b.activation},
             {"dropout", b.dropout},
             {"cost", b.cost}};
+  if (b.test > 0) json["test"] = b.test;
   if (b.table) write_columns(json, b);
   if (b.regression) {
     json["target_mean"] = b.target_scaling.mean.at(0);
@@ -192,6 +193,8 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   b.fingerprint = reader.take_or_default<std::string>("fingerprint");
   b.validation = reader.take<double>("validation");
   expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
+  b.test = reader.take_or_default<double>("test");
+  expects<FileError>(b.test >= 0 && b.test < 1, file, ": 'test' in the description is no share");
   b.split = reader.take<std::uint64_t>("split");
   std::vector<std::string> nets = net_names();
   nets.emplace_back("mlp");

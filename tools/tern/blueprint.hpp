@@ -29,7 +29,8 @@ struct Blueprint {
   std::string source = {};                // where the training examples came from
   std::int64_t examples = 0;              // how many there were, with those held out
   std::string fingerprint = {};           // of these; empty where an older version wrote the model
-  double validation = 0;                  // share that was held out
+  double validation = 0;                  // share that was held out, of all
+  double test = 0;                        // the same of a test part, which is then what is tested
   std::uint64_t split = 0;                // number of the draw that held it out
 
   // The network.
@@ -44,6 +45,8 @@ struct Blueprint {
   std::int64_t outputs() const { return regression ? 1 : class_count(); }
   /// The target of a regression by a name that can be shown.
   std::string target_name() const { return header ? target : "target"; }
+  /// Share of the examples that the figures of the model are of.
+  double held_out() const { return test > 0 ? test : validation; }
   /// Values of one example.
   std::int64_t features() const { return element_count(input); }
 };

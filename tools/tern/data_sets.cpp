@@ -181,7 +181,8 @@ TrainingData load_table(const Settings& settings) {
   blueprint.examples = whole.size();
   blueprint.fingerprint = Fingerprint().add(whole).text();
   blueprint.validation = settings.validation.value_or(0.2);
-  data::Split parts = data::split(whole, blueprint.validation, settings.split);
+  blueprint.test = settings.test_fraction;
+  data::Split parts = data::split(whole, blueprint.held_out(), settings.split);
   blueprint.encoding = data::encoding_of(table, parts.train.images, missing_of(settings.missing));
   blueprint.input = {blueprint.encoding.inputs()};
   result.notes = notes_on(table, blueprint, whole.size());
@@ -193,15 +194,16 @@ TrainingData load_table(const Settings& settings) {
     standardise_target(*part, blueprint);
   }
   result.train.memory = parts.train;
-  result.validation.memory = parts.validation;
+  result.held_out.memory = parts.validation;
   return result;
 }
 
 TrainingData load_digits_to_train(const Settings& settings) {
+  expects<UsageError>(settings.test_fraction == 0, own_test_part_words(settings.dataset));
   const data::Mnist digits = load_digits(settings);
   TrainingData result;
   result.train.memory = digits.train;
-  result.validation.memory = digits.test;
+  result.held_out.memory = digits.test;
   result.own_test_part = true;
   Blueprint& blueprint = result.blueprint;
   expects<FileError>(digits.train.size() > 0, settings.dataset, ": found no examples");
@@ -215,7 +217,7 @@ TrainingData load_digits_to_train(const Settings& settings) {
     blueprint.validation = *settings.validation;
     data::Split parts = data::split(digits.train, blueprint.validation, settings.split);
     result.train.memory = parts.train;
-    result.validation.memory = parts.validation;
+    result.held_out.memory = parts.validation;
     result.own_test_part = false;
   }
   blueprint.scaling = scaling_of_pixels(result.train.memory.images);
@@ -224,7 +226,7 @@ TrainingData load_digits_to_train(const Settings& settings) {
 
 data::Dataset held_out(const data::Dataset& whole, const Blueprint& blueprint) {
   check_held_out(whole.size(), Fingerprint().add(whole).text(), blueprint, whole.source);
-  return data::split(whole, blueprint.validation, blueprint.split).validation;
+  return data::split(whole, blueprint.held_out(), blueprint.split).validation;
 }
 
 Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
@@ -273,9 +275,15 @@ Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprin
 
 }  // namespace
 
+std::string own_test_part_words(const std::string& source) {
+  return source +
+         " comes with a test part: in place of --test-fraction, --validation 0.1 holds examples out of the others, and "
+         "tern test gives the figures of the test part";
+}
+
 void check_held_out(std::int64_t examples, const std::string& fingerprint, const Blueprint& blueprint,
                     const std::string& source) {
-  expects<UsageError>(blueprint.validation > 0,
+  expects<UsageError>(blueprint.held_out() > 0,
                       "--held-out: the training of this model held nothing out of its data set");
   expects<FileError>(examples == blueprint.examples, source, ": found ", examples, " examples, expected the ",
                      blueprint.examples, " of the training, of which some were held out");
@@ -290,6 +298,10 @@ namespace {
 TrainingData read_training_data(const Settings& settings) {
   expects<UsageError>(!settings.dataset.empty(),
                       "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
+  const double validation = settings.validation.value_or(0.2);
+  expects<UsageError>(settings.test_fraction == 0 || settings.test_fraction + validation < 1, "--test-fraction ",
+                      settings.test_fraction, " and --validation ", validation,
+                      " leave nothing to train on; together they have to stay below 1");
   if (is_table(settings.dataset)) return load_table(settings);
   if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_train(settings);
   return load_folder_to_train(settings);

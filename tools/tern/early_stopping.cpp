@@ -6,6 +6,12 @@ namespace tern::tool {
 
 namespace {
 
+// The share of validation examples is one of all examples, this one of those that are not held out.
+double stopping_share(const Settings& settings, const TrainingData& data) {
+  if (!data.three_way()) return settings.stopping;
+  return data.blueprint.validation / (1 - data.blueprint.test);
+}
+
 data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data) {
   std::vector<std::int64_t> labels;
   if (data.train.source)
@@ -14,8 +20,8 @@ data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data
     labels.resize(static_cast<std::size_t>(data.train.size()));  // all of one kind
   else
     labels = data.train.memory.labels.to_vector<std::int64_t>();
-  // Another draw than the one that held the validation examples out.
-  return data::split_rows(labels, data.blueprint.outputs(), settings.stopping, ~settings.split);
+  // Another draw than the one that held examples out.
+  return data::split_rows(labels, data.blueprint.outputs(), stopping_share(settings, data), ~settings.split);
 }
 
 Examples part(const Examples& whole, const std::shared_ptr<const data::ExampleSource>& source,
@@ -27,8 +33,9 @@ Examples part(const Examples& whole, const std::shared_ptr<const data::ExampleSo
 }  // namespace
 
 TrainingParts divide(const Settings& settings, const TrainingData& data) {
-  if (settings.early_stop.value_or(0) == 0) return {data.train, {}};
+  if (settings.early_stop.value_or(0) == 0 && !data.three_way()) return {data.train, {}};
   const data::SplitRows rows = stopping_rows(settings, data);
+  if (rows.validation.empty()) return {data.train, {}};
   return {part(data.train, data.train.source, rows.train), part(data.train, data.plain, rows.validation)};
 }
 

@@ -98,10 +98,9 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
   if (blueprint.regression) {
     Json examples = Json::array();
     for (const std::size_t i : far_and_near(prediction))
-      examples.push_back(
-          {{"actual", prediction.truths[i]},
-           {"predicted", prediction.values[i]},
-           {"features", features_of(data.validation.example(prediction.rows[i], blueprint), blueprint)}});
+      examples.push_back({{"actual", prediction.truths[i]},
+                          {"predicted", prediction.values[i]},
+                          {"features", features_of(data.held_out.example(prediction.rows[i], blueprint), blueprint)}});
     return examples;
   }
   const std::vector<std::int64_t>& labels = prediction.actual;
@@ -118,7 +117,7 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
     Json example{{"actual", blueprint.classes[static_cast<std::size_t>(labels[i])]},
                  {"predicted", blueprint.classes[static_cast<std::size_t>(prediction.predicted[i])]},
                  {"score", prediction.score_of(i)}};
-    const Tensor values = data.validation.example(prediction.rows[i], blueprint);
+    const Tensor values = data.held_out.example(prediction.rows[i], blueprint);
     if (blueprint.table) {
       example["features"] = features_of(values, blueprint);
     } else if (blueprint.input[0] == 1 || blueprint.input[0] == 3) {

@@ -32,11 +32,11 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "task",       "missing",      "categorical", "ignore",     "header", "limit",     "split",
-      "validation", "layers",     "net",          "activation",  "dropout",    "cost",   "optimizer", "learning-rate",
-      "momentum",   "nesterov",   "weight-decay", "schedule",    "batch-size", "shards", "seed",      "early-stop",
-      "stopping",   "refit",      "init",         "freeze",      "flip",       "crop",   "rotate",    "brightness",
-      "contrast",   "saturation", "cutout",       "mixup"};
+      "target",        "task",          "missing",    "categorical",  "ignore",     "header",     "limit",  "split",
+      "validation",    "test-fraction", "layers",     "net",          "activation", "dropout",    "cost",   "optimizer",
+      "learning-rate", "momentum",      "nesterov",   "weight-decay", "schedule",   "batch-size", "shards", "seed",
+      "early-stop",    "stopping",      "refit",      "init",         "freeze",     "flip",       "crop",   "rotate",
+      "brightness",    "contrast",      "saturation", "cutout",       "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -187,32 +187,35 @@ void RunSession::write_config() const {
 void RunSession::write_start() {
   const Blueprint& blueprint = training_->blueprint();
   const Scope& scope = current_scope();
-  folder_->write({{"event", "start"},
-                  {"time", time_of_day()},
-                  {"version", version()},
-                  {"net", describe_net(blueprint)},
-                  {"parameters", training_->net().parameter_count()},
-                  {"settings", settings_json()},
-                  {"data",
-                   {{"source", blueprint.source},
-                    {"synthetic", data_->train.synthetic()},
-                    {"training_examples", data_->train.size()},
-                    {"stopping_examples", training_->stopping_examples()},
-                    {"validation_examples", data_->validation.size()},
-                    {"validation_is_test_part", data_->own_test_part},
-                    {"task", blueprint.regression ? "regression" : "classification"},
-                    {"target", blueprint.table ? Json(blueprint.target_name()) : Json()},
-                    {"classes", blueprint.classes}}},
-                  {"machine",
-                   {{"mode", scope.mode->name},
-                    {"device", scope.mode->description},
-                    {"processor", processor()},
-                    {"threads", scope.context.threads},
-                    {"ranks", training_->group().size()},
-                    {"carrier", training_->group().size() > 1 ? training_->group().carrier() : "none"},
-                    {"precision", settings_.precision}}},
-                  {"epochs", *settings_.epochs},
-                  {"steps_per_epoch", training_->position().batches}});
+  const std::int64_t aside = data_->three_way() ? training_->validation_examples() : 0;
+  Json start{{"event", "start"},
+             {"time", time_of_day()},
+             {"version", version()},
+             {"net", describe_net(blueprint)},
+             {"parameters", training_->net().parameter_count()},
+             {"settings", settings_json()},
+             {"data",
+              {{"source", blueprint.source},
+               {"synthetic", data_->train.synthetic()},
+               {"training_examples", data_->train.size() - aside},
+               {"stopping_examples", training_->stopping_examples()},
+               {"validation_examples", training_->validation_examples()},
+               {"validation_is_test_part", data_->own_test_part},
+               {"task", blueprint.regression ? "regression" : "classification"},
+               {"target", blueprint.table ? Json(blueprint.target_name()) : Json()},
+               {"classes", blueprint.classes}}},
+             {"machine",
+              {{"mode", scope.mode->name},
+               {"device", scope.mode->description},
+               {"processor", processor()},
+               {"threads", scope.context.threads},
+               {"ranks", training_->group().size()},
+               {"carrier", training_->group().size() > 1 ? training_->group().carrier() : "none"},
+               {"precision", settings_.precision}}},
+             {"epochs", *settings_.epochs},
+             {"steps_per_epoch", training_->position().batches}};
+  if (data_->three_way()) start["data"]["test_examples"] = data_->held_out.size();
+  folder_->write(start);
 }
 
 void RunSession::stepped(const Position& position, const Tensor& loss) {
@@ -297,10 +300,10 @@ Finished RunSession::finish(Ended ended) {
   end[regression ? "training_r2" : "training_accuracy"] = number(training.kept().accuracy);
   end["training_loss"] = number(training.kept().loss);
   end[regression ? "r2" : "accuracy"] = nullptr;
-  if (data_->validation.size() > 0) {
-    const Prediction prediction = predict(training.net(), training.blueprint(), data_->validation);
+  if (data_->held_out.size() > 0) {
+    const Prediction prediction = predict(training.net(), training.blueprint(), data_->held_out);
     const Evaluation evaluation = evaluate(prediction);
-    Json event{{"event", "evaluation"}, {"of", data_->own_test_part ? "test" : "validation"}};
+    Json event{{"event", "evaluation"}, {"of", data_->own_test_part || data_->three_way() ? "test" : "validation"}};
     event.update(as_json(evaluation, training.blueprint()));
     if (training.blueprint().classes.size() > most_confused) event.erase("confusion");
     if (regression) event["pairs"] = pairs_of(prediction);
@@ -311,11 +314,11 @@ Finished RunSession::finish(Ended ended) {
     else
       end["accuracy"] = evaluation.figures.accuracy;
     end["loss"] = number(evaluation.loss);
-    finished.validation = evaluation;
+    finished.evaluation = evaluation;
   }
   if (data_->train.folder) {
-    end["unreadable"] = data_->train.unreadable_count() + data_->validation.unreadable_count();
-    const std::string trained = data_->train.unreadable(), validated = data_->validation.unreadable();
+    end["unreadable"] = data_->train.unreadable_count() + data_->held_out.unreadable_count();
+    const std::string trained = data_->train.unreadable(), validated = data_->held_out.unreadable();
     if (!trained.empty()) say(trained + "; others of its class stood in");
     if (!validated.empty()) say(validated + "; left out");
   }

@@ -17,7 +17,7 @@ namespace tern::tool {
 /// What a training left.
 struct Finished {
   std::string model;                     // its file
-  std::optional<Evaluation> validation;  // of that model, where examples were held out
+  std::optional<Evaluation> evaluation;  // of that model, where examples were held out
 };
 
 class RunSession {

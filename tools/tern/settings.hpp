@@ -26,7 +26,8 @@ struct Settings {
   std::int64_t image_size = 0;    // of the images of a folder; 0: as the network likes them
   std::string corrupt = "error";  // what becomes of images that cannot be read
   std::optional<double> validation = {};
-  std::uint64_t split = 0;  // draws the examples that are held out
+  double test_fraction = 0;  // share of a test part; 0: none is drawn
+  std::uint64_t split = 0;   // draws the examples that are held out
 
   // Network.
   std::vector<std::int64_t> layers = {};

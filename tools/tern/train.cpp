@@ -139,8 +139,10 @@ class Train : public Command {
     const Blueprint& blueprint = training.blueprint();
     say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
                 device.name(), " (", device.description(), ")"));
-    say(message(grouped(data.train.size()), " training and ", grouped(data.validation.size()),
-                " validation examples of ", task_of(blueprint), ": ", blueprint.source));
+    const std::int64_t aside = data.three_way() ? training.validation_examples() : 0;
+    say(message(grouped(data.train.size() - aside), " training", data.three_way() ? ", " : " and ",
+                data.three_way() ? message(grouped(aside), " validation and ") : "", grouped(data.held_out.size()), " ",
+                data.held_out_name(), " examples of ", task_of(blueprint), ": ", blueprint.source));
     for (const std::string& note : data.notes) say(note);
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
     if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
@@ -155,6 +157,9 @@ class Train : public Command {
     if (const std::int64_t stopping = training.stopping_examples(); stopping > 0)
       say(message(grouped(stopping), " of the training examples are set aside to find the best epoch",
                   settings_.refit == "yes" ? "; then it trains anew on all of them, for as many epochs." : "."));
+    else if (*settings_.early_stop > 0)
+      say(message("The validation examples find the best epoch",
+                  settings_.refit == "yes" ? "; then it trains anew on them too, for as many epochs." : "."));
     if (data.train.synthetic()) say("These digits are drawn by a generator: the accuracy says nothing about MNIST.");
     if (data.train.source && blueprint.net == "mlp" && settings_.net.empty() && settings_.layers.empty())
       say("Without --net photographs get an mlp, which knows nothing of images; --net resnet18 is made for them.");
@@ -186,10 +191,10 @@ class Train : public Command {
     const Finished finished = session.finish(ended);
     const std::string& model = finished.model;
     if (settings_.quiet) {
-      print(result_line(training, finished) + "\n");
+      print(result_line(training, data, finished) + "\n");
       return success;
     }
-    print(result_line(training, finished) +
+    print(result_line(training, data, finished) +
           message(" after ", counted(static_cast<std::int64_t>(training.history().size()), "epoch"), " in ",
                   duration(seconds_now() - began), "\n") +
           best_line(training, data) + "model in " + model + "\nnext: tern report " + shell_word(session.path()) +
@@ -217,7 +222,7 @@ class Train : public Command {
     if (settings_.header != "auto") text += " --header " + settings_.header;
     if (settings_.limit > 0) text += message(" --limit ", settings_.limit);
     if (settings_.corrupt != "error") text += " --corrupt " + settings_.corrupt;
-    return text + (data.own_test_part || data.validation.size() == 0 ? "" : " --held-out");
+    return text + (data.own_test_part || data.held_out.size() == 0 ? "" : " --held-out");
   }
 
   // So many numbers are more often measured than counted as classes.
@@ -229,23 +234,25 @@ class Train : public Command {
     });
   }
 
-  static std::string result_line(const Training& training, const Finished& finished) {
+  static std::string result_line(const Training& training, const TrainingData& data, const Finished& finished) {
     const training::EpochResult& kept = training.kept();
-    if (!finished.validation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
-    if (const auto found = finished.validation ? finished.validation->regression : std::nullopt)
-      return message("validation R2: ", fixed(found->r2, 4), ", RMSE ", number_text(found->rmse), ", MAE ",
-                     number_text(found->mae), ", loss ", fixed(finished.validation->loss, 4));
+    const std::string name = data.held_out_name();
+    if (!finished.evaluation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);
+    if (const auto found = finished.evaluation ? finished.evaluation->regression : std::nullopt)
+      return message(name, " R2: ", fixed(found->r2, 4), ", RMSE ", number_text(found->rmse), ", MAE ",
+                     number_text(found->mae), ", loss ", fixed(finished.evaluation->loss, 4));
     if (training.blueprint().regression) return "training R2: " + fixed(kept.accuracy, 4);
-    if (!finished.validation) return "training accuracy: " + fixed(100 * kept.accuracy, 2) + " %";
-    return "validation accuracy: " + fixed(100 * finished.validation->figures.accuracy, 2) + " %, loss " +
-           fixed(finished.validation->loss, 4);
+    if (!finished.evaluation) return "training accuracy: " + fixed(100 * kept.accuracy, 2) + " %";
+    return name + " accuracy: " + fixed(100 * finished.evaluation->figures.accuracy, 2) + " %, loss " +
+           fixed(finished.evaluation->loss, 4);
   }
 
   static std::string best_line(const Training& training, const TrainingData& data) {
     if (!training.kept().best) return {};
     const std::string best = message("the best epoch was ", training.kept().epoch);
     if (training.refit_epochs() == 0) return best + "; its weights are kept\n";
-    return best + message("; trained anew for as many on all ", grouped(data.train.size()), " training examples\n");
+    return best + message("; trained anew for as many on all ", grouped(data.train.size()),
+                          data.three_way() ? " training and validation examples\n" : " training examples\n");
   }
 
   Settings settings_;

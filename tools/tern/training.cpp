@@ -104,6 +104,9 @@ void complete(Settings& s, const TrainingData& data) {
   if (!s.schedule) s.schedule = "cosine";
   complete_ranks(s, static_cast<int>(s.ranks));
   (void)parse_schedule(*s.schedule, *s.epochs);
+  expects<UsageError>(*s.early_stop == 0 || !data.three_way() || divisible(s, data),
+                      "--early-stop watches the validation examples, of which there are none; give a larger "
+                      "--validation");
   expects<UsageError>(*s.early_stop == 0 || divisible(s, data), "--early-stop watches a share of ", s.stopping,
                       " of the ", data.train.size(),
                       " training examples, which is none of any class; give a larger --stopping");
@@ -131,8 +134,8 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
       data_(data),
       group_(timed(group)),
       blueprint_(with_net(settings, data)),
-      validation_(scaled(data.validation, blueprint_)),
-      stopping_(scaled(parts.stopping, blueprint_)) {
+      validation_(scaled(data.three_way() ? parts.stopping : data.held_out, blueprint_)),
+      stopping_(data.three_way() ? Examples() : scaled(parts.stopping, blueprint_)) {
   begin(parts.learning);
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
 }
@@ -262,8 +265,10 @@ std::optional<Score> Training::score_in_first(const Examples& examples, const Ho
 
 bool Training::validate(EpochResult& result, const Hooks& hooks) {
   if (validation_.size() > 0) {
-    const auto found = score_in_first(validation_, hooks);
+    const bool decides = data_.three_way() && *settings_.early_stop > 0;
+    const auto found = score_in_first(validation_, hooks, decides);
     if (!found) return false;
+    if (decides) result.stopping = {found->loss, found->error};
     result.validation_loss = found->loss;
     result.validation_accuracy = found->accuracy;
     result.validation_rmse = found->rmse;

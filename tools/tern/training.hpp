@@ -83,6 +83,7 @@ class Training {
   std::int64_t examples() const { return trainer_->loader().examples(); }
   const parallel::Group& group() const { return group_; }
   std::int64_t stopping_examples() const { return stopping_.size(); }
+  std::int64_t validation_examples() const { return validation_.size(); }
   /// Epochs of the refit; 0 before it, and where there is none.
   std::int64_t refit_epochs() const { return refit_epochs_; }
   bool refitting() const { return refit_epochs_ > 0; }
@@ -110,7 +111,8 @@ class Training {
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<training::Trainer> trainer_;
-  Examples validation_, stopping_;               // scaled, where they are in memory
+  // Scaled, where they are in memory. With a test part the first ones do for both.
+  Examples validation_, stopping_;
   std::vector<training::EpochResult> searched_;  // before a refit
   std::int64_t refit_epochs_ = 0;
 };

@@ -159,6 +159,8 @@ Options training_options(Settings& settings) {
        choice_option("corrupt", "images that cannot be read: error or skip", {"error", "skip"}, settings.corrupt),
        optional_option("validation", "SHARE", "share of the examples held out, such as 0.2", settings.validation,
                        number_in(0, 1, false, "a share from 0 to below 1")),
+       number_option("test-fraction", "SHARE", "share kept for the final figures alone, beside --validation (0)",
+                     settings.test_fraction, 0, 1, "a share from 0 to below 1"),
        seed_option("split", "number of the draw of what is held out", settings.split)},
       {"dataset", "target", "validation"});
   add(table, "Network",
@@ -189,7 +191,8 @@ Options training_options(Settings& settings) {
                   "batch-number"),
        optional_option("early-stop", "N", "stop N epochs after the best one; 0: never", settings.early_stop,
                        integer_in(0, 1000000000)),
-       number_option("stopping", "SHARE", "share of the training examples that early stopping watches (0.2)",
+       number_option("stopping", "SHARE",
+                     "share of the training examples that early stopping watches without --test-fraction (0.2)",
                      settings.stopping, 0, 1, "a share from 0 to below 1"),
        choice_option("refit", "train anew on all training examples for the best number of epochs: auto, yes or no",
                      {"auto", "yes", "no"}, settings.refit),

@@ -80,6 +80,7 @@ std::optional<TrialStatus> read_outcome(const std::string& folder, std::int64_t 
                        .loss = number(outcome.at("loss")),
                        .validation_loss = figure(outcome, "validation_loss"),
                        .accuracy = figure(outcome, "accuracy"),
+                       .test = figure(outcome, "test"),
                        .seconds = outcome.at("seconds"),
                        .problem = outcome.at("problem")};
   } catch (const std::exception& error) {
@@ -95,6 +96,7 @@ void write_outcome(const std::string& folder, std::int64_t epochs, const TrialSt
                {"problem", status.problem}};
   if (status.validation_loss) outcome["validation_loss"] = number(*status.validation_loss);
   if (status.accuracy) outcome["accuracy"] = number(*status.accuracy);
+  if (status.test) outcome["test"] = number(*status.test);
   Json outcomes = outcomes_in(folder);
   outcomes[std::to_string(epochs)] = std::move(outcome);
   write(folder, outcomes);

@@ -222,7 +222,7 @@ class Tune : public Command {
       auto& loaded = known[key];
       if (!loaded) {
         TrainingData fresh = load_training_data(settings);
-        for (Examples* part : {&fresh.train, &fresh.validation})
+        for (Examples* part : {&fresh.train, &fresh.held_out})
           if (part->memory.images.defined()) part->memory.images = scaled(part->memory.images, fresh.blueprint);
         loaded = std::make_shared<const TrainingData>(std::move(fresh));
       }

@@ -282,10 +282,15 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
   } else if (rung.last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
     const Finished finished = session.finish(ended);
     training::EpochResult result = training.kept();
-    if (finished.validation) {
-      result.validation_loss = finished.validation->loss;
-      const Evaluation& found = *finished.validation;
-      result.validation_accuracy = found.regression ? found.regression->r2 : found.figures.accuracy;
+    if (finished.evaluation) {
+      const Evaluation& found = *finished.evaluation;
+      const double quality = found.regression ? found.regression->r2 : found.figures.accuracy;
+      if (data_[trial]->three_way()) {
+        change(trial, [&](TrialStatus& status) { status.test = quality; });
+      } else {
+        result.validation_loss = found.loss;
+        result.validation_accuracy = quality;
+      }
     }
     if (result.best) tell(result);
   } else {

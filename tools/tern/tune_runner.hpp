@@ -22,6 +22,7 @@ struct TrialStatus {
   std::int64_t epoch = 0;                                     // done
   double loss = 0;                                            // of the last epoch
   std::optional<double> validation_loss = {}, accuracy = {};  // the accuracy of a regression is R2
+  std::optional<double> test = {};                            // the same of a test part, by which nothing is ranked
   double seconds = 0;                                         // spent on it
   std::string problem = {};                                   // why it failed
 };

@@ -168,9 +168,12 @@ std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::
   const std::vector<std::string> names = option_names(plan);
   std::string text = "trial";
   for (const std::string& name : names) text += "," + name;
-  text += message(",state,", plan.regression ? "r2" : "accuracy") +
-          ",validation_loss,training_loss,epochs,seconds,run,problem\n";
   const std::vector<TrialStatus> status = runner.status();
+  const std::string figure = plan.regression ? "r2" : "accuracy";
+  const bool tested = std::any_of(plan.settings.begin(), plan.settings.end(),
+                                  [](const Settings& settings) { return settings.test_fraction > 0; });
+  text += message(",state,", figure) + ",validation_loss,training_loss,epochs,seconds,run,problem" +
+          (tested ? message(",test_", figure) : std::string()) + "\n";
   for (const std::size_t i : runner.ranking()) {
     text += std::to_string(i + 1);
     for (const std::string& name : names) text += "," + csv_field(value_of(plan.trials[i], name));
@@ -179,7 +182,9 @@ std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::
     text += std::string(",") + name_of(trial.state) + "," + (ran && trial.accuracy ? fixed(*trial.accuracy, 6) : "") +
             "," + (ran && trial.validation_loss ? fixed(*trial.validation_loss, 6) : "") + "," +
             (ran ? fixed(trial.loss, 6) : "") + "," + std::to_string(trial.epoch) + "," + fixed(trial.seconds, 2) +
-            "," + csv_field(folder + "/" + trial_folder(i)) + "," + csv_field(trial.problem) + "\n";
+            "," + csv_field(folder + "/" + trial_folder(i)) + "," + csv_field(trial.problem);
+    if (tested) text += trial.test ? "," + fixed(*trial.test, 6) : ",";
+    text += "\n";
   }
   return text;
 }
@@ -205,7 +210,9 @@ std::string tune_best(const TunePlan& plan, const TuneRunner& runner) {
   const TrialStatus status = runner.status()[best];
   if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
   return message("best: ", describe(plan.trials[best]), "; ", quality_name(plan), " ", quality(plan, status.accuracy),
-                 ", loss ", fixed(status.validation_loss.value_or(status.loss), 4), ", in ", plan.settings[best].run);
+                 ", loss ", fixed(status.validation_loss.value_or(status.loss), 4),
+                 status.test ? message("; of the test part ", quality(plan, status.test)) : "", ", in ",
+                 plan.settings[best].run);
 }
 
 }  // namespace tern::tool
