@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "errors.hpp"
+#include "evaluation.hpp"
 #include "names.hpp"
 #include "nets.hpp"
 
@@ -126,6 +127,14 @@ void read_scaling(const Reader& reader, Blueprint& b, const std::string& file) {
 
 }  // namespace
 
+std::string weights_text(const Blueprint& b) {
+  constexpr std::size_t most = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(b.class_weights.size(), most); ++i)
+    text += message(i == 0 ? "" : ", ", b.classes[i], " ", number_text(b.class_weights[i]));
+  return text + (b.class_weights.size() > most ? ", ..." : "");
+}
+
 Json to_json(const Blueprint& b) {
   Json json{{"format", format},
             {"table", b.table},
@@ -149,6 +158,7 @@ Json to_json(const Blueprint& b) {
             {"dropout", b.dropout},
             {"cost", b.cost}};
   if (b.test > 0) json["test"] = b.test;
+  if (!b.class_weights.empty()) json["class_weights"] = b.class_weights;
   if (b.table) write_columns(json, b);
   if (b.regression) {
     json["target_mean"] = b.target_scaling.mean.at(0);
@@ -204,6 +214,12 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   b.dropout = reader.take<double>("dropout");
   expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is no probability");
   b.cost = reader.one_of("cost", b.regression ? regression_cost_names() : cost_names());
+  b.class_weights = reader.take_or_default<std::vector<double>>("class_weights");
+  expects<FileError>(
+      b.class_weights.empty() || (b.class_weights.size() == b.classes.size() && b.cost == "cross-entropy" &&
+                                  std::all_of(b.class_weights.begin(), b.class_weights.end(),
+                                              [](double weight) { return std::isfinite(weight) && weight > 0; })),
+      file, ": 'class_weights' in the description are not a number above 0 for each class");
   expects<FileError>(b.net == "mlp" || !b.table, file, ": the net in the description takes images, not a table");
   if (!b.table)
     expects<FileError>(b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],

@@ -39,6 +39,7 @@ struct Blueprint {
   std::string activation = {};            // of an mlp
   double dropout = 0;                     // of an mlp
   std::string cost = {};
+  std::vector<double> class_weights = {};  // what each class counts in the cost; empty: all alike
 
   std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
   /// Values that the net says of one example.
@@ -50,6 +51,9 @@ struct Blueprint {
   /// Values of one example.
   std::int64_t features() const { return element_count(input); }
 };
+
+/// "ant 0.5, bee 2": up to ten classes with their weights.
+std::string weights_text(const Blueprint& blueprint);
 
 Json to_json(const Blueprint& blueprint);
 /// Throws FileError that begins with `file` for anything that no Blueprint can hold.

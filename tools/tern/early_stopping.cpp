@@ -13,13 +13,9 @@ double stopping_share(const Settings& settings, const TrainingData& data) {
 }
 
 data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data) {
-  std::vector<std::int64_t> labels;
-  if (data.train.source)
-    for (std::int64_t i = 0; i < data.train.size(); ++i) labels.push_back(data.train.source->label(i));
-  else if (data.blueprint.regression)
-    labels.resize(static_cast<std::size_t>(data.train.size()));  // all of one kind
-  else
-    labels = data.train.memory.labels.to_vector<std::int64_t>();
+  const std::vector<std::int64_t> labels = data.blueprint.regression
+                                               ? std::vector<std::int64_t>(static_cast<std::size_t>(data.train.size()))
+                                               : data.train.labels();
   // Another draw than the one that held examples out.
   return data::split_rows(labels, data.blueprint.outputs(), stopping_share(settings, data), ~settings.split);
 }

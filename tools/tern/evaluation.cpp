@@ -62,13 +62,14 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
   net.eval();
   Prediction result{.classes = blueprint.class_count()};
   const auto width = static_cast<std::size_t>(result.classes);
+  const Cost cost_of(blueprint.cost, blueprint.class_weights);
   double cost = 0;
   Examples watched = examples;
   const auto watch = examples.source ? std::make_shared<const Watched>(examples.source) : nullptr;
   if (watch) watched.source = watch;
   for_each_batch(watched, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
-    if (labels.defined()) cost += cost_of(blueprint.cost, logits, labels).item() * static_cast<double>(labels.numel());
+    if (labels.defined()) cost += cost_of(logits, labels).item() * static_cast<double>(labels.numel());
     if (blueprint.regression) {
       append_values(result.values, logits, blueprint.target_scaling);
       if (labels.defined()) append_values(result.truths, labels, blueprint.target_scaling);

@@ -9,6 +9,13 @@ std::int64_t Examples::size() const {
   return memory.images.defined() ? memory.images.size(0) : 0;
 }
 
+std::vector<std::int64_t> Examples::labels() const {
+  if (!source) return memory.labels.to_vector<std::int64_t>();
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < size(); ++i) result.push_back(source->label(i));
+  return result;
+}
+
 std::string Examples::unreadable() const {
   constexpr std::size_t most_named = 3;
   const std::vector<std::string> files = folder ? folder->corrupt_files() : std::vector<std::string>();

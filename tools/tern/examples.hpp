@@ -20,6 +20,8 @@ struct Examples {
   std::vector<std::int64_t> rows = {};  // of `memory`, in the table; empty where none was left out
 
   std::int64_t size() const;
+  /// Of classes, int64 [n].
+  std::vector<std::int64_t> labels() const;
   /// Where they come from.
   std::string name() const { return source ? source->name() : memory.source; }
   bool synthetic() const { return !source && memory.synthetic; }

@@ -56,7 +56,30 @@ optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs) {
                    "', expected constant, cosine[:WARMUP], step:EPOCHS[:FACTOR] or exponential:FACTOR");
 }
 
-Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels) {
+std::vector<double> parse_class_weights(const std::string& text) {
+  std::vector<double> weights;
+  if (text == "balanced") return weights;
+  for (const std::string& part : split_list(text)) {
+    weights.push_back(parse_number("class-weights", part));
+    expects<UsageError>(weights.back() > 0 && weights.back() <= 1e6, "--class-weights: found ", part, " in '", text,
+                        "', expected balanced, or a number above 0, at most 1000000, for each class");
+  }
+  expects<UsageError>(!weights.empty(), "--class-weights: expected balanced, or a number for each class");
+  return weights;
+}
+
+Cost::Cost(std::string name, const std::vector<double>& class_weights) : name_(std::move(name)) {
+  if (!class_weights.empty())
+    weights_ = tensor(std::vector<float>(class_weights.begin(), class_weights.end()),
+                      {static_cast<std::int64_t>(class_weights.size())});
+}
+
+Tensor Cost::operator()(const Tensor& logits, const Tensor& labels) const {
+  // Divided by the examples, not by their weights: what one of them counts is the same in every batch and part of one.
+  if (weights_.defined())
+    return op::cross_entropy(logits, labels, {.reduce = Reduce::sum, .weight = weights_}) /
+           static_cast<double>(labels.size(0));
+  const std::string& cost = name_;
   if (cost == "cross-entropy") return op::cross_entropy(logits, labels);
   const bool classes = labels.dtype() == DType::int64;
   const Tensor target = classes ? op::one_hot(labels, logits.size(1), logits.dtype()) : labels;

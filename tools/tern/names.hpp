@@ -26,9 +26,21 @@ std::vector<std::string> missing_names();
 /// UsageError.
 optim::Schedule parse_schedule(const std::string& text, std::int64_t epochs);
 
-/// The cost of logits [n, classes] for labels int64 [n]: one number. Every cost but cross-entropy compares with one-hot
-/// rows. Of a regression, that of values [n, 1] for numbers [n, 1].
-Tensor cost_of(const std::string& cost, const Tensor& logits, const Tensor& labels);
+/// "balanced" is no list, and empty. Throws UsageError for anything but that and numbers above 0.
+std::vector<double> parse_class_weights(const std::string& text);
+
+/// The cost of logits [n, classes] for labels int64 [n]: the mean over the examples, each by the weight of its class
+/// where there are weights. Every cost but cross-entropy compares with one-hot rows. Of a regression, that of values
+/// [n, 1] for numbers [n, 1].
+class Cost {
+ public:
+  explicit Cost(std::string name, const std::vector<double>& class_weights = {});
+  Tensor operator()(const Tensor& logits, const Tensor& labels) const;
+
+ private:
+  std::string name_;
+  Tensor weights_;  // float32 [classes], or undefined
+};
 /// How right outputs are, summed over the rows, float64 [1]: how many rows have their class (or most of
 /// it, where labels are shares [n, classes]), or of a regression 1 - error^2, whose mean is R2 beside a mean of 0 and a
 /// deviation of 1.

@@ -32,11 +32,12 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 // What a training is; the rest of the options may change when it is resumed.
 bool is_fixed(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",        "task",          "missing",    "categorical",  "ignore",     "header",     "limit",  "split",
-      "validation",    "test-fraction", "layers",     "net",          "activation", "dropout",    "cost",   "optimizer",
-      "learning-rate", "momentum",      "nesterov",   "weight-decay", "schedule",   "batch-size", "shards", "seed",
-      "early-stop",    "stopping",      "refit",      "init",         "freeze",     "flip",       "crop",   "rotate",
-      "brightness",    "contrast",      "saturation", "cutout",       "mixup"};
+      "target",     "task",          "missing",       "categorical",   "ignore",     "header",     "limit",
+      "split",      "validation",    "test-fraction", "layers",        "net",        "activation", "dropout",
+      "cost",       "class-weights", "optimizer",     "learning-rate", "momentum",   "nesterov",   "weight-decay",
+      "schedule",   "batch-size",    "shards",        "seed",          "early-stop", "stopping",   "refit",
+      "init",       "freeze",        "flip",          "crop",          "rotate",     "brightness", "contrast",
+      "saturation", "cutout",        "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -214,6 +215,7 @@ void RunSession::write_start() {
                {"precision", settings_.precision}}},
              {"epochs", *settings_.epochs},
              {"steps_per_epoch", training_->position().batches}};
+  if (!blueprint.class_weights.empty()) start["data"]["class_weights"] = weights_text(blueprint);
   if (data_->three_way()) start["data"]["test_examples"] = data_->held_out.size();
   folder_->write(start);
 }

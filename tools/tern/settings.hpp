@@ -39,6 +39,7 @@ struct Settings {
 
   // Training.
   std::optional<std::string> cost = {};
+  std::string class_weights = {};  // "balanced", or a number for each class; empty: all alike
   std::optional<std::string> optimizer = {};
   std::optional<double> learning_rate = {};
   std::optional<double> momentum = {};

@@ -144,6 +144,7 @@ class Train : public Command {
                 data.three_way() ? message(grouped(aside), " validation and ") : "", grouped(data.held_out.size()), " ",
                 data.held_out_name(), " examples of ", task_of(blueprint), ": ", blueprint.source));
     for (const std::string& note : data.notes) say(note);
+    if (!blueprint.class_weights.empty()) say("An example counts by its class: " + weights_text(blueprint) + ".");
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
     if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
     if (!training.frozen().empty())

@@ -36,9 +36,43 @@ Examples scaled(Examples examples, const Blueprint& blueprint) {
   return examples;
 }
 
+// Of the classes of the training examples: their mean over these is 1, so that a learning rate means what it did.
+std::vector<double> class_weights(const Settings& settings, const TrainingData& data) {
+  if (settings.class_weights.empty()) return {};
+  const std::vector<std::string>& classes = data.blueprint.classes;
+  expects<UsageError>(!data.blueprint.regression, "--class-weights: the target is a number, not classes");
+  expects<UsageError>(settings.cost == "cross-entropy", "--class-weights are of --cost cross-entropy, not of ",
+                      *settings.cost);
+  std::vector<double> weights = parse_class_weights(settings.class_weights);
+  const bool balanced = weights.empty();
+  if (!balanced && weights.size() != classes.size()) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min<std::size_t>(classes.size(), 10); ++i)
+      names += (i == 0 ? "" : ", ") + classes[i];
+    throw UsageError(message("--class-weights has ", weights.size(), " numbers, but there are ", classes.size(),
+                             " classes: ", names, classes.size() > 10 ? ", ..." : ""));
+  }
+  std::vector<double> examples(classes.size());
+  for (const std::int64_t label : data.train.labels()) ++examples[static_cast<std::size_t>(label)];
+  weights.resize(classes.size(), 1);
+  double sum = 0, count = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (balanced && examples[i] > 0) weights[i] = 1 / examples[i];
+    sum += weights[i] * examples[i];
+    count += examples[i];
+  }
+  // A balanced class without examples has nothing to be weighed by.
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights[i] = balanced && examples[i] == 0 ? 1 : weights[i] * count / sum;
+  return weights;
+}
+
 Blueprint with_net(const Settings& settings, const TrainingData& data) {
   Blueprint blueprint = data.blueprint;
   choose_net(blueprint, settings);
+  blueprint.class_weights = class_weights(settings, data);
+  expects<UsageError>(blueprint.class_weights.empty() || !has_own_loss(blueprint), "--class-weights: --net ",
+                      blueprint.net, " trains on a loss of its own, which has none");
   return blueprint;
 }
 
@@ -102,6 +136,7 @@ void complete(Settings& s, const TrainingData& data) {
   if (!s.epochs) s.epochs = table ? 200 : photographs ? 30 : 5;
   if (!s.batch_size) s.batch_size = table ? 16 : photographs ? 32 : 64;
   if (!s.schedule) s.schedule = "cosine";
+  (void)class_weights(s, data);
   complete_ranks(s, static_cast<int>(s.ranks));
   (void)parse_schedule(*s.schedule, *s.epochs);
   expects<UsageError>(*s.early_stop == 0 || !data.three_way() || divisible(s, data),
@@ -134,6 +169,7 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
       data_(data),
       group_(timed(group)),
       blueprint_(with_net(settings, data)),
+      cost_(blueprint_.cost, blueprint_.class_weights),
       validation_(scaled(data.three_way() ? parts.stopping : data.held_out, blueprint_)),
       stopping_(data.three_way() ? Examples() : scaled(parts.stopping, blueprint_)) {
   begin(parts.learning);
@@ -199,7 +235,7 @@ data::DataLoader Training::make_loader(const Examples& examples) const {
 parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) const {
   if (has_own_loss(blueprint_)) return own_loss(*net_, x, labels);
   const Tensor logits = (*net_)(x);
-  const Tensor loss = cost_of(*settings_.cost, logits, labels);
+  const Tensor loss = cost_(logits, labels);
   const NoGrad no_grad;
   return {loss, count_right(logits, labels)};
 }
@@ -224,7 +260,7 @@ Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
       told.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
     static_cast<training::EpochResult&>(told) = result;
     const bool whole = validate(told, hooks);
-    result = told;
+    result = static_cast<const training::EpochResult&>(told);
     return whole;
   };
   callbacks.epoch = [&](const training::EpochResult& result) {
@@ -295,15 +331,16 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   // Groups of rows, so few that their losses cost little, tell how sure the mean is.
   const std::int64_t group = std::max<std::int64_t>(1, examples.size() / most_groups);
   double groups = 0, sum = 0, squares = 0;
+  const Cost cost_of(blueprint.cost, blueprint.class_weights);
   const auto use = [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
     const auto rows = static_cast<double>(labels.numel());
-    loss.update(cost_of(blueprint.cost, logits, labels), rows);
+    loss.update(cost_of(logits, labels), rows);
     seen += rows;
     right = right + count_right(logits, labels);
     for (std::int64_t begin = 0; with_error && begin < labels.numel(); begin += group, ++groups) {
       const std::int64_t end = std::min(begin + group, labels.numel());
-      const double own = cost_of(blueprint.cost, logits.slice(0, begin, end), labels.slice(0, begin, end)).item();
+      const double own = cost_of(logits.slice(0, begin, end), labels.slice(0, begin, end)).item();
       sum += own;
       squares += own * own;
     }

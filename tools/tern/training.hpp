@@ -10,6 +10,7 @@
 
 #include "data_sets.hpp"
 #include "early_stopping.hpp"
+#include "names.hpp"
 #include "settings.hpp"
 #include "tern/nn/load.hpp"
 #include "tern/optim/optim.hpp"
@@ -108,6 +109,7 @@ class Training {
   std::optional<nn::LoadReport> begun_with_;
   std::vector<std::string> frozen_;
   bool other_classes_ = false;
+  Cost cost_;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<training::Trainer> trainer_;

@@ -69,6 +69,17 @@ Option layers_option(std::vector<std::int64_t>& target) {
   return option;
 }
 
+Option class_weights_option(std::string& target) {
+  Option option =
+      text_option("class-weights", "WEIGHTS",
+                  "what each class counts in cross-entropy: balanced (the rarer the more), or 1,5,1", target);
+  option.set = [&target](const std::string& text) {
+    (void)parse_class_weights(text);
+    target = text;
+  };
+  return option;
+}
+
 Option seed_option(std::string name, std::string help, std::uint64_t& target) {
   Option option{.name = std::move(name), .value = "N", .help = std::move(help)};
   option.set = [&target, name = option.name](const std::string& text) {
@@ -177,6 +188,7 @@ Options training_options(Settings& settings) {
   add(table, "Training",
       {optional_choice("cost", "what is minimised (cross-entropy), of a regression mse, mae or huber (mse)",
                        cost_names(), settings.cost),
+       class_weights_option(settings.class_weights),
        optional_choice("optimizer", "sgd, adam or adamw", optimizer_names(), settings.optimizer),
        optional_option("learning-rate", "RATE", "at the start", settings.learning_rate,
                        number_in(0, 1e6, true, "a number above 0, at most 1000000")),
