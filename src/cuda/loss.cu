@@ -151,8 +151,8 @@ struct CrossEntropyGradient {
   __device__ Pack<T, V> input(std::int64_t i) const {
     return load<V>(probabilities + i);
   }
-  __device__ T operator()(T probability, bool is_label) const {
-    return probability - (is_label ? at_label : elsewhere);
+  __device__ T operator()(T scale, T probability, bool is_label) const {
+    return scale * (probability - (is_label ? at_label : elsewhere));
   }
 };
 template <class T>
@@ -161,7 +161,7 @@ struct NllGradient {
   __device__ Pack<T, V> input(std::int64_t) const {
     return {};
   }
-  __device__ T operator()(T, bool is_label) const { return is_label ? T(-1) : T(0); }
+  __device__ T operator()(T scale, T, bool is_label) const { return is_label ? -scale : T(0); }
 };
 
 /// Every block finds the number of counted rows by itself, from the labels or from the partial counts, so that the
@@ -186,7 +186,7 @@ __global__ void label_gradient_kernel(T* grad_in, const T* grad_loss, const std:
     const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const T result = scale * gradient(values.value[lane], column + lane == label);
+      const T result = gradient(scale, values.value[lane], column + lane == label);
       values.value[lane] = ignored ? T(0) : bad ? quiet_nan<T>() : result;
     }
     store<V>(grad_in + pack * V, values);

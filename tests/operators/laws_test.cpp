@@ -1,6 +1,7 @@
 // Laws that tie operators to each other, in every mode; integers make them exact.
 
 #include <cmath>
+#include <limits>
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
@@ -180,6 +181,13 @@ TEST_CASE("laws: softmax and its losses", "[laws]") {
       CHECK(loss >= 0);
       CHECK(!std::signbit(loss));
     }
+    // Nothing reaches what a label does not name, not even what is infinite.
+    Tensor named = op::log_softmax(x).detach();
+    named.set_requires_grad();
+    op::nll(named, labels).backward(full({}, std::numeric_limits<double>::infinity()));
+    const std::vector<double> gradient = named.grad().values(), where = op::one_hot(labels, 13).values();
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      CHECK(gradient[i] == (where[i] == 1 ? -std::numeric_limits<double>::infinity() : 0));
   });
 }
 
