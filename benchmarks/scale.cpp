@@ -29,7 +29,7 @@ struct Options {
   double seconds = 0.5;
   int shards = 0, threads = 0;
   bool strong = false, all_reduce = false, fastest = false, split_classifier = false;
-  std::string carrier = "threads";
+  std::string carrier = "threads", wire = "float32";
   std::optional<parallel::Group> processes = {};  // that mpirun started
   std::string predict = {};
   benchmarks::Network network;
@@ -112,7 +112,9 @@ Timing train(const Options& options, const std::string& name, std::int64_t batch
     const benchmarks::Net net = net_of(options, name, batch, group);
     const Tensor images = randn(net.input, generator), labels = randint(0, net.classes, {batch}, generator);
     optim::SGD sgd(net.module->parameters(), {.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
-    parallel::DataParallel all(group, *net.module, {.shards = options.shards});
+    parallel::DataParallel all(
+        group, *net.module,
+        {.shards = options.shards, .wire = options.wire == "bfloat16" ? DType::bfloat16 : DType::float32});
     Step step([&](const Tensor& x, const Tensor& y) {
       sgd.zero_grad();
       const Tensor loss = all.backward(batch * group.size(),
@@ -289,6 +291,8 @@ int main(int argc, char** argv) {
   app.add_option("--latency", options.network.latency, "with --predict: microseconds from machine to machine");
   app.add_option("--within", options.within, "with --predict: fail when a cell not fitted to is further off than so");
   app.add_flag("--strong", options.strong, "share one batch among the ranks");
+  app.add_option("--wire", options.wire, "what gradients travel as: float32 or bfloat16")
+      ->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_flag("--split-classifier", options.split_classifier, "AlexNet with its classifier divided among the ranks");
   app.add_flag("--all-reduce", options.all_reduce, "time the all-reduce by size instead");
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");

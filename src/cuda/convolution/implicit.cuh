@@ -5,6 +5,7 @@
 
 #include "cuda/convolution/packed.cuh"
 #include "cuda/elementwise.cuh"
+#include "cuda/tensor_cores.cuh"
 
 namespace tern::cuda::convolution {
 
@@ -71,18 +72,6 @@ template <int newer>
 __device__ __forceinline__ void await_stage() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(newer) : "memory");
-#endif
-}
-
-/// sum += a b, 16 x 8 from 16 x 8 and 8 x 8 over the warp. The multiplication reads the upper 19 bits of each float.
-__device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4],
-                                             const std::uint32_t (&b)[2]) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 

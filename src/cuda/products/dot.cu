@@ -30,8 +30,14 @@ bool aligned(const void* pointer, std::int64_t stride) {
 
 // ---- our own ----
 
-// Above this many multiply-adds the library's larger tiles win over what we fuse; only the library has tf32 units.
-bool prefers_library(const Problem& p) { return p.work() > (p.precision != Precision::strict ? 4e7 : 2.2e8); }
+// Above so many multiply-adds the library's larger tiles win over what we fuse, on an H200. In a backward pass of few
+// rows a tile has little to sum for each weight that it writes.
+double most_own(const Problem& p) {
+  const bool strict = p.precision == Precision::strict;
+  if (p.slot == Slot::linear_backward) return strict ? (p.m <= 128 ? 6e7 : 1.2e8) : (p.m <= 32 ? 1.5e7 : 6e7);
+  return strict ? 2.2e8 : p.slot == Slot::linear ? 1e8 : 4e7;
+}
+bool prefers_library(const Problem& p) { return p.work() > most_own(p); }
 
 bool fits_own(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
@@ -275,7 +281,7 @@ void run_together(Context& context, const Problem& p, const Gradients& to, const
 
 void run_own_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
   run_together(context, p, to, [&](const Product& weight, const Product& data) {
-    own_backward(context, weight, data, tiling_of_backward(context, p));
+    own_backward(context, weight, data, p, tiling_of_backward(context, p));
   });
 }
 void run_few_rows_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {

@@ -1,5 +1,5 @@
 #pragma once
-// Our own float32 products, and the rule that gives each shape its tiles and splits. The rule is arithmetic, not a
+// Our own products of float32, and the rule that gives each shape its tiles and splits. The rule is arithmetic, not a
 // timing, so that results repeat bit for bit from one process to the next.
 
 #include "cuda/products/problem.cuh"
@@ -15,6 +15,13 @@ struct Tiling {
   float cost = 0;
 };
 
+/// Whether our tiles run on tensor cores: where float32 factors may be read as TF32, and the multiply-adds count beside
+/// the waits, which in a backward pass of few rows they do not.
+inline bool on_tensor_cores(const Problem& problem) {
+  return problem.precision != Precision::strict && card().code >= 80 &&
+         (problem.slot != Slot::linear_backward || problem.m > 32);
+}
+
 /// Whether both factors lie along k.
 inline bool row_by_row(const Problem& problem) { return !problem.transpose_a && problem.transpose_b; }
 
@@ -29,7 +36,8 @@ Tiling tiling_of_backward(const Context& context, const Problem& problem);
 void own_product(const Context& context, const Product& product, const Problem& problem, const Tiling& tiling);
 
 /// Both gradients of a linear layer in one kernel; a product without `out` is left out.
-void own_backward(const Context& context, Product weight, Product data, const Tiling& tiling);
+void own_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem,
+                  const Tiling& tiling);
 
 /// The tilings that exist, for the rule and for whoever measures it.
 bool product_exists(int tile, bool by_rows);

@@ -40,17 +40,22 @@ void launch_backward(const Context& context, const Product& weight, const Produc
 
 bool backward_exists(int tile, int tile_data) {
   bool fits = false;
-  with_pair(tile, tile_data,
-            [&]<class Weight, class Data>(Pair<Weight, Data>) { fits = fits_card<Weight>() && fits_card<Data>(); });
+  with_pair<false>(tile, tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
+    fits = fits_card<Weight>() && fits_card<Data>();
+  });
   return fits;
 }
 
-void own_backward(const Context& context, Product weight, Product data, const Tiling& tiling) {
-  weight.split = tiling.split;
-  data.split = tiling.split_data;
-  with_pair(tiling.tile, tiling.tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
-    launch_backward<Weight, Data>(context, weight, data);
-  });
+void own_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem,
+                  const Tiling& tiling) {
+  Product for_weight = weight, for_data = data;
+  for_weight.split = tiling.split;
+  for_data.split = tiling.split_data;
+  const auto run = [&]<class Weight, class Data>(Pair<Weight, Data>) {
+    launch_backward<Weight, Data>(context, for_weight, for_data);
+  };
+  on_tensor_cores(problem) ? with_pair<true>(tiling.tile, tiling.tile_data, run)
+                           : with_pair<false>(tiling.tile, tiling.tile_data, run);
 }
 
 }  // namespace tern::cuda::products

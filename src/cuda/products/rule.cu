@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -14,11 +15,41 @@ struct Figures {
   int rows, columns, resident;
   float work_k, work_once, wait_k, wait_once;
 };
-constexpr Figures figures[tile_shapes] = {
-    {32, 16, 3, 8.29f, 1.53f, 11.9f, 1.41f},  {32, 32, 3, 7.56f, 0.977f, 19.6f, 1.04f},
-    {64, 32, 2, 12.9f, 1.4f, 25.7f, 3.45f},   {64, 64, 1, 20.2f, 4.06f, 25.4f, 4.05f},
-    {128, 64, 1, 39.3f, 4.56f, 52.8f, 5.13f}, {128, 128, 1, 96.9f, 5.56f, 89.1f, 2.45f}};
-constexpr float cost_of_split = 0.518f, cost_per_part = 0.128f;
+/// Of tiles on float32, or on tensor cores: what a split costs, and the multiprocessors that clusters of 1, 2, 4 and 8
+/// blocks reach, as a part of all.
+struct Fit {
+  Figures of[tile_shapes];
+  float split, part;
+  float reached[4];
+};
+constexpr Fit fused_fit{{{32, 16, 3, 8.29f, 1.53f, 11.9f, 1.41f},
+                         {32, 32, 3, 7.56f, 0.977f, 19.6f, 1.04f},
+                         {64, 32, 2, 12.9f, 1.4f, 25.7f, 3.45f},
+                         {64, 64, 1, 20.2f, 4.06f, 25.4f, 4.05f},
+                         {128, 64, 1, 39.3f, 4.56f, 52.8f, 5.13f},
+                         {128, 128, 1, 96.9f, 5.56f, 89.1f, 2.45f}},
+                        0.518f,
+                        0.128f,
+                        {1, 1, 1, 1}};
+constexpr Fit tensor_fit{{{32, 16, 3, 2.86f, 1.23f, 5.77f, 2.25f},
+                          {32, 32, 3, 4.61f, 1.39f, 8.26f, 2.2f},
+                          {64, 32, 2, 5.64f, 1.16f, 12.9f, 2.06f},
+                          {64, 64, 1, 13.8f, 3.92f, 0, 0},
+                          {128, 64, 1, 25.2f, 4.39f, 0, 0},
+                          {128, 128, 1, 46.1f, 5.44f, 0, 0}},
+                         0.711f,
+                         0.0405f,
+                         {1, 0.955f, 0.909f, 0.848f}};
+
+constexpr Fit tensor_backward_fit{{{32, 16, 3, 4, 1.5f, 8, 1.4f},
+                                   {32, 32, 3, 4, 1, 9, 1},
+                                   {64, 32, 2, 6, 1.4f, 11, 3},
+                                   {64, 64, 1, 8, 3, 12, 3.5f},
+                                   {128, 64, 1, 14, 4, 20, 4.5f},
+                                   {128, 128, 1, 30, 5, 35, 2.5f}},
+                                  0.518f,
+                                  0.128f,
+                                  {1, 1, 1, 1}};
 
 struct Work {
   int tile = 0;
@@ -27,28 +58,36 @@ struct Work {
 };
 
 // Blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own waits.
-float cost(const Work* work, int count) {
-  const auto multiprocessors = static_cast<float>(card().multiprocessors);
+float cost(const Fit& fit, const Work* work, int count) {
   float total = 0, largest = 0, slowest = 0, blocks = 0;
-  int resident = 8;
+  int resident = 8, cluster = 1;
   for (int i = 0; i < count; ++i) {
     const auto& [tile, m, n, k, batch, split] = work[i];
     if (m == 0) continue;
-    const Figures& of = figures[tile];
+    const Figures& of = fit.of[tile];
     const float share = static_cast<float>(ceil_div(k, split)) / 1000;
     const float count_here = static_cast<float>(ceil_div(m, of.rows) * ceil_div(n, of.columns) * split * batch);
     const float one = of.work_once + of.work_k * share;
-    const float alone = of.wait_once + of.wait_k * share + (split > 1 ? cost_of_split + cost_per_part * split : 0.0f);
+    const float alone =
+        of.wait_once + of.wait_k * share + (split > 1 ? fit.split + fit.part * static_cast<float>(split) : 0.0f);
     total += count_here * one;
     largest = std::max(largest, one);
     slowest = std::max(slowest, alone);
     blocks += count_here;
     resident = std::min(resident, of.resident);
+    cluster = std::max(cluster, split);
   }
   if (blocks == 0) return 0;
+  const float multiprocessors =
+      static_cast<float>(card().multiprocessors) * fit.reached[std::countr_zero(static_cast<unsigned>(cluster))];
   const float fullest = std::ceil(blocks / multiprocessors) * total / blocks;
   const float rounds = std::ceil(blocks / (multiprocessors * static_cast<float>(resident)));
   return std::max(fullest + slowest * 0.26f, slowest * (1 + 0.498f * (rounds - 1)));
+}
+
+const Fit& fit_of(const Problem& p) {
+  if (!on_tensor_cores(p)) return fused_fit;
+  return p.slot == Slot::linear_backward ? tensor_backward_fit : tensor_fit;
 }
 
 // Powers of two: other clusters leave multiprocessors empty, because a cluster stays within a group of 16 or 18.
@@ -84,7 +123,7 @@ Tiling find_product(const Problem& p, const Allowed& allowed) {
     for (int split = 1; split <= splits_to_try(); split *= 2) {
       if (!allowed(tile, split)) continue;
       const Work work{tile, p.m, p.n, p.k, p.batch, split};
-      const float guess = cost(&work, 1);
+      const float guess = cost(fit_of(p), &work, 1);
       if (guess < best.cost) best = {tile, split, 0, 1, guess};
     }
   }
@@ -105,7 +144,7 @@ Tiling find_backward(const Problem& p, const Allowed& allowed) {
           const int split = who == 1 ? 1 : cluster, split_data = who == 0 ? 1 : cluster;
           const Work work[2] = {{tile, weight ? p.n : 0, p.k, p.m, 1, split},
                                 {tile_data, data ? p.m : 0, p.k, p.n, 1, split_data}};
-          const float guess = cost(work, 2);
+          const float guess = cost(fit_of(p), work, 2);
           if (guess < best.cost) best = {tile, split, tile_data, split_data, guess};
         }
       }

@@ -4,7 +4,10 @@
 
 #include <cooperative_groups.h>
 
+#include <type_traits>
+
 #include "cuda/fused.cuh"
+#include "cuda/products/sums.cuh"
 #include "cuda/support.cuh"
 
 namespace tern::cuda::products {
@@ -34,8 +37,10 @@ struct Product {
 /// Every shape has 256 threads, so that two of them can share a launch.
 inline constexpr int product_threads = 256;
 
-template <int Rows, int Columns, int Depth, int ThreadRows, int ThreadColumns, int Resident>
+/// On float32, or on tensor cores, which read TF32.
+template <int Rows, int Columns, int Depth, int ThreadRows, int ThreadColumns, int Resident, bool Tensor>
 struct Tile {
+  static constexpr bool tensor = Tensor;
   static constexpr int rows = Rows, columns = Columns, depth = Depth;
   static constexpr int thread_rows = ThreadRows, thread_columns = ThreadColumns;
   static constexpr int across = Columns / ThreadColumns, down = Rows / ThreadRows;
@@ -44,9 +49,10 @@ struct Tile {
   static_assert(groups >= 1 && Depth % (4 * groups) == 0);
   // Longer loops than this no longer fit the instruction cache, which then costs more than the multiply-adds.
   static constexpr int unroll = ThreadRows * ThreadColumns >= 64 ? 1 : 2;
-  // Stored rows are padded by one 16-byte access against bank conflicts.
+  // Stored rows are padded against bank conflicts, so that 16-byte accesses stay aligned.
+  static constexpr int pad(bool k_contiguous) { return Tensor && !k_contiguous ? 8 : 4; }
   static constexpr int stage(int extent, bool k_contiguous) {
-    return k_contiguous ? extent * (Depth + 4) : Depth * (extent + 4);
+    return k_contiguous ? extent * (Depth + pad(true)) : Depth * (extent + pad(false));
   }
   static constexpr int partial_stride = Columns + 8;
   static constexpr int partials = groups * Rows * partial_stride;
@@ -70,8 +76,9 @@ __device__ __forceinline__ float4 load_four(const float* from, int valid, bool a
 }
 
 /// Moves stages of one factor, one after the other, from global memory through registers to shared memory.
-template <int Extent, int Depth, bool KContiguous, bool MayMask>
+template <class Shape, int Extent, bool KContiguous, bool MayMask>
 struct StageLoader {
+  static constexpr int Depth = Shape::depth;
   static constexpr int along = KContiguous ? Depth : Extent;
   static constexpr int lines = KContiguous ? Extent : Depth;
   static constexpr int pass = product_threads / (along / 4);  // lines that all threads together load at once
@@ -136,47 +143,13 @@ struct StageLoader {
           sums.w += value[i].w;
         }
       }
-      *reinterpret_cast<float4*>(stage + (line + i * pass) * (along + 4) + minor) = value[i];
+      if constexpr (Shape::tensor)
+        value[i] = {rounded_tf32(value[i].x), rounded_tf32(value[i].y), rounded_tf32(value[i].z),
+                    rounded_tf32(value[i].w)};
+      *reinterpret_cast<float4*>(stage + (line + i * pass) * (along + Shape::pad(KContiguous)) + minor) = value[i];
     }
   }
 };
-
-/// Which row (column) of the tile is element i of thread t: strided where fragments are read along k, else in runs.
-template <int Extent, int PerThread, bool KContiguous>
-__device__ __forceinline__ int tile_position(int t, int i) {
-  if constexpr (KContiguous) return t + i * (Extent / PerThread);
-  if constexpr (PerThread <= 4) return t * PerThread + i;
-  return (i / 4) * (Extent * 4 / PerThread) + t * 4 + i % 4;
-}
-
-/// One thread's part of four consecutive k.
-template <int Extent, int PerThread, int Depth, bool KContiguous>
-__device__ __forceinline__ void read_fragment(float (&fragment)[PerThread][4], const float* stage, int t, int k) {
-  if constexpr (KContiguous) {
-#pragma unroll
-    for (int i = 0; i < PerThread; ++i) {
-      const float4 four =
-          *reinterpret_cast<const float4*>(stage + tile_position<Extent, PerThread, true>(t, i) * (Depth + 4) + k);
-      fragment[i][0] = four.x;
-      fragment[i][1] = four.y;
-      fragment[i][2] = four.z;
-      fragment[i][3] = four.w;
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int i = 0; i < PerThread; i += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(stage + (k + j) * (Extent + 4) +
-                                                             tile_position<Extent, PerThread, false>(t, i));
-        fragment[i][j] = four.x;
-        fragment[i + 1][j] = four.y;
-        fragment[i + 2][j] = four.z;
-        fragment[i + 3][j] = four.w;
-      }
-    }
-  }
-}
 
 /// Writes four neighbouring outputs, of which those inside the matrix exist.
 __device__ __forceinline__ void finish_four(const Product& product, int row, int column, float4 four) {
@@ -206,7 +179,6 @@ __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
 /// blocks of the cluster must come here with the same product and tile.
 template <class Shape, bool KA, bool KB, bool MayMask>
 __device__ __forceinline__ void compute_tile(const Product& product, int tile, int rank, float* shared) {
-  constexpr int thread_rows = Shape::thread_rows, thread_columns = Shape::thread_columns;
   const int tiles_n = (product.n + Shape::columns - 1) / Shape::columns;
   const int row0 = tile / tiles_n * Shape::rows, column0 = tile % tiles_n * Shape::columns;
   if (row0 >= product.m) return;  // a surplus block of an unsplit product
@@ -217,14 +189,10 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
     k_end = min(k_begin + share, product.k);
   }
 
-  const int group = static_cast<int>(threadIdx.x) / (Shape::across * Shape::down);
-  const int place = static_cast<int>(threadIdx.x) % (Shape::across * Shape::down);
-  const int tx = place % Shape::across, ty = place / Shape::across;
-
   constexpr int stage_a = Shape::stage(Shape::rows, KA), stage = stage_a + Shape::stage(Shape::columns, KB);
-  StageLoader<Shape::rows, Shape::depth, KA, MayMask> a_loader(product.a, row0, product.m, k_begin, k_end);
-  StageLoader<Shape::columns, Shape::depth, KB, false> b_loader(product.b, column0, product.n, k_begin, k_end);
-  float sum[thread_rows][thread_columns] = {};
+  StageLoader<Shape, Shape::rows, KA, MayMask> a_loader(product.a, row0, product.m, k_begin, k_end);
+  StageLoader<Shape, Shape::columns, KB, false> b_loader(product.b, column0, product.n, k_begin, k_end);
+  std::conditional_t<Shape::tensor, TensorSums<Shape, KA, KB>, FusedSums<Shape, KA, KB>> sums;
   float4 row_sums = {0, 0, 0, 0};
 
   a_loader.load();
@@ -241,20 +209,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
       a_loader.load();
       b_loader.load();
     }
-#pragma unroll Shape::unroll
-    for (int step = 0; step < Shape::depth / (4 * Shape::groups); ++step) {
-      const int k = (group + step * Shape::groups) * 4;
-      if (k >= left) break;
-      float a[thread_rows][4], b[thread_columns][4];
-      read_fragment<Shape::rows, thread_rows, Shape::depth, KA>(a, now, ty, k);
-      read_fragment<Shape::columns, thread_columns, Shape::depth, KB>(b, now + stage_a, tx, k);
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int r = 0; r < thread_rows; ++r)
-#pragma unroll
-          for (int c = 0; c < thread_columns; ++c) sum[r][c] = fmaf(a[r][j], b[c][j], sum[r][c]);
-    }
+    sums.add(now, now + stage_a, left);
     if (more) {
       a_loader.store(next, product.through, row_sums);
       b_loader.store(next + stage_a, Activation::none, row_sums);
@@ -273,21 +228,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
   if (with_sums) *reinterpret_cast<float4*>(sum_parts + 4 * threadIdx.x) = row_sums;
 
   constexpr int stride = Shape::partial_stride;
-  {
-    float* const mine = shared + group * Shape::rows * stride;
-#pragma unroll
-    for (int r = 0; r < thread_rows; ++r) {
-      float* const to = mine + tile_position<Shape::rows, thread_rows, KA>(ty, r) * stride;
-#pragma unroll
-      for (int c = 0; c < thread_columns; c += KB ? 1 : 4) {
-        float* const at = to + tile_position<Shape::columns, thread_columns, KB>(tx, c);
-        if constexpr (KB)
-          *at = sum[r][c];
-        else
-          *reinterpret_cast<float4*>(at) = float4{sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]};
-      }
-    }
-  }
+  sums.template store<stride>(shared);
   __syncthreads();
   constexpr int fours = Shape::rows * Shape::columns / 4, per_row = Shape::columns / 4;
   const auto at_four = [](int e) { return e / per_row * stride + e % per_row * 4; };

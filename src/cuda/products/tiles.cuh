@@ -9,33 +9,39 @@
 namespace tern::cuda::products {
 
 // Rows, columns and depth of a stage; rows and columns of a thread; resident blocks.
-using Tile0 = Tile<32, 16, 64, 4, 4, 3>;
-using Tile1 = Tile<32, 32, 64, 4, 4, 3>;
-using Tile2 = Tile<64, 32, 64, 8, 4, 2>;
-using Tile3 = Tile<64, 64, 64, 8, 8, 1>;
-using Tile4 = Tile<128, 64, 32, 8, 8, 1>;
-using Tile5 = Tile<128, 128, 16, 8, 8, 1>;
+template <bool Tensor>
+using Tile0 = Tile<32, 16, 64, 4, 4, 3, Tensor>;
+template <bool Tensor>
+using Tile1 = Tile<32, 32, 64, 4, 4, 3, Tensor>;
+template <bool Tensor>
+using Tile2 = Tile<64, 32, 64, 8, 4, 2, Tensor>;
+template <bool Tensor>
+using Tile3 = Tile<64, 64, 64, 8, 8, 1, Tensor>;
+template <bool Tensor>
+using Tile4 = Tile<128, 64, 32, 8, 8, 1, Tensor>;
+template <bool Tensor>
+using Tile5 = Tile<128, 128, 16, 8, 8, 1, Tensor>;
 
 /// The pairs of tiles, for the weight and for x, that a backward launch may use.
 template <class Weight, class Data>
 struct Pair {};
 
 /// Calls body with the tile shape of that number.
-template <class Body>
+template <bool Tensor, class Body>
 void with_tile(int tile, const Body& body) {
   switch (tile) {
     case 0:
-      return body(std::type_identity<Tile0>{});
+      return body(std::type_identity<Tile0<Tensor>>{});
     case 1:
-      return body(std::type_identity<Tile1>{});
+      return body(std::type_identity<Tile1<Tensor>>{});
     case 2:
-      return body(std::type_identity<Tile2>{});
+      return body(std::type_identity<Tile2<Tensor>>{});
     case 3:
-      return body(std::type_identity<Tile3>{});
+      return body(std::type_identity<Tile3<Tensor>>{});
     case 4:
-      return body(std::type_identity<Tile4>{});
+      return body(std::type_identity<Tile4<Tensor>>{});
     default:
-      return body(std::type_identity<Tile5>{});
+      return body(std::type_identity<Tile5<Tensor>>{});
   }
 }
 
@@ -48,35 +54,35 @@ bool fits_card() {
 }
 
 /// Calls body with one of the pairs of tiles that are compiled; false for the others.
-template <class Body>
+template <bool Tensor, class Body>
 bool with_pair(int weight, int data, const Body& body) {
   switch (weight * 10 + data) {
     case 10:
-      body(Pair<Tile1, Tile0>{});
+      body(Pair<Tile1<Tensor>, Tile0<Tensor>>{});
       return true;
     case 11:
-      body(Pair<Tile1, Tile1>{});
+      body(Pair<Tile1<Tensor>, Tile1<Tensor>>{});
       return true;
     case 20:
-      body(Pair<Tile2, Tile0>{});
+      body(Pair<Tile2<Tensor>, Tile0<Tensor>>{});
       return true;
     case 21:
-      body(Pair<Tile2, Tile1>{});
+      body(Pair<Tile2<Tensor>, Tile1<Tensor>>{});
       return true;
     case 22:
-      body(Pair<Tile2, Tile2>{});
+      body(Pair<Tile2<Tensor>, Tile2<Tensor>>{});
       return true;
     case 31:
-      body(Pair<Tile3, Tile1>{});
+      body(Pair<Tile3<Tensor>, Tile1<Tensor>>{});
       return true;
     case 32:
-      body(Pair<Tile3, Tile2>{});
+      body(Pair<Tile3<Tensor>, Tile2<Tensor>>{});
       return true;
     case 33:
-      body(Pair<Tile3, Tile3>{});
+      body(Pair<Tile3<Tensor>, Tile3<Tensor>>{});
       return true;
     case 44:
-      body(Pair<Tile4, Tile4>{});
+      body(Pair<Tile4<Tensor>, Tile4<Tensor>>{});
       return true;
     default:
       return false;

@@ -16,25 +16,25 @@ namespace {
 
 constexpr int most_ranks = 8;
 // Few and small: they stay beside the kernels of backward while the other devices are not there yet.
-constexpr unsigned threads = 256, most_blocks = 64;
-/// Units that a thread has on their way at once.
-constexpr int batch = 4;
+constexpr unsigned threads = 256, most_blocks = 160;
+/// A packet: units side by side, and behind them one with the number of the call.
+constexpr std::uint32_t units_of_packet = 7, packet = units_of_packet + 1;
 // So often a word is looked at before the host's are, which are further away.
 constexpr unsigned patience = 4096;
 // Messages between two ranks, in units; among more, each writes its own to all others, and has as much less.
-constexpr std::size_t most_lines = (std::size_t{1} << 19) / Pieces::unit;
-constexpr std::size_t most_blocked = (std::size_t{4} << 20) / Pieces::unit + Pieces::most;
+constexpr std::size_t most_in_lines = (std::size_t{1} << 19) / Pieces::unit;
+constexpr std::size_t most_in_packets = (std::size_t{4} << 20) / Pieces::unit + Pieces::most;
 
 /// What a rank writes into the memory of another one. All of it is there twice, for odd and for even calls: who writes
 /// in a call has had what the others wrote in the call before, so they are through with the one before that.
 ///
 /// A short message travels in lines: two words, each with the number of the call behind it. Both words of such a pair
-/// arrive at once, so that nobody waits for more than the words that it adds. In a longer one the number goes behind
-/// what a block wrote: half the bytes, and a wait for the slowest thread.
+/// arrive at once, so that nobody waits for more than the words that it adds. A longer one travels in packets of 128
+/// bytes that eight threads of a warp write at once and NVLink delivers whole, as NCCL's LL128 expects it to: one
+/// number for seven units.
 struct Inbox {
-  uint4* lines = nullptr;            ///< of both calls: the first of each unit, then the second
-  uint4* units = nullptr;            ///< of both calls
-  std::uint32_t* written = nullptr;  ///< of each block, the call whose units are there
+  uint4* lines = nullptr;    ///< of both calls: the first of each unit, then the second
+  uint4* packets = nullptr;  ///< of both calls
 };
 
 /// What a kernel knows of the others.
@@ -44,135 +44,141 @@ struct Links {
   std::uint32_t* state;          ///< here: the number of the last call, and how many blocks of this one are done
   volatile std::uint32_t* gone;  ///< on the host, of each rank: nobody is to wait for it
   volatile std::uint32_t* lost;  ///< on the host: one more than the rank that was waited for in vain
-  std::uint32_t lines, units;    ///< of a message: the most that go in lines, and at all
+  std::uint32_t lines, packets;  ///< of a message: the most; no packets where these are not delivered whole
   int rank, size;
 };
 
-__device__ void write_line(uint4* line, std::uint32_t a, std::uint32_t b, std::uint32_t call) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(line), "r"(a), "r"(call), "r"(b), "r"(call)
+__device__ void write(uint4* to, uint4 value) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
                : "memory");
 }
 
-__device__ uint4 read_line(const uint4* line) {
+__device__ uint4 read(const uint4* from) {
   uint4 value;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(line)
+               : "l"(from)
                : "memory");
   return value;
 }
 
-__device__ void write_call(std::uint32_t* written, std::uint32_t call) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(written), "r"(call) : "memory");
-}
-
-__device__ std::uint32_t read_call(const std::uint32_t* written) {
-  std::uint32_t call;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(call) : "l"(written) : "memory");
-  return call;
-}
-
-/// Waits for what another rank sends; not for one that is gone.
-template <class There>
-__device__ void wait(const Links& links, int rank, const There& there) {
+/// Looks again for what another rank sends until it is there; not for what one sends that is gone.
+template <class Way, class Look>
+__device__ void wait(const Links& links, int rank, const Look& look) {
   bool over = false;
-  for (unsigned looks = 1; !there(); ++looks) {
+  for (unsigned looks = 1; !look(); ++looks) {
     if (looks % patience != 0) continue;
     if (over) {
       *links.lost = static_cast<std::uint32_t>(rank) + 1;
       return;
     }
     // What it sent before it went is here, or on its way: one round more.
-    over = links.gone[rank] != 0 || links.gone[links.rank] != 0;
+    over = Way::any(links.gone[rank] != 0 || links.gone[links.rank] != 0);
   }
 }
 
-template <bool in_lines>
-__device__ void send(const Inbox& inbox, const Links& links, std::size_t odd, std::uint32_t unit, uint4 value,
-                     std::uint32_t call) {
-  if constexpr (in_lines) {
-    uint4* const line = inbox.lines + odd * 2 * links.lines + unit;
-    write_line(line, value.x, value.y, call);
-    write_line(line + links.lines, value.z, value.w, call);
-  } else {
-    inbox.units[odd * links.units + unit] = value;
-  }
-}
+/// Every thread has a unit, and waits for itself.
+struct Lines {
+  static __device__ std::uint32_t places(std::uint32_t units) { return units; }
+  static __device__ std::uint32_t unit_at(std::uint32_t place) { return place; }
+  static __device__ bool has_unit(std::uint32_t place, std::uint32_t units) { return place < units; }
+  static __device__ bool any(bool holds) { return holds; }
 
-template <bool in_lines>
-__device__ uint4 receive(const Links& links, int rank, std::size_t odd, std::uint32_t unit, std::uint32_t call) {
-  const Inbox& inbox = links.in[rank];
-  if constexpr (in_lines) {
-    const uint4* const line = inbox.lines + odd * 2 * links.lines + unit;
+  struct Sent {
     uint4 a, b;
-    wait(links, rank, [&] {
-      a = read_line(line);
-      b = read_line(line + links.lines);
-      return a.y == call && a.w == call && b.y == call && b.w == call;
-    });
-    return {a.x, a.z, b.x, b.z};
-  } else {
-    return __ldcg(inbox.units + odd * links.units + unit);
+  };
+  static __device__ void send(const Inbox& inbox, const Links& links, std::uint32_t place, uint4 value,
+                              std::uint32_t call) {
+    uint4* const line = inbox.lines + call % 2 * 2 * links.lines + place;
+    write(line, {value.x, call, value.y, call});
+    write(line + links.lines, {value.z, call, value.w, call});
   }
-}
-
-/// What this block wrote is there, and what the same block of each other rank wrote is here.
-__device__ void meet(const Links& links, std::uint32_t call) {
-  __syncthreads();
-  const int other = static_cast<int>(threadIdx.x);
-  if (other < links.size && other != links.rank) {
-    __threadfence_system();
-    write_call(links.out[other].written + blockIdx.x, call);
-    const std::uint32_t* const written = links.in[other].written + blockIdx.x;
-    wait(links, other, [&] { return read_call(written) == call; });
+  static __device__ bool look(Sent& sent, const Links& links, int rank, std::uint32_t place, std::uint32_t call) {
+    const uint4* const line = links.in[rank].lines + call % 2 * 2 * links.lines + place;
+    sent = {read(line), read(line + links.lines)};
+    return sent.a.y == call && sent.a.w == call && sent.b.y == call && sent.b.w == call;
   }
-  __syncthreads();
-}
+  static __device__ uint4 value(const Sent& sent) { return {sent.a.x, sent.a.z, sent.b.x, sent.b.z}; }
+};
 
-template <class T, bool in_lines>
+/// Eight threads side by side have a packet, the last of them its number.
+struct Packets {
+  static __device__ std::uint32_t places(std::uint32_t units) {
+    return (units + units_of_packet - 1) / units_of_packet * packet;
+  }
+  static __device__ std::uint32_t unit_at(std::uint32_t place) {
+    return place / packet * units_of_packet + place % packet;
+  }
+  static __device__ bool has_unit(std::uint32_t place, std::uint32_t units) {
+    return place % packet != units_of_packet && unit_at(place) < units;
+  }
+  static __device__ unsigned together() { return 0xffu << (threadIdx.x % 32 / packet * packet); }
+  static __device__ bool any(bool holds) { return __any_sync(together(), holds) != 0; }
+
+  struct Sent {
+    uint4 unit;
+  };
+  static __device__ void send(const Inbox& inbox, const Links& links, std::uint32_t place, uint4 value,
+                              std::uint32_t call) {
+    if (place % packet == units_of_packet) value.x = call;
+    write(inbox.packets + call % 2 * packet * links.packets + place, value);
+  }
+  static __device__ bool look(Sent& sent, const Links& links, int rank, std::uint32_t place, std::uint32_t call) {
+    sent.unit = read(links.in[rank].packets + call % 2 * packet * links.packets + place);
+    return __shfl_sync(together(), sent.unit.x, units_of_packet, packet) == call;
+  }
+  static __device__ uint4 value(const Sent& sent) { return sent.unit; }
+};
+
+/// Sends what it has, then adds up what all have, in the order of the ranks. A thread sums what it sent itself, so that
+/// it waits for no other thread, and holds it meanwhile.
+/// `batch`: places that a thread has on their way at once.
+template <class T, class Way, int batch>
 __global__ void __launch_bounds__(threads)
     sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean) {
   constexpr int width = Pieces::unit / sizeof(T);
   std::uint32_t call = links.state[0] + 1;
   if (call == 0) call = 2;  // no memory holds it to begin with, and it is even
-  const std::size_t odd = call % 2;
-  const std::uint32_t units = pieces.begin[pieces.count], all = gridDim.x * threads;
-  const std::uint32_t first = blockIdx.x * threads + threadIdx.x;
-  for (std::uint32_t begin = first; begin < units; begin += batch * all) {
-    uint4 own[batch];
+  const std::uint32_t units = pieces.begin[pieces.count], places = Way::places(units), step = gridDim.x * threads;
+  for (std::uint32_t begin = blockIdx.x * threads + threadIdx.x; begin < places; begin += batch * step) {
+    uint4 own[batch] = {};
 #pragma unroll
     for (int k = 0; k < batch; ++k)
-      if (begin + k * all < units) own[k] = unit_of(pieces, begin + k * all).load();
+      if (const std::uint32_t place = begin + k * step; place < places && Way::has_unit(place, units))
+        own[k] = unit_of(pieces, Way::unit_at(place)).load();
 #pragma unroll
     for (int k = 0; k < batch; ++k)
-      for (int step = 1; step < links.size && begin + k * all < units; ++step)
-        send<in_lines>(links.out[(links.rank + step) % links.size], links, odd, begin + k * all, own[k], call);
-  }
-  if constexpr (!in_lines) meet(links, call);
-  for (std::uint32_t begin = first; begin < units; begin += batch * all) {
+      for (int way = 1; way < links.size && begin + k * step < places; ++way)
+        Way::send(links.out[(links.rank + way) % links.size], links, begin + k * step, own[k], call);
+
     T sum[batch][width];
     for (int rank = 0; rank < links.size; ++rank) {
-      uint4 sent[batch] = {};
+      const bool is_own = rank == links.rank;
+      typename Way::Sent sent[batch];
+      bool there[batch];
 #pragma unroll
       for (int k = 0; k < batch; ++k)
-        if (const std::uint32_t i = begin + k * all; i < units)
-          sent[k] = rank == links.rank ? unit_of(pieces, i).load() : receive<in_lines>(links, rank, odd, i, call);
+        there[k] = is_own || begin + k * step >= places || Way::look(sent[k], links, rank, begin + k * step, call);
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
+        if (!there[k]) wait<Way>(links, rank, [&] { return Way::look(sent[k], links, rank, begin + k * step, call); });
+        const uint4 value = is_own ? own[k] : Way::value(sent[k]);
         T terms[width];
-        memcpy(terms, &sent[k], sizeof terms);
-        for (int place = 0; place < width; ++place)
-          sum[k][place] = rank == 0 ? terms[place] : sum[k][place] + terms[place];
+        memcpy(terms, &value, sizeof terms);
+#pragma unroll
+        for (int i = 0; i < width; ++i) sum[k][i] = rank == 0 ? terms[i] : sum[k][i] + terms[i];
       }
     }
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
-      if (begin + k * all >= units) break;
+      const std::uint32_t place = begin + k * step;
+      if (place >= places || !Way::has_unit(place, units)) continue;
       if (mean)
-        for (int place = 0; place < width; ++place) sum[k][place] /= static_cast<T>(links.size);
+        for (int i = 0; i < width; ++i) sum[k][i] /= static_cast<T>(links.size);
       uint4 result;
       memcpy(&result, sum[k], sizeof result);
-      unit_of(pieces, begin + k * all).store(result);
+      unit_of(pieces, Way::unit_at(place)).store(result);
     }
   }
   // The last block counts the call; all others have read its number.
@@ -186,8 +192,8 @@ __global__ void __launch_bounds__(threads)
 
 using Kernel = void (*)(Pieces, Links, bool);
 Kernel kernel_of(bool is_double, bool in_lines) {
-  if (is_double) return in_lines ? sum_units<double, true> : sum_units<double, false>;
-  return in_lines ? sum_units<float, true> : sum_units<float, false>;
+  if (is_double) return in_lines ? sum_units<double, Lines, 2> : sum_units<double, Packets, 4>;
+  return in_lines ? sum_units<float, Lines, 2> : sum_units<float, Packets, 4>;
 }
 
 bool succeeded(cudaError_t status) {
@@ -221,20 +227,20 @@ bool has_words(Shared& shared) {
 struct Layout {
   explicit Layout(int ranks)
       : senders(static_cast<std::size_t>(std::max(1, ranks - 1))),
-        lines(most_lines / senders),
-        units(most_blocked / senders) {}
+        lines(most_in_lines / senders / 2 * 2),
+        packets(most_in_packets / senders / units_of_packet) {}
 
-  static constexpr std::size_t state = 256, written = most_blocks * sizeof(std::uint32_t);
-  std::size_t senders, lines, units;
+  static constexpr std::size_t state = 256;  // packets begin at a multiple of their size
+  std::size_t senders, lines, packets;
 
-  std::size_t inbox() const { return written + (4 * lines + 2 * units) * Pieces::unit; }
+  std::size_t inbox() const { return (2 * packet * packets + 4 * lines) * Pieces::unit; }
   std::size_t bytes() const { return state + senders * inbox(); }
   /// Where `sender` writes, in the memory of `owner`.
   Inbox find(void* memory, int owner, int sender) const {
     const auto position = static_cast<std::size_t>(sender < owner ? sender : sender - 1);
     std::byte* const begin = static_cast<std::byte*>(memory) + state + position * inbox();
-    auto* const first = reinterpret_cast<uint4*>(begin + written);
-    return {first, first + 4 * lines, reinterpret_cast<std::uint32_t*>(begin)};
+    auto* const first = reinterpret_cast<uint4*>(begin);
+    return {.lines = first + 2 * packet * packets, .packets = first};
   }
 };
 
@@ -270,6 +276,15 @@ bool reaches(int device, int other) {
   return succeeded(status) || status == cudaErrorPeerAccessAlreadyEnabled;
 }
 
+/// Whether 128 bytes that a warp writes at once arrive at another device at once: by NVLink, which atomics of the other
+/// device tell from PCI.
+bool delivers_whole(int device, int other) {
+  if (device == other) return true;
+  int atomics = 0;
+  return succeeded(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, other)) &&
+         atomics != 0;
+}
+
 }  // namespace
 
 struct Peers::Body {
@@ -290,11 +305,14 @@ std::unique_ptr<Peers> Peers::open(Collective& host, int device) {
   (void)gethostname(own.machine.data(), own.machine.size() - 1);
   std::vector<Introduction> all(static_cast<std::size_t>(size));
   host.all_gather(&own, all.data(), sizeof own, DType::uint8, nullptr);
-  std::uint8_t suits = 1;
-  for (const Introduction& other : all)
+  std::array<std::uint8_t, 2> agreed{1, 1};
+  auto& [suits, whole] = agreed;
+  for (const Introduction& other : all) {
     suits = suits != 0 && other.memory != nullptr && other.machine == own.machine && other.process == own.process &&
             reaches(device, other.device);
-  host.all_reduce(&suits, 1, DType::uint8, Reduction::min, nullptr);
+    whole = whole != 0 && delivers_whole(device, other.device);
+  }
+  host.all_reduce(agreed.data(), agreed.size(), DType::uint8, Reduction::min, nullptr);
   auto body = std::make_unique<Body>();
   if (suits != 0) body->shared = *all[0].shared;
   host.barrier(nullptr);  // all have a share of it
@@ -305,7 +323,7 @@ std::unique_ptr<Peers> Peers::open(Collective& host, int device) {
   links.rank = rank;
   links.size = size;
   links.lines = static_cast<std::uint32_t>(layout.lines);
-  links.units = static_cast<std::uint32_t>(layout.units);
+  links.packets = static_cast<std::uint32_t>(whole != 0 ? layout.packets : 0);
   links.state = static_cast<std::uint32_t*>(own.memory);
   links.gone = body->shared->words.get();
   links.lost = links.gone + most_ranks + rank;
@@ -327,7 +345,9 @@ Peers::~Peers() {
   leave();
 }
 
-std::size_t Peers::most_bytes() const { return body_->links.units * Pieces::unit; }
+std::size_t Peers::most_bytes() const {
+  return std::max(body_->links.lines, body_->links.packets * units_of_packet) * Pieces::unit;
+}
 
 void Peers::all_reduce(const Pieces& pieces, DType dtype, bool mean, void* stream) {
   const unsigned blocks = std::clamp((pieces.units() + threads - 1) / threads, 1u, most_blocks);

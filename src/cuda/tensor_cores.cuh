@@ -1,0 +1,32 @@
+#pragma once
+// The multiply-add of the tensor cores, of cards from compute capability 8.0 on.
+
+#include <cstdint>
+
+namespace tern::cuda {
+
+/// sum += a b, 16 x 8 from 16 x 8 and 8 x 8 over the warp. The multiplication reads the upper 19 bits of each float.
+/// Of lane l, g = l / 4 and t = l % 4: a has (row, k) = (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4), b has (k,
+/// column) = (t, g), (t + 4, g), and the sum (row, column) = (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+__device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4],
+                                             const std::uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/// The nearest TF32.
+__device__ __forceinline__ float rounded_tf32(float value) {
+#if __CUDA_ARCH__ >= 800
+  std::uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  value = __uint_as_float(rounded);
+#endif
+  return value;
+}
+
+}  // namespace tern::cuda
