@@ -42,19 +42,6 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   const bool batch_statistics = training() || !running_mean_.defined();
   expects<ShapeError>(!batch_statistics || x.numel() != channels_, name_, ": input ", x.shape(),
                       " has one value per channel, whose deviation is 0; train with more, or call eval()");
-  if (!batch_statistics && autograd::recording(x, weight_.tensor(), bias_.tensor())) {
-    // Frozen statistics with gradients, as in fine-tuning: the operator's inference form has none, so it is composed.
-    if (weight_->defined())
-      expects<DTypeError>(weight_->dtype() == x.dtype(), name_, ": input is ", x.dtype(), ", weight ", weight_->dtype(),
-                          "; convert one with to(...)");
-    // Of 16-bit images in float32, like the statistics.
-    const auto wide = [](const Tensor& tensor) { return tensor.to(scalar_of(tensor.dtype())); };
-    Shape per_channel = Shape::filled(x.rank(), 1);
-    per_channel[1] = channels_;
-    const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape(per_channel); };
-    const Tensor normal = (wide(x) - channel(running_mean_)) / operators::sqrt(channel(running_var_) + epsilon_);
-    return (weight_->defined() ? normal * channel(weight_) + channel(bias_) : normal).to(x.dtype());
-  }
   return operators::batch_norm(x, weight_, bias_, running_mean_, running_var_,
                                {.training = batch_statistics, .momentum = momentum_, .epsilon = epsilon_});
 }

@@ -1,6 +1,7 @@
 #include "tern/operators/normalization.hpp"
 
 #include "operators/layout.hpp"
+#include "tern/operators/arithmetic.hpp"
 
 namespace tern::operators {
 
@@ -21,6 +22,18 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values,
                       " beside an input of ", x.dtype(), "; convert one with to(...)");
   expects<ShapeError>(values.shape() == Shape{x.shape()[1]}, "batch_norm: ", which, " ", values.shape(),
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
+}
+
+// batch_norm in inference as fine-tuning wants it, with a gradient: composed, in float32 where x has 16 bits.
+Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
+                  double epsilon) {
+  Shape per_channel = Shape::filled(x.rank(), 1);
+  per_channel[1] = x.shape()[1];
+  const DType wide = mean.dtype();
+  const auto channel = [&](const Tensor& values) { return values.to(wide).reshape(per_channel); };
+  const Tensor deviation = sqrt(add(channel(var.detach()), epsilon));
+  const Tensor normal = div(sub(x.to(wide), channel(mean.detach())), deviation);
+  return (weight.defined() ? add(mul(normal, channel(weight)), channel(bias)) : normal).to(x.dtype());
 }
 
 }  // namespace
@@ -74,8 +87,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out = empty_in(sizes.layout, x.shape(), x.dtype());
   if (!options.training) {
-    expects<AutogradError>(!recording(x, weight, bias),
-                           "batch_norm: no gradient in inference; put the forward pass under NoGrad, or train()");
+    if (recording(x, weight, bias)) return by_running(x, weight, bias, running_mean, running_var, options.epsilon);
     visit("batch_norm", x.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().normalization.batch_norm_inference(call.context(), call.out(out), call.in(whole), call.in(scale),

@@ -21,8 +21,8 @@ struct BatchNormOptions {
 };
 
 /// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...]. In training with the batch's
-/// statistics, which update running_mean and running_var in place (unless undefined); else with the running ones.
-/// weight and bias are [C] or undefined.
+/// statistics, which update running_mean and running_var in place (unless undefined); else with the running ones, which
+/// take no gradient. weight and bias are [C] or undefined.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options = {});
 
