@@ -22,6 +22,7 @@
 #include "tern/models/models.hpp"
 #include "tern/modes/borrow.hpp"
 #include "tern/modes/forced_way.hpp"
+#include "tern/nn/calibration.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/nn/nn.hpp"

@@ -60,7 +60,7 @@ void append_values(std::vector<double>& to, const Tensor& standardised, const da
 Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples) {
   const NoGrad no_grad;
   net.eval();
-  Prediction result{.classes = blueprint.class_count()};
+  Prediction result{.classes = blueprint.class_count(), .probabilities = blueprint.cost == "cross-entropy"};
   const auto width = static_cast<std::size_t>(result.classes);
   const Cost cost_of(blueprint.cost, blueprint.class_weights);
   double cost = 0;
@@ -111,6 +111,7 @@ Evaluation evaluate(const Prediction& prediction) {
   Evaluation result{.examples = static_cast<std::int64_t>(actual.size()), .loss = prediction.loss};
   result.confusion = tensor(counts, {prediction.classes, prediction.classes});
   result.figures = nn::classification(result.confusion);
+  if (prediction.probabilities) result.calibration = nn::calibration(prediction.scores, actual, prediction.classes);
   if (classes == 2) {
     std::vector<double> scores;
     for (std::size_t i = 0; i < actual.size(); ++i)
@@ -149,6 +150,29 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   return text + "\n";
 }
 
+// Empty bins say nothing.
+std::string calibration_table(const nn::Calibration& calibration) {
+  std::string text = message("Brier     ", fixed(calibration.brier, 4), "\nECE       ", fixed(calibration.error, 4),
+                             "\n\nHow sure it is (probability of what it says) and how often that is right\n",
+                             "probability       mean    right  examples\n");
+  const std::size_t count = calibration.bins.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const nn::CalibrationBin& bin = calibration.bins[i];
+    if (bin.examples == 0) continue;
+    text += padded(message(i * 100 / count, " to ", (i + 1) * 100 / count, " %"), 14) +
+            left_padded(fixed(bin.confidence, 4), 8) + left_padded(fixed(bin.accuracy, 4), 9) +
+            left_padded(std::to_string(bin.examples), 10) + "\n";
+  }
+  return text;
+}
+
+Json calibration_json(const nn::Calibration& calibration) {
+  Json bins = Json::array();
+  for (const nn::CalibrationBin& bin : calibration.bins)
+    bins.push_back({{"confidence", bin.confidence}, {"accuracy", bin.accuracy}, {"examples", bin.examples}});
+  return {{"expected_error", calibration.error}, {"brier", calibration.brier}, {"bins", bins}};
+}
+
 Json figures_json(const nn::ClassFigures& figures) {
   return {
       {"precision", figures.precision}, {"recall", figures.recall}, {"f1", figures.f1}, {"support", figures.support}};
@@ -183,6 +207,7 @@ std::string as_table(const Evaluation& evaluation, const Blueprint& blueprint) {
           " examples\nloss      " + fixed(evaluation.loss, 4) + "\n";
   if (evaluation.auc)
     text += "ROC AUC   " + fixed(*evaluation.auc, 4) + " for " + classes[1] + " against " + classes[0] + "\n";
+  if (evaluation.calibration) text += calibration_table(*evaluation.calibration);
   return text;
 }
 
@@ -206,6 +231,7 @@ Json as_json(const Evaluation& evaluation, const Blueprint& blueprint) {
           {"accuracy", evaluation.figures.accuracy},
           {"loss", evaluation.loss},
           {"roc_auc", evaluation.auc ? Json(*evaluation.auc) : Json()},
+          {"calibration", evaluation.calibration ? calibration_json(*evaluation.calibration) : Json()},
           {"macro", figures_json(evaluation.figures.macro)},
           {"weighted", figures_json(evaluation.figures.weighted)},
           {"classes", per_class},

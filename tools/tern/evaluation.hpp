@@ -6,6 +6,7 @@
 
 #include "examples.hpp"
 #include "model_file.hpp"
+#include "tern/nn/calibration.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/regression.hpp"
 
@@ -15,6 +16,7 @@ namespace tern::tool {
 struct Prediction {
   std::int64_t classes = 0;
   std::vector<float> scores = {};            // [n, classes]
+  bool probabilities = false;                // whether those of an example sum to 1
   std::vector<std::int64_t> predicted = {};  // [n]
   std::vector<std::int64_t> actual = {};     // [n], or empty without labels
   std::vector<std::int64_t> rows = {};       // [n], the examples: those that cannot be read are missing
@@ -36,7 +38,8 @@ struct Evaluation {
   double loss = 0;
   Tensor confusion = {};  // int64 [classes, classes]: rows are what is
   nn::Classification figures = {};
-  std::optional<double> auc = {};  // of two classes, the second being the positive one
+  std::optional<double> auc = {};                   // of two classes, the second being the positive one
+  std::optional<nn::Calibration> calibration = {};  // where the scores are probabilities
   std::optional<nn::Regression> regression = {};
 };
 Evaluation evaluate(const Prediction& prediction);

@@ -9,6 +9,7 @@
 
 #include "errors.hpp"
 #include "evaluation.hpp"
+#include "importance.hpp"
 #include "machine.hpp"
 #include "model_file.hpp"
 #include "nets.hpp"
@@ -17,6 +18,7 @@
 #include "tern/core/version.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
+#include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
@@ -27,6 +29,9 @@ namespace {
 constexpr std::int64_t points_per_epoch = 20;
 // Classes up to which the counts of the confusion matrix are kept.
 constexpr std::size_t most_confused = 100;
+// Columns up to which their importance is found, and how often each is shuffled for that.
+constexpr std::size_t most_columns = 500;
+constexpr std::int64_t column_shuffles = 5;
 constexpr double save_interval = 10;  // seconds between checkpoints where no steps are asked for
 
 // What a training is; the rest of the options may change when it is resumed.
@@ -310,6 +315,10 @@ Finished RunSession::finish(Ended ended) {
     if (training.blueprint().classes.size() > most_confused) event.erase("confusion");
     if (regression) event["pairs"] = pairs_of(prediction);
     event["pictures"] = example_predictions(*data_, training.blueprint(), prediction);
+    if (training.blueprint().table && training.blueprint().encoding.columns.size() <= most_columns)
+      event["importance"] = as_json(importance(
+          training.net(), training.blueprint(), some_of(data_->held_out, training.blueprint(), column_shuffles),
+          column_shuffles, settings_.seed, [] { return training::SignalGuard::received() != 0; }));
     folder_->write(event);
     if (regression)
       for (const char* name : {"r2", "rmse", "mae"}) end[name] = event[name];

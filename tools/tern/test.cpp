@@ -2,6 +2,7 @@
 
 #include "data_sets.hpp"
 #include "evaluation.hpp"
+#include "importance.hpp"
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
@@ -27,14 +28,27 @@ class Test : public Command {
             "without a denominator counts as 0: the precision of a class that was never predicted, the recall of a "
             "class without examples. The macro average is over the classes that have examples or were predicted. "
             "ROC AUC is for two classes, the second one in the table being the positive one. Of a regression RMSE and "
-            "MAE are in the target's unit, and R2 is the share of its variance that is explained.",
+            "MAE are in the target's unit, and R2 is the share of its variance that is explained. Where scores are "
+            "probabilities, ECE (expected calibration error) and the Brier score say how good these are. --importance "
+            "deals the values of one column after the other out anew among the rows and says by how much the accuracy "
+            "or R2 falls; as CSV this is then the table.",
         .examples = {"tern test --model iris --dataset iris.csv --held-out",
-                     "tern test --model digits --dataset mnist --format json"},
+                     "tern test --model digits --dataset mnist --format json",
+                     "tern test --model iris --dataset iris.csv --importance --format csv --out columns.csv"},
         .options = test_options(settings_, model_)};
     Option held_out = switch_option("held-out", "only what the training held out of this very set", held_out_);
     held_out.group = "Data";
     held_out.brief = true;
     verb_.options.insert(verb_.options.begin() + 2, std::move(held_out));
+    Option importance =
+        switch_option("importance", "of a table's columns: how much worse it is when one is shuffled", importance_);
+    importance.brief = true;
+    Option repeats = integer_option("repeats", "N", "shuffles of each column for --importance", repeats_, 1, 10000);
+    Option seed = integer_option("seed", "N", "of these shuffles", seed_, 0, INT64_MAX);
+    for (Option* option : {&importance, &repeats, &seed}) {
+      option->group = "Importance of columns";
+      verb_.options.push_back(std::move(*option));
+    }
     add_output_options(verb_.options, output_);
   }
   Verb& verb() override { return verb_; }
@@ -50,20 +64,42 @@ class Test : public Command {
     const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set));
     const std::string unreadable = set.unreadable();
     if (!unreadable.empty()) say(unreadable + "; left out");
-    if (output_.format == "json")
-      write_output(output_, as_json(evaluation, model.blueprint).dump(2) + "\n");
-    else if (output_.format == "csv")
-      write_output(output_, as_csv(evaluation, model.blueprint));
-    else
-      write_output(output_, message(describe_net(model.blueprint), " of ", model.file, " on ", set.name(), "\n\n") +
-                                as_table(evaluation, model.blueprint));
+    std::optional<Importance> columns;
+    if (importance_) columns = find_importance(model, set);
+    write_output(output_, output_.format == "json"  ? json(evaluation, columns, model.blueprint)
+                          : output_.format == "csv" ? csv(evaluation, columns, model.blueprint)
+                                                    : table(evaluation, columns, model, set.name()));
     return success;
   }
 
  private:
+  Importance find_importance(const Model& model, const Examples& set) const {
+    expects<UsageError>(model.blueprint.table, "--importance is of a table's columns, but this model takes images");
+    return importance(*model.net, model.blueprint, set, repeats_, static_cast<std::uint64_t>(seed_),
+                      [] { return false; });
+  }
+
+  static std::string json(const Evaluation& evaluation, const std::optional<Importance>& columns,
+                          const Blueprint& blueprint) {
+    Json all = as_json(evaluation, blueprint);
+    if (columns) all["importance"] = as_json(*columns);
+    return all.dump(2) + "\n";
+  }
+  // One table: that of the columns where it was asked for.
+  static std::string csv(const Evaluation& evaluation, const std::optional<Importance>& columns,
+                         const Blueprint& blueprint) {
+    return columns ? as_csv(*columns, blueprint) : as_csv(evaluation, blueprint);
+  }
+  static std::string table(const Evaluation& evaluation, const std::optional<Importance>& columns, const Model& model,
+                           const std::string& name) {
+    return message(describe_net(model.blueprint), " of ", model.file, " on ", name, "\n\n") +
+           as_table(evaluation, model.blueprint) + (columns ? as_table(*columns, model.blueprint) : "");
+  }
+
   Settings settings_;
   std::string model_;
-  bool held_out_ = false;
+  bool held_out_ = false, importance_ = false;
+  std::int64_t repeats_ = 5, seed_ = 1;
   Output output_;
   Verb verb_;
 };
