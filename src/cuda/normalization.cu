@@ -1,6 +1,7 @@
 #include "cuda/batch_norm_columns.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/local_response_norm.cuh"
+#include "cuda/row_norm.cuh"
 #include "tern/kernels/normalization.hpp"
 
 namespace tern::cuda {
@@ -104,7 +105,9 @@ kernels::Normalization<T> normalization() {
           .local_response_norm_backward = local_response_norm_backward<T>,
           .batch_norm = batch_norm<T>,
           .batch_norm_backward = batch_norm_backward<T>,
-          .batch_norm_inference = batch_norm_inference<T>};
+          .batch_norm_inference = batch_norm_inference<T>,
+          .row_norm = row_norm<T>,
+          .row_norm_backward = row_norm_backward<T>};
 }
 template kernels::Normalization<float> normalization<float>();
 template kernels::Normalization<double> normalization<double>();

@@ -1,5 +1,6 @@
 #include "tern/operators/normalization.hpp"
 
+#include "operators/composed.hpp"
 #include "operators/layout.hpp"
 #include "tern/operators/arithmetic.hpp"
 
@@ -124,6 +125,122 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
              return Gradients{grad_in, grad_weight, grad_bias};
            });
   return out;
+}
+
+// ---- rows with statistics of their own ----
+
+namespace {
+
+void check_parameter(const char* op, const char* which, const Tensor& x, const Tensor& values, const Shape& shape) {
+  if (!values.defined()) return;
+  check_dtypes(op, x, values);
+  expects<ShapeError>(values.shape() == shape, op, ": ", which, " ", values.shape(), " beside an input of ", x.shape(),
+                      ", expected ", shape);
+}
+
+// How many rows of `normalized_shape` x has.
+std::int64_t rows_of(const char* op, const Tensor& x, const Shape& normalized_shape) {
+  check_floating(op, "the input", x);
+  const int lead = x.rank() - normalized_shape.rank();
+  bool fits = normalized_shape.rank() >= 1 && lead >= 0;
+  for (int i = 0; fits && i < normalized_shape.rank(); ++i) fits = x.shape()[lead + i] == normalized_shape[i];
+  expects<ShapeError>(fits, op, ": input ", x.shape(), " does not end in the normalised shape ", normalized_shape);
+  std::int64_t rows = 1;
+  for (int i = 0; i < lead; ++i) rows *= x.shape()[i];
+  return rows;
+}
+
+std::int64_t channels_of(const char* op, const Tensor& x, int least_rank) {
+  check_floating(op, "the input", x);
+  expects<ShapeError>(x.rank() >= least_rank, op, ": input has shape ", x.shape(), ", expected [N, C, ...]");
+  return x.shape()[1];
+}
+
+// `sizes` without the length of a row, which follows from x.
+Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, kernels::RowNorm sizes) {
+  const bool empty = x.numel() == 0;
+  sizes.length = empty ? 0 : x.numel() / sizes.rows;
+  const DType kept = scalar_of(x.dtype());
+  const Tensor whole = x.detach().contiguous();
+  const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
+  const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
+  Tensor out(x.shape(), x.dtype()), inverse_deviation({sizes.rows}, kept);
+  Tensor mean = sizes.centred ? Tensor({sizes.rows}, kept) : Tensor{};
+  if (!empty)
+    visit(op, x.dtype(), [&]<class T>() {
+      const Call<T> call;
+      call.table().normalization.row_norm(call.context(), call.out(out), call.scalars_out(mean),
+                                          call.scalars_out(inverse_deviation), call.in(whole), call.in(scale),
+                                          call.in(shift), sizes);
+    });
+  if (recording(x, weight, bias))
+    record(op, out, {x, weight, bias},
+           [op, empty, sizes, x = Saved(whole), weight = Saved(scale), mean = Saved(mean),
+            inverse_deviation = Saved(inverse_deviation), x_needs = needs(x), weight_needs = needs(weight),
+            bias_needs = needs(bias),
+            parameters = weight.defined() ? weight.shape()
+                         : bias.defined() ? bias.shape()
+                                          : Shape{}](const Tensor& grad) {
+             const auto gradient_if = [&](bool needed, const Shape& shape) {
+               return !needed ? Tensor{} : empty ? zeros(shape, grad.dtype()) : Tensor(shape, grad.dtype());
+             };
+             Tensor grad_x = gradient_if(x_needs, grad.shape());
+             Tensor grad_weight = gradient_if(weight_needs, parameters);
+             Tensor grad_bias = gradient_if(bias_needs, parameters);
+             const Tensor grad_y = grad.contiguous();
+             if (!empty)
+               visit(op, grad.dtype(), [&]<class T>() {
+                 const Call<T> call;
+                 call.table().normalization.row_norm_backward(call.context(), call.out(grad_x), call.out(grad_weight),
+                                                              call.out(grad_bias), call.in(grad_y), call.in(x.get()),
+                                                              call.in(weight.get()), call.scalars_in(mean.get()),
+                                                              call.scalars_in(inverse_deviation.get()), sizes);
+               });
+             return Gradients{grad_x, grad_weight, grad_bias};
+           });
+  return out;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double epsilon) {
+  const std::int64_t rows = rows_of("layer_norm", x, normalized_shape);
+  check_parameter("layer_norm", "weight", x, weight, normalized_shape);
+  check_parameter("layer_norm", "bias", x, bias, normalized_shape);
+  return row_norm("layer_norm", x, weight, bias, {.rows = rows, .epsilon = epsilon});
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> epsilon) {
+  const std::int64_t rows = rows_of("rms_norm", x, normalized_shape);
+  check_parameter("rms_norm", "weight", x, weight, normalized_shape);
+  const double smallest = x.dtype() == DType::float64   ? 0x1p-52
+                          : x.dtype() == DType::float32 ? 0x1p-23
+                          : x.dtype() == DType::float16 ? 0x1p-10
+                                                        : 0x1p-7;
+  return row_norm("rms_norm", x, weight, {}, {.rows = rows, .epsilon = epsilon.value_or(smallest), .centred = false});
+}
+
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
+  const std::int64_t channels = channels_of("group_norm", x, 2);
+  expects<ShapeError>(groups >= 1 && channels % groups == 0, "group_norm: ", groups, " groups of ", channels,
+                      " channels of input ", x.shape());
+  check_parameter("group_norm", "weight", x, weight, {channels});
+  check_parameter("group_norm", "bias", x, bias, {channels});
+  const kernels::RowNorm sizes{
+      .rows = x.shape()[0] * groups, .groups = groups, .area = area_of("group_norm", x), .epsilon = epsilon};
+  return row_norm("group_norm", x, weight, bias, sizes);
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  const std::int64_t channels = channels_of("instance_norm", x, 3), planes = x.shape()[0] * channels;
+  expects<ShapeError>(planes == 0 || x.numel() != planes, "instance_norm: input ", x.shape(),
+                      " has one value per plane, whose deviation is 0");
+  check_parameter("instance_norm", "weight", x, weight, {channels});
+  check_parameter("instance_norm", "bias", x, bias, {channels});
+  const kernels::RowNorm sizes{
+      .rows = planes, .groups = channels, .area = area_of("instance_norm", x), .epsilon = epsilon};
+  return row_norm("instance_norm", x, weight, bias, sizes);
 }
 
 }  // namespace tern::operators

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "functions.hpp"
+#include "loops.hpp"
 #include "sequential.hpp"
 
 namespace tern::sequential {
@@ -11,6 +12,7 @@ namespace {
 
 using kernels::BatchNorm;
 using kernels::LocalResponseNorm;
+using kernels::RowNorm;
 
 /// k + alpha / size * sum x_j^2 over the channels that element i of channel c in image n looks at.
 template <class T>
@@ -138,6 +140,61 @@ void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* 
   }
 }
 
+/// The number among weight and bias of element i of a row.
+std::int64_t parameter(const RowNorm& shape, std::int64_t row, std::int64_t i) {
+  return row % shape.groups * (shape.length / shape.area) + i / shape.area;
+}
+
+template <class T>
+void row_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight, const T* bias,
+              const RowNorm& shape) {
+  const auto count = static_cast<double>(shape.length);
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    const T* const in = x + row * shape.length;
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 0; shape.centred && i < shape.length; ++i) sum += load(in[i]);
+    const double center = sum / count;
+    for (std::int64_t i = 0; i < shape.length; ++i) squares += (load(in[i]) - center) * (load(in[i]) - center);
+    const double inverse = 1 / std::sqrt(squares / count + shape.epsilon);
+    if (mean != nullptr) mean[row] = static_cast<Scalar<T>>(center);
+    inverse_deviation[row] = static_cast<Scalar<T>>(inverse);
+    for (std::int64_t i = 0; i < shape.length; ++i) {
+      const std::int64_t p = parameter(shape, row, i);
+      y[row * shape.length + i] =
+          store<T>((load(in[i]) - center) * inverse * value_or(weight, p, 1) + value_or(bias, p, 0));
+    }
+  }
+}
+
+template <class T>
+void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                       const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+                       const RowNorm& shape) {
+  const std::int64_t parameters = shape.groups * (shape.length / shape.area);
+  Sums<double> weights(context, parameters), biases(context, parameters);
+  const auto count = static_cast<double>(shape.length);
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    const double center = mean != nullptr ? double{mean[row]} : 0, inverse = inverse_deviation[row];
+    const std::int64_t first = row * shape.length;
+    const auto normalized = [&](std::int64_t i) { return (load(x[first + i]) - center) * inverse; };
+    const auto gradient = [&](std::int64_t i) {
+      return load(grad_y[first + i]) * value_or(weight, parameter(shape, row, i), 1);
+    };
+    double sum = 0, product = 0;
+    for (std::int64_t i = 0; i < shape.length; ++i) {
+      const std::int64_t p = parameter(shape, row, i);
+      weights[p] += load(grad_y[first + i]) * normalized(i);
+      biases[p] += load(grad_y[first + i]);
+      if (shape.centred) sum += gradient(i);
+      product += gradient(i) * normalized(i);
+    }
+    for (std::int64_t i = 0; grad_x != nullptr && i < shape.length; ++i)
+      grad_x[first + i] = store<T>(inverse * (gradient(i) - sum / count - normalized(i) * (product / count)));
+  }
+  if (grad_weight != nullptr) weights.round_to(grad_weight);
+  if (grad_bias != nullptr) biases.round_to(grad_bias);
+}
+
 }  // namespace
 
 template <class T>
@@ -146,7 +203,9 @@ kernels::Normalization<T> normalization() {
           .local_response_norm_backward = local_response_norm_backward<T>,
           .batch_norm = batch_norm<T>,
           .batch_norm_backward = batch_norm_backward<T>,
-          .batch_norm_inference = batch_norm_inference<T>};
+          .batch_norm_inference = batch_norm_inference<T>,
+          .row_norm = row_norm<T>,
+          .row_norm_backward = row_norm_backward<T>};
 }
 template kernels::Normalization<float> normalization<float>();
 template kernels::Normalization<double> normalization<double>();

@@ -1,5 +1,5 @@
 // Batch normalisation: channels are shared out among the threads, each adds up its elements in an order fixed by the
-// shape. Local response is in local_response.cpp.
+// shape. Local response is in local_response.cpp, rows are in row_norm.cpp.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "vectorized/local_response.hpp"
+#include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/sum_blocks.hpp"
 #include "vectorized/vectorized.hpp"
@@ -284,7 +285,9 @@ kernels::Normalization<T> table() {
           .local_response_norm_backward = local_response<T>().backward,
           .batch_norm = batch_norm<T>,
           .batch_norm_backward = batch_norm_backward<T>,
-          .batch_norm_inference = batch_norm_inference<T>};
+          .batch_norm_inference = batch_norm_inference<T>,
+          .row_norm = row_norm<T>().forward,
+          .row_norm_backward = row_norm<T>().backward};
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ const std::vector<Operator>& catalogue() {
     append("activation", composed_activation_cases());
     append("reduction", composed_reduction_cases());
     append("loss", composed_loss_cases());
-    append("normalization", composed_normalization_cases());
+    append("normalization", row_normalization_cases());
     append("shape", composed_shape_cases());
     append("arithmetic", function_cases());
     append("integer", integer_cases());

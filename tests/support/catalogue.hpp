@@ -139,7 +139,7 @@ std::vector<Operator> composed_arithmetic_cases();
 std::vector<Operator> composed_activation_cases();
 std::vector<Operator> composed_reduction_cases();
 std::vector<Operator> composed_loss_cases();
-std::vector<Operator> composed_normalization_cases();
+std::vector<Operator> row_normalization_cases();
 std::vector<Operator> composed_shape_cases();
 std::vector<Operator> function_cases();
 std::vector<Operator> integer_cases();

@@ -26,8 +26,20 @@ struct BatchNorm {
                              &BatchNorm::layout>;
 };
 
-/// Normalisations. `weight` and `bias` are [C] or both null; statistics are [C]. Squares may leave the range of T: y
-/// and the gradients are those of exact squares.
+/// Rows [rows, length], each with statistics of its own. `groups` rows after one another share the weights and biases,
+/// [groups, length / area]: element i of row r has number r % groups * (length / area) + i / area. So layer
+/// normalisation has one group and area 1, group normalisation the planes' area. Not centred, the mean is taken for 0.
+struct RowNorm {
+  std::int64_t rows = 0, length = 0, groups = 1, area = 1;
+  double epsilon = 1e-5;
+  bool centred = true;
+
+  using Members = MemberList<&RowNorm::rows, &RowNorm::length, &RowNorm::groups, &RowNorm::area, &RowNorm::epsilon,
+                             &RowNorm::centred>;
+};
+
+/// Normalisations. Of a batch, `weight` and `bias` are [C] or both null, and statistics are [C]. Squares may leave the
+/// range of T: y and the gradients are those of exact squares.
 template <class T>
 struct Normalization {
   Kernel<void(Context&, T* y, const T* x, const LocalResponseNorm&)> local_response_norm;
@@ -49,9 +61,21 @@ struct Normalization {
               const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
 
+  /// y = (x - mean) * inverse_deviation * weight + bias of each row; weight or bias may be null. Saves mean and
+  /// inverse_deviation = 1 / sqrt(mean of (x - mean)^2 + epsilon) [rows]; the mean, null where not centred. There is at
+  /// least one row, and an element in it.
+  Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight, const T* bias,
+              const RowNorm&)>
+      row_norm;
+  /// Each of the gradients may be null.
+  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
+              const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const RowNorm&)>
+      row_norm_backward;
+
   using Members =
       MemberList<&Normalization::local_response_norm, &Normalization::local_response_norm_backward,
-                 &Normalization::batch_norm, &Normalization::batch_norm_backward, &Normalization::batch_norm_inference>;
+                 &Normalization::batch_norm, &Normalization::batch_norm_backward, &Normalization::batch_norm_inference,
+                 &Normalization::row_norm, &Normalization::row_norm_backward>;
 };
 
 }  // namespace tern::kernels

@@ -1,4 +1,4 @@
-// Normalisations that are composed of other operators.
+// Normalisations of rows with statistics of their own.
 
 #include <algorithm>
 
@@ -100,7 +100,10 @@ Operator layer_norm(const char* name, bool centred) {
   };
   for (const Sizes& sizes :
        {Sizes{{17}, {17}}, Sizes{{7, 33}, {33}}, Sizes{{2, 3, 10}, {10}}, Sizes{{2, 3, 5, 4}, {5, 4}},
-        Sizes{{3, 4}, {3, 4}}, Sizes{{0, 5}, {5}}, Sizes{{601, 128}, {128}, true}}) {
+        Sizes{{3, 4}, {3, 4}}, Sizes{{0, 5}, {5}}, Sizes{{601, 128}, {128}, true},
+        // As many rows as cuda wants for a warp each, and lengths for its larger blocks and for more than they hold.
+        Sizes{{2050, 65}, {65}, true}, Sizes{{3, 1024}, {1024}, true}, Sizes{{2, 1030}, {1030}, true},
+        Sizes{{2, 2052}, {2052}, true}, Sizes{{3, 2501}, {2501}, true}, Sizes{{1, 9000}, {9000}, true}}) {
     const std::int64_t length = element_count(sizes.normalized);
     add(op, message("over ", sizes.normalized),
         {.x = sizes.x,
@@ -111,6 +114,20 @@ Operator layer_norm(const char* name, bool centred) {
          .centred = centred,
          .large = sizes.large});
   }
+  // Weighted gradients, whose sums leave float32's range; what they lead to is inside, as the deviation is large.
+  add(op, "of large weights",
+      {.x = {8, 256},
+       .length = 256,
+       .parameters = {256},
+       .parameter = [](std::int64_t i) { return i % 256; },
+       .call = call_of({256}),
+       .centred = centred});
+  Sample& wide = op.samples.back();
+  wide.arguments[0] = uniform({8, 256}, -1e12, 1e12);
+  wide.arguments[1] = uniform({256}, 4e37, 5e37);
+  wide.dtypes = {DType::float32};
+  wide.smooth = false;  // a step of 1e-5 is nothing beside 1e12
+  wide.large_arguments = 0;
   const auto call = [call_of](const Tensor& x, const Shape& shape, const Tensor& weight) {
     call_of(shape)(x, weight, {}, 1e-5);
   };
@@ -152,7 +169,7 @@ Operator group_norm(const char* name, bool instances) {
     bool large = false;
   };
   for (const Sizes& sizes : {Sizes{{2, 4, 3, 5}, 2}, Sizes{{3, 6, 7}, 3}, Sizes{{2, 5, 9}, 1}, Sizes{{1, 4, 33}, 4},
-                             Sizes{{4, 8, 31, 33}, 4, true}}) {
+                             Sizes{{4, 8, 31, 33}, 4, true}, Sizes{{2, 4, 60, 64}, 1, true}}) {
     const std::int64_t channels = sizes.x[1], groups = instances ? channels : sizes.groups;
     const std::int64_t area = element_count(sizes.x) / (sizes.x[0] * channels);
     add(op, message(groups, " groups"),
@@ -191,7 +208,7 @@ Operator group_norm(const char* name, bool instances) {
 
 }  // namespace
 
-std::vector<Operator> composed_normalization_cases() {
+std::vector<Operator> row_normalization_cases() {
   std::vector<Operator> all;
   all.push_back(layer_norm("layer_norm", true));
   all.push_back(layer_norm("rms_norm", false));
