@@ -32,7 +32,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double epsilon = 1e-5);
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last dimensions; epsilon is that of the dtype (2^-23 for float32)
-/// when absent. Squares outside the dtype's range are infinite, and the result 0.
+/// when absent.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> epsilon = {});
 /// Normalises each of `groups` groups of neighbouring channels of each x [N, C, ...]; weight and bias [C].
