@@ -158,7 +158,7 @@ std::int64_t channels_of(const char* op, const Tensor& x, int least_rank) {
 
 // `sizes` without the length of a row, which follows from x.
 Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, kernels::RowNorm sizes) {
-  const bool empty = x.numel() == 0;
+  const bool empty = sizes.rows == 0 || x.numel() == 0;
   sizes.length = empty ? 0 : x.numel() / sizes.rows;
   const DType kept = scalar_of(x.dtype());
   const Tensor whole = x.detach().contiguous();
