@@ -39,7 +39,7 @@ Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Ten
     expects<ShapeError>(i == place || index.shape()[i] <= shape[i], op, ": an index of ", index.shape(),
                         " is larger than the input ", shape, " in dimension ", i);
   // Where the host can look it finds a bad index here, by its own number.
-  checked_labels(op, index.reshape({index.numel()}), shape[place], 0);
+  checked_labels(op, index.reshape({index.numel()}), shape[place], 0, "index");
   const Tensor numbers = index.to(DType::float64);
   const Shape strides = contiguous_strides(shape);
   Tensor places = mul(numbers, static_cast<double>(strides[place]));
@@ -72,7 +72,7 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
   const int place = normalize_dim(op, dim, x.rank());
   if (place == 0) return rows_at(op, x, index);
   const std::int64_t size = x.shape()[place], count = index.numel();
-  checked_labels(op, index, size, 0);
+  checked_labels(op, index, size, 0, "index");
   std::int64_t outer = 1, inner = 1;
   for (int i = 0; i < place; ++i) outer *= x.shape()[i];
   for (int i = place + 1; i < x.rank(); ++i) inner *= x.shape()[i];

@@ -102,7 +102,7 @@ Tensor rows_at(const char* op, const Tensor& x, const Tensor& index) {
   check_defined(op, "the input", x);
   expects<ShapeError>(x.rank() >= 1, op, ": a number has no rows");
   const std::int64_t in_rows = x.shape()[0];
-  const Tensor rows = checked_labels(op, index, in_rows, 0);
+  const Tensor rows = checked_labels(op, index, in_rows, 0, "index");
   expects<NumericError>(in_rows > 0 || rows.numel() == 0, op, ": input ", x.shape(), " has no rows to take");
   Shape shape = x.shape();
   shape[0] = rows.numel();
@@ -126,7 +126,7 @@ Tensor rows_at(const char* op, const Tensor& x, const Tensor& index) {
 }
 
 Tensor add_rows(const char* op, const Tensor& x, const Tensor& index, std::int64_t out_rows) {
-  const Tensor rows = checked_labels(op, index, out_rows, 0), whole = x.detach().contiguous();
+  const Tensor rows = checked_labels(op, index, out_rows, 0, "index"), whole = x.detach().contiguous();
   Shape shape = x.shape();
   shape[0] = out_rows;
   std::int64_t columns = 1;

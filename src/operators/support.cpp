@@ -150,16 +150,18 @@ void copy_elements(const Tensor& out, const Tensor& in) {
   });
 }
 
-Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored) {
-  check_rank(op, "the label tensor", labels, 1);
-  expects<DTypeError>(labels.dtype() == DType::int64, op, ": labels are ", labels.dtype(),
+Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored,
+                      const char* which) {
+  check_defined(op, which, labels);
+  expects<ShapeError>(labels.rank() == 1, op, ": the ", which, " tensor has shape ", labels.shape(), ", expected [n]");
+  expects<DTypeError>(labels.dtype() == DType::int64, op, ": the ", which, " tensor is ", labels.dtype(),
                       ", expected int64; convert with to(...)");
   Tensor whole = labels.detach().contiguous();
   if (mode_of(op).on_host()) {
     const auto values = whole.read<std::int64_t>();
     for (std::size_t i = 0; i < values.size(); ++i)
-      expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": label ", values[i],
-                            " at position ", i, " is outside [0, ", bound, ")");
+      expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": ", which, " ",
+                            values[i], " at position ", i, " is outside [0, ", bound, ")");
   }
   return whole;
 }

@@ -248,6 +248,7 @@ bool may_overlap(const Tensor& x);
 void copy_elements(const Tensor& out, const Tensor& in);
 
 /// Labels and indices: contiguous int64 [n]; on host modes checked against [0, bound) except `ignored`.
-Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored);
+Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored,
+                      const char* which = "label");
 
 }  // namespace tern::operators

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "tern/tensor/create.hpp"
+
 namespace tern::optim {
 
 double StepLr::operator()(std::int64_t position) const {
@@ -63,6 +65,21 @@ void ReduceOnPlateau::step(double value) {
   optimizer_->set_learning_rate(std::max(optimizer_->learning_rate() * options_.factor, options_.minimum));
   resting_ = options_.cooldown;
   waited_ = 0;
+}
+
+nn::State ReduceOnPlateau::state() const {
+  return {{"best", full({1}, best_, DType::float64)},
+          {"resting", tensor(std::vector{resting_}, {1})},
+          {"waited", tensor(std::vector{waited_}, {1})}};
+}
+
+void ReduceOnPlateau::load_state(const nn::State& state) {
+  std::vector<nn::NamedTensor> own;
+  for (const auto& [name, tensor] : this->state()) own.push_back({name, tensor});
+  nn::load_tensors("load_state: the state does not fit this ReduceOnPlateau", own, state);
+  best_ = own[0].tensor.item();
+  resting_ = own[1].tensor.to_vector<std::int64_t>()[0];
+  waited_ = own[2].tensor.to_vector<std::int64_t>()[0];
 }
 
 Scheduler::Scheduler(Optimizer& optimizer, Schedule schedule)

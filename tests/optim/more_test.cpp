@@ -233,7 +233,12 @@ TEST_CASE("optim: the rate falls where a value gets no better", "[optim]") {
   };
   // Better; one step is borne, the second lowers; the next one rests; two more lower again; no further than 0.2.
   CHECK(rates({3, 2, 2, 2}) == Values{1, 1, 1, 0.5});
+  // Another one goes on from the state of the first.
+  const nn::State state = plateau.state();
+  plateau = optim::ReduceOnPlateau(sgd, {.factor = 0.5, .patience = 1, .cooldown = 1, .minimum = 0.2});
+  plateau.load_state(state);
   CHECK(rates({2, 2, 2}) == Values{0.5, 0.5, 0.25});
+  CHECK_THROWS_WITH(plateau.load_state({}), Catch::ContainsSubstring("best"));
   CHECK(rates({2, 1, 1, std::nan("")}) == Values{0.25, 0.25, 0.25, 0.2});
   optim::SGD other({parameter}, {.learning_rate = 1});
   optim::ReduceOnPlateau rising(other, {.patience = 0, .larger_is_better = true});

@@ -86,6 +86,11 @@ class ReduceOnPlateau {
   /// Call it once an epoch, say. A NaN is no better value.
   void step(double value);
 
+  /// The best value and what has been waited since, for a checkpoint; the rate is the optimiser's.
+  nn::State state() const;
+  /// See nn::load_tensors.
+  void load_state(const nn::State& state);
+
  private:
   Optimizer* optimizer_;
   PlateauOptions options_;
