@@ -35,6 +35,7 @@
 #include "tern/parallel/layout.hpp"
 #include "tern/parallel/mesh.hpp"
 #include "tern/parallel/pipeline.hpp"
+#include "tern/parallel/shares.hpp"
 #include "tern/parallel/split.hpp"
 #include "tern/run/branches.hpp"
 #include "tern/run/profile.hpp"

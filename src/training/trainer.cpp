@@ -9,6 +9,7 @@
 #include "tern/nn/module.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/clip.hpp"
+#include "tern/parallel/shares.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::training {
@@ -147,8 +148,9 @@ Tensor Trainer::train_on(std::int64_t examples, const PartOfBatch& part) {
   return whole.loss;
 }
 
-bool Trainer::stops(const Callbacks& callbacks) const {
-  const bool own = callbacks.stop && callbacks.stop();
+bool Trainer::stops(const Callbacks& callbacks) const { return first_says(callbacks.stop && callbacks.stop()); }
+
+bool Trainer::first_says(bool own) const {
   if (group_.size() == 1) return own;
   const Tensor word = scalar(static_cast<std::int32_t>(own));
   group_.broadcast(word);
@@ -227,7 +229,7 @@ Ended Trainer::run_epochs(std::int64_t epochs, const Callbacks& callbacks) {
 bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
   const bool whole = with_averages(average_.get(), [&] {
     if (callbacks.validate) return callbacks.validate(result);
-    return !options_.validation || score_in_first(result, callbacks);
+    return !options_.validation || score(result, callbacks);
   });
   if (!whole) return false;
   if (!callbacks.validate && result.validation_loss && options_.patience > 0)
@@ -241,35 +243,36 @@ bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
   return true;
 }
 
-// The others are told.
-bool Trainer::score_in_first(EpochResult& result, const Callbacks& callbacks) {
-  if (group_.size() == 1) return score(result, callbacks);
-  const bool found = group_.rank() == 0 && score(result, callbacks);
-  const Tensor words =
-      tensor({found ? 1.0 : 0.0, result.validation_loss.value_or(0), result.validation_accuracy.value_or(NAN)});
-  group_.broadcast(words);
-  const std::vector<double> told = words.values();
-  result.validation_loss = told[1];
-  result.validation_accuracy = std::isnan(told[2]) ? std::optional<double>() : told[2];
-  return told[0] != 0;
-}
-
-// Without gradients and in evaluation mode. False: interrupted.
+// Without gradients and in evaluation mode. Each rank looks at a stretch of the batches, and what these give is added
+// up in their order, so that any number of ranks finds the same. False: interrupted.
 bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   const NoGrad no_grad;
-  const bool training = net_->training();
+  const data::DataLoader& loader = *options_.validation;
+  const bool training = net_->training(), first = group_.rank() == 0;
   net_->eval();
-  Tensor totals = zeros({3}, DType::float64);
-  bool whole = true;
-  for (const data::Batch& batch : options_.validation->epoch(0)) {
-    add_to(totals, loss_(batch.images, batch.labels), batch.size);
-    whole = !(callbacks.stop && callbacks.stop());
-    if (!whole) break;
-  }
+  const data::Rows own = parallel::share_of(group_, loader.batches());
+  const Tensor figures = zeros({own.size(), 3}, DType::float64);
+  const auto asked = [&] { return callbacks.stop && callbacks.stop(); };
+  bool stopped = own.size() == 0 && asked();
+  if (own.size() > 0)
+    for (const data::Batch& batch : loader.epoch(0, own.begin)) {
+      if (batch.position >= own.end) break;
+      Tensor row = figures[batch.position - own.begin];
+      add_to(row, loss_(batch.images, batch.labels), batch.size);
+      stopped = asked();
+      if (stopped && first) break;
+    }
   net_->train(training);
-  if (!whole) return false;
-  result.validation_loss = share(totals, 0);
-  if (const double accuracy = share(totals, 1); !std::isnan(accuracy)) result.validation_accuracy = accuracy;
+  const std::vector<double> all = parallel::gather_shares(group_, figures, loader.batches()).values();
+  if (first_says(stopped)) return false;
+  double loss = 0, right = 0, rows = 0;
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    loss += all[i];
+    right += all[i + 1];
+    rows += all[i + 2];
+  }
+  result.validation_loss = rows == 0 ? NAN : loss / rows;
+  if (const double accuracy = right / rows; !std::isnan(accuracy)) result.validation_accuracy = accuracy;
   return true;
 }
 

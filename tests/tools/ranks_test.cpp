@@ -99,6 +99,29 @@ TEST_CASE("ranks: early stopping and the refit are decided together", "[tools][r
   CHECK(model_of(folder, "r3") == model_of(folder, "r1"));
 }
 
+TEST_CASE("ranks: the batches of the validation are shared out, and the figures are those of one rank",
+          "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv",
+              clusters(6000));  // some 2,000 rows to stop by and 2,400 to validate: three batches each
+  std::string alone;
+  for (const std::string ranks : {"1", "2", "3", "4"}) {
+    const Outcome done = tern(training("r" + ranks, {"--epochs", "2", "--early-stop", "2", "--validation", "0.4",
+                                                     "--stopping", "0.6", "--shards", "6", "--ranks", ranks}),
+                              {.folder = folder.path()});
+    INFO(done.err);
+    REQUIRE(done.code == 0);
+    std::string found;
+    for (const nlohmann::json& event : events_of(folder / ("r" + ranks)))
+      if (event.at("event") == "epoch")
+        for (const char* name : {"validation_loss", "validation_accuracy", "stopping_loss", "best"})
+          found += event.at(name).dump() + ' ';
+    if (ranks == "1") alone = found;
+    CHECK(found == alone);
+  }
+  CHECK(count_of(alone, " ") == 8);
+}
+
 TEST_CASE("ranks: images, from which nothing is left out", "[tools][ranks]") {
   const TemporaryFolder folder;
   for (const std::string ranks : {"1", "2"}) {
@@ -150,6 +173,27 @@ TEST_CASE("ranks: a training starts again when it is killed", "[tools][ranks]") 
   CHECK(count_of(attempts, "--resume") == 1);
   CHECK(count_of(attempts, "--restarts 0") == 3);
   CHECK(std::filesystem::exists(folder / "again/previous/model.safetensors"));
+}
+
+TEST_CASE("ranks: what started a training, and does not end with it, is ended", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(150));
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    return tern(training(name, more), {.seconds = 60, .folder = folder.path()});
+  };
+  REQUIRE(run("whole", {"--epochs", "200"}).code == 0);
+  // As mpirun that waits for a machine behind a broken cable.
+  write_bytes(folder / "launcher",
+              "#!/bin/sh\necho attempt >> attempts\n[ $(wc -l < attempts) = 1 ] || exec \"$@\"\n\"$@\" & training=$!\n"
+              "while [ ! -e again/metrics.jsonl ]; do sleep 0.01; done\n"
+              "kill -STOP $training; sleep 1; kill -9 $training; exec sleep 3600\n");
+  std::filesystem::permissions(folder / "launcher", std::filesystem::perms::owner_all);
+  const Outcome done =
+      run("again", {"--epochs", "200", "--rank-limit", "1", "--restarts", "1", "--launcher", "./launcher"});
+  INFO(done.err);
+  REQUIRE(done.code == 0);
+  CHECK_THAT(done.err, ContainsSubstring("what started them went on for more than --rank-limit); it starts again"));
+  CHECK(model_of(folder, "again") == model_of(folder, "whole"));
 }
 
 TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {

@@ -231,27 +231,37 @@ TEST_CASE("trainer: averages are validated and kept, the weights go on by themse
 }
 
 TEST_CASE("trainer: ranks and shards have the same bits", "[trainer]") {
-  const auto with = [](int ranks, bool resident) {
+  // Stopped by the first rank at a step, the fourth and last of an epoch also in its validation, and taken up again.
+  const auto with = [](int ranks, bool resident, std::int64_t stop) {
     std::mutex mutex;
-    Figures left;
+    std::vector<Figures> left;
     parallel::launch({.ranks = ranks, .limit = std::chrono::seconds(120)}, [&](const parallel::Group& group) {
       data::LoaderOptions options{.batch_size = 8, .seed = 2, .resident = resident};
       if (!resident) options.share = {group.rank(), group.size(), 4};
       TrainerOptions all = all_options();
       all.shards = 4;
       Training training(all, data::DataLoader(examples(30), options), group);
-      std::int64_t asked = 0;
-      const Ended ended = training.trainer.run({.stop = [&] { return group.rank() == 0 && ++asked == 9; }});
-      CHECK(ended == Ended::interrupted);
+      const auto& at = training.trainer.position();
+      const auto stops = [&] { return group.rank() != 0 || at.step == stop; };
+      if (training.trainer.run({.stop = stops}) != Ended::interrupted) throw Error("not interrupted");
+      const Figures interrupted = left_by(training);
+      if (training.trainer.run() == Ended::interrupted) throw Error("interrupted");
       const std::lock_guard lock(mutex);
-      if (group.rank() == 0) left = left_by(training);
+      if (group.rank() == 0) left = {interrupted, left_by(training)};
     });
     return left;
   };
-  const Figures alone = with(1, true);
-  CHECK(same(alone, with(2, true)));
-  CHECK(same(alone, with(1, false)));
-  CHECK(same(alone, with(2, false)));
+  for (const std::int64_t stop : {4, 6}) {
+    const std::vector<Figures> alone = with(1, true, stop);
+    REQUIRE(!same(alone[0], alone[1]));
+    for (const int ranks : {1, 2, 3, 4})
+      for (const bool resident : {true, false}) {
+        CAPTURE(stop, ranks, resident);
+        const std::vector<Figures> found = with(ranks, resident, stop);
+        CHECK(same(found[0], alone[0]));
+        CHECK(same(found[1], alone[1]));
+      }
+  }
 }
 
 TEST_CASE("trainer: checkpoints are written when they are due, and those of others refused", "[trainer]") {

@@ -38,17 +38,22 @@ Tensor scaled(const Tensor& images, const Blueprint& blueprint) {
 }
 
 bool for_each_batch(const Examples& examples, const Blueprint& blueprint, std::int64_t size,
-                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use) {
+                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use,
+                    const std::optional<data::Rows>& batches) {
+  const std::int64_t count = examples.size();
+  const data::Rows wanted = batches.value_or(data::Rows{0, (count + size - 1) / size});
+  if (wanted.size() == 0) return true;
   if (examples.source) {
     const data::DataLoader loader(examples.source, {.batch_size = size, .shuffle = false});
-    for (const data::Batch& batch : loader.epoch(0))
+    for (const data::Batch& batch : loader.epoch(0, wanted.begin)) {
+      if (batch.position >= wanted.end) break;
       if (!use(batch.images, batch.labels)) return false;
+    }
     return true;
   }
-  const std::int64_t count = examples.size();
   const Tensor& labels = examples.memory.labels;
-  for (std::int64_t begin = 0; begin < count; begin += size) {
-    const std::int64_t end = std::min(begin + size, count);
+  for (std::int64_t i = wanted.begin; i < wanted.end; ++i) {
+    const std::int64_t begin = i * size, end = std::min(begin + size, count);
     const Tensor x = scaled(examples.memory.images.slice(0, begin, end), blueprint);
     if (!use(x, labels.defined() ? labels.slice(0, begin, end) : Tensor())) return false;
   }

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "blueprint.hpp"
 #include "tern/data/dataset.hpp"
 #include "tern/data/example_source.hpp"
 #include "tern/data/image_folder.hpp"
+#include "tern/data/share.hpp"
 
 namespace tern::tool {
 
@@ -38,8 +40,9 @@ struct Examples {
 Tensor scaled(const Tensor& images, const Blueprint& blueprint);
 
 /// Calls `use` with the examples in their order, `size` at a time, as float32 and with their labels (undefined where
-/// there are none), until it returns false. False when it did.
+/// there are none), until it returns false. False when it did. Of `batches`, if given, alone.
 bool for_each_batch(const Examples& examples, const Blueprint& blueprint, std::int64_t size,
-                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use);
+                    const std::function<bool(const Tensor& x, const Tensor& labels)>& use,
+                    const std::optional<data::Rows>& batches = std::nullopt);
 
 }  // namespace tern::tool

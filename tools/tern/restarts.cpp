@@ -15,6 +15,7 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "errors.hpp"
@@ -27,11 +28,16 @@ namespace tern::tool {
 
 namespace {
 
-// Which file of that name this is; one that is made anew is another.
-std::optional<std::pair<dev_t, ino_t>> identity(const std::string& file) {
+using Clock = std::chrono::steady_clock;
+
+// The code of a launcher that had to be ended; no process ends with it.
+constexpr int launcher_stuck = -1;
+
+// Which file of that name this is, and its size; one that is made anew, or has grown, is another.
+std::optional<std::tuple<dev_t, ino_t, off_t>> identity(const std::string& file) {
   struct stat found {};
   if (::stat(file.c_str(), &found) != 0) return std::nullopt;
-  return std::pair{found.st_dev, found.st_ino};
+  return std::tuple{found.st_dev, found.st_ino, found.st_size};
 }
 
 std::string this_program() {
@@ -81,41 +87,79 @@ pid_t start(const std::vector<std::string>& words) {
   ::_exit(errno == ENOENT ? 127 : 126);
 }
 
+bool is_free(const std::string& folder) {
+  try {
+    const FolderLock lock(folder);
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
+/// Whether the launcher outlives the training by more than a limit: mpirun waits for a machine that it cannot reach
+/// until TCP gives that up, which takes a quarter of an hour.
+class Outlived {
+ public:
+  Outlived(std::string folder, std::string metrics, std::int64_t seconds)
+      : folder_(std::move(folder)), metrics_(std::move(metrics)), limit_(seconds), before_(identity(metrics_)) {}
+
+  bool operator()() {
+    const Clock::time_point now = Clock::now();
+    if (limit_.count() == 0 || now < next_) return false;
+    next_ = now + std::chrono::milliseconds(200);
+    // The first rank keeps the folder from before its first event to its end. Where it was never seen to, because files
+    // cannot be locked there, nothing is known.
+    begun_ = begun_ || identity(metrics_) != before_;
+    if (!begun_) return false;
+    const bool kept = !is_free(folder_);
+    seen_ |= kept;
+    if (kept || !seen_) left_ = now;
+    return now - left_ > limit_;
+  }
+
+ private:
+  std::string folder_, metrics_;
+  std::chrono::seconds limit_;
+  std::optional<std::tuple<dev_t, ino_t, off_t>> before_;
+  Clock::time_point next_ = {}, left_ = {};
+  bool begun_ = false, seen_ = false;
+};
+
 // The exit code of the child; a signal that comes here goes to it as well.
-int wait_for(pid_t child) {
+int wait_for(pid_t child, Outlived outlived) {
   for (bool passed = false;;) {
     int status = 0;
     if (::waitpid(child, &status, WNOHANG) == child)
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (const int signal = training::SignalGuard::received(); signal != 0 && !std::exchange(passed, true))
       ::kill(child, signal);
+    if (outlived()) {
+      ::kill(-child, SIGKILL);  // with what it has started here
+      ::waitpid(child, &status, 0);
+      return launcher_stuck;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
 // Ranks may outlive their mpirun for a moment.
 void wait_until_free(const std::string& folder, std::int64_t seconds) {
-  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (std::filesystem::exists(folder) && std::chrono::steady_clock::now() < latest &&
-         training::SignalGuard::received() == 0) {
-    try {
-      const FolderLock lock(folder);
-      return;
-    } catch (const FileError&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  }
+  const auto latest = Clock::now() + std::chrono::seconds(seconds);
+  while (std::filesystem::exists(folder) && Clock::now() < latest && training::SignalGuard::received() == 0 &&
+         !is_free(folder))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
 // mpirun and its like say 1 for much that a rank has no part in.
 bool worth_another(int code, bool launched) {
-  return code > 128 || code == rank_lost ||
+  return code > 128 || code == rank_lost || code == launcher_stuck ||
          (launched && code != success && code != usage && code != bad_data && code != no_device && code != 126 &&
           code != 127);
 }
 
 std::string reason_of(int code) {
   if (code == rank_lost) return "a rank did not come or failed";
+  if (code == launcher_stuck) return "its ranks did, and what started them went on for more than --rank-limit";
   if (code > 128) return message("killed by signal ", code - 128);
   return message("exit code ", code);
 }
@@ -141,12 +185,13 @@ int run_with_restarts(const Settings& settings, const std::string& verb, const s
     if (attempt > 0) wait_until_free(folder, settings.rank_limit);
     const auto now = identity(begun);
     if (attempt > 0 && !given.contains("resume") && now && now != before) command.emplace_back("--resume");
-    const int code = wait_for(start(command));
+    Outlived outlived(folder, begun, settings.rank_limit);
+    const int code = wait_for(start(command), std::move(outlived));
     expects<Error>(code != 127 || launcher.empty(), "the program ", command[0], " was not found");
     if (training::SignalGuard::received() != 0 || !worth_another(code, !launcher.empty())) return code;
     if (attempt == settings.restarts) {
       say(message("tern: the training ended again (", reason_of(code), "), after ", attempt, " restarts"));
-      return code;
+      return code == launcher_stuck ? rank_lost : code;
     }
     say(message("tern: the training ended (", reason_of(code), "); it starts again, ", attempt + 1, " of ",
                 settings.restarts));

@@ -12,6 +12,7 @@
 #include "tern/autograd/tape.hpp"
 #include "tern/nn/metrics.hpp"
 #include "tern/operators/arithmetic.hpp"
+#include "tern/parallel/shares.hpp"
 
 namespace tern::tool {
 
@@ -286,23 +287,10 @@ Ended Training::refit(const Hooks& hooks) {
   return static_cast<std::int64_t>(searched_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
 }
 
-// The others are told.
-std::optional<Score> Training::score_in_first(const Examples& examples, const Hooks& hooks, bool with_error) {
-  std::optional<Score> found;
-  if (group_.rank() == 0) found = score(*net_, blueprint_, examples, hooks.stop, with_error);
-  if (group_.size() == 1) return found;
-  const Score own = found.value_or(Score{});
-  const Tensor words = tensor({found ? 1.0 : 0.0, own.loss, own.accuracy, own.error, own.rmse});
-  group_.broadcast(words);
-  const std::vector<double> told = words.values();
-  if (told[0] == 0) return std::nullopt;
-  return Score{told[1], told[2], told[3], told[4]};
-}
-
 bool Training::validate(EpochResult& result, const Hooks& hooks) {
   if (validation_.size() > 0) {
     const bool decides = data_.three_way() && *settings_.early_stop > 0;
-    const auto found = score_in_first(validation_, hooks, decides);
+    const auto found = score(*net_, blueprint_, validation_, hooks.stop, decides, group_);
     if (!found) return false;
     if (decides) result.stopping = {found->loss, found->error};
     result.validation_loss = found->loss;
@@ -310,7 +298,7 @@ bool Training::validate(EpochResult& result, const Hooks& hooks) {
     result.validation_rmse = found->rmse;
   }
   if (stopping_.size() == 0) return true;
-  const auto found = score_in_first(stopping_, hooks, true);
+  const auto found = score(*net_, blueprint_, stopping_, hooks.stop, true, group_);
   if (found) result.stopping = {found->loss, found->error};
   return found.has_value();
 }
@@ -321,35 +309,60 @@ std::int64_t evaluation_batch(const Blueprint& blueprint) {
 }
 
 std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
-                           const std::function<bool()>& stop, bool with_error) {
+                           const std::function<bool()>& stop, bool with_error, const parallel::Group& group) {
   const NoGrad no_grad;
-  const bool training = net.training();
+  const bool training = net.training(), first = group.rank() == 0;
   net.eval();
-  nn::Mean loss;
-  Tensor right = zeros({1}, DType::float64);
-  double seen = 0;
+  const std::int64_t count = examples.size(), size = evaluation_batch(blueprint), batches = (count + size - 1) / size;
   // Groups of rows, so few that their losses cost little, tell how sure the mean is.
-  const std::int64_t group = std::max<std::int64_t>(1, examples.size() / most_groups);
-  double groups = 0, sum = 0, squares = 0;
-  const Cost cost_of(blueprint.cost, blueprint.class_weights);
-  const auto use = [&](const Tensor& x, const Tensor& labels) {
-    const Tensor logits = net(x);
-    const auto rows = static_cast<double>(labels.numel());
-    loss.update(cost_of(logits, labels), rows);
-    seen += rows;
-    right = right + count_right(logits, labels);
-    for (std::int64_t begin = 0; with_error && begin < labels.numel(); begin += group, ++groups) {
-      const std::int64_t end = std::min(begin + group, labels.numel());
-      const double own = cost_of(logits.slice(0, begin, end), labels.slice(0, begin, end)).item();
-      sum += own;
-      squares += own * own;
-    }
-    return !stop();
+  const std::int64_t rows_of_group = std::max<std::int64_t>(1, count / most_groups);
+  const auto groups_in = [&](std::int64_t rows) {
+    return with_error ? (rows + rows_of_group - 1) / rows_of_group : std::int64_t{0};
   };
-  const bool whole = for_each_batch(examples, blueprint, evaluation_batch(blueprint), use);
+  const Cost cost_of(blueprint.cost, blueprint.class_weights);
+  // Of each batch: its rows, its loss times them, what is right, and the losses of its groups.
+  constexpr std::int64_t sums = 3;
+  const data::Rows own = parallel::share_of(group, batches);
+  const Tensor figures = zeros({own.size(), sums + groups_in(std::min(size, count))}, DType::float64);
+  std::int64_t done = 0;
+  bool stopped = own.size() == 0 && stop();
+  const auto use = [&](const Tensor& x, const Tensor& labels) {
+    const Tensor batch = figures[done++];
+    const auto put = [&](std::int64_t place, const Tensor& value) {
+      batch.slice(0, place, place + 1).copy_(value.reshape({1}).to(DType::float64));
+    };
+    const Tensor logits = net(x);
+    const std::int64_t rows = labels.numel();
+    batch.slice(0, 0, 1).fill_(static_cast<double>(rows));
+    put(1, cost_of(logits, labels).to(DType::float64) * static_cast<double>(rows));
+    put(2, count_right(logits, labels));
+    for (std::int64_t i = 0; i < groups_in(rows); ++i) {
+      const std::int64_t begin = i * rows_of_group, end = std::min(begin + rows_of_group, rows);
+      put(sums + i, cost_of(logits.slice(0, begin, end), labels.slice(0, begin, end)));
+    }
+    stopped = stop();
+    return !stopped || !first;
+  };
+  for_each_batch(examples, blueprint, size, use, own);
   net.train(training);
-  if (!whole) return std::nullopt;
-  Score result{loss.value(), right.item() / seen};
+  // In the order of the batches, whoever has seen them.
+  const Tensor all = parallel::gather_shares(group, figures, batches);
+  if (agreed(group, stopped)) return std::nullopt;
+  const std::vector<double> values = all.values();
+  double seen = 0, loss = 0, right = 0, groups = 0, sum = 0, squares = 0;
+  for (std::size_t batch = 0; batch < values.size(); batch += static_cast<std::size_t>(all.size(1))) {
+    seen += values[batch];
+    loss += values[batch + 1];
+    right += values[batch + 2];
+    const auto of_batch = static_cast<std::size_t>(groups_in(static_cast<std::int64_t>(values[batch])));
+    groups += static_cast<double>(of_batch);
+    for (std::size_t i = 0; i < of_batch; ++i) {
+      const double value = values[batch + sums + i];
+      sum += value;
+      squares += value * value;
+    }
+  }
+  Score result{loss / seen, right / seen};
   if (blueprint.regression) {
     // R2 is beside these examples' own mean and deviation.
     const double errors = 1 - result.accuracy, deviation = data::scaling_of(examples.memory.labels).deviation[0];

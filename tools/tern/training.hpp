@@ -96,7 +96,6 @@ class Training {
   data::DataLoader make_loader(const Examples& examples) const;
   void begin(const Examples& examples);
   parallel::Part part_on(const Tensor& x, const Tensor& labels) const;
-  std::optional<Score> score_in_first(const Examples& examples, const Hooks& hooks, bool with_error = false);
   Ended search(std::int64_t epochs, const Hooks& hooks);
   bool validate(EpochResult& result, const Hooks& hooks);
   void begin_refit(std::int64_t epochs);
@@ -119,15 +118,17 @@ class Training {
   std::int64_t refit_epochs_ = 0;
 };
 
-/// The mean cost and the share of right answers, or R2, over examples, in evaluation mode. `stop` is asked between
-/// batches; when it says true, nothing is returned.
+/// The mean cost and the share of right answers, or R2, over examples, in evaluation mode. The ranks of the group share
+/// out the batches and find the same, any number of them. `stop` is asked between batches; when it says true in the
+/// first rank, nothing is returned.
 struct Score {
   double loss = 0, accuracy = 0;
   double error = 0;  // standard error of the loss
   double rmse = 0;   // of a regression, in the target's unit
 };
 std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
-                           const std::function<bool()>& stop, bool with_error = false);
+                           const std::function<bool()>& stop, bool with_error = false,
+                           const parallel::Group& group = parallel::Group());
 /// Examples that pass through the net at once when nothing is learnt.
 std::int64_t evaluation_batch(const Blueprint& blueprint);
 

@@ -77,7 +77,7 @@ struct Callbacks {
 
 struct TrainerOptions {
   std::int64_t epochs = 10;
-  std::optional<data::DataLoader> validation = {};  ///< looked at after each epoch, by the first rank
+  std::optional<data::DataLoader> validation = {};  ///< looked at after each epoch; the ranks share out its batches
   optim::Schedule schedule = {};                    ///< of the learning rate, by epochs done; empty: it stays
   bool schedule_by_step = false;                    ///< by steps done
   double clip_norm = 0;                             ///< see optim::clip_grad_norm; 0: gradients stay as they are
@@ -151,12 +151,12 @@ class Trainer {
   parallel::Part part_of(const Tensor& x, const Tensor& labels, const Tensor& drawn) const;
   Tensor train_on(std::int64_t examples, const PartOfBatch& part);
   bool stops(const Callbacks& callbacks) const;
+  bool first_says(bool own) const;
   bool train_epoch(const Callbacks& callbacks);
   void stepped(const Tensor& loss, const Callbacks& callbacks);
   Ended run_epochs(std::int64_t epochs, const Callbacks& callbacks);
   bool validate(EpochResult& result, const Callbacks& callbacks);
   bool score(EpochResult& result, const Callbacks& callbacks);
-  bool score_in_first(EpochResult& result, const Callbacks& callbacks);
   void finish_epoch(const EpochResult& result);
   nn::State present() const;
 
