@@ -62,7 +62,8 @@ class Machine:
                 self.move_to(own)
             self.run("ip", "address", "add", address + "/24", "dev", "wire")
             self.run("ip", "link", "set", "wire", "up")
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.CalledProcessError, NotPermitted) as error:
+            self.holder.kill()
             raise NotPermitted(str(error)) from error
 
     @staticmethod
@@ -159,8 +160,8 @@ class Partitions:
                 pass
 
     def try_out(self, label, reference, ranks=2, delay=0.0, loss=0.0, cut=None, after=0, seconds=None, restarts=False):
-        """One training: `cut` are the ends whose packets go nowhere, `after` so many epochs, for so many `seconds` (None:
-        until it has ended)."""
+        """One training: `cut` are the ends whose packets go nowhere, `after` so many epochs, for so many `seconds`
+        (None: until it has ended)."""
         if self.options.only not in (None, label):
             return
         self.number += 1

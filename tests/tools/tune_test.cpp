@@ -277,6 +277,34 @@ TEST_CASE("tune: any number of ranks comes to the same table and the same models
 #endif
 }
 
+TEST_CASE("tune: a search starts again when it is killed", "[tools][tune]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(120));
+  REQUIRE(tern(search_of_six("one", {"--jobs", "1"}), {.folder = folder.path()}).code == 0);
+  // What an earlier search left is not what is gone on with.
+  REQUIRE(tern(search_of_six("again", {"--seed", "9"}), {.folder = folder.path()}).code == 0);
+  write_bytes(folder / "launcher",
+              "#!/bin/sh\necho \"$@\" >> attempts\n[ $(wc -l < attempts) -le 2 ] || exec \"$@\"\n"
+              "[ $(wc -l < attempts) = 2 ] || kill -9 $$\n\"$@\" & search=$!\n"
+              "while [ ! -e again/previous/tune.json ] || [ ! -e again/trial-003/checkpoints ]; do sleep 0.01; done\n"
+              "kill -9 $search; kill -9 $$\n");
+  fs::permissions(folder / "launcher", fs::perms::owner_all);
+  const Outcome done = tern(
+      search_of_six("again", {"--jobs", "1", "--checkpoint-every", "1", "--restarts", "2", "--launcher", "./launcher"}),
+      {.folder = folder.path()});
+  INFO(done.err);
+  REQUIRE(done.code == 0);
+  CHECK_THAT(done.err, ContainsSubstring("the search ended (killed by signal 9); it starts again, 2 of 2"));
+  check_same(folder, "one", "again", 6);
+  // Two attempts that begin with the options of the search, and one that takes them from the folder.
+  const std::vector<std::string> attempts = lines_of(folder / "attempts");
+  REQUIRE(attempts.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK((attempts[i].find("--grid") != std::string::npos) == (i < 2));
+    CHECK((attempts[i].find("--resume") != std::string::npos) == (i == 2));
+  }
+}
+
 TEST_CASE("tune: every device of the mode takes trials, and one that fails gives its own back", "[tools][tune]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(60));

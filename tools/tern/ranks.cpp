@@ -31,20 +31,23 @@ Options rank_options(Settings& settings) {
     settings.shards = parse_integer("shards", text, 0, most_shards);
   };
   shards.get = [&settings] { return settings.shards ? Json(*settings.shards) : Json(); };
-  Options table{
-      integer_option("ranks", "N", "threads that train together, each on a part of every batch", settings.ranks, 1,
-                     1024),
-      choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
-                    settings.parallel),
-      shards,
-      integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
-                     settings.rank_limit, 0, 1 << 20),
-      integer_option("restarts", "N", "start again, at most N times, from the last checkpoint when a rank is lost",
-                     settings.restarts, 0, 1 << 20),
-      text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
-                  settings.launcher)};
+  Options table{integer_option("ranks", "N", "threads that train together, each on a part of every batch",
+                               settings.ranks, 1, 1024),
+                choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
+                              settings.parallel),
+                shards,
+                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
+                               settings.rank_limit, 0, 1 << 20)};
+  for (Option& option : restart_options(settings)) table.push_back(std::move(option));
   for (Option& option : table) option.group = "Ranks";
   return table;
+}
+
+Options restart_options(Settings& settings) {
+  return {integer_option("restarts", "N", "start again, at most N times, from the last checkpoint when a rank is lost",
+                         settings.restarts, 0, 1 << 20),
+          text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
+                      settings.launcher)};
 }
 
 void complete_ranks(Settings& settings, int ranks) {

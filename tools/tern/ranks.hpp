@@ -15,8 +15,10 @@
 
 namespace tern::tool {
 
-/// --ranks, --parallel, --shards and --rank-limit.
+/// --ranks, --parallel, --shards, --rank-limit, and those below.
 Options rank_options(Settings& settings);
+/// --restarts and --launcher.
+Options restart_options(Settings& settings);
 
 /// Fills in the shards; `ranks` are there. Throws UsageError where they do not go together.
 void complete_ranks(Settings& settings, int ranks);

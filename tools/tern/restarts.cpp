@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -20,7 +21,6 @@
 
 #include "errors.hpp"
 #include "folder_lock.hpp"
-#include "run_folder.hpp"
 #include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 
@@ -46,28 +46,28 @@ std::string this_program() {
   return length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "tern";
 }
 
-std::vector<std::string> launcher_of(const Settings& settings) {
-  if (settings.launcher.empty()) {
-    if (settings.parallel == "threads") return {};
-    return {"mpirun", "-n", std::to_string(settings.ranks)};
+std::vector<std::string> launcher_of(const Restarts& restarts) {
+  if (restarts.launcher.empty()) {
+    if (restarts.parallel == "threads") return {};
+    return {"mpirun", "-n", std::to_string(restarts.ranks)};
   }
-  std::istringstream stream(settings.launcher);
+  std::istringstream stream(restarts.launcher);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
 }
 
-// Without --restarts and --launcher, which are this process's business.
-std::vector<std::string> child_words(const std::vector<std::string>& words) {
+// Without some options and their values.
+std::vector<std::string> without(const std::vector<std::string>& names, const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
-    if (name != "--restarts" && name != "--launcher")
+    const bool dropped = std::ranges::any_of(names, [&](const std::string& each) { return name == "--" + each; });
+    if (!dropped)
       kept.push_back(words[i]);
     else if (name == words[i])
       ++i;  // its value
   }
-  kept.insert(kept.end(), {"--restarts", "0"});  // a configuration file may say otherwise
   return kept;
 }
 
@@ -166,35 +166,39 @@ std::string reason_of(int code) {
 
 }  // namespace
 
-int run_with_restarts(const Settings& settings, const std::string& verb, const std::vector<std::string>& words,
+int run_with_restarts(const Restarts& restarts, const std::string& verb, const std::vector<std::string>& words,
                       const Given& given) {
   const bool inside = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
-  const std::string otherwise = message(": tern ", verb, " --restarts ", settings.restarts,
+  const std::string otherwise = message(": tern ", verb, " --restarts ", restarts.times,
                                         " --parallel mpi --ranks N, or --launcher \"mpirun -n N\"");
   expects<UsageError>(!inside, "--restarts starts mpirun itself; leave that out", otherwise);
-  expects<UsageError>(settings.parallel == "threads" || settings.ranks > 1 || !settings.launcher.empty(),
+  expects<UsageError>(restarts.parallel == "threads" || restarts.ranks > 1 || !restarts.launcher.empty(),
                       "--restarts has to know how many processes to start", otherwise);
-  const std::vector<std::string> launcher = launcher_of(settings), own = child_words(words);
-  const std::string folder = RunFolder::path_of(settings), begun = RunFolder::metrics_in(folder);
-  const auto before = identity(begun);
+  const std::vector<std::string> launcher = launcher_of(restarts);
+  std::vector<std::string> own = without({"restarts", "launcher"}, words);  // they are this process's business
+  own.insert(own.end(), {"--restarts", "0"});                               // a configuration file may say otherwise
+  const auto before = identity(restarts.begun);
   const training::SignalGuard signals;
   for (std::int64_t attempt = 0;; ++attempt) {
     std::vector<std::string> command = launcher;
     command.insert(command.end(), {this_program(), verb});
+    if (attempt > 0) wait_until_free(restarts.folder, restarts.rank_limit);
+    const auto now = identity(restarts.begun);
+    if (attempt > 0 && !given.contains("resume") && now && now != before) {
+      own = without(restarts.saved, own);
+      if (std::ranges::find(own, "--resume") == own.end()) own.emplace_back("--resume");
+    }
     command.insert(command.end(), own.begin(), own.end());
-    if (attempt > 0) wait_until_free(folder, settings.rank_limit);
-    const auto now = identity(begun);
-    if (attempt > 0 && !given.contains("resume") && now && now != before) command.emplace_back("--resume");
-    Outlived outlived(folder, begun, settings.rank_limit);
+    Outlived outlived(restarts.folder, restarts.begun, restarts.first_ends ? restarts.rank_limit : 0);
     const int code = wait_for(start(command), std::move(outlived));
     expects<Error>(code != 127 || launcher.empty(), "the program ", command[0], " was not found");
     if (training::SignalGuard::received() != 0 || !worth_another(code, !launcher.empty())) return code;
-    if (attempt == settings.restarts) {
-      say(message("tern: the training ended again (", reason_of(code), "), after ", attempt, " restarts"));
+    if (attempt == restarts.times) {
+      say(message("tern: the ", restarts.work, " ended again (", reason_of(code), "), after ", attempt, " restarts"));
       return code == launcher_stuck ? rank_lost : code;
     }
-    say(message("tern: the training ended (", reason_of(code), "); it starts again, ", attempt + 1, " of ",
-                settings.restarts));
+    say(message("tern: the ", restarts.work, " ended (", reason_of(code), "); it starts again, ", attempt + 1, " of ",
+                restarts.times));
   }
 }
 

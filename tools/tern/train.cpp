@@ -54,13 +54,25 @@ class Train : public Command {
   int run(const Given& given) override {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
-    if (settings_.restarts > 0) return run_with_restarts(settings_, verb_.name, verb_.words, chosen);
+    if (settings_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
     return run_processes({.carrier = settings_.parallel, .limit = limit()},
                          [&](const parallel::Group& processes) { return run_process(chosen, processes); });
   }
 
  private:
+  Restarts restarts() const {
+    const std::string folder = RunFolder::path_of(settings_);
+    return {.work = "training",
+            .times = settings_.restarts,
+            .launcher = settings_.launcher,
+            .parallel = settings_.parallel,
+            .ranks = settings_.ranks,
+            .rank_limit = settings_.rank_limit,
+            .folder = folder,
+            .begun = RunFolder::metrics_in(folder),
+            .first_ends = true};
+  }
   std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
 
   // The first process owns the run, and tells the others what a resumed training was asked for.

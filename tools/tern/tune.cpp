@@ -13,6 +13,7 @@
 #include "nets.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
+#include "restarts.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/parallel/group.hpp"
@@ -44,8 +45,9 @@ bool of_one_training(const std::string& name) {
 // What does not decide how the trials of a search end.
 bool may_change(const std::string& name) {
   static const std::vector<std::string> names{
-      "jobs", "ranks",  "parallel", "rank-limit", "mode",    "threads",          "precision", "quiet",
-      "run",  "resume", "keep",     "data",       "dataset", "checkpoint-every", "config",    "download"};
+      "jobs",      "ranks",   "parallel", "rank-limit", "restarts", "launcher", "mode",    "threads",
+      "precision", "quiet",   "run",      "resume",     "keep",     "data",     "dataset", "checkpoint-every",
+      "config",    "download"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -83,6 +85,7 @@ class Tune : public Command {
                         1 << 20),
          integer_option("halving", "N", "one in N trials goes on to more epochs; 0: all", halving_, 0, 100),
          switch_option("compare-serial", "time one after another against all at once", compare_)});
+    add(restart_options(base_));
     Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
     config.group = "Results";
     config.kind = Value::file;
@@ -101,6 +104,8 @@ class Tune : public Command {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
+    folder_ = base_.run.empty() ? "tune" : base_.run;
+    if (base_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (parallel_ == "threads") return run_process(chosen, parallel::Group());
     expects<UsageError>(!compare_, "--compare-serial times the threads of one process; leave --parallel out");
     return run_processes({.carrier = parallel_, .limit = std::chrono::seconds(base_.rank_limit)},
@@ -108,6 +113,18 @@ class Tune : public Command {
   }
 
  private:
+  // Processes that still work when the first one is gone go on without it.
+  Restarts restarts() const {
+    return {.work = "search",
+            .times = base_.restarts,
+            .launcher = base_.launcher,
+            .parallel = parallel_,
+            .ranks = ranks_,
+            .rank_limit = base_.rank_limit,
+            .folder = folder_,
+            .begun = plan_file(),
+            .saved = {"grid", "range", "random"}};
+  }
   // The first process makes the folder and the plan, and shows how it goes. From there on processes talk through the
   // folders of the trials alone and the group is left, so that one that dies takes no other along.
   int run_process(const Given& chosen, const parallel::Group& processes) {
@@ -117,7 +134,6 @@ class Tune : public Command {
       processes.leave();
     };
     if (!leads) part();
-    folder_ = base_.run.empty() ? "tune" : base_.run;
     std::error_code missing;
     if (leads && fs::is_directory(folder_, missing)) lock_.emplace(folder_);
     const bool resumed = !leads || (base_.resume && fs::exists(plan_file(), missing));
@@ -159,7 +175,7 @@ class Tune : public Command {
   void add(Options options) {
     for (Option& option : options) {
       option.group = "Search";
-      option.brief = option.name != "rank-limit";
+      option.brief = option.name != "rank-limit" && option.name != "restarts" && option.name != "launcher";
       verb_.options.push_back(std::move(option));
     }
   }
@@ -290,7 +306,7 @@ class Tune : public Command {
     }
     Json options = to_config(verb_.options);
     for (const char* name : {"run", "resume", "mode", "threads", "precision", "quiet", "grid", "range", "random",
-                             "ranks", "parallel", "rank-limit"})
+                             "ranks", "parallel", "rank-limit", "restarts", "launcher"})
       options.erase(name);
     write_file(plan_file(), Json{{"options", options}, {"trials", to_json(plan.trials)}}.dump(1) + "\n");
   }
