@@ -15,7 +15,7 @@ namespace tern::parallel {
 namespace {
 
 constexpr int most_ranks = 8;
-// Few and small: they stay beside the kernels of backward while the other devices are not there yet.
+// Small: they stay beside the kernels of backward while the other devices are not there yet.
 constexpr unsigned threads = 256, most_blocks = 160;
 /// A packet: units side by side, and behind them one with the number of the call.
 constexpr std::uint32_t units_of_packet = 7, packet = units_of_packet + 1;
