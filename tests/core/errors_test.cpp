@@ -93,7 +93,7 @@ const std::vector<Mistake>& mistakes() {
        [] {
          op::cross_entropy(ones({4, 10}), labels({1, 2, 10, 3}));
        }},
-      {"cross_entropy: labels are float32, expected int64; convert with to(...)",
+      {"cross_entropy: the label tensor is float32, expected int64; convert with to(...)",
        [] {
          op::cross_entropy(ones({4, 10}), ones({4}));
        }},
@@ -121,7 +121,7 @@ const std::vector<Mistake>& mistakes() {
        [] {
          op::cat({ones({2, 3}), ones({4, 5})}, 0);
        }},
-      {"index_select: label 5 at position 1 is outside [0, 5)",
+      {"index_select: index 5 at position 1 is outside [0, 5)",
        [] {
          op::index_select(ones({5, 2}), 0, labels({0, 5}));
        }},
