@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "data/conversion.hpp"
 #include "data/streams.hpp"
@@ -28,12 +29,41 @@ Dataset Dataset::select(const Tensor& rows) const {
   return part;
 }
 
-SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes, double share, std::uint64_t seed) {
-  expects<NumericError>(share >= 0 && share < 1, "split: expected a share in [0, 1), found ", share);
-  const auto count = static_cast<std::int64_t>(labels.size());
+namespace {
+
+// All positions, in an order that the seed draws.
+std::vector<std::int64_t> drawn_order(std::size_t count, std::uint64_t seed) {
   Generator generator(seed);
   generator.set_position(streams::split);
-  const auto order = randperm(count, generator).to_vector<std::int64_t>();
+  return randperm(static_cast<std::int64_t>(count), generator).to_vector<std::int64_t>();
+}
+
+SplitRows rows_by(const std::vector<bool>& held) {
+  SplitRows rows;
+  for (std::size_t i = 0; i < held.size(); ++i)
+    (held[i] ? rows.validation : rows.train).push_back(static_cast<std::int64_t>(i));
+  return rows;
+}
+
+// Of numbers all are of one kind.
+Split parts_of(const Dataset& dataset,
+               const std::function<SplitRows(std::span<const std::int64_t> labels, std::int64_t classes)>& divide) {
+  dataset.check();
+  const bool numbers = dataset.classes == no_classes;
+  const auto labels = numbers ? std::vector<std::int64_t>(static_cast<std::size_t>(dataset.size()))
+                              : dataset.labels.to_vector<std::int64_t>();
+  const SplitRows rows = divide(labels, numbers ? 1 : dataset.classes);
+  const auto part = [&](const std::vector<std::int64_t>& chosen) {
+    return dataset.select(tensor(chosen, {static_cast<std::int64_t>(chosen.size())}));
+  };
+  return {part(rows.train), part(rows.validation)};
+}
+
+}  // namespace
+
+SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes, double share, std::uint64_t seed) {
+  expects<NumericError>(share >= 0 && share < 1, "split: expected a share in [0, 1), found ", share);
+  const std::vector<std::int64_t> order = drawn_order(labels.size(), seed);
   std::vector<std::int64_t> wanted(static_cast<std::size_t>(classes));
   for (const std::int64_t label : labels) ++wanted.at(static_cast<std::size_t>(label));
   for (std::int64_t& examples : wanted) {
@@ -47,22 +77,37 @@ SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes,
     held[static_cast<std::size_t>(row)] = true;
     --left;
   }
-  SplitRows rows;
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    (held[i] ? rows.validation : rows.train).push_back(static_cast<std::int64_t>(i));
-  return rows;
+  return rows_by(held);
+}
+
+SplitRows fold_rows(std::span<const std::int64_t> labels, std::int64_t classes, std::int64_t folds, std::int64_t fold,
+                    std::uint64_t seed) {
+  const auto count = static_cast<std::int64_t>(labels.size());
+  expects<NumericError>(folds >= 2 && folds <= count, "folds: expected 2 to ", count, " folds of ", count,
+                        " examples, found ", folds);
+  expects<NumericError>(fold >= 0 && fold < folds, "folds: expected a fold in [0, ", folds, "), found ", fold);
+  // Dealt out one by one, class after class: no two folds differ by more than one example, of a class or in all.
+  std::vector<std::int64_t> next(static_cast<std::size_t>(classes)), of_class(next.size());
+  for (const std::int64_t label : labels) ++of_class.at(static_cast<std::size_t>(label));
+  for (std::size_t c = 1; c < next.size(); ++c) next[c] = next[c - 1] + of_class[c - 1];
+  std::vector<bool> held(labels.size());
+  for (const std::int64_t row : drawn_order(labels.size(), seed)) {
+    const auto at = static_cast<std::size_t>(row);
+    held[at] = next[static_cast<std::size_t>(labels[at])]++ % folds == fold;
+  }
+  return rows_by(held);
 }
 
 Split split(const Dataset& dataset, double share, std::uint64_t seed) {
-  dataset.check();
-  const bool numbers = dataset.classes == no_classes;
-  const auto labels = numbers ? std::vector<std::int64_t>(static_cast<std::size_t>(dataset.size()))
-                              : dataset.labels.to_vector<std::int64_t>();
-  const SplitRows rows = split_rows(labels, numbers ? 1 : dataset.classes, share, seed);
-  const auto part = [&](const std::vector<std::int64_t>& chosen) {
-    return dataset.select(tensor(chosen, {static_cast<std::int64_t>(chosen.size())}));
-  };
-  return {part(rows.train), part(rows.validation)};
+  return parts_of(dataset, [&](std::span<const std::int64_t> labels, std::int64_t classes) {
+    return split_rows(labels, classes, share, seed);
+  });
+}
+
+Split fold(const Dataset& dataset, std::int64_t folds, std::int64_t fold, std::uint64_t seed) {
+  return parts_of(dataset, [&](std::span<const std::int64_t> labels, std::int64_t classes) {
+    return fold_rows(labels, classes, folds, fold, seed);
+  });
 }
 
 void Dataset::check() const {

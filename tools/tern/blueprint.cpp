@@ -158,6 +158,8 @@ Json to_json(const Blueprint& b) {
             {"dropout", b.dropout},
             {"cost", b.cost}};
   if (b.test > 0) json["test"] = b.test;
+  if (b.folds > 0) json["folds"] = b.folds;
+  if (b.folds > 0) json["fold"] = b.fold;
   if (!b.class_weights.empty()) json["class_weights"] = b.class_weights;
   if (b.table) write_columns(json, b);
   if (b.regression) {
@@ -205,6 +207,10 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
   b.test = reader.take_or_default<double>("test");
   expects<FileError>(b.test >= 0 && b.test < 1, file, ": 'test' in the description is no share");
+  b.folds = reader.take_or_default<std::int64_t>("folds");
+  b.fold = reader.take_or_default<std::int64_t>("fold");
+  expects<FileError>(b.folds == 0 ? b.fold == 0 : b.folds >= 2 && b.fold >= 1 && b.fold <= b.folds, file,
+                     ": 'fold' in the description is none of its folds");
   b.split = reader.take<std::uint64_t>("split");
   std::vector<std::string> nets = net_names();
   nets.emplace_back("mlp");

@@ -31,6 +31,7 @@ struct Blueprint {
   std::string fingerprint = {};           // of these; empty where an older version wrote the model
   double validation = 0;                  // share that was held out, of all
   double test = 0;                        // the same of a test part, which is then what is tested
+  std::int64_t folds = 0, fold = 0;       // or one of so many folds, from 1
   std::uint64_t split = 0;                // number of the draw that held it out
 
   // The network.
@@ -47,7 +48,10 @@ struct Blueprint {
   /// The target of a regression by a name that can be shown.
   std::string target_name() const { return header ? target : "target"; }
   /// Share of the examples that the figures of the model are of.
-  double held_out() const { return test > 0 ? test : validation; }
+  double held_out() const {
+    if (folds > 0) return 1 / static_cast<double>(folds);
+    return test > 0 ? test : validation;
+  }
   /// Values of one example.
   std::int64_t features() const { return element_count(input); }
 };

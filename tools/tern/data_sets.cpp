@@ -163,6 +163,11 @@ data::Dataset limited(const data::Dataset& whole, const Settings& settings) {
   return settings.limit > 0 ? whole.take(settings.limit) : whole;
 }
 
+data::Split divided(const data::Dataset& whole, const Blueprint& blueprint) {
+  if (blueprint.folds > 0) return data::fold(whole, blueprint.folds, blueprint.fold - 1, blueprint.split);
+  return data::split(whole, blueprint.held_out(), blueprint.split);
+}
+
 TrainingData load_table(const Settings& settings) {
   const data::Table table = data::read_csv(settings.dataset, csv_options(settings));
   check_target(table, settings);
@@ -180,9 +185,10 @@ TrainingData load_table(const Settings& settings) {
   const data::Dataset whole = limited(rows_of(table, table.dataset(), settings.missing).memory, settings);
   blueprint.examples = whole.size();
   blueprint.fingerprint = Fingerprint().add(whole).text();
-  blueprint.validation = settings.validation.value_or(0.2);
-  blueprint.test = settings.test_fraction;
-  data::Split parts = data::split(whole, blueprint.held_out(), settings.split);
+  take_parts(blueprint, settings);
+  expects<FileError>(blueprint.folds <= whole.size(), settings.dataset, ": found ", whole.size(), " examples for ",
+                     blueprint.folds, " folds, expected one for each at least");
+  data::Split parts = divided(whole, blueprint);
   blueprint.encoding = data::encoding_of(table, parts.train.images, missing_of(settings.missing));
   blueprint.input = {blueprint.encoding.inputs()};
   result.notes = notes_on(table, blueprint, whole.size());
@@ -199,7 +205,7 @@ TrainingData load_table(const Settings& settings) {
 }
 
 TrainingData load_digits_to_train(const Settings& settings) {
-  expects<UsageError>(settings.test_fraction == 0, own_test_part_words(settings.dataset));
+  expects<UsageError>(settings.test_fraction == 0 && settings.folds == 0, own_test_part_words(settings.dataset));
   const data::Mnist digits = load_digits(settings);
   TrainingData result;
   result.train.memory = digits.train;
@@ -226,7 +232,7 @@ TrainingData load_digits_to_train(const Settings& settings) {
 
 data::Dataset held_out(const data::Dataset& whole, const Blueprint& blueprint) {
   check_held_out(whole.size(), Fingerprint().add(whole).text(), blueprint, whole.source);
-  return data::split(whole, blueprint.held_out(), blueprint.split).validation;
+  return divided(whole, blueprint).validation;
 }
 
 Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled) {
@@ -275,9 +281,23 @@ Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprin
 
 }  // namespace
 
+void take_parts(Blueprint& blueprint, const Settings& settings) {
+  blueprint.folds = settings.folds;
+  blueprint.fold = settings.fold;
+  blueprint.validation = settings.folds > 0 ? 0 : settings.validation.value_or(0.2);
+  blueprint.test = settings.test_fraction;
+}
+
+data::SplitRows divided(const std::vector<std::int64_t>& labels, std::int64_t classes, const Blueprint& blueprint) {
+  if (blueprint.folds > 0)
+    return data::fold_rows(labels, classes, blueprint.folds, blueprint.fold - 1, blueprint.split);
+  return data::split_rows(labels, classes, blueprint.held_out(), blueprint.split);
+}
+
 std::string own_test_part_words(const std::string& source) {
   return source +
-         " comes with a test part: in place of --test-fraction, --validation 0.1 holds examples out of the others, and "
+         " comes with a test part: in place of --test-fraction and --folds, --validation 0.1 holds examples out of the "
+         "others, and "
          "tern test gives the figures of the test part";
 }
 
@@ -298,6 +318,12 @@ namespace {
 TrainingData read_training_data(const Settings& settings) {
   expects<UsageError>(!settings.dataset.empty(),
                       "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
+  expects<UsageError>(settings.folds == 0 || settings.fold > 0,
+                      "--folds trains each fold in turn, which tern train does; --fold N is one of them");
+  expects<UsageError>(settings.fold <= settings.folds, "--fold ", settings.fold, " is not one of --folds ",
+                      settings.folds);
+  expects<UsageError>(settings.folds == 0 || (settings.test_fraction == 0 && !settings.validation),
+                      "--folds holds out every fold in turn, in place of --validation and --test-fraction");
   const double validation = settings.validation.value_or(0.2);
   expects<UsageError>(settings.test_fraction == 0 || settings.test_fraction + validation < 1, "--test-fraction ",
                       settings.test_fraction, " and --validation ", validation,

@@ -34,7 +34,12 @@ enum class Part { all, held_out };
 /// With `labelled` false a table need not have the class column: labels are then undefined.
 Examples load_test_data(const Settings& settings, const Blueprint& blueprint, Part part, bool labelled);
 
-/// Why --test-fraction draws nothing from a set that comes with a test part.
+/// What the settings hold out.
+void take_parts(Blueprint& blueprint, const Settings& settings);
+/// The rows of a set that are held out, and the others, as the blueprint of a training says.
+data::SplitRows divided(const std::vector<std::int64_t>& labels, std::int64_t classes, const Blueprint& blueprint);
+
+/// Why --test-fraction and --folds draw nothing from a set that comes with a test part.
 std::string own_test_part_words(const std::string& source);
 
 /// Throws unless the model's training held examples out of this very set, which has that fingerprint.

@@ -104,7 +104,8 @@ TrainingData load_folder_to_train(const Settings& settings) {
   blueprint.fingerprint = fingerprint_of(train, rows);
 
   const std::string other = inner.empty() ? std::string() : test_part(settings.dataset);
-  expects<UsageError>(other.empty() || settings.test_fraction == 0, own_test_part_words(settings.dataset));
+  expects<UsageError>(other.empty() || (settings.test_fraction == 0 && settings.folds == 0),
+                      own_test_part_words(settings.dataset));
   if (!other.empty() && settings.validation.value_or(0) == 0) {
     result.own_test_part = true;
     const data::ImageFolder test(other, options_for(size, false, settings.corrupt));
@@ -115,11 +116,12 @@ TrainingData load_folder_to_train(const Settings& settings) {
     result.held_out = subset(test, chosen(test, settings.limit));
     return result;
   }
-  blueprint.validation = settings.validation.value_or(0.2);
-  blueprint.test = settings.test_fraction;
+  take_parts(blueprint, settings);
+  expects<FileError>(blueprint.folds <= blueprint.examples, root, ": found ", blueprint.examples, " images for ",
+                     blueprint.folds, " folds, expected one for each at least");
   std::vector<std::int64_t> labels;
   for (const std::int64_t row : rows) labels.push_back(train.label(row));
-  const data::SplitRows parts = data::split_rows(labels, train.classes(), blueprint.held_out(), settings.split);
+  const data::SplitRows parts = divided(labels, train.classes(), blueprint);
   result.train = to_train_on(train, picked(rows, parts.train));
   const data::ImageFolder held(root, options_for(size, false, settings.corrupt));
   result.plain = subset(held, picked(rows, parts.train)).source;
@@ -142,7 +144,7 @@ Examples load_folder_to_test(const Settings& settings, const Blueprint& blueprin
     check_held_out(static_cast<std::int64_t>(rows.size()), fingerprint_of(folder, rows), blueprint, root);
     std::vector<std::int64_t> labels;
     for (const std::int64_t row : rows) labels.push_back(folder.label(row));
-    rows = picked(rows, data::split_rows(labels, folder.classes(), blueprint.held_out(), blueprint.split).validation);
+    rows = picked(rows, divided(labels, folder.classes(), blueprint).validation);
   }
   return subset(folder, rows);
 }

@@ -39,12 +39,7 @@ class Report : public Command {
     expects<UsageError>(!folders_.empty(), "tern report wants the folder of a run, or several");
     keep_inputs(out_, folders_);
     std::vector<PageRun> runs;
-    for (const std::string& folder : folders_) {
-      PageRun run{folder, {}};
-      read_metrics(folder, [&](const Json& event) { run.lines.push_back(event.dump()); });
-      expects<FileError>(!run.lines.empty(), RunFolder::metrics_in(folder), ": found no events");
-      runs.push_back(std::move(run));
-    }
+    for (const std::string& folder : folders_) add(runs, folder, folder);
     const std::string name = out_.empty() ? folders_[0] + "/report.html" : out_;
     io::AtomicFile file(name);
     const std::string text = page(runs);
@@ -55,6 +50,20 @@ class Report : public Command {
   }
 
  private:
+  // Of a cross-validation, what came of it and all its folds.
+  static void add(std::vector<PageRun>& runs, const std::string& folder, const std::string& name) {
+    PageRun run{name, {}};
+    std::size_t folds = 0;
+    read_metrics(folder, [&](const Json& event) {
+      if (event.value("event", Json()) == "folds" && event.contains("folds")) folds = event["folds"].size();
+      run.lines.push_back(event.dump());
+    });
+    expects<FileError>(!run.lines.empty(), RunFolder::metrics_in(folder),
+                       ": found no events; of a cross-validation that has not ended, name the folders of its folds");
+    runs.push_back(std::move(run));
+    for (std::size_t i = 1; i <= folds; ++i) add(runs, message(folder, "/fold-", i), message(name, "/fold-", i));
+  }
+
   std::vector<std::string> folders_;
   std::string out_;
   Verb verb_;

@@ -41,8 +41,11 @@ bool RunFolder::begin() {
   const std::string previous = path_ + "/previous";
   std::error_code error;
   bool any = false;
-  for (const char* name :
-       {"metrics.jsonl", "config.json", "checkpoints", "model.safetensors", "report.html", "tensorboard"}) {
+  std::vector<std::string> names{"metrics.jsonl", "config.json", "checkpoints", "model.safetensors",
+                                 "report.html",   "tensorboard", "results.csv", "results.json"};
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
+    if (const std::string name = entry->path().filename().string(); name.starts_with("fold-")) names.push_back(name);
+  for (const std::string& name : names) {
     const std::string old = path_ + "/" + name;
     if (!fs::exists(fs::symlink_status(old, error))) continue;
     if (!any) {

@@ -34,17 +34,19 @@ constexpr std::size_t most_columns = 500;
 constexpr std::int64_t column_shuffles = 5;
 constexpr double save_interval = 10;  // seconds between checkpoints where no steps are asked for
 
-// What a training is; the rest of the options may change when it is resumed.
-bool is_fixed(const std::string& name) {
+}  // namespace
+
+bool decides_training(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "task",          "missing",       "categorical",   "ignore",     "header",     "limit",
-      "split",      "validation",    "test-fraction", "layers",        "net",        "activation", "dropout",
-      "cost",       "class-weights", "optimizer",     "learning-rate", "momentum",   "nesterov",   "weight-decay",
-      "schedule",   "batch-size",    "shards",        "seed",          "early-stop", "stopping",   "refit",
-      "init",       "freeze",        "flip",          "crop",          "rotate",     "brightness", "contrast",
-      "saturation", "cutout",        "mixup"};
+      "target",     "task",          "missing",   "categorical",   "ignore",   "header",     "limit",        "split",
+      "validation", "test-fraction", "folds",     "fold",          "layers",   "net",        "activation",   "dropout",
+      "cost",       "class-weights", "optimizer", "learning-rate", "momentum", "nesterov",   "weight-decay", "schedule",
+      "batch-size", "shards",        "seed",      "early-stop",    "stopping", "refit",      "init",         "freeze",
+      "flip",       "crop",          "rotate",    "brightness",    "contrast", "saturation", "cutout",       "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
+
+namespace {
 
 std::string time_of_day() {
   const std::time_t now = std::time(nullptr);
@@ -93,7 +95,7 @@ void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
   expects<FileError>(found != resumed.checkpoint.metadata.end(), resumed.file, ": not a checkpoint of tern train");
   const Json saved = parse_json(found->second, resumed.file);
   expects<FileError>(saved.is_object(), resumed.file, ": the settings are no JSON object");
-  expect_same(options_, given, is_fixed, saved, path_);
+  expect_same(options_, given, decides_training, saved, path_);
   apply_saved(saved, resumed.file, given);
 }
 

@@ -14,6 +14,9 @@
 
 namespace tern::tool {
 
+/// What a training is, by the names of options; the others may change when it is resumed.
+bool decides_training(const std::string& name);
+
 /// What a training left.
 struct Finished {
   std::string model;                     // its file

@@ -27,6 +27,8 @@ struct Settings {
   std::string corrupt = "error";  // what becomes of images that cannot be read
   std::optional<double> validation = {};
   double test_fraction = 0;  // share of a test part; 0: none is drawn
+  std::int64_t folds = 0;    // of a cross-validation; 0: none
+  std::int64_t fold = 0;     // the one that is held out, from 1; 0: each in turn
   std::uint64_t split = 0;   // draws the examples that are held out
 
   // Network.

@@ -9,6 +9,7 @@
 #include "augment_sheet.hpp"
 #include "errors.hpp"
 #include "evaluation.hpp"
+#include "folds.hpp"
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
@@ -54,6 +55,13 @@ class Train : public Command {
   int run(const Given& given) override {
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
+    if (settings_.resume && settings_.folds == 0 && holds_folds(RunFolder::path_of(settings_)))
+      settings_.folds = 2;  // as many as are there
+    if (settings_.folds == 1) throw UsageError("--folds 1 holds nothing out; it takes 2 or more");
+    if (settings_.folds > 0 && settings_.fold == 0 && settings_.augment_sheet.empty()) {
+      in_folds_ = true;
+      return train_folds(settings_, verb_.options, chosen, [&] { return run_process(chosen, parallel::Group()); });
+    }
     if (settings_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
     return run_processes({.carrier = settings_.parallel, .limit = limit()},
@@ -198,11 +206,15 @@ class Train : public Command {
     if (ended == Ended::interrupted) {
       const std::string file = session.interrupt();
       say(message("Interrupted after step ", training.position().step, "; saved in ", file,
-                  ". To go on: tern train --resume --run ", shell_word(session.path())));
+                  in_folds_ ? "" : ". To go on: tern train --resume --run " + shell_word(session.path())));
       return 128 + training::SignalGuard::received();
     }
     const Finished finished = session.finish(ended);
     const std::string& model = finished.model;
+    if (in_folds_) {
+      if (!settings_.quiet) say(result_line(training, data, finished));
+      return success;
+    }
     if (settings_.quiet) {
       print(result_line(training, data, finished) + "\n");
       return success;
@@ -270,6 +282,7 @@ class Train : public Command {
 
   Settings settings_;
   std::string config_;
+  bool in_folds_ = false;  // one training of several
   Verb verb_;
 };
 

@@ -172,6 +172,9 @@ Options training_options(Settings& settings) {
                        number_in(0, 1, false, "a share from 0 to below 1")),
        number_option("test-fraction", "SHARE", "share kept for the final figures alone, beside --validation (0)",
                      settings.test_fraction, 0, 1, "a share from 0 to below 1"),
+       integer_option("folds", "K", "cross-validation: train K times, each with another part held out; 0: not",
+                      settings.folds, 0, 1000),
+       integer_option("fold", "N", "one of --folds alone, from 1; 0: each in turn", settings.fold, 0, 1000),
        seed_option("split", "number of the draw of what is held out", settings.split)},
       {"dataset", "target", "validation"});
   add(table, "Network",

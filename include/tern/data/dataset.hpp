@@ -38,12 +38,19 @@ struct SplitRows {
 /// mode. A class keeps at least one example to train on. `labels` are in [0, classes).
 SplitRows split_rows(std::span<const std::int64_t> labels, std::int64_t classes, double share, std::uint64_t seed);
 
+/// The same for cross-validation: of `folds` parts of equal size (2 to as many as there are examples), in which every
+/// class has its share, the one with the number `fold`, from 0, is held out. Each example is held out once.
+SplitRows fold_rows(std::span<const std::int64_t> labels, std::int64_t classes, std::int64_t folds, std::int64_t fold,
+                    std::uint64_t seed);
+
 /// A dataset in two parts.
 struct Split {
   Dataset train, validation;
 };
 /// The parts that split_rows says, copied. With no_classes the share is one of all examples.
 Split split(const Dataset& dataset, double share, std::uint64_t seed);
+/// The parts that fold_rows says, likewise.
+Split fold(const Dataset& dataset, std::int64_t folds, std::int64_t fold, std::uint64_t seed);
 
 /// float32 of the shape of `images`: uint8 becomes (x / 255 - mean) / deviation, float32 is itself.
 Tensor to_float(const Tensor& images, double mean = 0, double deviation = 1);
