@@ -55,10 +55,7 @@ class Export : public Command {
     if (format_ == "npy") {
       io::make_folders(out_);
       for (const auto& [name, tensor] : weights) io::save_npy(out_ + "/" + name + ".npy", tensor);
-      const std::string text = to_json(model.blueprint).dump(2) + "\n";
-      io::AtomicFile file(out_ + "/model.json");
-      file.write(std::as_bytes(std::span(text)));
-      file.commit();
+      write_file(out_ + "/model.json", to_json(model.blueprint).dump(2) + "\n");
     } else {
       io::save_safetensors(out_, weights);
     }

@@ -12,7 +12,6 @@
 #include "output.hpp"
 #include "run_folder.hpp"
 #include "run_session.hpp"
-#include "tern/io/file.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -130,12 +129,6 @@ Json as_json(const std::vector<Fold>& folds, const std::vector<std::string>& nam
     result["deviation"][names[i]] = number(found.deviation);
   }
   return result;
-}
-
-void write_file(const std::string& name, const std::string& text) {
-  io::AtomicFile file(name);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
 }
 
 std::string run_of(const std::string& folder, std::int64_t fold) { return message(folder, "/fold-", fold); }

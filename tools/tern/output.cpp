@@ -39,13 +39,16 @@ void print(const std::string& text) {
                  "standard output cannot be written");
 }
 
+void write_file(const std::string& name, const std::string& text) {
+  io::AtomicFile file(name);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
 void write_output(const Output& output, const std::string& text) {
   // A table is for people, wherever it goes; the other forms keep every byte.
   const std::string& written = output.format == "table" ? visible(text) : text;
-  if (output.file.empty()) return print(written);
-  io::AtomicFile file(output.file);
-  file.write(std::as_bytes(std::span(written)));
-  file.commit();
+  output.file.empty() ? print(written) : write_file(output.file, written);
 }
 
 Options test_options(Settings& settings, std::string& model) {

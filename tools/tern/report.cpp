@@ -7,7 +7,6 @@
 #include "output.hpp"
 #include "page.hpp"
 #include "run_folder.hpp"
-#include "tern/io/file.hpp"
 #include "verbs.hpp"
 
 namespace tern::tool {
@@ -41,10 +40,7 @@ class Report : public Command {
     std::vector<PageRun> runs;
     for (const std::string& folder : folders_) add(runs, folder, folder);
     const std::string name = out_.empty() ? folders_[0] + "/report.html" : out_;
-    io::AtomicFile file(name);
-    const std::string text = page(runs);
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
+    write_file(name, page(runs));
     print(name + "\n");
     return success;
   }

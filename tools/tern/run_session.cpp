@@ -13,6 +13,7 @@
 #include "machine.hpp"
 #include "model_file.hpp"
 #include "nets.hpp"
+#include "output.hpp"
 #include "pictures.hpp"
 #include "progress.hpp"
 #include "tern/core/version.hpp"
@@ -184,12 +185,9 @@ Json RunSession::settings_json() const {
 }
 
 void RunSession::write_config() const {
-  io::AtomicFile file(RunFolder::config_in(path_));
   Json settings = settings_json();
   settings.erase("model");  // the file is for other trainings too, which must not overwrite this one's model
-  const std::string text = settings.dump(2) + "\n";
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  write_file(RunFolder::config_in(path_), settings.dump(2) + "\n");
 }
 
 void RunSession::write_start() {

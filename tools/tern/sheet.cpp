@@ -2,8 +2,8 @@
 
 #include <span>
 
+#include "output.hpp"
 #include "page.hpp"
-#include "tern/io/file.hpp"
 
 namespace tern::tool {
 
@@ -62,10 +62,7 @@ void write_sheet(const std::string& file, const std::string& title, const std::s
       pictures.push_back({{"pixels", picture.pixels}, {"caption", picture.caption}});
     sheet["rows"].push_back(std::move(pictures));
   }
-  const std::string text = before + in_script(sheet.dump(-1, ' ', false, Json::error_handler_t::replace)) + after;
-  io::AtomicFile out(file);
-  out.write(std::as_bytes(std::span(text)));
-  out.commit();
+  write_file(file, before + in_script(sheet.dump(-1, ' ', false, Json::error_handler_t::replace)) + after);
 }
 
 }  // namespace tern::tool

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "errors.hpp"
+#include "output.hpp"
 #include "tern/io/file.hpp"
 
 namespace tern::tool {
@@ -28,12 +29,7 @@ Json outcomes_in(const std::string& folder) {
   return outcomes;
 }
 
-void write(const std::string& folder, const Json& outcomes) {
-  io::AtomicFile file(outcome_in(folder));
-  const std::string text = outcomes.dump(1) + "\n";
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
-}
+void write(const std::string& folder, const Json& outcomes) { write_file(outcome_in(folder), outcomes.dump(1) + "\n"); }
 
 // NaN has no JSON.
 double number(const Json& json) {

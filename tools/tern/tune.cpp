@@ -11,6 +11,7 @@
 #include "folder_lock.hpp"
 #include "names.hpp"
 #include "nets.hpp"
+#include "output.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
 #include "restarts.hpp"
@@ -30,12 +31,6 @@ namespace tern::tool {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_file(const std::string& name, const std::string& text) {
-  io::AtomicFile file(name);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
-}
 
 // Options of a single training that make no sense for many.
 bool of_one_training(const std::string& name) {
