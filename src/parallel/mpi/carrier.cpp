@@ -200,12 +200,12 @@ class Mpi final : public Collective {
     std::array<MPI_Request, 2> requests{};
     check("send", MPI_Isend(what.data(), 2, MPI_INT64_T, to, message_tag, talk_, &requests[0]));
     check("send", MPI_Isend(from, counted.count(), counted.type(), to, message_tag, data_, &requests[1]));
-    wait("send", requests, [&](std::size_t) { return message(named(to), " did not receive"); });
+    wait("send", requests, [&](const auto&) { return message(named(to), " did not receive"); });
   }
 
   void receive(void* to, std::size_t count, DType dtype, int from, void*) override {
     std::array<std::int64_t, 2> what{};
-    const auto late = [&](std::size_t) { return message(named(from), " sent nothing"); };
+    const auto late = [&](const auto&) { return message(named(from), " sent nothing"); };
     std::array<MPI_Request, 1> request{};
     check("receive", MPI_Irecv(what.data(), 2, MPI_INT64_T, from, message_tag, talk_, &request[0]));
     wait("receive", request, late);
@@ -277,7 +277,7 @@ class Mpi final : public Collective {
     MPI_Datatype type_, rest_ = MPI_DATATYPE_NULL, block_ = MPI_DATATYPE_NULL, whole_ = MPI_DATATYPE_NULL;
   };
 
-  /// Waits for all requests, or to the limit: then `late(i)` says what is missing of request i.
+  /// Waits for all requests, or to the limit: then `late(missing)` says what that means, by the requests' indices.
   template <class Requests, class Late>
   void wait(const char* call, Requests& requests, const Late& late) {
     const Clock::time_point began = Clock::now();
@@ -289,15 +289,15 @@ class Mpi final : public Collective {
       const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
       if (limit_ > 0 && waited.count() / 1000 > limit_) {
         rank_failed = true;
-        std::string missing;
+        std::vector<std::size_t> missing;
         for (std::size_t i = 0; i < requests.size(); ++i) {
           if (requests[i] == MPI_REQUEST_NULL) continue;
-          if (missing.empty()) missing = late(i);
+          missing.push_back(i);
           // What it would fill ends with this call. A collective cannot be taken back; it has begun in all ranks.
           MPI_Cancel(&requests[i]);
           MPI_Request_free(&requests[i]);
         }
-        throw ParallelError(message(missing, " within ", limit_, " ms, in ", call, " of ", named(rank_)));
+        throw ParallelError(message(late(missing), " within ", limit_, " ms, in ", call, " of ", named(rank_)));
       }
       // Where ranks share cores, the one that is waited for may need this one; after a while, others may.
       if (waited.count() > 5000)
@@ -311,7 +311,7 @@ class Mpi final : public Collective {
   void sum(T* data, std::size_t count, std::vector<T>& chunks) {
     large_sum(data_, data, count, chunks, [&](std::vector<MPI_Request>& requests) {
       wait("all_reduce", requests,
-           [&](std::size_t i) { return message(named(static_cast<int>(i / 2)), " did not go on"); });
+           [&](const auto& missing) { return message(named(static_cast<int>(missing[0] / 2)), " did not go on"); });
     });
   }
 
@@ -319,7 +319,7 @@ class Mpi final : public Collective {
   void run(const char* call, const Start& start) {
     std::array<MPI_Request, 1> request{};
     check(call, start(&request[0]));
-    wait(call, request, [](std::size_t) { return std::string("the ranks did not finish"); });
+    wait(call, request, [](const auto&) { return std::string("the ranks did not finish"); });
   }
 
   /// Every rank says what it is about to do.
@@ -335,7 +335,12 @@ class Mpi final : public Collective {
       check(call, MPI_Irecv(&said[i], 4, MPI_INT64_T, rank, announcement_tag, talk_, &receiving[i]));
       check(call, MPI_Isend(&own, 4, MPI_INT64_T, rank, announcement_tag, talk_, &sending[i]));
     }
-    const auto late = [&](std::size_t rank) { return message(named(static_cast<int>(rank)), " did not come"); };
+    // All of them: one that is late itself may only wait for another of them.
+    const auto late = [&](const std::vector<std::size_t>& missing) {
+      std::string ranks;
+      for (const std::size_t rank : missing) ranks += (ranks.empty() ? "" : ", ") + named(static_cast<int>(rank));
+      return ranks + " did not come";
+    };
     wait(call, receiving, late);
     wait(call, sending, late);
     said[static_cast<std::size_t>(rank_)] = own;
