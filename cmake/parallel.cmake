@@ -32,7 +32,7 @@ if(TERN_CUDA_BUILT)
   if(TERN_NCCL_INCLUDE_DIR)
     set(TERN_NCCL_BUILT ON)
     add_library(tern_nccl MODULE src/parallel/nccl/carrier.cpp src/parallel/nccl/copies.cu
-                src/parallel/nccl/peers.cu)
+                src/parallel/nccl/meter.cu src/parallel/nccl/peers.cu)
     target_include_directories(tern_nccl PRIVATE include src)
     target_include_directories(tern_nccl SYSTEM PRIVATE ${TERN_NCCL_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(tern_nccl PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS} tern_warnings)

@@ -14,6 +14,7 @@ import gc
 import os
 import re
 import statistics
+import sys
 import time
 
 import torch
@@ -135,8 +136,12 @@ def ways(net, batch, options, device, ranks):
                 (extra + "DDP", False, lambda peer: peer.distributed(compiled)),
                 (extra + "graph, one all-reduce", False, lambda peer: graphed(peer.whole(compiled, ranks)))):
             torch.cuda.reset_peak_memory_stats()
-            yield name, alone, microseconds(make(Peer(net, batch, options, device)), options.seconds), \
-                torch.cuda.max_memory_allocated() / 1e6
+            start = time.perf_counter()
+            us = microseconds(make(Peer(net, batch, options, device)), options.seconds)
+            if device.index == 0:  # a cell takes its time where it is compiled
+                print(f"{net}, {batch}: {name}: {us:.1f} us, found in {time.perf_counter() - start:.0f} s",
+                      file=sys.stderr, flush=True)
+            yield name, alone, us, torch.cuda.max_memory_allocated() / 1e6
             torch._dynamo.reset()
             gc.collect()
             torch.cuda.empty_cache()
@@ -162,10 +167,10 @@ def main():
     parser.add_argument("--compile", action="store_true", help="torch.compile too: half a minute or more for a cell")
     parser.add_argument("--tern", help="the table that benchmarks/scale printed")
     options = parser.parse_args()
-    dist.init_process_group("nccl")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision != "strict"
     torch.backends.cudnn.benchmark = True
     tern = of_tern(options.tern) if options.tern else {}

@@ -63,7 +63,10 @@ Group on_devices(const Group& host) {
   std::vector<std::string> devices = host.all_gather(device.empty() ? device : machine_name() + ' ' + device);
   std::ranges::sort(devices);
   if (devices[0].empty() || std::ranges::adjacent_find(devices) != devices.end()) return host;
-  return Group(plugin->open({.over = &host.collective(), .memory = &memory, .ways = current_scope().context.ways}));
+  const std::shared_ptr<Collective> carrier =
+      plugin->open({.over = &host.collective(), .memory = &memory, .ways = current_scope().context.ways});
+  host.collective().opened(carrier);
+  return Group(carrier);
 }
 
 std::vector<CarrierStatus> carriers() {

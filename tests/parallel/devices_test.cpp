@@ -252,6 +252,56 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
   CHECK(replays > 0);
 }
 
+TEST_CASE("data parallel: GPUs count what their sums take and what of it nobody hid, in a recorded step too",
+          "[parallel][cuda]") {
+  if (device_name(1).empty()) {
+    WARN("SKIPPED: there are fewer than two GPUs");
+    return;
+  }
+  const std::string way = GENERATE("peers", "library");
+  check_ranks(2, [&](const Group& host) -> std::string {
+    const Device device{device_name(host.rank())};
+    const ForcedWay forced{"all_reduce", way};
+    const Group group = parallel::on_devices(host);
+    parallel::Collective& carrier = group.collective();
+    const auto spent = [&] {
+      const parallel::Collective::Spent now = carrier.spent();
+      return std::pair{now.busy, now.waited};
+    };
+    Tensor gradient = zeros({1 << 18}), other = zeros({1 << 18});
+    group.all_reduce(gradient);
+    if (spent() != std::pair{0.0, 0.0}) return "it counts though nobody wants to know";
+    carrier.measure();
+    // Alone, all of it is a wait.
+    group.all_reduce(gradient);
+    const auto [alone, waited] = spent();
+    if (!(alone > 0 && alone < 1)) return message("a sum of 1 MiB took ", alone, " s");
+    if (std::abs(waited - alone) > 1e-9) return message("alone: busy ", alone, " s, waited ", waited, " s");
+    // Beside nothing, that is joined at once, nearly all is; beside much, nothing.
+    const auto share_hidden = [&](int products) {
+      Tensor factor = rand({2048, 2048}) / 2048;
+      Step step([&](const Tensor& x) {
+        group.begin_all_reduce(gradient);
+        Tensor product = x;
+        for (int i = 0; i < products; ++i) product = operators::matmul(product, factor);
+        group.join();
+        return product + gradient[0];
+      });
+      for (int i = 0; i < 4; ++i) step(factor);
+      const auto before = spent();
+      for (int i = 0; i < 20; ++i) step(factor);
+      const auto after = spent();
+      const double busy = after.first - before.first;
+      if (step.replays() == 0 || !(busy > 20 * 1e-6)) return -1.0;
+      return 1 - (after.second - before.second) / busy;
+    };
+    const double bare = share_hidden(0), beside = share_hidden(20);
+    if (!(bare >= 0 && bare < 0.5)) return message(bare, " of the sums hidden behind nothing");
+    if (!(beside > 0.9 && beside <= 1)) return message(beside, " of the sums hidden behind twenty products");
+    return {};
+  });
+}
+
 namespace {
 
 /// Eight recorded steps in each of two ranks with a GPU; their losses beside those of one. `make` gives a step's

@@ -103,8 +103,10 @@ void Progress::epoch(const EpochResult& result, bool last) {
   if (result.validation_loss && training_.blueprint().regression)
     line += "  RMSE " + number_text(result.validation_rmse);
   if (result.ranks)
-    line += message("  communication ", fixed(100 * result.ranks->communication, 0), " %", ranks_, " (+",
-                    fixed(100 * result.ranks->lag, 0), " %)");
+    line +=
+        message("  communication ", fixed(100 * result.ranks->communication, 0), " %",
+                result.ranks->hidden > 0 ? message(" (", fixed(100 * result.ranks->hidden, 0), " % of it hidden)") : "",
+                ranks_, " (+", fixed(100 * result.ranks->lag, 0), " %)");
   if (settings_.verbose)
     line += message("  learning rate ", result.learning_rate, "  ", fixed(result.seconds, 3), " s");
   std::fprintf(stderr, "%s\n", line.c_str());

@@ -254,6 +254,7 @@ void RunSession::epoch_done(const EpochResult& result) {
   }
   if (result.ranks) {
     event["communication"] = result.ranks->communication;
+    event["communication_hidden"] = result.ranks->hidden;
     event["slowest_rank"] = result.ranks->slowest;
     event["slowest_lag"] = result.ranks->lag;
   }

@@ -16,7 +16,22 @@ class TimedCarrier final : public parallel::Collective {
  public:
   explicit TimedCarrier(parallel::Group group) : group_(std::move(group)), carrier_(group_.collective()) {}
 
-  double seconds() const { return std::chrono::duration<double>(spent_).count(); }
+  Spent spent() override {
+    Spent whole{in_calls(), in_calls()};
+    if (!on_devices_.empty()) whole = before_;
+    for (const std::weak_ptr<Collective>& each : on_devices_)
+      if (const std::shared_ptr<Collective> carrier = each.lock()) {
+        const Spent own = carrier->spent();
+        whole.busy += own.busy;
+        whole.waited += own.waited;
+      }
+    return whole;
+  }
+  void opened(const std::shared_ptr<Collective>& carrier) override {
+    if (on_devices_.empty()) before_ = {in_calls(), in_calls()};
+    carrier->measure();
+    on_devices_.push_back(carrier);
+  }
 
   std::string_view name() const override { return carrier_.name(); }
   int rank() const override { return carrier_.rank(); }
@@ -83,9 +98,13 @@ class TimedCarrier final : public parallel::Collective {
     const Clock::time_point began_ = Clock::now();
   };
 
+  double in_calls() const { return std::chrono::duration<double>(spent_).count(); }
+
   parallel::Group group_;  // keeps the carrier
   Collective& carrier_;
   Clock::duration spent_{};
+  std::vector<std::weak_ptr<Collective>> on_devices_;
+  Spent before_;  // the first of these
 };
 
 }  // namespace
@@ -94,26 +113,25 @@ parallel::Group timed(const parallel::Group& group) {
   return group.size() == 1 ? group : parallel::Group(std::make_shared<TimedCarrier>(group));
 }
 
-std::optional<double> seconds_in_calls(const parallel::Group& group) {
-  const auto* const carrier = dynamic_cast<const TimedCarrier*>(&group.collective());
-  return carrier == nullptr ? std::nullopt : std::optional(carrier->seconds());
-}
+parallel::Collective::Spent spent_in(const parallel::Group& group) { return group.collective().spent(); }
 
-RankTimes share_times(const parallel::Group& group, double seconds, double in_calls) {
-  const std::vector<double> all = group.all_gather(tensor({seconds, in_calls})).values();
+RankTimes share_times(const parallel::Group& group, double seconds, const parallel::Collective::Spent& spent) {
+  const std::vector<double> all = group.all_gather(tensor({seconds, spent.busy, spent.waited})).values();
   RankTimes times;
-  double whole = 0, calls = 0, longest = -1;
+  double whole = 0, busy = 0, waited = 0, longest = -1;
   for (int rank = 0; rank < group.size(); ++rank) {
-    const auto i = 2 * static_cast<std::size_t>(rank);
+    const auto i = 3 * static_cast<std::size_t>(rank);
     whole += all[i];
-    calls += all[i + 1];
-    if (const double work = all[i] - all[i + 1]; work > longest) {
+    busy += all[i + 1];
+    waited += all[i + 2];
+    if (const double work = all[i] - all[i + 2]; work > longest) {
       longest = work;
       times.slowest = rank;
     }
   }
-  const double mean = (whole - calls) / group.size();
-  times.communication = whole > 0 ? calls / whole : 0;
+  const double mean = (whole - waited) / group.size();
+  times.communication = whole > 0 ? busy / whole : 0;
+  times.hidden = busy > 0 ? 1 - waited / busy : 0;
   times.lag = mean > 0 ? longest / mean - 1 : 0;
   return times;
 }

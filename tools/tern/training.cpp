@@ -253,12 +253,13 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   EpochResult told;
-  double in_calls = seconds_in_calls(group_).value_or(0);
+  parallel::Collective::Spent before = spent_in(group_);
   training::Callbacks callbacks{.step = hooks.step, .stop = hooks.stop};
   callbacks.validate = [&](training::EpochResult& result) {
-    // What goes over a device's own links is a part of its steps, which the host does not see.
-    if (group_.size() > 1 && current_scope().mode->on_host())
-      told.ranks = share_times(group_, result.seconds, *seconds_in_calls(group_) - in_calls);
+    if (group_.size() > 1) {
+      const parallel::Collective::Spent now = spent_in(group_);
+      told.ranks = share_times(group_, result.seconds, {now.busy - before.busy, now.waited - before.waited});
+    }
     static_cast<training::EpochResult&>(told) = result;
     const bool whole = validate(told, hooks);
     result = static_cast<const training::EpochResult&>(told);
@@ -267,7 +268,7 @@ Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   callbacks.epoch = [&](const training::EpochResult& result) {
     static_cast<training::EpochResult&>(told) = result;
     hooks.epoch(told);
-    in_calls = seconds_in_calls(group_).value_or(0);
+    before = spent_in(group_);
   };
   return trainer_->run(epochs, callbacks);
 }

@@ -83,6 +83,18 @@ class Collective {
   virtual void send(const void* from, std::size_t count, DType dtype, int to, void* stream) = 0;
   virtual void receive(void* to, std::size_t count, DType dtype, int from, void* stream) = 0;
 
+  /// Seconds of a device: in the work of its carrier, and those of them for which the rank's other work waited. What
+  /// lies between was hidden behind it.
+  struct Spent {
+    double busy = 0, waited = 0;
+  };
+  /// From here on a carrier on devices counts its time, by the device's clock; one on the host is in its calls so long.
+  virtual void measure() {}
+  /// Since `measure`; waits for the device.
+  virtual Spent spent() { return {}; }
+  /// A carrier on devices, which `on_devices` opened over this one.
+  virtual void opened(const std::shared_ptr<Collective>& /*carrier*/) {}
+
   /// A group of the ranks that give the same `colour`, numbered by `key` and then by their rank here.
   virtual std::unique_ptr<Collective> split(int colour, int key) = 0;
   /// This rank fails: the others are not to wait for it any longer. Never throws.

@@ -1,84 +1,20 @@
 // The carrier between GPUs: NCCL on the memory of the cuda mode, in the order of its streams, so that a Step records
-// it. The library libnccl.so.2 is opened at run time. The ranks are introduced to each other by a carrier on the host.
-
-#include <cuda_runtime.h>
-#include <dlfcn.h>
-#include <nccl.h>
+// it. The ranks are introduced to each other by a carrier on the host.
 
 #include <array>
-#include <cstring>
 #include <exception>
 #include <vector>
 
+#include "parallel/nccl/library.hpp"
+#include "parallel/nccl/meter.hpp"
 #include "parallel/nccl/peers.hpp"
 #include "parallel/nccl/pieces.hpp"
-#include "tern/core/error.hpp"
 #include "tern/kernels/ways.hpp"
 #include "tern/parallel/plugin.hpp"
 
 namespace tern::parallel {
 
 namespace {
-
-/// What is used of NCCL.
-struct Library {
-  decltype(&ncclGetErrorString) error_string = nullptr;
-  decltype(&ncclGetUniqueId) unique_id = nullptr;
-  decltype(&ncclCommInitRank) init_rank = nullptr;
-  decltype(&ncclCommSplit) split = nullptr;
-  decltype(&ncclCommDestroy) destroy = nullptr;
-  decltype(&ncclCommAbort) abort = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
-  decltype(&ncclBroadcast) broadcast = nullptr;
-  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
-  decltype(&ncclAllGather) all_gather = nullptr;
-  decltype(&ncclSend) send = nullptr;
-  decltype(&ncclRecv) receive = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
-  std::string missing = {};  // why it cannot be used
-
-  Library() {
-    void* const opened = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (opened == nullptr) {
-      const char* const error = dlerror();
-      missing = message("NCCL could not be loaded: ", error != nullptr ? error : "unknown reason");
-      return;
-    }
-    const auto find = [&]<class Function>(Function& function, const char* name) {
-      function = reinterpret_cast<Function>(dlsym(opened, name));
-      if (function == nullptr && missing.empty()) missing = message("libnccl.so.2 has no ", name, "; it is too old");
-    };
-    find(error_string, "ncclGetErrorString");
-    find(unique_id, "ncclGetUniqueId");
-    find(init_rank, "ncclCommInitRank");
-    find(split, "ncclCommSplit");
-    find(destroy, "ncclCommDestroy");
-    find(abort, "ncclCommAbort");
-    find(all_reduce, "ncclAllReduce");
-    find(broadcast, "ncclBroadcast");
-    find(reduce_scatter, "ncclReduceScatter");
-    find(all_gather, "ncclAllGather");
-    find(send, "ncclSend");
-    find(receive, "ncclRecv");
-    find(group_start, "ncclGroupStart");
-    find(group_end, "ncclGroupEnd");
-  }
-};
-
-const Library& library() {
-  static const Library library;
-  return library;
-}
-
-void check(const char* call, ncclResult_t result) {
-  if (result != ncclSuccess) throw ParallelError(message("nccl: ", call, ": ", library().error_string(result)));
-}
-
-void check(const char* call, cudaError_t status) {
-  if (status != cudaSuccess) throw ParallelError(message("nccl: ", call, ": ", cudaGetErrorString(status)));
-}
-void check(const char* call, int status) { check(call, static_cast<cudaError_t>(status)); }
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -218,7 +154,7 @@ class Nccl final : public Collective {
     const OnDevice here(device_);
     if (begun_) side_->follow(side_->stream(), stream_of(stream));  // peers are in one call at a time
     const Piece piece{data, count};
-    reduce({&piece, 1}, dtype, reduction, stream);
+    reduce({&piece, 1}, dtype, reduction, stream, counting(true));
   }
 
   // On a stream of its own, behind what is queued so far; while that is recorded, this is as well.
@@ -226,37 +162,42 @@ class Nccl final : public Collective {
     const OnDevice here(device_);
     if (side_ == nullptr) side_ = std::make_unique<Side>();
     side_->follow(stream_of(stream), side_->stream());
+    reduce(pieces, dtype, reduction, side_->stream(), counting(false));
     begun_ = true;
-    reduce(pieces, dtype, reduction, side_->stream());
   }
 
   void join(void* stream) override {
     if (!begun_) return;
     const OnDevice here(device_);
     begun_ = false;
+    if (meter_ != nullptr) meter_->join(stream);
     side_->follow(side_->stream(), stream_of(stream));
     check_peers();
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     check("broadcast", library().broadcast(data, data, count, type_of(dtype), root, comm_, stream_of(stream)));
   }
 
   void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
                       void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     check("reduce_scatter",
           library().reduce_scatter(from, to, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
   }
 
   void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     check("all_gather", library().all_gather(from, to, count, type_of(dtype), comm_, stream_of(stream)));
   }
 
   void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     const std::size_t bytes = count * size_of(dtype);
     check("all_to_all", library().group_start());
     ncclResult_t result = ncclSuccess;
@@ -274,12 +215,23 @@ class Nccl final : public Collective {
 
   void send(const void* from, std::size_t count, DType dtype, int to, void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     check("send", library().send(from, count, type_of(dtype), to, comm_, stream_of(stream)));
   }
 
   void receive(void* to, std::size_t count, DType dtype, int from, void* stream) override {
     const OnDevice here(device_);
+    const Stretch stretch(counting(true), stream);
     check("receive", library().receive(to, count, type_of(dtype), from, comm_, stream_of(stream)));
+  }
+
+  void measure() override {
+    const OnDevice here(device_);
+    if (meter_ == nullptr) meter_ = std::make_unique<Meter>();
+  }
+  Spent spent() override {
+    const OnDevice here(device_);
+    return meter_ == nullptr ? Spent{} : meter_->spent();
   }
 
   // Numbers here are the ranks; the part numbers its own by the key, so the others' keys are gathered.
@@ -312,6 +264,23 @@ class Nccl final : public Collective {
   void abandon(const std::string&) noexcept override { end(); }
 
  private:
+  /// What is queued on a stream from here to the end of the block.
+  class Stretch {
+   public:
+    Stretch(const Counting& counting, void* stream) : counting_(counting), stream_(stream) {
+      Meter::begin(counting_, stream_);
+    }
+    Stretch(const Stretch&) = delete;
+    Stretch& operator=(const Stretch&) = delete;
+    ~Stretch() { Meter::end(counting_, stream_); }
+
+   private:
+    Counting counting_;
+    void* stream_;
+  };
+
+  Counting counting(bool alone) const { return meter_ == nullptr ? Counting{} : meter_->count(!begun_, alone); }
+
   void end() noexcept {
     if (peers_ != nullptr) peers_->leave();
     if (comm_ != nullptr) (void)library().abort(comm_);
@@ -341,16 +310,19 @@ class Nccl final : public Collective {
 
   // What is short goes by the peers. Of other messages, large pieces are summed where they are; a copy of several small
   // ones there and back costs less than a sum of each.
-  void reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
+  void reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream, Counting counting) {
     check_peers();
     const std::size_t element = size_of(dtype);
     std::size_t bytes = 0;
     for (const Piece& piece : pieces) bytes += (piece.count * element + Pieces::unit - 1) / Pieces::unit * Pieces::unit;
     if (by_peers(bytes, dtype, reduction)) {
-      for (const Pieces& several : messages_of(pieces, element, bytes))
-        peers_->all_reduce(several, dtype, reduction == Reduction::mean, stream);
+      for (const Pieces& several : messages_of(pieces, element, bytes)) {
+        peers_->all_reduce(several, dtype, reduction == Reduction::mean, counting, stream);
+        counting.first = false;
+      }
       return;
     }
+    const Stretch stretch(counting, stream);
     std::vector<Piece> small;
     for (const Piece& piece : pieces) {
       if (element % 4 == 0 && piece.count * element <= Side::room / 2)
@@ -375,8 +347,9 @@ class Nccl final : public Collective {
   Memory& memory_;
   int device_, rank_, size_;
   std::unique_ptr<Peers> peers_;
-  Context choice_;              // for the ways that are forced
-  std::unique_ptr<Side> side_;  // from the first begin_all_reduce on
+  Context choice_;                // for the ways that are forced
+  std::unique_ptr<Side> side_;    // from the first begin_all_reduce on
+  std::unique_ptr<Meter> meter_;  // when it is to measure
   bool begun_ = false;
 };
 

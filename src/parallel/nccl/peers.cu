@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "parallel/nccl/peers.hpp"
+#include "parallel/nccl/times.cuh"
 #include "parallel/nccl/units.cuh"
 #include "tern/core/error.hpp"
 
@@ -136,7 +137,9 @@ struct Packets {
 /// `batch`: places that a thread has on their way at once.
 template <class T, class Way, int batch>
 __global__ void __launch_bounds__(threads)
-    sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean) {
+    sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean,
+              Counting counting) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) begin_count(counting);
   constexpr int width = Pieces::unit / sizeof(T);
   std::uint32_t call = links.state[0] + 1;
   if (call == 0) call = 2;  // no memory holds it to begin with, and it is even
@@ -188,9 +191,10 @@ __global__ void __launch_bounds__(threads)
   if (atomicAdd(&links.state[1], 1) + 1 < gridDim.x) return;
   links.state[1] = 0;
   links.state[0] = call;
+  end_count(counting);
 }
 
-using Kernel = void (*)(Pieces, Links, bool);
+using Kernel = void (*)(Pieces, Links, bool, Counting);
 Kernel kernel_of(bool is_double, bool in_lines) {
   if (is_double) return in_lines ? sum_units<double, Lines, 2> : sum_units<double, Packets, 4>;
   return in_lines ? sum_units<float, Lines, 2> : sum_units<float, Packets, 4>;
@@ -349,10 +353,10 @@ std::size_t Peers::most_bytes() const {
   return std::max(body_->links.lines, body_->links.packets * units_of_packet) * Pieces::unit;
 }
 
-void Peers::all_reduce(const Pieces& pieces, DType dtype, bool mean, void* stream) {
+void Peers::all_reduce(const Pieces& pieces, DType dtype, bool mean, const Counting& counting, void* stream) {
   const unsigned blocks = std::clamp((pieces.units() + threads - 1) / threads, 1u, most_blocks);
   const Kernel kernel = kernel_of(dtype == DType::float64, pieces.units() <= body_->links.lines);
-  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(pieces, body_->links, mean);
+  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(pieces, body_->links, mean, counting);
   if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess)
     throw ParallelError(message("all_reduce between devices: ", cudaGetErrorString(status)));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "parallel/nccl/meter.hpp"
 #include "parallel/nccl/pieces.hpp"
 
 namespace tern::parallel {
@@ -26,7 +27,7 @@ class Peers {
   std::size_t most_bytes() const;
   /// The sum, or the mean, of float32 or float64 in all ranks, in the order of a stream of the device; calls are
   /// ordered one behind the other. Throws ParallelError when the launch fails.
-  void all_reduce(const Pieces& pieces, DType dtype, bool mean, void* stream);
+  void all_reduce(const Pieces& pieces, DType dtype, bool mean, const Counting& counting, void* stream);
   /// The other ranks are not to wait for this one, nor this one for them.
   void leave() noexcept;
   /// A rank that was waited for and is gone: what was summed since is not to be used. -1: none.
