@@ -207,6 +207,78 @@ class ResNet18(Classifier):
         return self.fc(x.mean((2, 3)))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, inner, stride):
+        super().__init__()
+        outputs = 4 * inner
+        self.conv1 = nn.Conv2d(inputs, inner, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
+        return F.relu(self.bn3(self.conv3(y)) + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet50(ResNet18):
+    def __init__(self, classes, image_size, width):
+        Classifier.__init__(self)
+        channels = width(64)
+        self.conv1 = nn.Conv2d(3, channels, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        for i, count in enumerate((3, 4, 6, 3), 1):
+            blocks, inner = [], width(32 << i)
+            for block in range(count):
+                blocks.append(Bottleneck(channels, inner, 2 if block == 0 and i > 1 else 1))
+                channels = 4 * inner
+            self.add_module(f"layer{i}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(channels, classes)
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, inputs, outputs, stride, expansion):
+        super().__init__()
+        wide = inputs * expansion
+        layers = [] if expansion == 1 else [activated(inputs, wide, 1)]
+        layers += [activated(wide, wide, 3, stride, wide), nn.Conv2d(wide, outputs, 1, bias=False),
+                   nn.BatchNorm2d(outputs)]
+        self.conv = nn.Sequential(*layers)
+        self.adds = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        return x + self.conv(x) if self.adds else self.conv(x)
+
+
+def activated(inputs, outputs, kernel, stride=1, groups=1):
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU6())
+
+
+class MobileNetV2(Classifier):
+    def __init__(self, classes, image_size, width):
+        super().__init__()
+        channels = width(32)
+        layers = [activated(3, channels, 3, 2)]
+        for expansion, published, blocks, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                                     (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+            for block in range(blocks):
+                outputs = width(published)
+                layers.append(InvertedResidual(channels, outputs, stride if block == 0 else 1, expansion))
+                channels = outputs
+        layers.append(activated(channels, width(1280), 1))
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(OrderedDict([("1", nn.Linear(width(1280), classes))]))
+
+    def forward(self, images):
+        return self.classifier(self.features(images).mean((2, 3)))
+
+
 def vit(classes, image_size, width):
     from torchvision.models import VisionTransformer
     narrow = width.divisor > 1
@@ -248,13 +320,14 @@ class UNet(nn.Module):
         return self.out(x)
 
 
-NETS = {"alexnet": AlexNet, "googlenet": GoogLeNet, "vgg16": Vgg16, "resnet18": ResNet18,
-        "vit": vit, "unet": UNet}
-WHOLE_SIZE = {"alexnet": 227, "googlenet": 224, "vgg16": 224, "resnet18": 224,
+NETS = {"alexnet": AlexNet, "googlenet": GoogLeNet, "vgg16": Vgg16, "resnet18": ResNet18, "resnet50": ResNet50,
+        "mobilenetv2": MobileNetV2, "vit": vit, "unet": UNet}
+WHOLE_SIZE = {"alexnet": 227, "googlenet": 224, "vgg16": 224, "resnet18": 224, "resnet50": 224, "mobilenetv2": 224,
               "vit": 224, "unet": 64}
 NARROW = {  # image size, divisor of the widths, learning rate, and a seed with which no relu is dead from the start
     "alexnet": (67, 32, 0.005, 11), "googlenet": (80, 16, 0.002, 52), "vgg16": (32, 32, 0.005, 4),
     "resnet18": (64, 32, 0.005, 2),
+    "resnet50": (64, 32, 0.0005, 1), "mobilenetv2": (64, 8, 0.0005, 1),
     "vit": (32, 16, 0.005, 1), "unet": (32, 32, 0.005, 1)}
 
 
@@ -262,7 +335,7 @@ def start(net):
     """Weights for relu, and nothing at its usual value of 0 or 1, so that a forgotten bias or statistic shows."""
     for path, module in net.named_modules():
         if isinstance(module, (nn.Conv2d, nn.Linear, nn.ConvTranspose2d)):
-            last = path in ("classifier.6", "fc", "aux1.fc2", "aux2.fc2", "heads.head", "out.0")
+            last = path in ("classifier.6", "classifier.1", "fc", "aux1.fc2", "aux2.fc2", "heads.head", "out.0")
             nn.init.kaiming_uniform_(module.weight, a=5**0.5 if last else 0)
             if module.bias is not None:
                 nn.init.uniform_(module.bias, 0, 0.2)

@@ -93,15 +93,16 @@ TEST_CASE("augment: the sheet shows pictures and what becomes of them", "[tools]
   };
   const Json plain = sheet({}), changed = sheet({"--rotate", "30", "--mixup", "1"});
   CHECK_FALSE(fs::exists(folder / "run/model.safetensors"));
-  REQUIRE(plain["rows"].size() == 8);
-  for (const Json& row : plain["rows"]) {
+  REQUIRE(plain["parts"].size() == 8);
+  for (const Json& part : plain["parts"]) {
+    const Json& row = part["pictures"];
     REQUIRE(row.size() == 8);
     CHECK_THAT(row[0]["caption"].get<std::string>(), ContainsSubstring("as it is"));
     for (const Json& picture : row) CHECK(picture["pixels"] == row[0]["pixels"]);
   }
   for (std::size_t r = 0; r < 8; ++r) {
-    const Json& row = changed["rows"][r];
-    CHECK(row[0]["pixels"] == plain["rows"][r][0]["pixels"]);
+    const Json& row = changed["parts"][r]["pictures"];
+    CHECK(row[0]["pixels"] == plain["parts"][r]["pictures"][0]["pixels"]);
     for (std::size_t i = 1; i < row.size(); ++i) CHECK(row[i]["pixels"] != row[0]["pixels"]);
     CHECK_THAT(row[1]["caption"].get<std::string>(), ContainsSubstring(" % "));
   }

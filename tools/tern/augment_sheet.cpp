@@ -66,11 +66,11 @@ void write_augment_sheet(const Settings& settings, const TrainingData& data) {
   std::vector<std::int64_t> labels;
   for (const std::int64_t row : rows) labels.push_back(label_of(data.train, row));
 
-  std::vector<std::vector<SheetPicture>> pictures(rows.size());
+  std::vector<SheetPart> parts(rows.size());
   const auto show = [&](const Tensor& images, const auto& caption) {
     for (std::int64_t i = 0; i < count; ++i)
-      pictures[static_cast<std::size_t>(i)].push_back(
-          {pixels_of(images.slice(0, i, i + 1).squeeze(0), blueprint.scaling), caption(i)});
+      parts[static_cast<std::size_t>(i)].pictures.push_back(
+          {.pixels = pixels_of(images.slice(0, i, i + 1).squeeze(0), blueprint.scaling), .caption = caption(i)});
   };
   show(brought(data.train, data.plain ? data.plain : data.train.source, rows, 0, settings, blueprint),
        [&](std::int64_t i) {
@@ -89,7 +89,7 @@ void write_augment_sheet(const Settings& settings, const TrainingData& data) {
   write_sheet(settings.augment_sheet, "What becomes of pictures in training",
               message(blueprint.source, ": left what they are, then what the first ", epochs_shown,
                       " epochs train on. Each epoch draws anew, by --seed ", settings.seed, '.'),
-              pictures, true);
+              parts, true);
 }
 
 }  // namespace tern::tool

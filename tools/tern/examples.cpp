@@ -16,9 +16,8 @@ std::vector<std::int64_t> Examples::labels() const {
   return result;
 }
 
-std::string Examples::unreadable() const {
+std::string unreadable_words(const std::vector<std::string>& files) {
   constexpr std::size_t most_named = 3;
-  const std::vector<std::string> files = folder ? folder->corrupt_files() : std::vector<std::string>();
   if (files.empty()) return {};
   std::string text = message(files.size(), files.size() == 1 ? " image" : " images", " could not be read: ");
   for (std::size_t i = 0; i < files.size() && i < most_named; ++i) text += (i > 0 ? ", " : "") + files[i];

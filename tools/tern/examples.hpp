@@ -14,6 +14,9 @@
 
 namespace tern::tool {
 
+/// "2 images could not be read: a.jpg, b.jpg"; empty where there are none.
+std::string unreadable_words(const std::vector<std::string>& files);
+
 struct Examples {
   data::Dataset memory = {};                               // tables are scaled; images become float when batched
   std::shared_ptr<const data::ExampleSource> source = {};  // when set, `memory` holds nothing
@@ -31,7 +34,7 @@ struct Examples {
   std::int64_t row(std::int64_t index) const { return rows.empty() ? index : rows[static_cast<std::size_t>(index)]; }
   /// Images that could not be read, and the same in words, which are empty when all could.
   std::int64_t unreadable_count() const { return folder ? folder->corrupt() : 0; }
-  std::string unreadable() const;
+  std::string unreadable() const { return folder ? unreadable_words(folder->corrupt_files()) : std::string(); }
   /// One example as float32 of the blueprint's input, scaled.
   Tensor example(std::int64_t index, const Blueprint& blueprint) const;
 };

@@ -7,7 +7,6 @@
 #include "fingerprint.hpp"
 #include "nets.hpp"
 #include "tern/data/image_folder.hpp"
-#include "tern/operators/operators.hpp"
 
 namespace tern::tool {
 
@@ -25,17 +24,6 @@ std::string part_of(const std::string& folder, const std::vector<std::string>& n
 
 std::string training_part(const std::string& folder) { return part_of(folder, {"train", "training"}); }
 std::string test_part(const std::string& folder) { return part_of(folder, {"val", "validation", "valid", "test"}); }
-
-data::ImageFolderOptions options_for(std::int64_t size, bool training, const std::string& corrupt) {
-  data::ImageFolderOptions options;
-  options.size = size;
-  // As 224 is cut out of 256.
-  options.short_side = size > 224 && size <= 256 ? 256 : (size * 8 + 6) / 7;
-  options.crop = training ? data::Crop::random : data::Crop::center;
-  options.mirror = training;
-  options.corrupt = corrupt == "skip" ? data::OnCorrupt::skip : data::OnCorrupt::error;
-  return options;
-}
 
 // The first `limit` examples when every class has its turn, so that few examples are not all of one class.
 std::vector<std::int64_t> chosen(const data::ExampleSource& source, std::int64_t limit) {
@@ -85,6 +73,17 @@ std::vector<std::int64_t> picked(const std::vector<std::int64_t>& from, const st
 }
 
 }  // namespace
+
+data::ImageFolderOptions options_for(std::int64_t size, bool training, const std::string& corrupt) {
+  data::ImageFolderOptions options;
+  options.size = size;
+  // As 224 is cut out of 256.
+  options.short_side = size > 224 && size <= 256 ? 256 : (size * 8 + 6) / 7;
+  options.crop = training ? data::Crop::random : data::Crop::center;
+  options.mirror = training;
+  options.corrupt = corrupt == "skip" ? data::OnCorrupt::skip : data::OnCorrupt::error;
+  return options;
+}
 
 TrainingData load_folder_to_train(const Settings& settings) {
   const std::string inner = training_part(settings.dataset), root = inner.empty() ? settings.dataset : inner;
@@ -147,27 +146,6 @@ Examples load_folder_to_test(const Settings& settings, const Blueprint& blueprin
     rows = picked(rows, divided(labels, folder.classes(), blueprint).validation);
   }
   return subset(folder, rows);
-}
-
-Tensor load_image_files(const std::vector<std::string>& files, const Blueprint& blueprint) {
-  expects<UsageError>(!blueprint.table, files[0], " is an image, but the model was trained on a table");
-  const bool colour = blueprint.input[0] == 3;
-  data::ImageFolderOptions options = options_for(blueprint.input[1], false, "error");
-  if (!colour) {
-    options.short_side = options.size;
-    options.mean = {0, 0, 0};
-    options.deviation = {1, 1, 1};
-  }
-  std::vector<Tensor> images;
-  for (const std::string& file : files) {
-    Tensor image = data::prepare_image(file, options);
-    if (!colour) {
-      const Tensor weights = tensor({0.299f, 0.587f, 0.114f}, {1, 3, 1, 1});
-      image = (operators::sum(image * weights, {1}, true) - blueprint.scaling.mean[0]) / blueprint.scaling.deviation[0];
-    }
-    images.push_back(image);
-  }
-  return operators::cat(images, 0);
 }
 
 }  // namespace tern::tool

@@ -1,5 +1,5 @@
 #pragma once
-// Folders with a folder of images per class, and single image files.
+// Folders with a folder of images per class, as examples.
 
 #include "data_sets.hpp"
 
@@ -8,7 +8,7 @@ namespace tern::tool {
 /// A folder of class folders, or one that holds such folders as "train" and "val" (or "validation", or "test").
 TrainingData load_folder_to_train(const Settings& settings);
 Examples load_folder_to_test(const Settings& settings, const Blueprint& blueprint, Part part);
-/// Image files as float32 [n, ...] of the model's input, scaled.
-Tensor load_image_files(const std::vector<std::string>& files, const Blueprint& blueprint);
+/// How images become examples of `size` pixels.
+data::ImageFolderOptions options_for(std::int64_t size, bool training, const std::string& corrupt);
 
 }  // namespace tern::tool

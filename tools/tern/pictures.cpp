@@ -9,7 +9,6 @@ namespace tern::tool {
 namespace {
 
 constexpr std::size_t wrong_ones = 12, all_ones = 24, most_features = 8;
-constexpr std::int64_t largest_side = 96;
 
 std::string base64(const std::vector<std::uint8_t>& bytes) {
   constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -28,18 +27,24 @@ std::string base64(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
-Json pixels_of(const Tensor& image, const data::Scaling& scaling) {
+Json pixels_of(const Tensor& image, const data::Scaling& scaling, std::int64_t largest) {
   const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
-  const std::int64_t step = std::max<std::int64_t>(1, (std::max(height, width) + largest_side - 1) / largest_side);
+  const std::int64_t step = std::max<std::int64_t>(1, (std::max(height, width) + largest - 1) / largest);
   const auto values = image.to_vector<float>();
+  const auto mean_of = [&](std::int64_t c, std::int64_t top, std::int64_t left) {
+    const std::int64_t bottom = std::min(top + step, height), right = std::min(left + step, width);
+    double sum = 0;
+    for (std::int64_t y = top; y < bottom; ++y)
+      for (std::int64_t x = left; x < right; ++x)
+        sum += static_cast<double>(values[static_cast<std::size_t>((c * height + y) * width + x)]);
+    return sum / static_cast<double>((bottom - top) * (right - left));
+  };
   std::vector<std::uint8_t> bytes;
   for (std::int64_t y = 0; y < height; y += step)
     for (std::int64_t x = 0; x < width; x += step)
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto channel = static_cast<std::size_t>(c);
-        const double value = static_cast<double>(values[static_cast<std::size_t>((c * height + y) * width + x)]) *
-                                 scaling.deviation[channel] +
-                             scaling.mean[channel];
+        const double value = mean_of(c, y, x) * scaling.deviation[channel] + scaling.mean[channel];
         bytes.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0, 1.0))));
       }
   return {{"width", (width + step - 1) / step},

@@ -1,6 +1,7 @@
 #pragma once
-// A page of pictures in rows, each with words beneath it: a file by itself.
+// A page of pictures, each with words beneath it: a file by itself.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,21 @@
 namespace tern::tool {
 
 struct SheetPicture {
-  Json pixels = {};          // see pixels_of
-  std::string caption = {};  // a line or two
+  Json pixels = {};                  // see pixels_of
+  std::string caption = {};          // a line or two
+  std::string title = {};            // a line above them, in bold
+  std::optional<double> share = {};  // of 1, drawn as a bar
+  std::string wrong = {};            // what is wrong with it: the picture is marked
+  std::string file = {};             // where it comes from, small
 };
 
-/// Writes the page. The first picture of a row is set apart where `first_apart` is true.
+struct SheetPart {
+  std::string heading = {};  // may be empty
+  std::vector<SheetPicture> pictures = {};
+};
+
+/// Writes the page. With `first_apart` each part is a row, and its first picture is set apart.
 void write_sheet(const std::string& file, const std::string& title, const std::string& note,
-                 const std::vector<std::vector<SheetPicture>>& rows, bool first_apart);
+                 const std::vector<SheetPart>& parts, bool first_apart);
 
 }  // namespace tern::tool
