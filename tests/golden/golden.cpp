@@ -47,6 +47,31 @@ void note(Difference& difference, const std::string& name, const std::vector<dou
   difference = {relative, name};
 }
 
+/// Of all tensors together.
+class Norm {
+ public:
+  void add(const std::vector<double>& ours, const std::vector<double>& golden) {
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      error_ += (ours[i] - golden[i]) * (ours[i] - golden[i]);
+      all_ += golden[i] * golden[i];
+    }
+  }
+  double relative() const { return std::sqrt(error_ / all_); }
+
+ private:
+  double error_ = 0, all_ = 0;
+};
+
+std::vector<double> sum_of(std::vector<double> a, const std::vector<double>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+std::vector<double> negative(std::vector<double> a) {
+  for (double& value : a) value = -value;
+  return a;
+}
+
 }  // namespace
 
 Comparison compare_with_golden(const std::string& file) {
@@ -81,22 +106,32 @@ Comparison compare_with_golden(const std::string& file) {
     loss.backward();
     if (step == 0) {
       expects(gradients.size() == net->parameters().size(), "golden: ", gradients.size(), " gradients in ", file);
-      for (const auto& [name, parameter] : net->named_parameters())
-        note(comparison.gradients, name, parameter.grad().values(), gradients.at(name).values());
+      Norm norm;
+      for (const auto& [name, parameter] : net->named_parameters()) {
+        const auto ours = parameter.grad().values(), theirs = gradients.at(name).values();
+        note(comparison.gradients, name, ours, theirs);
+        norm.add(ours, theirs);
+      }
+      comparison.gradient_norm = norm.relative();
     }
     sgd.step();
     comparison.losses.push_back(loss.item());
     note(comparison.loss, message("step ", step + 1), {comparison.losses.back()}, {losses[step]});
   }
-  // Ten small steps change the weights little, so that the change tells more than the weights.
-  const nn::State before = part(golden.tensors, "state."), after = part(golden.tensors, "after.");
+  // Ten small steps change the weights little, so that the change tells more than the weights. Files of deep networks
+  // have the change itself.
+  const nn::State before = part(golden.tensors, "state."), after = part(golden.tensors, "after."),
+                  changes = part(golden.tensors, "change.");
+  Norm norm;
   for (const auto& [name, tensor] : net->state()) {
-    const auto gone = [&start = before.at(name)](const Tensor& end) {
-      return (end.to(DType::float64) - start.to(DType::float64)).values();
-    };
-    note(comparison.weights, name, tensor.values(), after.at(name).values());
-    note(comparison.changes, name, gone(tensor), gone(after.at(name)));
+    const auto start = before.at(name).values(), end = tensor.values();
+    const auto change = changes.empty() ? sum_of(after.at(name).values(), negative(start)) : changes.at(name).values();
+    const auto ours = sum_of(end, negative(start));
+    note(comparison.weights, name, end, changes.empty() ? after.at(name).values() : sum_of(start, change));
+    note(comparison.changes, name, ours, change);
+    norm.add(ours, change);
   }
+  comparison.change_norm = norm.relative();
   return comparison;
 }
 

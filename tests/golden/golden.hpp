@@ -21,6 +21,8 @@ struct Comparison {
   std::vector<double> losses;  ///< ours
   Difference logits, loss, gradients;
   Difference weights, changes;  ///< after all steps: the state, and what the steps have changed in it
+  /// The norm of what differs in all gradients, and in all changes, over the norm of the golden ones.
+  double gradient_norm = 0, change_norm = 0;
 };
 
 /// Computes a golden file's run in the mode of the scope: the logits in evaluation, the steps in training.
