@@ -10,6 +10,7 @@ usage: torchrun --nproc-per-node N benchmarks/peers/ddp.py [--nets ...] [--batch
 """
 
 import argparse
+import datetime
 import gc
 import os
 import re
@@ -169,7 +170,7 @@ def main():
     options = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device)
+    dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(minutes=2))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision != "strict"
     torch.backends.cudnn.benchmark = True
