@@ -52,6 +52,11 @@ TEST_CASE("photographs: those that cannot be read are counted, named and tested 
   REQUIRE(tested.code == 0);
   CHECK(Json::parse(tested.out)["examples"] == 14);
   CHECK_THAT(tested.err, ContainsSubstring("2 images could not be read"));
+  const Outcome together =
+      tern({"test", "--model", "run", "--dataset", "p", "--corrupt", "skip", "--format", "json", "--ranks", "2"},
+           {.folder = folder.path()});
+  CHECK(together.out == tested.out);
+  CHECK(together.err == tested.err);
   const Outcome predicted =
       tern({"predict", "--model", "run", "--dataset", "p", "--corrupt", "skip", "--format", "json"},
            {.folder = folder.path()});

@@ -66,6 +66,49 @@ TEST_CASE("ranks: the same model file for any number of threads", "[tools][ranks
           0);
 }
 
+TEST_CASE("ranks: a test says the same for any number of them", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  // Several batches of 1,000 rows, the last one not full.
+  write_bytes(folder / "c.csv", clusters(4210));
+  REQUIRE(tern(training("run", {"--epochs", "1", "--quiet"}), {.folder = folder.path()}).code == 0);
+  const auto test = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"test", "--model", "run", "--dataset", "c.csv", "--format", "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Outcome one = tern(test({}), {.folder = folder.path()});
+  REQUIRE(one.code == 0);
+  for (const char* ranks : {"2", "3", "7"}) {
+    const Outcome several = tern(test({"--ranks", ranks}), {.folder = folder.path()});
+    INFO(ranks << " ranks: " << several.err);
+    CHECK(several.code == 0);
+    CHECK(several.out == one.out);
+  }
+#ifdef TERN_TEST_MPIRUN
+  for (const int ranks : {2, 3}) {
+    const Outcome several = mpirun(ranks, test({"--parallel", "mpi"}), folder.path());
+    INFO(several.err);
+    CHECK(several.code == 0);
+    CHECK(several.out == one.out);
+  }
+#endif
+  const Outcome columns = tern(test({"--ranks", "2", "--importance"}), {.folder = folder.path()});
+  CHECK(columns.code == 2);
+  CHECK_THAT(columns.err, ContainsSubstring("--importance is worked out by one rank"));
+  // The figures at the end of a training are all ranks' work, too.
+  const auto end_of = [&](const std::string& run) {
+    auto last = events_of(folder / run).back();
+    for (const char* other : {"time", "seconds", "model"}) last.erase(other);
+    return last;
+  };
+  for (const char* ranks : {"1", "2", "3"})
+    REQUIRE(tern(training(ranks, {"--epochs", "1", "--shards", "4", "--quiet", "--ranks", ranks}),
+                 {.folder = folder.path()})
+                .code == 0);
+  CHECK(end_of("2") == end_of("1"));
+  CHECK(end_of("3") == end_of("1"));
+}
+
 TEST_CASE("ranks: a training goes on with another number of them", "[tools][ranks]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(150));

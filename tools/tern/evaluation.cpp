@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 #include "names.hpp"
 #include "tern/autograd/tape.hpp"
+#include "tern/parallel/shares.hpp"
 #include "tern/tensor/create.hpp"
 #include "text.hpp"
 #include "training.hpp"
@@ -32,12 +34,7 @@ class Watched final : public data::ExampleSource {
     left_out_.insert(index);
     return found;
   }
-  std::vector<std::int64_t> kept() const {
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < size(); ++i)
-      if (!left_out_.contains(i)) rows.push_back(i);
-    return rows;
-  }
+  std::vector<std::int64_t> left_out() const { return {left_out_.begin(), left_out_.end()}; }
 
  private:
   std::shared_ptr<const data::ExampleSource> source_;
@@ -55,21 +52,57 @@ void append_values(std::vector<double>& to, const Tensor& standardised, const da
     to.push_back(static_cast<double>(value) * scaling.deviation[0] + scaling.mean[0]);
 }
 
+// What the ranks have, in their order.
+template <class T>
+std::vector<T> joined(const parallel::Group& group, std::vector<T> own) {
+  if (group.size() == 1) return own;
+  const auto count = static_cast<std::int64_t>(own.size());
+  const auto counts = group.all_gather(tensor<std::int64_t>({count}, {1})).template to_vector<std::int64_t>();
+  const std::int64_t most = *std::max_element(counts.begin(), counts.end());
+  if (most == 0) return own;
+  own.resize(static_cast<std::size_t>(most));
+  const std::vector<T> all = group.all_gather(tensor(own, {most})).template to_vector<T>();
+  own.clear();
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(rank) * most;
+    own.insert(own.end(), first, first + counts[rank]);
+  }
+  return own;
+}
+
+// Each has seen those of its own part, and perhaps some that were read ahead.
+std::vector<std::string> joined_files(const parallel::Group& group, const std::vector<std::string>& own) {
+  if (group.size() == 1) return own;
+  std::set<std::string> files;
+  for (const std::string& text : group.all_gather(Json(own).dump(-1, ' ', false, Json::error_handler_t::replace)))
+    for (const Json& file : parse_json(text, "another rank")) files.insert(file.get<std::string>());
+  return {files.begin(), files.end()};
+}
+
+void join(Prediction& result, const parallel::Group& group) {
+  result.scores = joined(group, std::move(result.scores));
+  result.actual = joined(group, std::move(result.actual));
+  result.values = joined(group, std::move(result.values));
+  result.truths = joined(group, std::move(result.truths));
+}
+
 }  // namespace
 
-Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples) {
+Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
+                   const parallel::Group& group) {
   const NoGrad no_grad;
   net.eval();
   Prediction result{.classes = blueprint.class_count(), .probabilities = blueprint.cost == "cross-entropy"};
   const auto width = static_cast<std::size_t>(result.classes);
   const Cost cost_of(blueprint.cost, blueprint.class_weights);
-  double cost = 0;
+  std::vector<double> costs;  // of each batch, times its rows
   Examples watched = examples;
   const auto watch = examples.source ? std::make_shared<const Watched>(examples.source) : nullptr;
   if (watch) watched.source = watch;
-  for_each_batch(watched, blueprint, evaluation_batch(blueprint), [&](const Tensor& x, const Tensor& labels) {
+  const std::int64_t size = evaluation_batch(blueprint), batches = (examples.size() + size - 1) / size;
+  const auto use = [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
-    if (labels.defined()) cost += cost_of(logits, labels).item() * static_cast<double>(labels.numel());
+    if (labels.defined()) costs.push_back(cost_of(logits, labels).item() * static_cast<double>(labels.numel()));
     if (blueprint.regression) {
       append_values(result.values, logits, blueprint.target_scaling);
       if (labels.defined()) append_values(result.truths, labels, blueprint.target_scaling);
@@ -81,9 +114,19 @@ Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& 
     const auto part = scores_of(blueprint.cost, logits).to_vector<float>();
     result.scores.insert(result.scores.end(), part.begin(), part.end());
     return true;
-  });
+  };
+  for_each_batch(watched, blueprint, size, use, parallel::share_of(group, batches));
+  join(result, group);
+  costs = joined(group, std::move(costs));
+  const double cost = std::accumulate(costs.begin(), costs.end(), 0.0);
   const std::size_t count = blueprint.regression ? result.values.size() : result.scores.size() / width;
-  if (watch) result.rows = watch->kept();
+  if (watch) {
+    const std::vector<std::int64_t> missing = joined(group, watch->left_out());
+    const std::set<std::int64_t> left_out(missing.begin(), missing.end());
+    for (std::int64_t i = 0; i < watch->size(); ++i)
+      if (!left_out.contains(i)) result.rows.push_back(i);
+  }
+  if (examples.folder) result.unreadable = joined_files(group, examples.folder->corrupt_files());
   for (std::size_t row = 0; !watch && row < count; ++row)
     result.rows.push_back(examples.row(static_cast<std::int64_t>(row)));
   for (std::size_t row = 0; row < result.values.size(); ++row)

@@ -9,6 +9,7 @@
 #include "tern/nn/calibration.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/regression.hpp"
+#include "tern/parallel/group.hpp"
 
 namespace tern::tool {
 
@@ -20,6 +21,7 @@ struct Prediction {
   std::vector<std::int64_t> predicted = {};  // [n]
   std::vector<std::int64_t> actual = {};     // [n], or empty without labels
   std::vector<std::int64_t> rows = {};       // [n], the examples: those that cannot be read are missing
+  std::vector<std::string> unreadable = {};  // the files of these, where they are photographs of a folder
   // Of a regression, in the target's unit; the vectors above but for the rows are empty then.
   std::vector<double> values = {};  // [n], what is predicted
   std::vector<double> truths = {};  // [n], what is, or empty without a target
@@ -29,8 +31,10 @@ struct Prediction {
   }
 };
 
-/// Runs the net of `blueprint` in evaluation mode.
-Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples);
+/// Runs the net of `blueprint` in evaluation mode. The ranks of `group` share the batches out, and all have the whole
+/// prediction, with the bits of one rank: a collective call.
+Prediction predict(nn::Module& net, const Blueprint& blueprint, const Examples& examples,
+                   const parallel::Group& group = parallel::Group());
 
 /// How right it is. Of a regression there is no confusion, and no figures of classes.
 struct Evaluation {

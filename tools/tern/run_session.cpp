@@ -289,6 +289,12 @@ std::string RunSession::interrupt() {
   return file;
 }
 
+Prediction evaluate_together(Training& training, const TrainingData& data) {
+  for (const auto& [name, tensor] : training.net().state())
+    if (training.group().size() > 1) training.group().broadcast(tensor);
+  return predict(training.net(), training.blueprint(), data.held_out, training.group());
+}
+
 Finished RunSession::finish(Ended ended) {
   save();
   Training& training = *training_;
@@ -308,9 +314,11 @@ Finished RunSession::finish(Ended ended) {
   end[regression ? "training_r2" : "training_accuracy"] = number(training.kept().accuracy);
   end["training_loss"] = number(training.kept().loss);
   end[regression ? "r2" : "accuracy"] = nullptr;
+  std::vector<std::string> unreadable;  // of those held out
   if (data_->held_out.size() > 0) {
-    const Prediction prediction = predict(training.net(), training.blueprint(), data_->held_out);
+    const Prediction prediction = evaluate_together(training, *data_);
     const Evaluation evaluation = evaluate(prediction);
+    unreadable = prediction.unreadable;
     Json event{{"event", "evaluation"}, {"of", data_->own_test_part || data_->three_way() ? "test" : "validation"}};
     event.update(as_json(evaluation, training.blueprint()));
     if (training.blueprint().classes.size() > most_confused) event.erase("confusion");
@@ -329,8 +337,8 @@ Finished RunSession::finish(Ended ended) {
     finished.evaluation = evaluation;
   }
   if (data_->train.folder) {
-    end["unreadable"] = data_->train.unreadable_count() + data_->held_out.unreadable_count();
-    const std::string trained = data_->train.unreadable(), validated = data_->held_out.unreadable();
+    end["unreadable"] = data_->train.unreadable_count() + static_cast<std::int64_t>(unreadable.size());
+    const std::string trained = data_->train.unreadable(), validated = unreadable_words(unreadable);
     if (!trained.empty()) say(trained + "; others of its class stood in");
     if (!validated.empty()) say(validated + "; left out");
   }

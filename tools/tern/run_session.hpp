@@ -23,6 +23,10 @@ struct Finished {
   std::optional<Evaluation> evaluation;  // of that model, where examples were held out
 };
 
+/// What the net of the first rank, which alone need have its final weights, says of the examples that were held out;
+/// all ranks of the training work at it: a collective call, which `finish` makes in the first one.
+Prediction evaluate_together(Training& training, const TrainingData& data);
+
 class RunSession {
  public:
   /// With --resume, takes the settings of the training that is in the run folder; those in `given` must not contradict

@@ -7,6 +7,7 @@
 #include "names.hpp"
 #include "nets.hpp"
 #include "output.hpp"
+#include "ranks.hpp"
 #include "tern/modes/device.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
@@ -49,6 +50,11 @@ class Test : public Command {
       option->group = "Importance of columns";
       verb_.options.push_back(std::move(*option));
     }
+    for (Option& option : rank_options(settings_)) {
+      if (option.name != "ranks" && option.name != "parallel" && option.name != "rank-limit") continue;
+      if (option.name == "ranks") option.help = "threads that test together, each on a part of the examples";
+      verb_.options.push_back(std::move(option));
+    }
     add_output_options(verb_.options, output_);
   }
   Verb& verb() override { return verb_; }
@@ -57,13 +63,44 @@ class Test : public Command {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
     keep_inputs(output_.file, {model_, settings_.dataset});
+    if (settings_.parallel == "threads") return run_process(parallel::Group());
+    return run_processes({.carrier = settings_.parallel, .limit = limit()},
+                         [&](const parallel::Group& processes) { return run_process(processes); });
+  }
+
+ private:
+  std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
+
+  // Each reads the model and the examples; the first one says what came of them.
+  int run_process(const parallel::Group& processes) {
+    const bool first = processes.rank() == 0, several = processes.size() > 1;
+    if (several) share_settings(processes, verb_.options);
+    if (settings_.parallel != "threads") settings_.ranks = processes.size();
+    expects<UsageError>(!importance_ || settings_.ranks == 1,
+                        "--importance is worked out by one rank; give it without --ranks and mpirun");
     const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
+    // What is missing is fetched once.
+    if (!first && settings_.download) processes.barrier();
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
+    if (first && settings_.download) processes.barrier();
     expects<FileError>(set.size() > 0, set.name(), ": found no examples to test on");
-    const Evaluation evaluation = evaluate(predict(*model.net, model.blueprint, set));
-    const std::string unreadable = set.unreadable();
-    if (!unreadable.empty()) say(unreadable + "; left out");
+    Prediction prediction;
+    const auto program = [&](const parallel::Group& group) {
+      std::optional<Device> own_device;
+      if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
+      // Threads have a net each, whose weights stay on their device.
+      const std::optional<Model> own = several || group.rank() == 0 ? std::nullopt : std::optional(load_model(model_));
+      Prediction found = predict(own ? *own->net : *model.net, model.blueprint, set, group);
+      if (several || group.rank() == 0) prediction = std::move(found);
+    };
+    if (several || settings_.ranks == 1)
+      program(processes);
+    else
+      parallel::launch({.ranks = static_cast<int>(settings_.ranks), .limit = limit()}, program);
+    if (!first) return success;
+    const Evaluation evaluation = evaluate(prediction);
+    if (!prediction.unreadable.empty()) say(unreadable_words(prediction.unreadable) + "; left out");
     std::optional<Importance> columns;
     if (importance_) columns = find_importance(model, set);
     write_output(output_, output_.format == "json"  ? json(evaluation, columns, model.blueprint)
@@ -72,7 +109,6 @@ class Test : public Command {
     return success;
   }
 
- private:
   Importance find_importance(const Model& model, const Examples& set) const {
     expects<UsageError>(model.blueprint.table, "--importance is of a table's columns, but this model takes images");
     return importance(*model.net, model.blueprint, set, repeats_, static_cast<std::uint64_t>(seed_),

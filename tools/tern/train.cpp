@@ -142,8 +142,8 @@ class Train : public Command {
       int own = failed;
       if (leads)
         own = train(*session, training, data, hooks);
-      else
-        training.run(*settings_.epochs, hooks);
+      else if (training.run(*settings_.epochs, hooks) != Ended::interrupted && data.held_out.size() > 0)
+        (void)evaluate_together(training, data);
       own = agreed(group, own);
       if (leads || several) code = own;
     };
