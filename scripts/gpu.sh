@@ -108,9 +108,9 @@ fi
 if wanted tests; then
   begin tests
   status=0
-  # Those of the GPU first, one at a time, then the rest.
+  # Those of the GPU first, then the rest.
   {
-    limited ctest --test-dir "$folder" --output-on-failure -L gpu || status=$?
+    limited ctest --test-dir "$folder" --output-on-failure -L gpu --parallel 4 || status=$?
     cp "$folder/Testing/Temporary/LastTest.log" "$folder/gpu_tests.log"
     limited ctest --test-dir "$folder" --output-on-failure -LE gpu --parallel 8 || {
       code=$?

@@ -11,6 +11,7 @@ usage: torchrun --nproc-per-node N benchmarks/peers/ddp.py [--nets ...] [--batch
 
 import argparse
 import datetime
+import faulthandler
 import gc
 import os
 import re
@@ -137,11 +138,13 @@ def ways(net, batch, options, device, ranks):
                 (extra + "DDP", False, lambda peer: peer.distributed(compiled)),
                 (extra + "graph, one all-reduce", False, lambda peer: graphed(peer.whole(compiled, ranks)))):
             torch.cuda.reset_peak_memory_stats()
+            faulthandler.dump_traceback_later(options.limit, exit=True)  # of this rank; the others end with it
             start = time.perf_counter()
             us = microseconds(make(Peer(net, batch, options, device)), options.seconds)
             if device.index == 0:  # a cell takes its time where it is compiled
                 print(f"{net}, {batch}: {name}: {us:.1f} us, found in {time.perf_counter() - start:.0f} s",
                       file=sys.stderr, flush=True)
+            faulthandler.cancel_dump_traceback_later()
             yield name, alone, us, torch.cuda.max_memory_allocated() / 1e6
             torch._dynamo.reset()
             gc.collect()
@@ -165,12 +168,13 @@ def main():
     parser.add_argument("--batches", default="128", help="images of each GPU")
     parser.add_argument("--precision", default="tf32", choices=("strict", "tf32", "bf16"))
     parser.add_argument("--seconds", type=float, default=0.3, help="length of one measurement")
+    parser.add_argument("--limit", type=float, default=120, help="seconds after which a way says where it hangs")
     parser.add_argument("--compile", action="store_true", help="torch.compile too: half a minute or more for a cell")
     parser.add_argument("--tern", help="the table that benchmarks/scale printed")
     options = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(minutes=2))
+    dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=options.limit))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision != "strict"
     torch.backends.cudnn.benchmark = True
