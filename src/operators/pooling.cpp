@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "operators/composed.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -162,8 +163,11 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
     const auto mean = [&](const Tensor& of) {
       return uneven.within(avg_pool2d(pad_planes(of, options.padding, *options.end_padding, 0), kernel, even));
     };
+    if (options.count_include_pad) return mean(x);
     // Without padding in the count, the padded mean of ones is the part of the window that is left.
-    return options.count_include_pad ? mean(x) : div(mean(x), mean(ones({1, 1, x.size(2), x.size(3)}, x.dtype())));
+    return in_scalars(op, x, [&](const Tensor& wide) {
+      return div(mean(wide), mean(ones({1, 1, x.size(2), x.size(3)}, wide.dtype())));
+    });
   }
   kernels::Pool2d sizes = sizes_of(op, x, kernel, stride, options.padding, 1, options.ceil_mode);
   sizes.count_include_pad = options.count_include_pad;

@@ -106,7 +106,7 @@ Operator softmax(const char* name, Tensor (*call)(const Tensor&, std::int64_t), 
 }
 
 Operator activate() {
-  Operator op{.name = "activate", .ulps = 6};
+  Operator op{.name = "activate", .ulps = 6, .gradient_scale = 1};
   struct Use {
     const char* name;
     Activation activation;
@@ -134,6 +134,7 @@ std::vector<Operator> activation_cases() {
       "leaky_relu", [](const Tensor& x) { return op::leaky_relu(x, 0.125); },
       [](double x) { return x > 0 ? x : 0.125 * x; }));
   all.push_back(pointwise("sigmoid", op::sigmoid, [](double x) { return std::isnan(x) ? x : sigmoid(x); }));
+  all.back().gradient_scale = 1;
   all.push_back(pointwise("tanh", op::tanh, [](double x) { return std::tanh(x); }));
   all.back().gradient_scale = 1;
   all.push_back(pointwise("softplus", op::softplus, softplus));

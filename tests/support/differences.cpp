@@ -18,8 +18,8 @@ double weighted_sum(const std::vector<Array>& results, int outputs) {
 }
 
 /// The central difference of the weighted results along `direction` of argument `index`.
-double difference(const Sample& sample, std::vector<Array> inputs, std::size_t index, const Array& direction) {
-  constexpr double step = 1e-5;
+double difference(const Sample& sample, std::vector<Array> inputs, std::size_t index, const Array& direction,
+                  double step) {
   Array& moved = inputs[index];
   const Array start = moved;
   double ends[2];
@@ -30,7 +30,9 @@ double difference(const Sample& sample, std::vector<Array> inputs, std::size_t i
   return (ends[1] - ends[0]) / (2 * step);
 }
 
-constexpr std::int64_t small = 48;  // arguments up to this size are differentiated element by element
+constexpr double usual_step = 1e-5;
+constexpr double short_step = 2e-7;  // where the usual one steps over a kink; the rounding of the sums shows more
+constexpr std::int64_t small = 48;   // arguments up to this size are differentiated element by element
 
 struct Difference {
   std::size_t argument;
@@ -58,10 +60,12 @@ const std::vector<Difference>& differences_of(const Case& c) {
     if (!c.sample.arguments[i].differentiable || c.sample.arguments[i].dtype) continue;
     if (inputs[i].size() <= small) {
       for (std::int64_t j = 0; j < inputs[i].size(); ++j)
-        differences.push_back({i, j, 0, difference(c.sample, inputs, i, direction_of(inputs[i].shape, j, 0))});
+        differences.push_back(
+            {i, j, 0, difference(c.sample, inputs, i, direction_of(inputs[i].shape, j, 0), usual_step)});
     } else {
       for (const std::uint64_t seed : {1, 2})
-        differences.push_back({i, -1, seed, difference(c.sample, inputs, i, direction_of(inputs[i].shape, -1, seed))});
+        differences.push_back(
+            {i, -1, seed, difference(c.sample, inputs, i, direction_of(inputs[i].shape, -1, seed), usual_step)});
     }
   }
   return cache.emplace(key, std::move(differences)).first->second;
@@ -78,7 +82,9 @@ std::string check_differences(const Case& c, const std::vector<Array>& gradients
       got += gradient[i] * direction[i];
       size += std::abs(gradient[i] * direction[i]);
     }
-    if (!(std::abs(got - expected.value) <= 2e-6 * (1 + size)))
+    const auto agrees = [&](double value) { return std::abs(got - value) <= 2e-6 * (1 + size); };
+    if (!agrees(expected.value) &&
+        !agrees(difference(c.sample, reference_inputs(c), expected.argument, direction, short_step)))
       return message(
           "gradient of argument ", expected.argument,
           expected.element < 0 ? std::string(" along a random direction") : message(" element ", expected.element),
