@@ -1,5 +1,6 @@
 // Tables as people have them: columns of words, holes, and both in what is predicted later.
 
+#include <algorithm>
 #include <functional>
 #include <sstream>
 
@@ -43,7 +44,9 @@ struct Shop {
   Outcome run(const std::vector<std::string>& arguments) const { return tern(arguments, {.folder = folder.path()}); }
   Outcome train(const std::string& table, const std::vector<std::string>& more = {}) const {
     write_bytes(folder / "f.csv", table);
-    std::vector<std::string> arguments{"train", "--dataset", "f.csv", "--mode", "vectorized", "--epochs", "30"};
+    std::vector<std::string> arguments{"train", "--dataset", "f.csv", "--mode", "vectorized"};
+    if (std::find(more.begin(), more.end(), "--epochs") == more.end())
+      arguments.insert(arguments.end(), {"--epochs", "30"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
@@ -81,6 +84,113 @@ TEST_CASE("mixed: columns of words are found, learnt and predicted by", "[tools]
   Browser browser("file://" + (shop.folder / "run/report.html"));
   CHECK(browser.wait_for("document.body?.innerText.includes('colour: yellow')"));
   CHECK(browser.complaints() == "");
+}
+
+namespace {
+
+/// Orders from 24 towns in three regions, which decide the class together with the price.
+std::string orders(int rows) {
+  Generator generator(9);
+  const auto drawn = rand({rows, 2}, generator).to_vector<float>();
+  std::ostringstream text;
+  text << "price,town,size,way\n";
+  for (std::size_t i = 0; i < drawn.size(); i += 2) {
+    const auto town = static_cast<int>(24 * drawn[i]);
+    const bool dear = drawn[i + 1] > 0.5f;
+    text << 100 * drawn[i + 1] << ",town" << town << "," << (dear ? "large" : "small") << ","
+         << (town % 3 == 0 ? "ship"
+             : dear        ? "train"
+                           : "cart")
+         << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("mixed: categories become learned vectors", "[tools][mixed]") {
+  const Shop shop;
+  const std::string table = orders(600);
+  const Outcome trained = shop.train(table, {"--embedding", "auto"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK_THAT(trained.err, ContainsSubstring("Columns of categories, an input for each: size (2)"));
+  CHECK_THAT(trained.err, ContainsSubstring("Columns of categories, each a learned vector: town (24 by 9)"));
+  CHECK_THAT(trained.err, ContainsSubstring("mlp 12-128-3, relu, 1 embedding"));
+  CHECK(events_of(shop.folder / "run").back()["accuracy"] > 0.95);
+  const auto held_out = [&](const std::string& model) {
+    const Outcome tested = shop.run({"test", "--model", model, "--dataset", "f.csv", "--held-out", "--format", "json"});
+    INFO(tested.err);
+    REQUIRE(tested.code == 0);
+    return Json::parse(tested.out)["accuracy"];
+  };
+  CHECK(held_out("run") == events_of(shop.folder / "run").back()["accuracy"]);
+  // The vectors are parameters as others: saved, exported, frozen, taken over.
+  const io::Safetensors model = io::load_safetensors(shop.folder / "run/model.safetensors");
+  CHECK(model.tensors.at("embeddings.1").shape() == Shape{24, 9});
+  CHECK(shop.run({"export", "--model", "run", "--format", "npy", "--out", "weights"}).code == 0);
+  CHECK_FALSE(read_bytes(shop.folder / "weights/embeddings.1.npy").empty());
+  const Outcome taken = shop.train(
+      table, {"--embedding", "auto", "--init", "run", "--freeze", "embeddings.*", "--run", "again", "--epochs", "1"});
+  INFO(taken.err);
+  REQUIRE(taken.code == 0);
+  CHECK(io::load_safetensors(shop.folder / "again/model.safetensors").tensors.at("embeddings.1").values() ==
+        model.tensors.at("embeddings.1").values());
+  // A town that nobody has seen is a vector of zeros; importance moves the column as a whole.
+  write_bytes(shop.folder / "new.csv", "price,size,town\n10,small,elsewhere\n20,small,town3\n");
+  const Outcome predicted = shop.run({"predict", "--model", "run", "--dataset", "new.csv", "--format", "csv"});
+  INFO(predicted.err);
+  CHECK_THAT(predicted.out, ContainsSubstring("\n2,ship,"));
+  const Outcome columns = shop.run({"test", "--model", "run", "--dataset", "f.csv", "--importance", "--format", "csv"});
+  CHECK_THAT(columns.out, ContainsSubstring("town,"));
+  // A stopped training goes on with its vectors, and with no others.
+  const auto part = [&](const char* run, const char* epochs) {
+    return shop.train(table, {"--embedding", "4", "--run", run, "--epochs", epochs, "--schedule", "constant"});
+  };
+  REQUIRE(part("whole", "3").code == 0);
+  REQUIRE(part("parts", "1").code == 0);
+  REQUIRE(shop.run({"train", "--run", "parts", "--resume", "--epochs", "3"}).code == 0);
+  CHECK(read_bytes(shop.folder / "parts/model.safetensors") == read_bytes(shop.folder / "whole/model.safetensors"));
+  const Outcome other = shop.run({"train", "--run", "parts", "--resume", "--embedding", "5"});
+  CHECK(other.code == 2);
+  CHECK_THAT(other.err, ContainsSubstring("--embedding"));
+  // The search takes it as any other option.
+  const Outcome searched =
+      shop.run({"tune", "--dataset", "f.csv", "--grid", "embedding=off,auto,3", "--epochs", "2", "--run", "search"});
+  INFO(searched.err);
+  CHECK(searched.code == 0);
+}
+
+TEST_CASE("mixed: an embedding that cannot be is refused", "[tools][mixed]") {
+  const Shop shop;
+  const auto refused = [&](const Outcome& outcome, const std::string& sentence) {
+    CHECK(outcome.code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring(sentence));
+  };
+  const std::string table = orders(120);
+  refused(shop.train(table, {"--embedding", "some"}), "--embedding: found 'some'");
+  refused(shop.train(table, {"--embedding", "0"}), "--embedding: found '0', expected a whole number from 1 to 1000");
+  refused(shop.train(table, {"--embedding", "auto", "--layers", "27,8,3"}),
+          "--layers begins with 27, but an example of f.csv has 12 values with its --embedding");
+  refused(shop.run({"train", "--dataset", "synthetic-digits", "--limit", "50", "--embedding", "auto"}),
+          "--embedding is of a table's columns");
+  // A model file is not believed.
+  REQUIRE(shop.train(table, {"--embedding", "auto", "--epochs", "1"}).code == 0);
+  const std::string file = shop.folder / "run/model.safetensors";
+  io::Safetensors model = io::load_safetensors(file);
+  auto& [key, text] = *model.metadata.begin();
+  const std::string whole = text;
+  for (const char* sizes : {"[0,9]", "[9,9,0]", "[0,-1,0]", "[0,2000000,0]", "[0,8,0]"}) {
+    text = whole;
+    const auto at = text.find("\"embedding\":[");
+    REQUIRE(at != std::string::npos);
+    const std::size_t begin = at + 12;
+    text.replace(begin, text.find(']', begin) + 1 - begin, sizes);
+    io::save_safetensors(file, model.tensors, model.metadata);
+    const Outcome outcome = shop.run({"test", "--model", "run", "--dataset", "f.csv"});
+    INFO(sizes << ": " << outcome.err);
+    CHECK(outcome.code == 3);
+  }
 }
 
 TEST_CASE("mixed: missing values are refused, filled, shown or left out", "[tools][mixed]") {

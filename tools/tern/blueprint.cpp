@@ -127,6 +127,13 @@ void read_scaling(const Reader& reader, Blueprint& b, const std::string& file) {
 
 }  // namespace
 
+std::int64_t Blueprint::mlp_inputs() const {
+  std::int64_t count = features();
+  for (std::size_t c = 0; c < embedding.size(); ++c)
+    if (embedding[c] > 0) count += embedding[c] - static_cast<std::int64_t>(encoding.columns[c].categories.size());
+  return count;
+}
+
 std::string weights_text(const Blueprint& b) {
   constexpr std::size_t most = 10;
   std::string text;
@@ -160,6 +167,7 @@ Json to_json(const Blueprint& b) {
   if (b.test > 0) json["test"] = b.test;
   if (b.folds > 0) json["folds"] = b.folds;
   if (b.folds > 0) json["fold"] = b.fold;
+  if (!b.embedding.empty()) json["embedding"] = b.embedding;
   if (!b.class_weights.empty()) json["class_weights"] = b.class_weights;
   if (b.table) write_columns(json, b);
   if (b.regression) {
@@ -230,6 +238,14 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   if (!b.table)
     expects<FileError>(b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],
                        " pixels, expected at most 4096");
+  b.embedding = reader.take_or_default<std::vector<std::int64_t>>("embedding");
+  expects<FileError>(b.embedding.empty() || (b.net == "mlp" && b.embedding.size() == b.encoding.columns.size()), file,
+                     ": 'embedding' in the description is not a size for each column of a table");
+  for (std::size_t c = 0; c < b.embedding.size(); ++c)
+    expects<FileError>(
+        b.embedding[c] == 0 ||
+            (b.embedding[c] > 0 && b.embedding[c] <= most_embedding && !b.encoding.columns[c].categories.empty()),
+        file, ": 'embedding' in the description has the size ", b.embedding[c], " for ", b.encoding.columns[c].name);
   const std::string problem = misfit(b);
   expects<FileError>(problem.empty(), file, ": the net ", b.net, " of the description ", problem);
   if (b.net == "mlp") {
@@ -237,7 +253,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
                        b.layers.size(), " sizes, expected 2 to 1000");
     for (const std::int64_t size : b.layers)
       expects<FileError>(size >= 1 && size <= (1 << 24), file, ": 'layers' in the description has the size ", size);
-    expects<FileError>(b.layers.front() == b.features() && b.layers.back() == b.outputs(), file,
+    expects<FileError>(b.layers.front() == b.mlp_inputs() && b.layers.back() == b.outputs(), file,
                        ": 'layers' in the description fits neither its input nor its classes");
   }
   return b;

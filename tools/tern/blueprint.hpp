@@ -39,6 +39,9 @@ struct Blueprint {
   std::vector<std::int64_t> layers = {};  // of an mlp
   std::string activation = {};            // of an mlp
   double dropout = 0;                     // of an mlp
+  // Of an mlp of a table: the size of the vector that stands for the categories of a column, 0 for an input each; empty
+  // where no column has one.
+  std::vector<std::int64_t> embedding = {};
   std::string cost = {};
   std::vector<double> class_weights = {};  // what each class counts in the cost; empty: all alike
 
@@ -52,6 +55,8 @@ struct Blueprint {
     if (folds > 0) return 1 / static_cast<double>(folds);
     return test > 0 ? test : validation;
   }
+  /// Values that the first layer of an mlp gets of one example.
+  std::int64_t mlp_inputs() const;
   /// Values of one example.
   std::int64_t features() const { return element_count(input); }
 };

@@ -9,6 +9,7 @@
 #include "fingerprint.hpp"
 #include "image_folders.hpp"
 #include "names.hpp"
+#include "nets.hpp"
 #include "tern/data/csv.hpp"
 #include "tern/data/mnist.hpp"
 #include "tern/tensor/create.hpp"
@@ -133,11 +134,17 @@ Examples rows_of(const data::Table& table, const data::Dataset& set, const std::
 // What became of the columns and rows, for a person.
 std::vector<std::string> notes_on(const data::Table& table, const Blueprint& blueprint, std::int64_t kept) {
   std::vector<std::string> notes;
-  std::string categorical;
-  for (const data::Column& column : blueprint.encoding.columns)
-    if (!column.categories.empty())
-      categorical += message(categorical.empty() ? "" : ", ", column.name, " (", column.categories.size(), ")");
+  std::string categorical, embedded;
+  for (std::size_t c = 0; c < blueprint.encoding.columns.size(); ++c) {
+    const data::Column& column = blueprint.encoding.columns[c];
+    if (column.categories.empty()) continue;
+    const std::int64_t size = blueprint.embedding.empty() ? 0 : blueprint.embedding[c];
+    std::string& list = size > 0 ? embedded : categorical;
+    list += message(list.empty() ? "" : ", ", column.name, " (", column.categories.size());
+    list += size > 0 ? message(" by ", size, ")") : ")";
+  }
   if (!categorical.empty()) notes.push_back("Columns of categories, an input for each: " + categorical);
+  if (!embedded.empty()) notes.push_back("Columns of categories, each a learned vector: " + embedded);
   std::int64_t missing = 0;
   for (const float value : table.features.to_vector<float>()) missing += std::isnan(value);
   if (missing == 0) return notes;
@@ -191,6 +198,7 @@ TrainingData load_table(const Settings& settings) {
   data::Split parts = divided(whole, blueprint);
   blueprint.encoding = data::encoding_of(table, parts.train.images, missing_of(settings.missing));
   blueprint.input = {blueprint.encoding.inputs()};
+  blueprint.embedding = embeddings_of(settings, blueprint.encoding);
   result.notes = notes_on(table, blueprint, whole.size());
   if (blueprint.regression)
     blueprint.target_scaling = data::scaling_of(parts.train.labels.reshape({parts.train.size(), 1}));

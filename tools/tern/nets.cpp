@@ -1,10 +1,13 @@
 #include "nets.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "errors.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
@@ -14,11 +17,50 @@ namespace {
 // Layers of a table of numbers, where nothing else is asked for.
 const std::vector<std::int64_t> table_hidden{128};
 
+/// Rows of a table in which some stretches of inputs, one for each category, become the vector of the category that is
+/// there: what nn::Embedding does with its index. One that nobody knows, and none, is a vector of zeros.
+class Embeddings : public nn::Module {
+ public:
+  Embeddings(const Blueprint& blueprint, Generator& generator) {
+    std::int64_t begin = 0;
+    for (std::size_t c = 0; c < blueprint.embedding.size(); ++c) {
+      const data::Column& column = blueprint.encoding.columns[c];
+      const auto categories = static_cast<std::int64_t>(column.categories.size());
+      if (const std::int64_t width = blueprint.embedding[c]; width > 0) {
+        const double deviation = 1 / std::sqrt(static_cast<double>(width));
+        parts_.push_back({begin, begin + categories,
+                          parameter(std::to_string(c), randn({categories, width}, generator, 0, deviation))});
+      }
+      begin += column.inputs();
+    }
+  }
+  Tensor forward(const Tensor& x) const override {
+    std::vector<Tensor> found;
+    std::int64_t done = 0;
+    for (const Part& part : parts_) {
+      if (part.begin > done) found.push_back(x.slice(1, done, part.begin));
+      found.push_back(operators::matmul(x.slice(1, part.begin, part.end), part.vectors));
+      done = part.end;
+    }
+    if (done < x.size(1)) found.push_back(x.slice(1, done, x.size(1)));
+    return operators::cat(found, 1);
+  }
+  std::string describe() const override { return "Embeddings"; }
+
+ private:
+  struct Part {
+    std::int64_t begin = 0, end = 0;  // its inputs
+    nn::Parameter vectors;
+  };
+  std::vector<Part> parts_;
+};
+
 /// models::Mlp with every activation that there is.
 class Perceptron : public nn::Sequential {
  public:
   Perceptron(const Blueprint& blueprint, std::uint64_t seed) {
     Generator generator(seed);
+    if (!blueprint.embedding.empty()) add("embeddings", Embeddings(blueprint, generator));
     const std::size_t last = blueprint.layers.size() - 2;
     for (std::size_t i = 0; i <= last; ++i) {
       add(nn::Linear(blueprint.layers[i], blueprint.layers[i + 1], {}, generator));
@@ -148,6 +190,8 @@ std::string misfit(const Blueprint& blueprint) {
 void choose_net(Blueprint& blueprint, const Settings& settings) {
   expects<UsageError>(settings.layers.empty() || settings.net.empty(),
                       "--layers and --net are both given; one of them says what the network is");
+  expects<UsageError>(blueprint.table || settings.embedding == "off",
+                      "--embedding is of a table's columns; the examples of ", blueprint.source, " are pictures");
   blueprint.activation = settings.activation;
   blueprint.dropout = settings.dropout.value_or(0);
   blueprint.cost = *settings.cost;
@@ -166,9 +210,9 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   }
   if (!settings.layers.empty()) {
     blueprint.layers = settings.layers;
-    expects<UsageError>(blueprint.layers.front() == blueprint.features(), "--layers begins with ",
+    expects<UsageError>(blueprint.layers.front() == blueprint.mlp_inputs(), "--layers begins with ",
                         blueprint.layers.front(), ", but an example of ", blueprint.source, " has ",
-                        blueprint.features(), " values");
+                        blueprint.mlp_inputs(), " values", blueprint.embedding.empty() ? "" : " with its --embedding");
     expects<UsageError>(
         blueprint.layers.back() == blueprint.outputs(), "--layers ends with ", blueprint.layers.back(), ", but ",
         blueprint.source, " has ",
@@ -176,7 +220,7 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
     return;
   }
   blueprint.layers = net != nullptr ? net->hidden : table_hidden;
-  blueprint.layers.insert(blueprint.layers.begin(), blueprint.features());
+  blueprint.layers.insert(blueprint.layers.begin(), blueprint.mlp_inputs());
   blueprint.layers.push_back(blueprint.outputs());
 }
 
@@ -189,7 +233,7 @@ void take_net(Settings& settings, const Blueprint& before) {
 void take_layers(Settings& settings, const Blueprint& before, const Blueprint& data) {
   if (!settings.net.empty() || !settings.layers.empty() || before.net != "mlp") return;
   settings.layers = before.layers;
-  settings.layers.front() = data.features();
+  settings.layers.front() = data.mlp_inputs();
   settings.layers.back() = data.outputs();
   settings.activation = before.activation;
   if (!settings.dropout) settings.dropout = before.dropout;  // its layers count
@@ -208,11 +252,29 @@ Tensor own_loss(const nn::Module& net, const Tensor& x, const Tensor& labels) {
   return dynamic_cast<const models::ImageClassifier&>(net).loss(x, labels);
 }
 
+std::vector<std::int64_t> embeddings_of(const Settings& settings, const data::Encoding& encoding) {
+  if (settings.embedding == "off") return {};
+  constexpr std::int64_t few = 10, most_found = 50;
+  const bool found = settings.embedding == "auto";
+  const std::int64_t asked = found ? 0 : parse_integer("embedding", settings.embedding, 1, most_embedding);
+  std::vector<std::int64_t> sizes;
+  for (const data::Column& column : encoding.columns) {
+    const auto count = static_cast<std::int64_t>(column.categories.size());
+    const auto usual =
+        std::min(most_found, static_cast<std::int64_t>(std::lround(1.6 * std::pow(static_cast<double>(count), 0.56))));
+    sizes.push_back(count > (found ? few : asked) ? (found ? usual : asked) : 0);
+  }
+  const bool none = std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 0; });
+  return none ? std::vector<std::int64_t>() : sizes;
+}
+
 std::int64_t parameter_count(const Blueprint& blueprint) {
   if (blueprint.net != "mlp") return find_net(blueprint.net)->parameters(blueprint.class_count(), blueprint.input[1]);
   std::int64_t count = 0;
   for (std::size_t i = 0; i + 1 < blueprint.layers.size(); ++i)
     count += (blueprint.layers[i] + 1) * blueprint.layers[i + 1];
+  for (std::size_t c = 0; c < blueprint.embedding.size(); ++c)
+    count += blueprint.embedding[c] * static_cast<std::int64_t>(blueprint.encoding.columns[c].categories.size());
   return count;
 }
 
@@ -239,6 +301,11 @@ std::string describe_net(const Blueprint& blueprint) {
   for (std::size_t i = 0; i < blueprint.layers.size(); ++i)
     text += (i == 0 ? "" : "-") + std::to_string(blueprint.layers[i]);
   text += ", " + blueprint.activation;
+  if (const auto vectors =
+          blueprint.embedding.size() -
+          static_cast<std::size_t>(std::count(blueprint.embedding.begin(), blueprint.embedding.end(), std::int64_t{0}));
+      vectors > 0)
+    text += ", " + counted(static_cast<std::int64_t>(vectors), "embedding");
   if (blueprint.dropout > 0) text += ", dropout " + fixed(blueprint.dropout, 2);
   return text;
 }

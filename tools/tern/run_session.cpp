@@ -39,11 +39,12 @@ constexpr double save_interval = 10;  // seconds between checkpoints where no st
 
 bool decides_training(const std::string& name) {
   static const std::vector<std::string> names{
-      "target",     "task",          "missing",   "categorical",   "ignore",   "header",     "limit",        "split",
-      "validation", "test-fraction", "folds",     "fold",          "layers",   "net",        "activation",   "dropout",
-      "cost",       "class-weights", "optimizer", "learning-rate", "momentum", "nesterov",   "weight-decay", "schedule",
-      "batch-size", "shards",        "seed",      "early-stop",    "stopping", "refit",      "init",         "freeze",
-      "flip",       "crop",          "rotate",    "brightness",    "contrast", "saturation", "cutout",       "mixup"};
+      "target",     "task",         "missing",       "categorical",   "ignore",    "header",        "limit",
+      "split",      "validation",   "test-fraction", "folds",         "fold",      "layers",        "net",
+      "activation", "dropout",      "cost",          "class-weights", "optimizer", "learning-rate", "momentum",
+      "nesterov",   "weight-decay", "schedule",      "batch-size",    "shards",    "seed",          "early-stop",
+      "stopping",   "refit",        "init",          "freeze",        "embedding", "flip",          "crop",
+      "rotate",     "brightness",   "contrast",      "saturation",    "cutout",    "mixup"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

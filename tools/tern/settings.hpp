@@ -20,6 +20,7 @@ struct Settings {
   std::string header = "auto";
   std::string missing = "refuse";             // what stands for a table's missing values
   std::vector<std::string> categorical = {};  // a table's columns of categories, beside those that are found
+  std::string embedding = "off";              // which of them get a learned vector: "off", "auto" or its size
   std::string data = {};                      // folder of the MNIST files
   bool download = false;
   std::int64_t limit = 0;

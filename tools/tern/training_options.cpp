@@ -6,6 +6,7 @@
 
 #include "errors.hpp"
 #include "names.hpp"
+#include "nets.hpp"
 #include "options.hpp"
 
 namespace tern::tool {
@@ -77,6 +78,18 @@ Option class_weights_option(std::string& target) {
     (void)parse_class_weights(text);
     target = text;
   };
+  return option;
+}
+
+Option embedding_option(std::string& target) {
+  Option option =
+      text_option("embedding", "N",
+                  "categories as a learned vector of N numbers where there are more than N: off, auto or N", target);
+  option.set = [&target](const std::string& text) {
+    if (text != "off" && text != "auto") (void)parse_integer("embedding", text, 1, most_embedding);
+    target = text;
+  };
+  option.choices = {"off", "auto"};
   return option;
 }
 
@@ -186,6 +199,7 @@ Options training_options(Settings& settings) {
        of_kind(
            text_option("init", "FILE", "begin with the weights of a model, run, .safetensors or .npz", settings.init),
            Value::file),
+       embedding_option(settings.embedding),
        list_option("freeze", "PATTERNS", "parameters that are not trained: conv1.*,layer1.*", settings.freeze)},
       {"layers", "net"});
   add(table, "Training",
