@@ -20,7 +20,7 @@ struct Options {
   std::string mode = "fastest", precision = "strict", folder;
   std::int64_t batch = 128, epochs = 2, seeds = 5;
   double target = 0.99, learning_rate = 0.06, momentum = 0.9, weight_decay = 5e-4;
-  bool fastest = false;
+  bool fastest = false, loops = false;
 };
 
 struct Outcome {
@@ -72,12 +72,18 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
   for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
     const Tensor order = resident(randperm(images.size(0), generator));
-    Tensor loss;
-    for (std::int64_t step = 0; step < steps; ++step) {
-      loss = train(order.slice(0, step * options.batch, (step + 1) * options.batch));
-      rate.step();
+    const Tensor rows = order.slice(0, 0, steps * options.batch).reshape({steps, options.batch});
+    Tensor losses;
+    if (options.loops) {
+      losses = train.run_each({rows}, rate.changes(steps));
+      rate.set_position(rate.position() + steps);
+    } else {
+      for (const Tensor& batch : rows) {
+        losses = train(batch);
+        rate.step();
+      }
     }
-    loss.item();
+    losses.values();
     const double epoch_seconds = seconds_since(start);
     outcome.epoch_seconds = epoch == 1 ? epoch_seconds : std::min(outcome.epoch_seconds, epoch_seconds);
     constexpr std::int64_t part = 1000;
@@ -130,6 +136,7 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", options.learning_rate, "its largest value")->capture_default_str();
   app.add_option("--weight-decay", options.weight_decay, "of SGD with Nesterov's momentum 0.9")->capture_default_str();
   app.add_flag("--fastest", options.fastest, "algorithms that need not repeat");
+  app.add_flag("--loops", options.loops, "an epoch is a loop (Step::each) instead of a call for each step");
   CLI11_PARSE(app, argc, argv);
   try {
     run(options);

@@ -31,6 +31,7 @@ struct Options {
   std::string precision = "strict", out, label;
   double seconds = 0.5;
   int threads = 0;
+  std::int64_t loop = 1;
   bool serve = false, fastest = false;
 };
 
@@ -138,7 +139,7 @@ void run_table(const Options& options) {
       for (const std::int64_t batch : options.batches) {
         Row row{net, phase, batch, {}};
         for (const std::string& mode : options.modes) {
-          Workload workload({net, mode, phase, batch, precision_of(options.precision), !options.fastest},
+          Workload workload({net, mode, phase, batch, precision_of(options.precision), !options.fastest, options.loop},
                             options.threads);
           row.timing[mode] = workload.measure(options.seconds);
           std::cerr << net << ' ' << phase << " batch " << batch << ' ' << mode << ": "
@@ -153,7 +154,8 @@ void run_table(const Options& options) {
   write_file(options.out + "/modes.json", [&](std::ostream& file) { file << to_json(rows, options).dump(1) << '\n'; });
 }
 
-// One line in, "net mode phase batch precision seconds"; one line out, a JSON object. --fastest holds for all cells.
+// One line in, "net mode phase batch precision seconds"; one line out, a JSON object. --fastest and --loop hold for all
+// cells.
 void serve(const Options& options) {
   std::map<std::string, Workload> workloads;
   std::string line;
@@ -167,6 +169,7 @@ void serve(const Options& options) {
     try {
       cell.precision = precision_of(precision);
       cell.deterministic = !options.fastest;
+      cell.loop = options.loop;
       const std::string key = line.substr(0, line.rfind(' '));
       auto found = workloads.find(key);
       if (found == workloads.end()) {
@@ -198,6 +201,8 @@ int main(int argc, char** argv) {
   app.add_option("--precision", options.precision, "strict, tf32 or bf16");
   app.add_option("--seconds", options.seconds, "time for one cell");
   app.add_option("--threads", options.threads, "threads of the vectorized mode; 0: all cores");
+  app.add_option("--loop", options.loop, "runs of one call (Step::each); 1: each is a call")
+      ->check(CLI::PositiveNumber);
   app.add_option("--out", options.out, "folder for modes.md, modes.csv and modes.json");
   app.add_option("--label", options.label, "a line for the tables, such as the commit and the command");
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");

@@ -1,5 +1,6 @@
 #include "debug/capture.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "debug/card.hpp"
@@ -76,6 +77,45 @@ void launch(void* handle, void* stream_handle) {
   for_each_use([&](const Work& work, const Use& use) { Card::note_access(stream, work.name, use); });
 }
 
+// Work of its own behind each step.
+void count_on(Stream& stream, const Capture::Loop::Counter& counter) {
+  constexpr const char* name = "the counter of a loop";
+  const auto run = [increment = counter.increment](const Work& work, Stream&) {
+    const Use& use = work.uses[0];
+    use.block->protect(Protection::writing);
+    for (int view = 0; view < Arena::views; ++view) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, in_view(use.start, view), sizeof value);
+      value += increment;
+      std::memcpy(in_view(use.start, view), &value, sizeof value);
+    }
+    use.block->protect(Protection::closed);
+  };
+  const std::lock_guard lock(device_mutex());
+  Use use = stream.card->use(name, 0, counter.value, true);
+  stream.card->submit(stream, std::make_shared<Work>(Work{name, {std::move(use)}, run}));
+}
+
+Stream& state_of(void* stream_handle) {
+  const std::lock_guard lock(device_mutex());
+  return Card::state(stream_handle);
+}
+
+void loop(void* handle, const Capture::Loop& loop, void* stream_handle) {
+  Stream& stream = state_of(stream_handle);
+  Card& card = *stream.card;
+  for (std::int64_t step = 0; step < loop.count; ++step) {
+    const auto row = [&](auto* first, std::size_t bytes) { return first + static_cast<std::size_t>(step) * bytes; };
+    if (step > 0)
+      for (const auto& [to, from, bytes] : loop.in)
+        card.copy(to, row(static_cast<const std::byte*>(from), bytes), bytes, stream_handle);
+    launch(handle, stream_handle);
+    for (const auto& [to, from, bytes] : loop.out)
+      card.copy(row(static_cast<std::byte*>(to), bytes), from, bytes, stream_handle);
+    for (const Capture::Loop::Counter& counter : loop.counters) count_on(stream, counter);
+  }
+}
+
 void branch(void* handle) {
   const std::lock_guard lock(device_mutex());
   Recording& recording = *Card::state(handle).recording;
@@ -131,7 +171,8 @@ const Capture& capture() {
                                .launch = launch,
                                .destroy = destroy,
                                .branch = branch,
-                               .join = join};
+                               .join = join,
+                               .loop = loop};
   return capture;
 }
 

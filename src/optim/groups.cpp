@@ -22,6 +22,16 @@ void Groups::apply_learning_rate(double rate) {
   for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->set_learning_rate(rates_[i] * rate);
 }
 
+std::vector<Step::Change> Groups::rate_changes(const std::vector<double>& rates) const {
+  std::vector<Step::Change> changes;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    std::vector<double> own;
+    for (const double rate : rates) own.push_back(rates_[i] * rate);
+    for (Step::Change& change : groups_[i]->rate_changes(own)) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
 nn::State Groups::state() const {
   nn::State state{{"learning_rate", scalar(learning_rate())}};
   for (std::size_t i = 0; i < groups_.size(); ++i)

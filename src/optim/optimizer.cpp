@@ -1,5 +1,6 @@
 #include "tern/optim/optimizer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "run/recording.hpp"
@@ -56,6 +57,16 @@ void Optimizer::write_rate(double rate) {
   else
     rate_tensor_.write<float>()[0] = static_cast<float>(rate);
   rate_ = rate;
+}
+
+std::vector<Step::Change> Optimizer::rate_changes(const std::vector<double>& rates) const {
+  Tensor values = empty({static_cast<std::int64_t>(rates.size()), 1}, rate_tensor_.dtype());
+  for (const double rate : rates) check_rate(rate);
+  if (values.dtype() == DType::float64)
+    std::ranges::copy(rates, values.write<double>().begin());
+  else
+    std::ranges::transform(rates, values.write<float>().begin(), [](double rate) { return static_cast<float>(rate); });
+  return {{rate_tensor_, values}};
 }
 
 std::vector<std::size_t> Optimizer::active() const {

@@ -96,4 +96,11 @@ void Scheduler::set_position(std::int64_t position) {
   position_ = position;
 }
 
+std::vector<Step::Change> Scheduler::changes(std::int64_t steps) const {
+  expects(steps > 0, "scheduler: ", steps, " steps are no loop");
+  std::vector<double> rates;
+  for (std::int64_t i = 0; i < steps; ++i) rates.push_back(start_ * schedule_(position_ + i));
+  return optimizer_->rate_changes(rates);
+}
+
 }  // namespace tern::optim

@@ -78,7 +78,7 @@ void Plan::restless(const char* reason) {
 }
 
 Tensor Plan::call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
-  replayed_ = false;
+  replayed_ = 0;
   overlap_.clear();
   if (!reason_.empty()) return cut(function(inputs));
   if (!ran_) return run(function, inputs, scope);

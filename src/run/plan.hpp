@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "run/recording.hpp"
+#include "tern/run/step.hpp"
 
 namespace tern {
 
@@ -43,6 +44,17 @@ struct StepKey {
   bool operator==(const StepKey&) const = default;
 };
 
+/// What the steps of a loop read and return.
+struct StepLoop {
+  const std::vector<Tensor>& inputs;  ///< a row for each step
+  const std::vector<Step::Change>& changes;
+  std::int64_t count;   ///< of steps
+  Tensor results = {};  ///< a row for each step; undefined before the first one, and where there are none
+
+  std::vector<Tensor> rows(std::int64_t step) const;
+  void keep(std::int64_t step, const Tensor& result);
+};
+
 /// The work of one key: run until two runs after one another do the same, then recorded, then replayed.
 class Plan {
  public:
@@ -57,11 +69,14 @@ class Plan {
   /// True when no call will ever fit: a leaf, a generator or a switch of the runs is gone.
   bool gone() const;
   Tensor call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+  /// Replays the recording for the rows of `loop` from `first` on, as one launch. False when there is none yet, or the
+  /// steps have to be called one by one: then nothing has changed that such a call does not find.
+  bool call_loop(StepLoop& loop, std::int64_t first, Scope& scope);
 
   /// Why the last call ran the function; empty where nothing stands in the way of a recording.
   const std::string& reason() const { return overlap_.empty() ? reason_ : overlap_; }
-  /// Whether the last call replayed a recording.
-  bool replayed() const { return replayed_; }
+  /// How many steps of the last call were replays.
+  std::int64_t replayed() const { return replayed_; }
 
  private:
   enum class Source : std::uint8_t { none, input, gradient, outside, made };
@@ -124,6 +139,9 @@ class Plan {
   bool overlaps(const std::vector<Tensor>& inputs) const;
   bool prepare(const std::vector<Tensor>& inputs, Scope& scope);
   Tensor replay(const std::vector<Tensor>& inputs, Scope& scope);
+  void launch(const std::function<void()>& queue, std::int64_t times);
+  void bring_back(const std::vector<Tensor>& inputs, Scope& scope);
+  bool can_loop(const StepLoop& loop) const;
   Tensor hand_out(View& view, const std::vector<Tensor>& inputs);
   static const Tensor& leaf_of(const Gradient& gradient, const std::vector<Tensor>& inputs) {
     return gradient.input >= 0 ? inputs[static_cast<std::size_t>(gradient.input)] : gradient.leaf;
@@ -158,7 +176,7 @@ class Plan {
   // Of the recording.
   void* recording_ = nullptr;
   std::int64_t served_ = 0;  // calls
-  bool replayed_ = false;
+  std::int64_t replayed_ = 0;
   bool settled_ = false;  // it did what the run before did
   bool copies_result_ = false, copies_gradients_ = false;
   std::vector<Input> inputs_;

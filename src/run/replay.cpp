@@ -120,14 +120,28 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
 }
 
 Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
+  launch([&] { key_.mode->capture->launch(recording_, scope.context.stream); }, 1);
+  bring_back(inputs, scope);
+  Tensor result = hand_out(result_, inputs);
+  for (Made& made : made_)
+    if (made.copied) made.copy.reset();
+  return result;
+}
+
+void Plan::launch(const std::function<void()>& queue, std::int64_t times) {
   if (observed())
-    observe("step replay", [&] { key_.mode->capture->launch(recording_, scope.context.stream); });
+    observe("step replay", queue);
   else
-    key_.mode->capture->launch(recording_, scope.context.stream);
+    queue();
   undo_.clear();
-  replayed_ = true;
-  if (++served_ == 2) restless_ = 0;
-  for (const Random& random : random_) random.generator->skip(random.consumed);
+  replayed_ = times;
+  if (served_ < 2 && served_ + times >= 2) restless_ = 0;
+  served_ += times;
+  for (const Random& random : random_) random.generator->skip(random.consumed * static_cast<std::uint64_t>(times));
+}
+
+// What the recording changed goes where the program expects it.
+void Plan::bring_back(const std::vector<Tensor>& inputs, Scope& scope) {
   for (Made& made : made_) {
     if (!made.copied) continue;
     made.copy = std::make_shared<Storage>(made.storage->bytes());
@@ -149,10 +163,6 @@ Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
     if (present != nullptr && present->is(gradient.after.handle)) continue;
     Tensor(leaf).set_grad(hand_out(gradient.after, inputs));
   }
-  Tensor result = hand_out(result_, inputs);
-  for (Made& made : made_)
-    if (made.copied) made.copy.reset();
-  return result;
 }
 
 Tensor Plan::hand_out(View& view, const std::vector<Tensor>& inputs) {

@@ -13,7 +13,7 @@ struct Step::State {
   std::size_t arity = 0;
   std::vector<std::shared_ptr<Plan>> plans;  // the one used last comes first
   std::size_t most = 32;
-  std::int64_t replays = 0;
+  std::int64_t replays = 0, launches = 0;
   std::string unrecorded;
   bool automatic_call = false;                       // the last one was in a Device{"auto"}
   std::vector<std::shared_ptr<AutoChoice>> choices;  // of the calls in a Device{"auto"}; the one used last comes first
@@ -21,6 +21,7 @@ struct Step::State {
   std::shared_ptr<Plan> plan(const StepKey& key, const std::vector<Tensor>& tensors);
   Tensor call(const std::vector<Tensor>& inputs, Scope& scope);
   Tensor automatic(const std::vector<Tensor>& inputs, Scope& scope);
+  bool loop(StepLoop& loop, std::int64_t first);
 };
 
 namespace {
@@ -28,6 +29,26 @@ namespace {
 void check_inputs(const std::vector<Tensor>& inputs, std::size_t expected) {
   expects(inputs.size() == expected, "Step: the function takes ", expected, " tensors, got ", inputs.size());
   for (const Tensor& input : inputs) expects(input.defined(), "Step: an input is undefined");
+}
+
+std::int64_t steps_of(const std::vector<Tensor>& inputs, const std::vector<Step::Change>& changes) {
+  const auto rows = [](const Tensor& tensor) { return tensor.rank() == 0 ? 0 : tensor.shape()[0]; };
+  const std::int64_t steps = rows(inputs[0]);
+  for (const Tensor& input : inputs) {
+    expects<ShapeError>(rows(input) == steps && steps > 0, "Step: a loop goes over the rows of its inputs; ",
+                        inputs[0].shape(), " and ", input.shape(), " have not the same number of them, at least one");
+    expects<AutogradError>(!input.requires_grad(),
+                           "Step: an input of a loop requires a gradient; pass its detach(), or call step by step");
+  }
+  for (const auto& [tensor, values] : changes) {
+    expects(tensor.defined() && values.defined(), "Step: a change of a loop is undefined");
+    expects<ShapeError>(rows(values) == steps && values[0].shape() == tensor.shape() && tensor.is_contiguous(),
+                        "Step: a contiguous tensor ", tensor.shape(), " changes in the ", steps,
+                        " steps of a loop, but its values are ", values.shape());
+    expects<DTypeError>(values.dtype() == tensor.dtype(), "Step: a tensor of ", tensor.dtype(),
+                        " cannot change to values of ", values.dtype());
+  }
+  return steps;
 }
 
 }  // namespace
@@ -50,6 +71,38 @@ Tensor Step::run(const std::vector<Tensor>& inputs) {
   // The checks of a scope run beside the operators: what they cost says nothing of the modes.
   state_->automatic_call = scope.automatic != 0 && scope.observer == nullptr && Recording::running() == nullptr;
   return state_->automatic_call ? state_->automatic(inputs, scope) : state_->call(inputs, scope);
+}
+
+Tensor Step::run_each(const std::vector<Tensor>& inputs, const std::vector<Change>& changes) {
+  check_inputs(inputs, state_->arity);
+  std::vector<Change> copies = changes;
+  for (Change& change : copies)
+    if (change.values.defined()) change.values = change.values.contiguous();
+  StepLoop loop{inputs, copies, steps_of(inputs, copies)};
+  for (std::int64_t step = 0; step < loop.count; ++step) {
+    for (Change& change : copies) change.tensor.copy_(change.values[step]);
+    if (state_->loop(loop, step)) break;
+    loop.keep(step, run(loop.rows(step)));
+  }
+  return loop.results;
+}
+
+// Whether the steps from `first` on were one launch.
+bool Step::State::loop(StepLoop& loop, std::int64_t first) {
+  Scope& scope = current_scope();
+  const Capture* const capture = scope.mode->capture;
+  if (capture == nullptr || capture->loop == nullptr || first + 1 == loop.count) return false;
+  if (scope.automatic != 0 || scope.observer != nullptr || Recording::running() != nullptr) return false;
+  const std::vector<Tensor> rows = loop.rows(first);
+  const StepKey key(scope, rows);
+  const auto found = std::ranges::find_if(plans, [&](const auto& plan) { return plan->fits(key, rows); });
+  if (found == plans.end() || !(*found)->call_loop(loop, first, scope)) return false;
+  automatic_call = false;
+  replays += (*found)->replayed();
+  std::rotate(plans.begin(), found, std::next(found));
+  ++launches;
+  unrecorded.clear();
+  return true;
 }
 
 Tensor Step::State::automatic(const std::vector<Tensor>& inputs, Scope& scope) {
@@ -94,6 +147,7 @@ Tensor Step::State::call(const std::vector<Tensor>& inputs, Scope& scope) {
   const std::shared_ptr<Plan> known = plan(key, inputs);  // the function may reset the step
   Tensor result = known->call(function, inputs, scope);
   replays += known->replayed();
+  launches += known->replayed();
   unrecorded = known->reason();
   return result;
 }
@@ -122,6 +176,7 @@ Step::Step(Step&&) noexcept = default;
 Step& Step::operator=(Step&&) noexcept = default;
 
 std::int64_t Step::replays() const { return state_->replays; }
+std::int64_t Step::launches() const { return state_->launches; }
 const Mode* Step::chosen() const {
   return state_->automatic_call && !state_->choices.empty() ? state_->choices.front()->chosen() : nullptr;
 }

@@ -47,6 +47,11 @@ bool changes(const data::AugmentOptions& options) {
          options.contrast != 0 || options.saturation != 0 || options.cutout != 0 || options.mix != 0;
 }
 
+double loop_seconds(const Callbacks& callbacks) {
+  constexpr double glance = 0.05;
+  return callbacks.step || callbacks.loop_seconds > 0 ? callbacks.loop_seconds : glance;
+}
+
 /// Runs `work` with the averages in the place of the weights, where there are some.
 template <class Work>
 auto with_averages(optim::WeightAverage* average, const Work& work) {
@@ -187,13 +192,47 @@ bool Trainer::train_epoch(const Callbacks& callbacks) {
   }
   while (position_.batch < position_.batches) {
     if (stops(callbacks)) return false;
-    const std::int64_t begin = position_.batch * size, end = std::min(begin + size, loader_.examples());
-    const Tensor rows = order.slice(0, begin, end);
-    const Tensor loss = augment_ ? step_(rows, drawn.slice(0, begin, end)) : step_(rows);
-    ++position_.batch;
-    stepped(loss, callbacks);
+    const std::int64_t steps = steps_at_once(callbacks), begin = position_.batch * size;
+    const std::int64_t end = std::min(begin + steps * size, loader_.examples());
+    std::vector<Tensor> inputs{order.slice(0, begin, end)};
+    if (augment_) inputs.push_back(drawn.slice(0, begin, end));
+    const Tensor losses = steps > 1 ? loop(inputs, steps, callbacks) : step_.run(inputs).unsqueeze(0);
+    for (std::int64_t i = 0; i < steps; ++i) {
+      ++position_.batch;
+      stepped(losses[i], callbacks);
+    }
   }
   return true;
+}
+
+// Whole batches, and no step of theirs is waited for.
+std::int64_t Trainer::steps_at_once(const Callbacks& callbacks) const {
+  const Capture* const capture = current_scope().mode->capture;
+  const bool loops = capture != nullptr && capture->loop != nullptr && group_.size() == 1;
+  if (!loops || loop_seconds(callbacks) <= 0) return 1;
+  std::int64_t most = std::min(loop_steps_, loader_.examples() / loader_.options().batch_size - position_.batch);
+  for (const std::int64_t every : {options_.checkpoint_every, callbacks.loop_until})
+    if (every > 0) most = std::min(most, every - position_.step % every);
+  return std::max<std::int64_t>(most, 1);
+}
+
+Tensor Trainer::loop(std::vector<Tensor> inputs, std::int64_t steps, const Callbacks& callbacks) {
+  for (Tensor& input : inputs) {
+    Shape shape{steps, input.size(0) / steps};
+    for (int i = 1; i < input.rank(); ++i) shape.push_back(input.size(i));
+    input = input.reshape(shape);
+  }
+  const bool scheduled = schedule_ && options_.schedule_by_step;
+  const double began = now();
+  Tensor losses =
+      step_.run_each(inputs, scheduled ? schedule_->changes(steps) : std::vector<Step::Change>{}).contiguous();
+  losses.storage().read_host();
+  const double wanted = static_cast<double>(steps) * loop_seconds(callbacks) / std::max(now() - began, 1e-9);
+  constexpr std::int64_t longest = std::int64_t{1} << 20;
+  const std::int64_t fitting = wanted < static_cast<double>(longest) ? static_cast<std::int64_t>(wanted) : longest;
+  // The next one is not more than twice as long: the first steps of a training are slow.
+  loop_steps_ = std::clamp<std::int64_t>(fitting, 2, std::max(loop_steps_, 2 * steps));
+  return losses;
 }
 
 bool Trainer::over() const {

@@ -200,6 +200,35 @@ class Program {
       see(parameters_[static_cast<std::size_t>(dice_.roll(static_cast<int>(parameters_.size())))].grad());
   }
 
+  // Step::each; as it stands, a call for each row.
+  void loop() {
+    if (returns_ == 2) return step();  // there may be no gradient
+    const std::int64_t steps = 2 + dice_.roll(5), count = 3;
+    const auto stacked = [steps](const Tensor& all, bool same) {
+      Shape shape{steps, count};
+      for (int i = 1; i < all.rank(); ++i) shape.push_back(all.size(i));
+      return same ? all.unsqueeze(0).expand(shape) : all.reshape(shape);
+    };
+    const bool same = !changes_input_ && dice_.chance(30), scheduled = dice_.chance(50);
+    const Tensor x = stacked(dice_.numbers(net_.input(same ? count : steps * count)), same);
+    const Tensor y = stacked(target(steps * count), false);
+    std::vector<double> rates;
+    for (std::int64_t i = 0; i < steps; ++i) rates.push_back(0.01 * (1 + dice_.roll(5)));
+    if (stepped_) {
+      const std::vector<Step::Change> changes =
+          scheduled ? optimizer_->rate_changes(rates) : std::vector<Step::Change>{};
+      for (const Tensor& result : steps_.front()->run_each({x, y}, changes)) see(result);
+    } else {
+      for (std::int64_t i = 0; i < steps; ++i) {
+        if (scheduled) optimizer_->set_learning_rate(rates[static_cast<std::size_t>(i)]);
+        see(train_(x[i], y[i]));
+      }
+    }
+    if (scheduled) optimizer_->set_learning_rate(rates.back());
+    see(x);
+    calls += steps;
+  }
+
   void evaluate() {
     const Tensor x = next_input(2).detach();
     see(evaluate_(x, x));
@@ -207,7 +236,7 @@ class Program {
 
   void event() {
     Tensor& one = parameters_[static_cast<std::size_t>(dice_.roll(static_cast<int>(parameters_.size())))];
-    switch (dice_.roll(17)) {
+    switch (dice_.roll(20)) {
       case 0:
         return manual_seed(static_cast<std::uint64_t>(dice_.roll(3)));
       case 1:
@@ -259,6 +288,10 @@ class Program {
         }).join();
         return;
       }
+      case 16:
+      case 17:
+      case 18:
+        return loop();
       default:
         return one.set_grad(dice_.numbers(one.shape()));
     }

@@ -53,6 +53,7 @@ struct Stream {
 
 std::atomic<int> failures{0};
 std::atomic<int> recordings{0};
+std::atomic<int> loops{0};
 
 Stream& own_stream() {
   // Never freed, but listed, so that none is a leak: a storage may name the stream of a thread that has ended.
@@ -216,6 +217,22 @@ void launch(void* handle, void* stream) {
   for (const Work& work : static_cast<Recording*>(handle)->work) work();
 }
 
+void loop(void* handle, const Capture::Loop& loop, void* stream) {
+  ++loops;
+  for (std::int64_t step = 0; step < loop.count; ++step) {
+    const auto row = [&](auto* first, std::size_t bytes) {
+      return reachable(first) + static_cast<std::size_t>(step) * bytes;
+    };
+    if (step > 0)
+      for (const auto& [to, from, bytes] : loop.in)
+        std::memcpy(reachable(to), row(static_cast<const std::byte*>(from), bytes), bytes);
+    launch(handle, stream);
+    for (const auto& [to, from, bytes] : loop.out)
+      std::memcpy(row(static_cast<std::byte*>(to), bytes), reachable(from), bytes);
+    for (const auto& [value, increment] : loop.counters) *static_cast<std::uint64_t*>(reachable(value)) += increment;
+  }
+}
+
 void branch(void* stream) { recording_of(stream)->branches.emplace_back(); }
 
 void join(void* stream) {
@@ -349,7 +366,8 @@ const Mode& replaying_mode() {
                                  .launch = launch,
                                  .destroy = destroy,
                                  .branch = branch,
-                                 .join = join};
+                                 .join = join,
+                                 .loop = loop};
     Mode mode = tern::mode("sequential");
     mode.memory = &memory();
     mode.capture = &capture;
@@ -363,5 +381,6 @@ const Mode& replaying_mode() {
 
 void fail_recordings(int count) { failures.store(count); }
 int live_recordings() { return recordings.load(); }
+int launched_loops() { return loops.load(); }
 
 }  // namespace tern::testing

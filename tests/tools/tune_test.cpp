@@ -239,6 +239,35 @@ TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][t
   CHECK(results_of(folder / "part") == expected);
 }
 
+TEST_CASE("tune: trials that train at once have the models that they have alone", "[tools][tune]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(120));
+  for (const std::string mode : {"sequential", "vectorized"}) {
+    const std::vector<std::string> common{"--dataset", "c.csv", "--epochs", "3", "--mode", mode, "--quiet", "--run"};
+    const auto with = [&](const std::string& verb, const std::string& run, const std::vector<std::string>& more) {
+      std::vector<std::string> words{verb};
+      for (const auto* part : {&common, &more}) words.insert(words.end(), part->begin(), part->end());
+      words.insert(words.begin() + 1 + static_cast<std::ptrdiff_t>(common.size()), run);
+      const Outcome outcome = tern(words, {.folder = folder.path()});
+      INFO(outcome.err);
+      REQUIRE(outcome.code == 0);
+    };
+    const std::string search = "search-" + mode;
+    with("tune", search,
+         {"--jobs", "8", "--grid", "learning-rate=0.001,0.01", "--grid", "weight-decay=0,0.1", "--grid", "seed=1,2"});
+    int trial = 0;
+    for (const char* rate : {"0.001", "0.01"})
+      for (const char* decay : {"0", "0.1"})
+        for (const char* seed : {"1", "2"}) {
+          const std::string run = "alone-" + mode + std::to_string(++trial);
+          with("train", run, {"--learning-rate", rate, "--weight-decay", decay, "--seed", seed});
+          INFO("trial " << trial << " in " << mode);
+          CHECK(read_bytes(folder / (run + "/model.safetensors")) ==
+                read_bytes(folder / (search + "/trial-00" + std::to_string(trial) + "/model.safetensors")));
+        }
+  }
+}
+
 TEST_CASE("tune: any number of ranks comes to the same table and the same models", "[tools][tune]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(120));

@@ -215,6 +215,56 @@ TEST_CASE("trainer: examples that are resident, brought and recorded train alike
   CHECK(same(in(replaying_mode(), false), expected));
 }
 
+TEST_CASE("trainer: the steps of a loop are told one by one, and a checkpoint ends it", "[trainer]") {
+  const Device device(replaying_mode());
+  constexpr std::int64_t batches = 11, every = 4;
+  const auto loader = [] { return loader_of(8 * batches); };
+  struct Told {
+    Figures steps = {};
+    std::int64_t asked = 0;
+    int loops = launched_loops();
+
+    training::Callbacks callbacks(double seconds) {
+      const auto tell = [this](const training::Position& at, const Tensor& loss) {
+        steps.insert(steps.end(), {double(at.epoch), double(at.batch), double(at.step), loss.item()});
+      };
+      return {.step = tell, .stop = [this] { return ++asked < 0; }, .loop_seconds = seconds};
+    }
+    int launched() const { return launched_loops() - loops; }
+  };
+  const TrainerOptions options = all_options();
+  Training one_by_one(options, loader());
+  Told expected;
+  one_by_one.trainer.run(expected.callbacks(0));
+  CHECK(expected.launched() == 0);
+
+  Training looped(options, loader());
+  Told told;
+  looped.trainer.run(told.callbacks(1e6));
+  CHECK(same(told.steps, expected.steps));
+  CHECK(same(left_by(looped), left_by(one_by_one)));
+  CHECK(told.launched() > 2);
+  CHECK(told.asked < expected.asked);
+
+  const TemporaryFolder folder;
+  TrainerOptions saving = options;
+  saving.checkpoints = folder / "run";
+  saving.checkpoint_every = every;
+  saving.keep = 100;
+  Training saved(saving, loader());
+  Told seen;
+  saved.trainer.run(seen.callbacks(1e6));
+  CHECK(same(left_by(saved), left_by(one_by_one)));
+  CHECK(seen.launched() > 2);
+  const std::int64_t last = saved.trainer.position().step / every * every;
+  manual_seed(99);
+  Training resumed(saving, loader());
+  REQUIRE(resumed.trainer.resume());
+  CHECK(resumed.trainer.position().step == last);
+  resumed.trainer.run();
+  CHECK(same(left_by(resumed), left_by(one_by_one)));
+}
+
 TEST_CASE("trainer: averages are validated and kept, the weights go on by themselves", "[trainer]") {
   Training plain({.epochs = 2});
   plain.trainer.run();

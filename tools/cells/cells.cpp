@@ -72,6 +72,18 @@ Device Workload::scope() const {
   return Device(cell_.mode, {.threads = threads_, .precision = cell_.precision, .deterministic = cell_.deterministic});
 }
 
+// Calls the step as often as the cell's loops are long.
+template <class... Inputs>
+std::function<void()> calls(const std::shared_ptr<Step>& step, std::int64_t loop, const Inputs&... inputs) {
+  if (loop == 1) return [=] { (*step)(inputs...); };
+  const auto each = [loop](const Tensor& input) {
+    Shape shape{loop};
+    for (const std::int64_t size : input.shape()) shape.push_back(size);
+    return input.unsqueeze(0).expand(shape);
+  };
+  return [step, ... rows = each(inputs)] { step->each(rows...); };
+}
+
 Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(threads) {
   const Device device = scope();
   device.mode().memory->reset_peak();
@@ -89,7 +101,7 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
       sgd->step();
       return loss;
     });
-    run_ = [=] { (*step)(images, labels); };
+    run_ = calls(step, cell.loop, images, labels);
     step_ = step;
   } else if (cell.phase == "infer") {
     net.module->eval();
@@ -97,7 +109,7 @@ Workload::Workload(const Cell& cell, int threads) : cell_(cell), threads_(thread
       const NoGrad no_grad;
       return (*module)(x);
     });
-    run_ = [=] { (*step)(images); };
+    run_ = calls(step, cell.loop, images);
     step_ = step;
   } else {
     throw Error(message("phase \"", cell.phase, "\" is unknown; there are train and infer"));
@@ -136,11 +148,11 @@ Timing Workload::measure(double seconds, int least) {
     start = Clock::now();
     for (std::int64_t i = 0; i < inner; ++i) run_();
     device.synchronize();
-    samples.push_back(seconds_since(start) * 1e6 / static_cast<double>(inner));
+    samples.push_back(seconds_since(start) * 1e6 / static_cast<double>(inner * cell_.loop));
     if (seconds_since(begin) > 4 * seconds && samples.size() >= 2) break;
   }
   Timing timing = timing_of(samples);
-  timing.runs = inner * static_cast<std::int64_t>(samples.size());
+  timing.runs = cell_.loop * inner * static_cast<std::int64_t>(samples.size());
   timing.transfers = transfer_count() - transfers_before;
   timing.peak = device.mode().memory->statistics().peak;
   return timing;

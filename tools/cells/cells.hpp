@@ -16,6 +16,7 @@ struct Cell {
   std::int64_t batch = 0;
   Precision precision = Precision::strict;
   bool deterministic = true;  ///< false: cuda takes the fastest algorithm that it finds
+  std::int64_t loop = 1;      ///< runs of one call, as Step::each
 };
 
 /// Microseconds of one run, over the samples of a measurement.
@@ -48,7 +49,7 @@ class Workload {
  public:
   /// Throws Error when net or phase is unknown, DeviceUnavailable when the mode is missing.
   Workload(const Cell& cell, int threads);
-  /// Runs once. Does not wait for the device.
+  /// Runs once, or a loop. Does not wait for the device.
   void run();
   /// Runs for about `seconds` (at least `least` samples) and returns the spread.
   Timing measure(double seconds, int least = 5);

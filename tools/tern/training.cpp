@@ -19,6 +19,8 @@ namespace tern::tool {
 namespace {
 
 constexpr std::int64_t most_groups = 256;
+// Seconds that a signal or a progress bar may wait for steps that run in a loop.
+constexpr double glance = 0.05;
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const std::vector<Tensor>& parameters) {
   const double rate = *settings.learning_rate, decay = *settings.weight_decay;
@@ -254,7 +256,8 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   EpochResult told;
   parallel::Collective::Spent before = spent_in(group_);
-  training::Callbacks callbacks{.step = hooks.step, .stop = hooks.stop};
+  training::Callbacks callbacks{
+      .step = hooks.step, .stop = hooks.stop, .loop_seconds = glance, .loop_until = settings_.checkpoint_every};
   callbacks.validate = [&](training::EpochResult& result) {
     if (group_.size() > 1) {
       const parallel::Collective::Spent now = spent_in(group_);
@@ -283,7 +286,9 @@ void Training::begin_refit(std::int64_t epochs) {
 Ended Training::refit(const Hooks& hooks) {
   const Ended ended = trainer_->run({.step = hooks.step,
                                      .epoch = [&](const training::EpochResult&) { hooks.refit(position()); },
-                                     .stop = hooks.stop});
+                                     .stop = hooks.stop,
+                                     .loop_seconds = glance,
+                                     .loop_until = settings_.checkpoint_every});
   if (ended == Ended::interrupted) return ended;
   return static_cast<std::int64_t>(searched_.size()) < *settings_.epochs ? Ended::stopped_early : Ended::finished;
 }

@@ -16,6 +16,25 @@ namespace tern {
 /// Recording the work of a stream once and replaying it as one launch (CUDA graphs). A mode without it leaves
 /// Mode::capture null, and a Step just runs.
 struct Capture {
+  /// A recording that runs `count` times, once after the other, with nothing of the host in between. What a step reads
+  /// is brought for it and what it made is taken away on the device; pointers are the mode's.
+  struct Loop {
+    static constexpr std::size_t most = 24;  ///< entries of each list
+    struct Move {
+      void* to;
+      const void* from;
+      std::size_t bytes;
+    };
+    struct Counter {
+      void* value;  ///< std::uint64_t
+      std::uint64_t increment;
+    };
+    std::int64_t count = 0;
+    std::vector<Move> in = {};           ///< before step k, from the second one on: `from` + k * `bytes` to `to`
+    std::vector<Move> out = {};          ///< after step k: `from` to `to` + k * `bytes`
+    std::vector<Counter> counters = {};  ///< after each step
+  };
+
   /// Starts recording what the calling thread queues on `stream`; nothing runs meanwhile. Blocks allocated while
   /// recording belong to the recording and keep their addresses until `destroy`.
   void (*begin)(void* stream);
@@ -30,9 +49,11 @@ struct Capture {
   void (*branch)(void* stream) = nullptr;
   /// What is queued from here on comes after all branches. Never throws.
   void (*join)(void* stream) = nullptr;
+  /// Launches a recording many times as one. Null in a mode that cannot: then each time is a launch.
+  void (*loop)(void* recording, const Loop& loop, void* stream) = nullptr;
 
   using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
-                             &Capture::branch, &Capture::join>;
+                             &Capture::branch, &Capture::join, &Capture::loop>;
 };
 
 /// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A

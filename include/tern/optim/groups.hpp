@@ -24,6 +24,7 @@ class Groups : public Optimizer {
   Optimizer& operator[](std::size_t i) { return *groups_.at(i); }
 
   void step() override;
+  std::vector<Step::Change> rate_changes(const std::vector<double>& rates) const override;
   /// The groups' states behind "group0.", "group1.", ..., and the factor.
   nn::State state() const override;
   void load_state(const nn::State& state) override;

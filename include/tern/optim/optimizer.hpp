@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "tern/nn/module.hpp"
+#include "tern/run/step.hpp"
 
 namespace tern::optim {
 
@@ -23,6 +24,8 @@ class Optimizer {
   double learning_rate() const { return rate_; }
   /// Written on the host: call it between Steps, not inside one.
   void set_learning_rate(double rate);
+  /// What makes these the rates of the steps of a loop (Step::run_each); set the last one or the next afterwards.
+  virtual std::vector<Step::Change> rate_changes(const std::vector<double>& rates) const;
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
   /// The learning rate and what the steps so far left behind, sharing the elements; torch's names behind the number of

@@ -61,6 +61,11 @@ class Scheduler {
   std::int64_t position() const { return position_; }
   /// Goes on from a checkpoint.
   void set_position(std::int64_t position);
+  /// The rates of so many steps from the present position on, for a loop of a Step; afterwards the position is theirs:
+  ///
+  ///     step.run_each({rows}, scheduler.changes(steps));
+  ///     scheduler.set_position(scheduler.position() + steps);
+  std::vector<Step::Change> changes(std::int64_t steps) const;
 
  private:
   Optimizer* optimizer_;

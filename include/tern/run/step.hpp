@@ -43,8 +43,32 @@ class Step {
   }
   Tensor run(const std::vector<Tensor>& inputs);
 
-  /// How many calls replayed a recording.
+  /// A tensor that changes between the steps of a loop, such as a learning rate: step k finds values[k] in it.
+  struct Change {
+    Tensor tensor;  ///< contiguous
+    Tensor values;  ///< [steps, shape of the tensor], of its dtype
+  };
+  /// The steps of a loop: calls the function with each row (of the first dimension) of the inputs, one after the other,
+  /// and returns the results in one tensor [steps, shape of a result], with the same bits as calls one by one. For
+  /// instance an epoch over examples that lie where the mode computes, of which each step gathers its own:
+  ///
+  ///     const Tensor order = randperm(n).slice(0, 0, steps * batch).reshape({steps, batch});
+  ///     const Tensor losses = step.each(order);
+  ///
+  /// A mode that has Capture::loop launches the steps as one once there is a recording, without the host in between;
+  /// elsewhere, and where a step changes its inputs, hands one out or lets gradients add up, each is a call. An input
+  /// that is the same in all steps is expanded: x.expand({steps, ...}). Throws ShapeError unless the inputs have the
+  /// same number of rows, at least one, and all results one shape; AutogradError where an input requires a gradient.
+  template <class... Inputs>
+  Tensor each(const Inputs&... inputs) {
+    return run_each({inputs...});
+  }
+  Tensor run_each(const std::vector<Tensor>& inputs, const std::vector<Change>& changes = {});
+
+  /// How many calls replayed a recording; each step of a loop is one.
   std::int64_t replays() const;
+  /// How many launches these were: fewer where loops ran.
+  std::int64_t launches() const;
   /// Why the last call ran the function although the mode can record, and the next one of its kind will; empty if it
   /// was replayed, or may still be recorded.
   const std::string& unrecorded() const;

@@ -62,7 +62,8 @@ enum class Ended { finished, stopped_early, interrupted };
 
 /// Each may be left empty. In a group they are called in all ranks.
 struct Callbacks {
-  /// After each step. `loss` is still on its way: reading it waits for the device.
+  /// After each step. `loss` is still on its way: reading it waits for the device. After a loop it is called for each
+  /// of its steps, with the position and the loss of that step, while weights and figures are those after the last one.
   std::function<void(const Position& position, const Tensor& loss)> step = {};
   /// Instead of the validation over TrainerOptions::validation: fills in what it finds, `stopping` where early stopping
   /// shall look at it. False: it was interrupted, and will be made anew. All ranks must find the same.
@@ -70,9 +71,15 @@ struct Callbacks {
   /// After each epoch and its validation, when a checkpoint would go on with the next one.
   std::function<void(const EpochResult& result)> epoch = {};
   std::function<void(Ended ended)> end = {};
-  /// Asked before each step and after each batch of the validation: true stops, with everything as it stands. All ranks
-  /// are asked, and the first one's answer counts.
+  /// Asked before each step or loop, and after each batch of the validation: true stops, with everything as it stands.
+  /// All ranks are asked, and the first one's answer counts.
   std::function<bool()> stop = {};
+  /// Seconds that steps may run in a loop (Step::each), where the mode launches it as one and the loader is resident,
+  /// before the host looks after them; the bits are the same. 0: each step by itself if there is `step` to call, else
+  /// a twentieth.
+  double loop_seconds = 0;
+  /// A step whose number is a multiple of it is the last of its loop; 0: any. Those of checkpoint_every always are.
+  std::int64_t loop_until = 0;
 };
 
 struct TrainerOptions {
@@ -153,6 +160,8 @@ class Trainer {
   bool stops(const Callbacks& callbacks) const;
   bool first_says(bool own) const;
   bool train_epoch(const Callbacks& callbacks);
+  std::int64_t steps_at_once(const Callbacks& callbacks) const;
+  Tensor loop(std::vector<Tensor> inputs, std::int64_t steps, const Callbacks& callbacks);
   void stepped(const Tensor& loss, const Callbacks& callbacks);
   Ended run_epochs(std::int64_t epochs, const Callbacks& callbacks);
   bool validate(EpochResult& result, const Callbacks& callbacks);
@@ -175,6 +184,7 @@ class Trainer {
   std::vector<EpochResult> history_;
   nn::State best_;
   std::int64_t since_best_ = 0;
+  std::int64_t loop_steps_ = 8;  // that take about as long as a loop may
   Step step_;
 };
 
