@@ -102,7 +102,11 @@ def graphed(step):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         step()
-    return graph.replay
+
+    def replay():
+        graph.replay()
+    replay.step = step  # keeps what the graph reads and writes
+    return replay
 
 
 def microseconds(run, seconds):
@@ -117,15 +121,16 @@ def microseconds(run, seconds):
     torch.cuda.synchronize()
     count = torch.tensor([max(3, int(seconds / 5 / ((time.perf_counter() - start) / 3)))], device="cuda")
     dist.all_reduce(count, op=dist.ReduceOp.MIN)
+    count = int(count)
     samples = []
     for _ in range(5):
         dist.barrier()
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(int(count)):
+        for _ in range(count):
             run()
         torch.cuda.synchronize()
-        samples.append((time.perf_counter() - start) * 1e6 / int(count))
+        samples.append((time.perf_counter() - start) * 1e6 / count)
     return statistics.median(samples)
 
 
