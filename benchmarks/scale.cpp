@@ -109,6 +109,7 @@ Timing train(const Options& options, const std::string& name, std::int64_t batch
              const std::string& precision) {
   return in_ranks(options, ranks, precision, [&](const parallel::Group& group, Device& device) {
     Generator generator(7 + static_cast<std::uint64_t>(group.rank()));
+    device.mode().memory->reset_peak();
     const benchmarks::Net net = net_of(options, name, batch, group);
     const Tensor images = randn(net.input, generator), labels = randint(0, net.classes, {batch}, generator);
     optim::SGD sgd(net.module->parameters(), {.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
@@ -127,7 +128,8 @@ Timing train(const Options& options, const std::string& name, std::int64_t batch
       sgd.step();
       return loss;
     });
-    const Timing timing = measure(group, device, options.seconds, [&] { step(images, labels); });
+    Timing timing = measure(group, device, options.seconds, [&] { step(images, labels); });
+    timing.peak = device.mode().memory->statistics().peak;
     if (device.mode().capture != nullptr && step.replays() == 0 && group.rank() == 0)
       std::cerr << name << " on " << group.size() << " ranks was not recorded: " << step.unrecorded() << '\n';
     return timing;
@@ -135,8 +137,8 @@ Timing train(const Options& options, const std::string& name, std::int64_t batch
 }
 
 void scaling(const Options& options) {
-  std::cout
-      << "| net | precision | batch | ranks | us a step | images/s | efficiency |\n|---|---|---|---|---|---|---|\n";
+  std::cout << "| net | precision | batch | ranks | us a step | images/s | efficiency | peak MB of rank 0 "
+               "|\n|---|---|---|---|---|---|---|---|\n";
   for (const std::string& net : options.nets)
     for (const std::string& precision : options.precisions)
       for (const std::int64_t batch : options.batches) {
@@ -149,7 +151,8 @@ void scaling(const Options& options) {
           std::cout << std::fixed << std::setprecision(1) << "| " << net << " | " << precision << " | " << batch
                     << (options.strong ? " for all" : " each") << " | " << ranks << " | " << timing.median << " ("
                     << timing.low << " to " << timing.high << ") | " << std::setprecision(0) << images << " | "
-                    << std::setprecision(3) << images / ranks / first << " |" << std::endl;
+                    << std::setprecision(3) << images / ranks / first << " | " << std::setprecision(0)
+                    << static_cast<double>(timing.peak) / 1e6 << " |" << std::endl;
         }
       }
 }

@@ -4,7 +4,7 @@
 Every way trains the nets of nets.py with SGD: DistributedDataParallel as it is, over layers that torch.compile made,
 and the whole step, compiled or not, as one CUDA graph in which all gradients are one vector with one all-reduce. The
 fastest is the peer, beside the fastest step of one GPU. With --tern FILE, the table that `scale` printed, each row has
-Tern's time for as many GPUs and the ratio (above 1: Tern is faster).
+Tern's time and memory for as many GPUs and the ratio (above 1: Tern is faster).
 
 usage: torchrun --nproc-per-node N benchmarks/peers/ddp.py [--nets ...] [--batches ...] [--compile] [--tern FILE]
 """
@@ -157,13 +157,13 @@ def ways(net, batch, options, device, ranks):
 
 
 def of_tern(file):
-    """(net, precision, batch, ranks) -> microseconds, of the table of benchmarks/scale."""
+    """(net, precision, batch, ranks) -> microseconds and peak MB, of the table of benchmarks/scale."""
     found = {}
     with open(file) as lines:
         for line in lines:
-            row = re.match(r"\| (\S+) \| (\S+) \| (\d+) each \| (\d+) \| ([\d.]+) ", line)
+            row = re.match(r"\| (\S+) \| (\S+) \| (\d+) each \| (\d+) \| ([\d.]+) .*\| (\d+) \|$", line)
             if row:
-                found[row[1], row[2], int(row[3]), int(row[4])] = float(row[5])
+                found[row[1], row[2], int(row[3]), int(row[4])] = float(row[5]), float(row[6])
     return found
 
 
@@ -191,8 +191,8 @@ def main():
 
     say(f"PyTorch {torch.__version__}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}, {ranks} x "
         f"{torch.cuda.get_device_name()}; microseconds of a step\n")
-    say("| net | precision | batch | one GPU | how | GPUs | DDP | best | how | efficiency | peak MB of the best | Tern "
-        "| ratio |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    say("| net | precision | batch | one GPU | how | GPUs | DDP | best | how | efficiency | its peak MB | Tern "
+        "| its peak MB | ratio |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for net in options.nets.split(","):
         for batch in map(int, options.batches.split(",")):
             found = list(ways(net, batch, options, device, ranks))
@@ -200,7 +200,7 @@ def main():
             best = min((way for way in found if not way[1]), key=lambda way: way[2])
             plain = next(way for way in found if way[0] == "DDP")
             ours = tern.get((net, options.precision, batch, ranks))
-            beside = f"{ours:.1f} | {best[2] / ours:.2f}" if ours else " | "
+            beside = f"{ours[0]:.1f} | {ours[1]:.0f} | {best[2] / ours[0]:.2f}" if ours else " | | "
             say(f"| {net} | {options.precision} | {batch} each | {one[2]:.1f} | {one[0]} | {ranks} | {plain[2]:.1f} "
                 f"| {best[2]:.1f} | {best[0]} | {one[2] / best[2]:.3f} | {best[3]:.0f} | {beside} |")
     dist.destroy_process_group()
