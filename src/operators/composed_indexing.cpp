@@ -4,6 +4,7 @@
 #include "operators/composed.hpp"
 #include "operators/rows.hpp"
 #include "tern/operators/indexing.hpp"
+#include "tern/operators/reduction.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
@@ -56,10 +57,39 @@ Tensor as_rows(const Tensor& x) { return x.reshape({x.numel(), 1}); }
 
 void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
   check_dtypes(op, x, source);
-  check_floating(op, "the input", x);
   check_defined(op, "the index tensor", index);
   expects<ShapeError>(source.shape() == index.shape(), op, ": a source of ", source.shape(), " for an index of ",
                       index.shape());
+}
+
+// Places in their order, those of one place side by side, in float64.
+struct Runs {
+  Tensor order;        // which place of all stands here
+  Tensor places;       // int64, not falling
+  Tensor first, last;  // 1 where a run of equal places begins, and ends
+};
+
+Runs runs_of(const char* op, const Tensor& places) {
+  const Tensor numbers = places.to(DType::float64), order = argsort(numbers), sorted = rows_at(op, numbers, order);
+  const Tensor next = sorted.slice(0, 1);
+  const Tensor changes = not_equal(sorted.slice(0, 0, next.numel()), next).to(DType::float64);
+  Tensor end({1}, DType::float64);
+  end.fill_(1);
+  return {order, sorted.to(DType::int64), cat({end, changes}, 0), cat({changes, end}, 0)};
+}
+
+// Sums of integers, as they wrap around: of each place, what all have up to its run's end less what they have before.
+Tensor integer_sums(const char* op, const Tensor& source, const Tensor& places, std::int64_t count) {
+  const Runs runs = runs_of(op, places);
+  Tensor none({1}, DType::int64);
+  none.fill_(0);
+  const Tensor flat = source.reshape({source.numel()}).to(DType::int64);
+  const Tensor sums = cat({none, cumsum(rows_at(op, flat, runs.order), 0)}, 0);
+  const Tensor before = positions(source.numel());
+  const auto at = [&](const Tensor& marked, const Tensor& numbers) {
+    return rows_at(op, sums, add_rows(op, mul(marked, numbers), runs.places, count).to(DType::int64));
+  };
+  return sub(at(runs.last, add(before, 1)), at(runs.first, before));
 }
 
 }  // namespace
@@ -92,29 +122,27 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   constexpr const char* op = "scatter_add";
   check_source(op, x, index, source);
   const Tensor places = places_of(op, x.shape(), dim, index);
-  return compose(op, x, source, [&](const Tensor& wide, const Tensor& more) {
-    return add(wide, add_rows(op, as_rows(more), places, x.numel()).reshape(x.shape()));
-  });
+  if (is_floating(x.dtype()))
+    return compose(op, x, source, [&](const Tensor& wide, const Tensor& more) {
+      return add(wide, add_rows(op, as_rows(more), places, x.numel()).reshape(x.shape()));
+    });
+  if (index.numel() == 0) return copy(x);
+  const Tensor sums = integer_sums(op, source, places, x.numel()).reshape(x.shape());
+  return add(x.to(DType::int64), sums).to(x.dtype());
 }
 
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
   constexpr const char* op = "scatter";
   check_source(op, x, index, source);
   const Tensor places = places_of(op, x.shape(), dim, index);
-  if (index.numel() == 0) return scatter_add(x, dim, index, source);
-  return compose(op, x, source, [&](const Tensor& wide, const Tensor& more) {
-    // In the order of their places, the last of equals is the one whose neighbour has another.
-    const Tensor numbers = places.to(DType::float64), order = argsort(numbers);
-    const Tensor sorted = rows_at(op, numbers, order), next = sorted.slice(0, 1);
-    Tensor end({1}, DType::boolean);
-    end.fill_(true);
-    const Tensor last = cat({not_equal(sorted.slice(0, 0, next.numel()), next), end}, 0);
-    const Tensor counts = last.to(wide.dtype()).unsqueeze(1), none = number_like(wide, 0);
-    const Tensor winners = where(last.unsqueeze(1), rows_at(op, as_rows(more), order), none);
-    const Tensor to = sorted.to(DType::int64);
-    const auto spread = [&](const Tensor& rows) { return add_rows(op, rows, to, x.numel()).reshape(x.shape()); };
-    return where(not_equal(spread(counts), none), spread(winners), wide);
-  });
+  const Tensor both = cat({x.reshape({x.numel()}), source.reshape({source.numel()})}, 0);
+  if (index.numel() == 0) return both.reshape(x.shape());
+  // Each element is taken from x, or, where one is named, from the last source for its place, which stands behind x.
+  const Runs runs = runs_of(op, places);
+  const Tensor numbers = add(rows_at(op, positions(source.numel()), runs.order), static_cast<double>(x.numel()));
+  const Tensor winners = add_rows(op, mul(runs.last, numbers), runs.places, x.numel());
+  const Tensor taken = where(equal(winners, number_like(winners, 0)), positions(x.numel()), winners);
+  return rows_at(op, both, taken.to(DType::int64)).reshape(x.shape());
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {

@@ -89,26 +89,51 @@ Operator gather() {
   return op;
 }
 
-Operator scatter(const char* name, bool adds) {
-  Operator op{.name = name};
-  const auto compute = adds ? op::scatter_add : op::scatter;
+Array scattered(const Use& use, bool adds, const std::vector<Array>& in) {
+  Array out = in[0];
+  for_each_position(use.index, [&](const Shape& position) {
+    double& place = out.at(named(use, in[1], position));
+    place = (adds ? place : 0) + in[2].at(position);
+    if (out.dtype == DType::boolean) place = std::min(place, 1.0);
+  });
+  return out;
+}
+
+Operator scatter_add_integers() {
+  Operator op{.name = "scatter_add/integers"};
   for (const Use& use : uses())
     op.samples.push_back(
         {.name = message(use.x, " by ", use.index, " along ", use.dim),
-         .arguments = {uniform(use.x), labels(use.index, size_along(use)), uniform(use.index)},
-         .call = [use, compute](
-                     const std::vector<Tensor>& in) { return std::vector{compute(in[0], use.dim, in[1], in[2])}; },
-         .reference =
-             [use, adds](const std::vector<Array>& in) {
-               Array out = in[0];
-               for_each_position(use.index, [&](const Shape& position) {
-                 double& place = out.at(named(use, in[1], position));
-                 place = (adds ? place : 0) + in[2].at(position);
-               });
-               return std::vector{out};
+         .arguments = {integers(use.x, 0, 9), labels(use.index, size_along(use)), integers(use.index, 0, 9)},
+         .call =
+             [use](const std::vector<Tensor>& in) {
+               return std::vector{op::scatter_add(in[0], use.dim, in[1], in[2])};
              },
-         .exact = !adds,
-         .terms = static_cast<double>(std::max<std::int64_t>(element_count(use.index), 1))});
+         .reference = [use](const std::vector<Array>& in) { return std::vector{scattered(use, true, in)}; },
+         .dtypes = {DType::int32, DType::int64, DType::uint8, DType::boolean},
+         .exact = true});
+  return op;
+}
+
+Operator scatter(const char* name, bool adds) {
+  Operator op = adds ? Operator{.name = name} : movement(name);
+  const auto compute = adds ? op::scatter_add : op::scatter;
+  for (const Use& use : uses()) {
+    const std::string title = message(use.x, " by ", use.index, " along ", use.dim);
+    const auto call = [use, compute](const std::vector<Tensor>& in) {
+      return std::vector{compute(in[0], use.dim, in[1], in[2])};
+    };
+    const auto reference = [use, adds](const std::vector<Array>& in) { return std::vector{scattered(use, adds, in)}; };
+    if (!adds)
+      op.samples.push_back(moving(title, {any_values(use.x), labels(use.index, size_along(use)), any_values(use.index)},
+                                  call, reference));
+    else
+      op.samples.push_back({.name = title,
+                            .arguments = {uniform(use.x), labels(use.index, size_along(use)), uniform(use.index)},
+                            .call = call,
+                            .reference = reference,
+                            .terms = static_cast<double>(std::max<std::int64_t>(element_count(use.index), 1))});
+  }
   add_mistakes(op, [compute](const Tensor& x, std::int64_t dim, const Tensor& index) {
     compute(x, dim, index, zeros(index.shape())).values();
   });
@@ -289,6 +314,7 @@ std::vector<Operator> indexing_cases() {
   all.push_back(gather());
   all.push_back(scatter("scatter", false));
   all.push_back(scatter("scatter_add", true));
+  all.push_back(scatter_add_integers());
   all.push_back(masked_select());
   all.push_back(nonzero());
   all.push_back(argsort());

@@ -14,10 +14,9 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// A copy of x with result[index[i][j][k]][j][k] = source[i][j][k] for dim 0, and likewise for others, as
 /// torch.scatter: source has the shape of index, which is no larger than x in any other dimension. Of several for one
-/// place the last counts. Floating dtypes. An index out of range is a NumericError on the host; on cuda its element is
-/// left out.
+/// place the last counts. An index out of range is a NumericError on the host; on cuda its element is left out.
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// The same, but added to what is there, all of them.
+/// The same, but added to what is there, all of them; integers wrap around, of booleans one that is true is enough.
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
 /// The elements of x where `mask` (bool, of its shape) holds, [n]: waits for the device.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
