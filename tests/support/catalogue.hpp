@@ -65,6 +65,7 @@ struct Sample {
   bool exact = false;          ///< every bit is determined
   double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
   double gradient_terms = 1;   ///< the same for the gradient
+  double magnitude = 1;        ///< of terms that may cancel in a result: the tolerance is never below that of theirs
   /// For gradients that are a difference of terms far larger than itself: the largest sum of the terms' magnitudes.
   std::function<double(const std::vector<Array>& inputs)> gradient_magnitude = {};
   bool large = false;      ///< enough work for several threads

@@ -46,7 +46,8 @@ std::string compare_all(const std::vector<Array>& got, const std::vector<Array>&
     if (got[i].dtype && *got[i].dtype != dtype)
       return message("result ", i, " is ", *got[i].dtype, ", expected ", dtype);
     const double unit = exact ? 0 : c.op.ulps * epsilon_of(dtype);
-    const std::string wrong = compare(got[i], expected[i], dtype, unit * std::sqrt(terms), unit * terms);
+    const std::string wrong =
+        compare(got[i], expected[i], dtype, unit * std::sqrt(terms), unit * terms * c.sample.magnitude);
     if (!wrong.empty()) return message("result ", i, ": ", wrong);
   }
   return {};
