@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "errors.hpp"
 #include "folder_lock.hpp"
 #include "names.hpp"
-#include "nets.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
@@ -21,6 +19,7 @@
 #include "tern/training/signal_guard.hpp"
 #include "text.hpp"
 #include "trial_files.hpp"
+#include "tune_data.hpp"
 #include "tune_plan.hpp"
 #include "tune_runner.hpp"
 #include "tune_table.hpp"
@@ -139,8 +138,8 @@ class Tune : public Command {
     if (!leads) base_.quiet = true;
     TunePlan plan = resumed ? saved_plan(chosen) : new_plan();
     const Device device{base_.mode, device_options(base_)};
-    std::vector<std::shared_ptr<const TrainingData>> data = load(plan);
-    check(plan, data);
+    const TrialData data = load_trials(plan, base_);
+    check_trials(plan, data);
     share_out(plan, device, processes);
     if (!resumed) begin(plan);
     if (leads && resumed) begin_again(plan);
@@ -214,53 +213,6 @@ class Tune : public Command {
     return plan;
   }
 
-  // Trials that read the same data share it.
-  std::vector<std::shared_ptr<const TrainingData>> load(TunePlan& plan) {
-    std::vector<std::shared_ptr<const TrainingData>> data;
-    std::map<std::string, std::shared_ptr<const TrainingData>> known;
-    for (const Trial& trial : plan.trials) {
-      Settings settings = base_;
-      const Options options = training_options(settings);
-      for (const auto& [name, value] : trial.values) set_option(options, name, value);
-      settings.resume = true;  // from rung to rung
-      settings.quiet = true;
-      settings.model.clear();
-      std::string key;
-      for (const Option& option : options)
-        if (option.group == "Data") key += option.name + "=" + option.get().dump() + "\n";
-      // Pictures of a folder are as large as the net likes them.
-      key += std::to_string(natural_size(settings));
-      auto& loaded = known[key];
-      if (!loaded) {
-        TrainingData fresh = load_training_data(settings);
-        for (Examples* part : {&fresh.train, &fresh.held_out})
-          if (part->memory.images.defined()) part->memory.images = scaled(part->memory.images, fresh.blueprint);
-        loaded = std::make_shared<const TrainingData>(std::move(fresh));
-      }
-      data.push_back(loaded);
-      plan.settings.push_back(std::move(settings));
-    }
-    return data;
-  }
-
-  // What cannot work is found before anything is trained.
-  static void check(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data) {
-    for (std::size_t i = 0; i < plan.trials.size(); ++i) {
-      try {
-        complete(plan.settings[i], *data[i]);
-        Blueprint blueprint = data[i]->blueprint;
-        choose_net(blueprint, plan.settings[i]);
-      } catch (const UsageError& error) {
-        throw UsageError(message("trial ", i + 1, " (", describe(plan.trials[i]), "): ", error.what()));
-      }
-      expects<UsageError>(data[i]->blueprint.regression == data[0]->blueprint.regression, "trial ", i + 1, " (",
-                          describe(plan.trials[i]), ") and the first one are not both regressions, or both tell ",
-                          "classes apart; a search compares trials of one kind");
-      plan.regression = data[i]->blueprint.regression;
-      plan.epochs = std::max(plan.epochs, *plan.settings[i].epochs);
-    }
-  }
-
   void share_out(TunePlan& plan, const Device& device, const parallel::Group& processes) const {
     const bool host = device.mode().on_host();
     const auto threads = static_cast<std::size_t>(current_scope().context.threads);
@@ -323,8 +275,7 @@ class Tune : public Command {
   }
 
   // ---- the search ----
-  Result search(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data,
-                const std::string& folder) {
+  Result search(TunePlan& plan, const TrialData& data, const std::string& folder) {
     for (std::size_t i = 0; i < plan.trials.size(); ++i) plan.settings[i].run = folder + "/" + trial_folder(i);
     TuneTable table(plan, base_.quiet);
     Result result;
@@ -356,7 +307,7 @@ class Tune : public Command {
   }
 
   // ---- the experiment: one after another, then all at once ----
-  int compare(TunePlan& plan, const std::vector<std::shared_ptr<const TrainingData>>& data, const Device& device) {
+  int compare(TunePlan& plan, const TrialData& data, const Device& device) {
     const auto threads = static_cast<std::size_t>(current_scope().context.threads);
     TunePlan serial = plan, parallel = plan;
     serial.halving = parallel.halving = 0;
