@@ -1,17 +1,9 @@
 #include <memory>
-#include <vector>
 
 #include "cuda/cuda.hpp"
-#include "cuda/streams.cuh"
+#include "cuda/recording.cuh"
 
 namespace tern::cuda {
-
-struct Recording {
-  int device = 0;
-  cudaGraphExec_t executable = nullptr;
-  cudaStream_t launched_on = nullptr;
-  std::vector<std::shared_ptr<const void>> needed;  // by replays
-};
 
 void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& needed) {
   if (Recording* const recording = stream.recording.load()) recording->needed.push_back(needed);
@@ -41,7 +33,9 @@ void destroy(void* recording_handle) {
   } catch (const std::exception&) {
   }
   if (recording->launched_on != nullptr) cudaStreamSynchronize(recording->launched_on);
+  recording->loop.reset();
   if (recording->executable != nullptr) cudaGraphExecDestroy(recording->executable);
+  if (recording->graph != nullptr) cudaGraphDestroy(recording->graph);
   cudaGetLastError();
   disband_recording(recording->device, recording);
   delete recording;
@@ -66,15 +60,13 @@ void* end(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   expects(recording != nullptr, "cuda: this thread is not recording a step");
-  cudaGraph_t graph = nullptr;
   std::unique_lock gate(stream.gate);
-  cudaError_t status = cudaStreamEndCapture(stream.handle, &graph);
+  cudaError_t status = cudaStreamEndCapture(stream.handle, &recording->graph);
   close_recording(stream);
   gate.unlock();
   use_card(stream.device);
-  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, graph, 0);
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
-  if (graph != nullptr) cudaGraphDestroy(graph);
   if (status != cudaSuccess) {
     destroy(recording);
     check(status, "recording the step");

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cuda/cuda.hpp"
+#include "cuda/recording.cuh"
 #include "cuda/support.cuh"
 
 namespace tern::cuda {
@@ -90,6 +91,11 @@ std::string description(int device) {
 
 Mode make_mode() {
   static const Places places{.count = card_count(), .memory = usable_memory, .description = description};
+  static const Capture looping = [] {  // apart from capture(), which needs no compiler for the card
+    Capture with_loops = capture();
+    with_loops.loop = launch_loop;
+    return with_loops;
+  }();
   Mode made{
       .name = "cuda",
       .description = description(0),
@@ -101,7 +107,7 @@ Mode make_mode() {
       .uint8 = integer_operators<std::uint8_t>(),
       .boolean = integer_operators<bool>(),
       .movement = movement(),
-      .capture = &capture(),
+      .capture = &looping,
       .timer = &timer(),
       .places = &places,
       .decisions = decisions,

@@ -28,7 +28,7 @@ struct Stream {
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
   cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
   std::mutex gate;  ///< held while a recording begins or ends, and while an event is queued from elsewhere
-  static constexpr int most_sides = 4;
+  static constexpr int most_sides = 8;
   std::array<cudaStream_t, most_sides> sides{};  ///< run beside `handle` while a recording forks
   cudaEvent_t forked = nullptr;
   std::array<cudaEvent_t, most_sides> joined{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -95,6 +96,8 @@ class Tune : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const Given& given) override {
+    // CUDA reads it when it starts: by default the streams of all trials share eight queues to the card.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     Given chosen = given;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/streams.cuh"
+#include "tern/modes/mode.hpp"
+
+namespace tern::cuda {
+
+struct Recording {
+  int device = 0;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  cudaStream_t launched_on = nullptr;
+  std::shared_ptr<void> loop;                       // what launch_loop() has made of it
+  std::vector<std::shared_ptr<const void>> needed;  // by replays
+};
+
+/// Capture::loop. (loop.cu)
+void launch_loop(void* recording, const Capture::Loop& loop, void* stream);
+
+}  // namespace tern::cuda
