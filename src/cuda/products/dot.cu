@@ -34,7 +34,11 @@ bool aligned(const void* pointer, std::int64_t stride) {
 // rows a tile has little to sum for each weight that it writes.
 double most_own(const Problem& p) {
   const bool strict = p.precision == Precision::strict;
-  if (p.slot == Slot::linear_backward) return strict ? (p.m <= 128 ? 6e7 : 1.2e8) : (p.m <= 32 ? 1.5e7 : 6e7);
+  if (p.slot == Slot::linear_backward) {
+    if (strict) return p.m <= 128 ? 6e7 : 1.2e8;
+    const bool weight_alone = p.gradients.a == 0 && p.m <= 512;
+    return p.m <= 32 ? 1.5e7 : weight_alone ? 8e7 : 6e7;
+  }
   return strict ? 2.2e8 : p.slot == Slot::linear ? 1e8 : 4e7;
 }
 bool prefers_library(const Problem& p) { return p.work() > most_own(p); }
