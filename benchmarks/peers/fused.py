@@ -1,11 +1,12 @@
-"""Fused normalisation and attention on a GPU: Tern's `cuda` mode beside PyTorch, interleaved.
+"""Fused normalisation and attention: Tern beside PyTorch, interleaved, on a GPU or (--device cpu) on the processor.
 
 PyTorch's ways (eager and torch.compile, each under a CUDA graph) are timed once per cell; the fastest is then timed in
 turn with Tern's, pair by pair. A line has the median of the ratios PyTorch / Tern, above 1 where Tern is faster, with
 their 10th and 90th percentile, the microseconds of both and the bytes that a call takes beside its inputs.
 
 usage: fused.py PATH/TO/fused [--only layer_norm,rms_norm,attention,causal] [--rows 1,8,32,128,8192]
-                [--precisions strict,tf32] [--no-compile] [--pairs 7] [--out fused.md]
+                [--precisions strict,tf32] [--sequences 128,512,2048] [--widths 64] [--device cuda]
+                [--no-compile] [--pairs 7] [--out fused.md]
 """
 
 import argparse
@@ -22,8 +23,9 @@ CALLS = {"layer_norm": 32, "rms_norm": 32, "attention": 2, "causal": 2}
 
 
 class Tern:
-    def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, device):
+        mode = {"cuda": "cuda", "cpu": "vectorized"}[device]
+        self.process = subprocess.Popen([program, mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def measure(self, kind, phase, precision, seconds, sizes):
         request = f"{kind} {phase} {precision} {CALLS[kind]} {seconds} {' '.join(map(str, sizes))}\n"
@@ -36,16 +38,17 @@ class Tern:
 
 
 class Peer:
-    def __init__(self, kind, phase, precision, sizes):
+    def __init__(self, device, kind, phase, precision, sizes):
         torch.manual_seed(0)
+        self.device = device
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         self.kind, self.both = kind, phase == "both"
         if kind in ("attention", "causal"):
-            self.inputs = [torch.randn(*sizes, device="cuda") for _ in range(3)]
+            self.inputs = [torch.randn(*sizes, device=device) for _ in range(3)]
         else:
             count = 3 if kind == "layer_norm" else 2
-            self.inputs = [torch.randn(*sizes, device="cuda")] + [torch.randn(sizes[1], device="cuda")
+            self.inputs = [torch.randn(*sizes, device=device)] + [torch.randn(sizes[1], device=device)
                                                                   for _ in range(count - 1)]
         for x in self.inputs:
             x.requires_grad_(self.both)
@@ -70,6 +73,8 @@ class Peer:
             yield "compile", self.graphed(torch.compile(self.forward, dynamic=False))
 
     def graphed(self, function):
+        if self.device == "cpu":
+            return lambda: [self.call(function) for _ in range(CALLS[self.kind])]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -83,12 +88,14 @@ class Peer:
         return graph.replay
 
     def measure(self, run, seconds):
+        wait = torch.cuda.synchronize if self.device == "cuda" else lambda: None
+
         def timed(times):
-            torch.cuda.synchronize()
+            wait()
             start = time.perf_counter()
             for _ in range(times):
                 run()
-            torch.cuda.synchronize()
+            wait()
             return (time.perf_counter() - start) / times
 
         timed(1)
@@ -99,6 +106,8 @@ class Peer:
         return statistics.median(samples)
 
     def bytes(self):
+        if self.device == "cpu":
+            return float("nan")
         for _ in range(2):
             torch.cuda.synchronize()
             before = torch.cuda.memory_allocated()
@@ -109,7 +118,7 @@ class Peer:
         return peak
 
 
-def cells(only, row_counts, precisions):
+def cells(only, row_counts, precisions, sequences, widths):
     for kind in ("layer_norm", "rms_norm"):
         for length in (256, 1024, 4096):
             for rows in row_counts:
@@ -118,10 +127,11 @@ def cells(only, row_counts, precisions):
                         yield kind, phase, "strict", (rows, length)
     for kind in ("attention", "causal"):
         for precision in precisions:
-            for sequence in (128, 512, 2048):
-                for phase in ("forward", "both"):
-                    if kind in only:
-                        yield kind, phase, precision, (4, 8, sequence, 64)
+            for width in widths:
+                for sequence in sequences:
+                    for phase in ("forward", "both"):
+                        if kind in only:
+                            yield kind, phase, precision, (4, 8, sequence, width)
 
 
 def quantile(values, q):
@@ -135,19 +145,27 @@ def main():
     parser.add_argument("--only", default="layer_norm,rms_norm,attention,causal")
     parser.add_argument("--rows", default="1,8,32,128,8192")
     parser.add_argument("--precisions", default="strict,tf32", help="of attention")
+    parser.add_argument("--sequences", default="128,512,2048", help="of attention")
+    parser.add_argument("--widths", default="64", help="of a head")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    tern = Tern(arguments.program)
-    lines = [f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}", "",
+    tern = Tern(arguments.program, arguments.device)
+    name = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} threads"
+    lines = [f"{name}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}", "",
              "| operator | phase | precision | sizes | PyTorch / Tern | p10 - p90 | Tern us | PyTorch us | its way | "
              "Tern MiB | PyTorch MiB |", "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
-    row_counts = [int(rows) for rows in arguments.rows.split(",")]
-    for kind, phase, precision, sizes in cells(arguments.only.split(","), row_counts, arguments.precisions.split(",")):
-        peer = Peer(kind, phase, precision, sizes)
+    def numbers(text):
+        return [int(number) for number in text.split(",")]
+
+    for kind, phase, precision, sizes in cells(arguments.only.split(","), numbers(arguments.rows),
+                                               arguments.precisions.split(","), numbers(arguments.sequences),
+                                               numbers(arguments.widths)):
+        peer = Peer(arguments.device, kind, phase, precision, sizes)
         ways = dict(peer.ways(not arguments.no_compile))
         best = min(ways, key=lambda way: peer.measure(ways[way], arguments.seconds))
         try:

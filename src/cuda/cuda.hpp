@@ -38,6 +38,8 @@ kernels::Loss<T> loss();
 template <class T>
 kernels::Normalization<T> normalization();
 template <class T>
+kernels::Attention<T> attention();
+template <class T>
 kernels::Shape<T> shape();
 template <class T>
 kernels::Update<T> update();
@@ -57,6 +59,7 @@ kernels::Operators<T> operators() {
           .reduction = reduction<T>(),
           .loss = loss<T>(),
           .normalization = normalization<T>(),
+          .attention = attention<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
           .channels_last = true};

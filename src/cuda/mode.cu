@@ -60,6 +60,7 @@ constexpr Decision decisions[]{
     {"matmul", {"few_rows", "own", "library"}},
     {"linear", {"few_rows", "own", "library"}},
     {"linear_backward", {"few_rows", "own", "library"}},
+    {"attention", {"fused", "composed"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},
     {"all_reduce", {"peers", "library"}},  // of the carrier between the ranks' devices

@@ -1,5 +1,6 @@
 #include "tern/operators/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,7 +13,77 @@ namespace tern::operators {
 
 namespace {
 
+constexpr const char* name = "scaled_dot_product_attention";
 constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::int64_t pairs_of(const kernels::ScaledDotProduct& sizes) {
+  if (!sizes.causal) return sizes.heads * sizes.queries * sizes.keys;
+  const std::int64_t growing = std::min(sizes.queries, sizes.keys);
+  return sizes.heads * (growing * (growing + 1) / 2 + (sizes.queries - growing) * sizes.keys);
+}
+
+/// Whether the mode has kernels for these sizes.
+bool fuses(const kernels::ScaledDotProduct& sizes, DType dtype) {
+  bool result = false;
+  where_it_runs(name, [&] {
+    with_type(name, dtype, [&]<class T>() {
+      const Call<T> call;
+      result = call.table().attention.fuses(call.context(), sizes);
+    });
+  });
+  return result;
+}
+
+// By these, without a score in memory. `lead`: the leading dimensions of the result.
+Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const Shape& lead,
+             const kernels::ScaledDotProduct& sizes) {
+  const auto whole = [&](const Tensor& x) {
+    Shape shape = lead;
+    shape.push_back(x.size(-2));
+    shape.push_back(x.size(-1));
+    return x.detach().expand(shape).contiguous();
+  };
+  const Tensor whole_query = whole(query), whole_key = whole(key), whole_value = whole(value);
+  Shape shape = lead;
+  shape.push_back(sizes.queries);
+  shape.push_back(sizes.values);
+  const bool records = recording(query, key, value);
+  Tensor out(shape, query.dtype());
+  Tensor log_sum = records ? Tensor({sizes.heads, sizes.queries}, scalar_of(query.dtype())) : Tensor{};
+  visit(name, query.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.flops(2 * pairs_of(sizes) * (sizes.width + sizes.values));
+    call.table().attention.attention(call.context(), call.out(out), call.scalars_out(log_sum), call.in(whole_query),
+                                     call.in(whole_key), call.in(whole_value), sizes);
+  });
+  if (records)
+    record(
+        name, out, {query, key, value},
+        [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
+         log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
+         query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes](const Tensor& grad) {
+          const auto gradient_if = [](bool needed, const Saved& of) {
+            return needed ? Tensor(of.get().shape(), of.get().dtype()) : Tensor{};
+          };
+          Tensor grad_query = gradient_if(query_needs, query), grad_key = gradient_if(key_needs, key),
+                 grad_value = gradient_if(value_needs, value);
+          const Tensor grad_out = grad.contiguous();
+          visit(name, grad.dtype(), [&]<class T>() {
+            const Call<T> call;
+            call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
+            call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
+                                                      call.out(grad_value), call.in(grad_out), call.in(query.get()),
+                                                      call.in(key.get()), call.in(value.get()), call.in(out.get()),
+                                                      call.scalars_in(log_sum.get()), sizes);
+          });
+          const auto summed = [](const Tensor& gradient, const Shape& to) {
+            return gradient.defined() ? sum_to(gradient, to) : gradient;
+          };
+          return Gradients{summed(grad_query, query_shape), summed(grad_key, key_shape),
+                           summed(grad_value, value_shape)};
+        });
+  return out;
+}
 
 // softmax(scores) of rows that may be all -infinity: those are 0, and their gradient too.
 Tensor weights_of(const Tensor& scores) {
@@ -24,7 +95,7 @@ Tensor weights_of(const Tensor& scores) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
-  constexpr const char* op = "scaled_dot_product_attention";
+  constexpr const char* op = name;
   check_dtypes(op, query, key);
   check_dtypes(op, query, value);
   check_floating(op, "the query", query);
@@ -38,6 +109,15 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   expects<ShapeError>(keys > 0, op, ": no keys to choose from (key ", key.shape(), ")");
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
   const DType wide = scalar_of(query.dtype());
+  if (!mask.defined()) {
+    const auto leading = [](const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); };
+    const Shape lead = broadcast(op, broadcast(op, leading(query), leading(key)), leading(value));
+    const kernels::ScaledDotProduct sizes{element_count(lead), queries, keys, query.size(-1), value.size(-1), scale,
+                                          options.is_causal};
+    const bool some = sizes.heads > 0 && queries > 0 && sizes.width > 0 && sizes.values > 0;
+    if (some && fuses(sizes, wide))
+      return fused(query.to(wide), key.to(wide), value.to(wide), lead, sizes).to(query.dtype());
+  }
   Tensor scores = matmul(mul(query.to(wide), scale), key.to(wide), {.transpose_b = true});
   if (mask.defined()) {
     const bool fits = mask.rank() <= scores.rank() && broadcast(op, mask.shape(), scores.shape()) == scores.shape();

@@ -10,6 +10,7 @@
 namespace tern::operators {
 
 Tensor on_or_below(std::int64_t rows, std::int64_t columns, std::int64_t diagonal) {
+  if (rows == 0) return Tensor({rows, columns}, DType::boolean);
   const auto run = [](std::int64_t count, bool value) {
     Tensor result({count}, DType::boolean);
     result.fill_(value);

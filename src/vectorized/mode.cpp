@@ -28,6 +28,7 @@ constexpr Decision decisions[]{
     {"linear", {"panels", "turned", "dots"}},
     {"linear_grad_x", {"panels", "turned"}},
     {"linear_grad_weight", {"panels", "turned"}},
+    {"attention", {"fused", "composed"}},
 };
 
 /// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least. Before any kernel runs.

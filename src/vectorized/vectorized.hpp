@@ -25,6 +25,8 @@ kernels::Loss<T> loss();
 template <class T>
 kernels::Normalization<T> normalization();
 template <class T>
+kernels::Attention<T> attention();
+template <class T>
 kernels::Shape<T> shape();
 template <class T>
 kernels::Update<T> update();
@@ -44,6 +46,7 @@ kernels::Operators<T> operators() {
           .reduction = reduction<T>(),
           .loss = loss<T>(),
           .normalization = normalization<T>(),
+          .attention = attention<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
           .channels_last = true};

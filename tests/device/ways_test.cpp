@@ -12,6 +12,11 @@ namespace op = tern::operators;
 
 namespace {
 
+bool is_available(const std::string& mode) {
+  const std::vector<ModeStatus> all = modes();
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == mode && each.available; });
+}
+
 const ProfileRow& row_of(const ProfileTable& table, const std::string& name, bool backward) {
   for (const ProfileRow& row : table.rows)
     if (row.name == name && row.backward == backward) return row;
@@ -68,6 +73,47 @@ TEST_CASE("ways: products", "[device][ways]") {
     op::sum(op::linear(x, weight)).backward();
     CHECK(to_x.taken() == 1);
     CHECK(to_weight.taken() == 1);
+  }
+}
+
+TEST_CASE("ways: attention", "[device][ways]") {
+  Generator generator(1);
+  for (const char* name : {"vectorized", "cuda"}) {
+    if (!is_available(name)) continue;
+    const Device device{name};
+    for (const char* way : {"fused", "composed"}) {
+      INFO(name << ' ' << way);
+      const ForcedWay forced{"attention", way};
+      const Profile profile;
+      const Tensor x = randn({2, 8, 3}, generator).set_requires_grad();
+      op::sum(op::scaled_dot_product_attention(x, x, x, {.is_causal = true})).backward();
+      const bool fused = std::string(way) == "fused";
+      CHECK(forced.taken() == (fused ? 2 : 1));  // a composed one has no backward of its own
+      CHECK(forced.missed() == 0);
+      if (fused) CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).way == "attention fused");
+    }
+    const ForcedWay wants_kernels{"attention", "fused"};
+    const Tensor x = randn({2, 8, 3}, generator);
+    op::scaled_dot_product_attention(x, x, x, {.mask = ones({8, 8}, DType::boolean)});  // masks are always composed
+    CHECK(wants_kernels.taken() == 0);
+  }
+}
+
+TEST_CASE("ways: attention without a mask stores no scores", "[device][ways]") {
+  Generator generator(1);
+  for (const char* name : {"vectorized", "cuda"}) {
+    if (!is_available(name)) continue;
+    INFO(name);
+    Device device{name, {.threads = 2}};
+    constexpr std::int64_t length = 1024;
+    const Tensor x = randn({16, length, 8}, generator).set_requires_grad();
+    Memory& memory = *device.mode().memory;
+    device.synchronize();
+    const std::size_t before = memory.statistics().in_use;
+    memory.reset_peak();
+    op::sum(op::scaled_dot_product_attention(x, x, x)).backward();
+    device.synchronize();
+    CHECK(memory.statistics().peak - before < static_cast<std::size_t>(16 * length * length) * sizeof(float) / 4);
   }
 }
 

@@ -1,4 +1,4 @@
-// Attention, composed of other operators.
+// Attention, by kernels of its own and composed of other operators.
 
 #include <algorithm>
 #include <limits>
@@ -22,6 +22,8 @@ Operator attention() {
     std::int64_t queries, keys, width, values;
     Mask mask;
     bool large = false;
+    Shape key_lead = {};  ///< the last dimensions of lead, where the keys have fewer
+    Shape of_keys() const { return key_lead.rank() > 0 ? key_lead : lead; }
   };
   const auto join = [](Shape shape, std::int64_t rows, std::int64_t columns) {
     shape.push_back(rows);
@@ -30,8 +32,8 @@ Operator attention() {
   };
   const auto add = [&](const Sizes& use, std::optional<double> scale = {}) {
     std::vector<Argument> arguments{uniform(join(use.lead, use.queries, use.width)),
-                                    uniform(join(use.lead, use.keys, use.width)),
-                                    uniform(join(use.lead, use.keys, use.values))};
+                                    uniform(join(use.of_keys(), use.keys, use.width)),
+                                    uniform(join(use.of_keys(), use.keys, use.values))};
     // The last query's row holds nothing that counts.
     std::vector<double> rows;
     for (std::int64_t i = 0; i < use.queries * use.keys; ++i) {
@@ -61,13 +63,13 @@ Operator attention() {
                const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(use.width)));
                for (std::int64_t head = 0; head < element_count(use.lead); ++head)
                  for (std::int64_t q = 0; q < use.queries; ++q) {
+                   const std::int64_t own = head % element_count(use.of_keys()) * use.keys;
                    std::vector<double> score;
                    double total = 0;
                    for (std::int64_t k = 0; k < use.keys; ++k) {
                      double product = 0;
                      for (std::int64_t e = 0; e < use.width; ++e)
-                       product += in[0][(head * use.queries + q) * use.width + e] *
-                                  in[1][(head * use.keys + k) * use.width + e];
+                       product += in[0][(head * use.queries + q) * use.width + e] * in[1][(own + k) * use.width + e];
                      const double mask = in.size() > 3 ? in[3][q * use.keys + k] : 0;
                      const bool counts = use.mask == Mask::causal ? k <= q : use.mask != Mask::booleans || mask != 0;
                      score.push_back(!counts ? 0 : std::exp(product * factor + (use.mask == Mask::numbers ? mask : 0)));
@@ -76,7 +78,7 @@ Operator attention() {
                    for (std::int64_t k = 0; k < use.keys && total > 0; ++k)
                      for (std::int64_t v = 0; v < use.values; ++v)
                        out[(head * use.queries + q) * use.values + v] +=
-                           score[static_cast<std::size_t>(k)] / total * in[2][(head * use.keys + k) * use.values + v];
+                           score[static_cast<std::size_t>(k)] / total * in[2][(own + k) * use.values + v];
                  }
                return std::vector{out};
              },
@@ -92,6 +94,19 @@ Operator attention() {
   }
   add({{2}, 5, 4, 3, 2, Mask::none}, 0.75);
   add({{4}, 65, 65, 16, 16, Mask::causal, true});
+  for (const Mask mask : {Mask::none, Mask::causal}) {
+    add({{4, 5}, 3, 4, 1, 1, mask});  // as many heads as have kernels of their own everywhere
+    add({{2, 9}, 6, 3, 4, 8, mask});
+    add({{2, 3}, 4, 5, 2, 3, mask, false, {3}});
+    add({{2}, 0, 3, 4, 4, mask});
+    // Beyond a tile or a block in each direction, rows of any width.
+    add({{3}, 130, 67, 37, 29, mask, true});
+    add({{2}, 66, 300, 64, 64, mask, true});
+    add({{16}, 129, 129, 32, 24, mask, true});
+    add({{2}, 100, 70, 128, 100, mask, true});
+    add({{1}, 70, 130, 3, 128, mask, true});
+    add({{2}, 9, 5, 130, 6, mask, true});
+  }
   op.samples.push_back(op.samples[0]);
   op.samples.back().name += " of large values";
   op.samples.back().arguments[2] = uniform({5, 3}, -0x1p100, 0x1p100);

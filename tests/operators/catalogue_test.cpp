@@ -79,7 +79,14 @@ void run_catalogue(const std::string& mode, std::int64_t least, std::size_t ever
 }
 
 /// The families whose kernels choose between ways.
-bool chooses(const Operator& op) { return (op.family == "conv" || op.family == "dot") && chosen(op); }
+bool chooses(const Operator& op) {
+  return (op.family == "conv" || op.family == "dot" || op.family == "attention") && chosen(op);
+}
+
+/// The family that a decision is about.
+std::string_view family_of(std::string_view decision) {
+  return decision.starts_with("conv2d") ? "conv" : decision == "attention" ? "attention" : "dot";
+}
 
 /// The samples of those families by every way of the mode that fits them, all decisions that know the way together.
 void run_ways(const std::string& mode_name) {
@@ -97,9 +104,9 @@ void run_ways(const std::string& mode_name) {
     for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
     check_options() = options(3);
     Report report(mode_name + " by " + way);
-    const auto knows = [&names = names](const Operator& op) {  // a decision about convolutions, or one about products
+    const auto knows = [&names = names](const Operator& op) {
       return std::any_of(names.begin(), names.end(),
-                         [&](std::string_view name) { return name.starts_with("conv2d") == (op.family == "conv"); });
+                         [&](std::string_view name) { return family_of(name) == op.family; });
     };
     for (const Operator& op : catalogue())
       if (chooses(op) && knows(op)) check_operator(op, mode_name, report);

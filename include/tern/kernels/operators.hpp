@@ -2,6 +2,7 @@
 
 #include "tern/kernels/activation.hpp"
 #include "tern/kernels/arithmetic.hpp"
+#include "tern/kernels/attention.hpp"
 #include "tern/kernels/conv.hpp"
 #include "tern/kernels/dot.hpp"
 #include "tern/kernels/integer.hpp"
@@ -77,6 +78,7 @@ struct Operators {
   Reduction<T> reduction;
   Loss<T> loss;
   Normalization<T> normalization;
+  Attention<T> attention;
   Shape<T> shape;
   Update<T> update;
   /// Whether Conv, Pooling and Normalization take channels-last arrays; others are converted by the caller.
@@ -84,7 +86,7 @@ struct Operators {
 
   using Members = MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation,
                              &Operators::pooling, &Operators::reduction, &Operators::loss, &Operators::normalization,
-                             &Operators::shape, &Operators::update, &Operators::channels_last>;
+                             &Operators::attention, &Operators::shape, &Operators::update, &Operators::channels_last>;
 };
 
 /// That of an integer dtype has fewer families, with fewer slots: an operator takes integers where there is its slot.

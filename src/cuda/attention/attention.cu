@@ -1,0 +1,95 @@
+// Attention of float32: the choice between our kernels and the composed form.
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "cuda/attention/attention.cuh"
+#include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+
+namespace tern::cuda {
+namespace {
+
+using namespace scaled_dot_product;
+using kernels::ScaledDotProduct;
+
+constexpr const char* decision = "attention";
+
+/// Rows of 16 bytes, and arrays that begin there.
+bool packs(const ScaledDotProduct& sizes, std::initializer_list<const float*> arrays) {
+  return sizes.width % 4 == 0 && sizes.values % 4 == 0 &&
+         std::all_of(arrays.begin(), arrays.end(), [](const float* array) { return aligned<4>(array); });
+}
+
+Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
+  return {.heads = static_cast<int>(sizes.heads),
+          .queries = static_cast<int>(sizes.queries),
+          .keys = static_cast<int>(sizes.keys),
+          .width = static_cast<int>(sizes.width),
+          .values = static_cast<int>(sizes.values),
+          .causal = sizes.causal,
+          .scale = static_cast<float>(sizes.scale),
+          .packs = packed};
+}
+
+/// Whether the kernels can: positions in a head are int, and a block's tiles must fit the card.
+bool fits(const Context& context, const ScaledDotProduct& sizes) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  const std::int64_t widest = std::max(sizes.width, sizes.values), longest = std::max(sizes.queries, sizes.keys);
+  if (widest > most_width || longest > most / most_width || sizes.heads > most / (longest / 16 + 1)) return false;
+  const Sizes own = sizes_of(sizes, false);
+  return std::max(forward_shared(context, own), backward_shared(context, own)) <= card().shared_per_block;
+}
+
+/// Where products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
+bool composes_faster(const Context& context, const ScaledDotProduct& sizes) {
+  return !on_tensor_cores(context) && std::max(sizes.width, sizes.values) > 64 && !sizes.causal &&
+         std::min(sizes.queries, sizes.keys) >= 256;
+}
+
+template <class T>
+bool fuses(const Context& context, const ScaledDotProduct& sizes) {
+  if constexpr (std::is_same_v<T, float>) {
+    const std::string_view forced = forced_way(context, decision);
+    if (fits(context, sizes) && (forced.empty() ? !composes_faster(context, sizes) : forced == "fused")) return true;
+  }
+  took_way(context, decision, "composed");
+  return false;
+}
+
+template <class T>
+void attend(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
+            const ScaledDotProduct& sizes) {
+  if constexpr (std::is_same_v<T, float>) {
+    took_way(context, decision, "fused");
+    run_forward(context, {out, log_sum, query, key, value}, sizes_of(sizes, packs(sizes, {out, query, key, value})));
+  } else {
+    throw Error("cuda: attention of float64 is composed");
+  }
+}
+
+template <class T>
+void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
+                     const T* key, const T* value, const T* out, const T* log_sum, const ScaledDotProduct& sizes) {
+  if constexpr (std::is_same_v<T, float>) {
+    took_way(context, decision, "fused");
+    const Sizes own = sizes_of(sizes, packs(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
+    const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
+    run_inner(context, inner.as<float>(), grad_out, out, own);
+    run_backward(context, {grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()},
+                 own);
+  } else {
+    throw Error("cuda: attention of float64 is composed");
+  }
+}
+
+}  // namespace
+
+template <class T>
+kernels::Attention<T> attention() {
+  return {.fuses = fuses<T>, .attention = attend<T>, .attention_backward = attend_backward<T>};
+}
+template kernels::Attention<float> attention<float>();
+template kernels::Attention<double> attention<double>();
+
+}  // namespace tern::cuda

@@ -1,0 +1,181 @@
+#pragma once
+// The gradients of attention. The weights are computed again from the rows' log-sum-exp. Some blocks have rows of keys
+// and go over the queries, for the gradients of keys and values, the others have rows of queries and go over the keys:
+// every sum has one block and one order.
+
+#include "cuda/attention/tiles.cuh"
+
+namespace tern::cuda::scaled_dot_product {
+
+/// inner = sum of grad * out, over each row of `width`; a warp has a row.
+inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, int width) {
+  begin_kernel();
+  const std::int64_t row = std::int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
+  if (row >= rows) return;
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < width; i += 32)
+    sum = fmaf(grad[row * width + i], out[row * width + i], sum);
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  if (threadIdx.x % 32 == 0) inner[row] = sum;
+}
+
+template <class Tile, int Width, int Step, int Warps, int Stages>
+struct BackwardShape {
+  static constexpr int rows = Warps * Tile::warp_rows, threads = 32 * Warps;
+  static constexpr int own = rows * pitch<Width>, other = Step * pitch<Width>;
+  static constexpr std::size_t bytes =
+      sizeof(float) * (2 * own + 2 * Stages * other + rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
+};
+
+/// The rows from `first` on of the keys (OfKeys) or of the queries.
+template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
+__device__ __forceinline__ void differentiate(const Backward& pass, const Sizes& sizes, int head, int first,
+                                              float* shared) {
+  using Shape = BackwardShape<Tile, Width, Step, Warps, Stages>;
+  constexpr int rows = Shape::rows, threads = Shape::threads;
+  // Scores are `own` with `other`, the gradients of weights `own_value` with `other_value`.
+  float *const own = shared, *const own_value = own + Shape::own, *const others = own_value + Shape::own,
+               *const of_columns = others + 2 * Stages * Shape::other;
+  const int warp = static_cast<int>(threadIdx.x) / 32, mine = first + warp * Tile::warp_rows;
+  float* const stage = of_columns + 2 * Stages * Step + warp * Tile::warp_rows * Tile::template stage_pitch<Step>;
+  const auto matrix = [&](auto* from, int count, int width) {
+    return from + static_cast<std::int64_t>(head) * count * width;
+  };
+  const float *const query = matrix(pass.query, sizes.queries, sizes.width),
+                     *const grad = matrix(pass.grad, sizes.queries, sizes.values),
+                     *const key = matrix(pass.key, sizes.keys, sizes.width),
+                     *const value = matrix(pass.value, sizes.keys, sizes.values),
+                     *const log_sum = matrix(pass.log_sum, sizes.queries, 1),
+                     *const inner = matrix(pass.inner, sizes.queries, 1);
+  const int own_count = OfKeys ? sizes.keys : sizes.queries, count = OfKeys ? sizes.queries : sizes.keys;
+  int begin = 0, end = count;
+  if (sizes.causal) {
+    begin = OfKeys ? first / Step * Step : 0;
+    end = OfKeys ? count : min(count, first + rows);
+  }
+
+  const auto load = [&](int from) {
+    float* const to = others + from / Step % Stages * 2 * Shape::other;
+    copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width, sizes.packs);
+    copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values, sizes.packs);
+    if constexpr (OfKeys)
+      if (threadIdx.x < Step) {
+        float* const column = of_columns + from / Step % Stages * 2 * Step + threadIdx.x;
+        const int at = from + static_cast<int>(threadIdx.x);
+        const bool inside = at < count;
+        copy_async<1>(column, log_sum + (inside ? at : 0), inside);
+        copy_async<1>(column + Step, inner + (inside ? at : 0), inside);
+      }
+  };
+  copy_tile<rows, Width, threads>(own, OfKeys ? key : query, first, own_count, sizes.width, sizes.packs);
+  copy_tile<rows, Width, threads>(own_value, OfKeys ? value : grad, first, own_count, sizes.values, sizes.packs);
+  if (begin < end) load(begin);
+  commit_copies();
+  await_copies<0>();
+  __syncthreads();
+  prepare_tile<Tile, rows, Width, threads>(own, sizes.scale);
+  if (!Tile::staged) prepare_tile<Tile, rows, Width, threads>(own_value, 1);
+
+  using Sums = typename Tile::template Sums<Width>;
+  Sums sums, value_sums;  // the gradients of queries or keys, of values
+#pragma unroll
+  for (int i = 0; i < Tile::rows; ++i)
+#pragma unroll
+    for (int j = 0; j < Sums::columns; ++j) sums.value(i, j) = value_sums.value(i, j) = 0;
+  float row_log[OfKeys ? 1 : Tile::rows], row_inner[OfKeys ? 1 : Tile::rows];
+  if constexpr (!OfKeys) {
+#pragma unroll
+    for (int i = 0; i < Tile::rows; ++i) {
+      const int row = mine + Tile::row(i);
+      row_log[i] = row < own_count ? log_sum[row] * log2_e : 0.0f;
+      row_inner[i] = row < own_count ? inner[row] : 0.0f;
+    }
+  }
+#pragma unroll 1
+  for (; begin < end; begin += Step) {
+    if constexpr (Stages > 1) {
+      if (begin + Step < end) load(begin + Step);
+      commit_copies();
+    }
+    await_copies<Stages - 1>();
+    __syncthreads();
+    const float* const other = others + begin / Step % Stages * 2 * Shape::other;
+    const float* const other_value = other + Shape::other;
+    const float* const columns = of_columns + begin / Step % Stages * 2 * Step;
+    const int ahead = OfKeys ? mine - begin : begin - mine;  // of the first key before the first query
+    // Whether any query sees any key, and all see all.
+    const bool sees = !sizes.causal || (OfKeys ? ahead < Step : ahead < Tile::warp_rows);
+    const bool sees_all =
+        begin + Step <= count && (!sizes.causal || ahead + (OfKeys ? Tile::warp_rows : Step) - 1 <= 0);
+    if (sees) {
+      typename Tile::template Sums<Step> weights, grads;
+      Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * pitch<Width>, other);
+#pragma unroll
+      for (int j = 0; j < weights.columns; ++j) {
+        const float column_log = OfKeys ? columns[Tile::column(j)] * log2_e : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::rows; ++i) {
+          weights.at(i, j) =
+              power_of_2(fmaf(weights.at(i, j), log2_e, -(OfKeys ? column_log : row_log[OfKeys ? 0 : i])));
+          if (!sees_all) {
+            const int row = mine + Tile::row(i), column = begin + Tile::column(j);
+            if (column >= count || (sizes.causal && (OfKeys ? row > column : column > row))) weights.at(i, j) = 0;
+          }
+        }
+      }
+      if constexpr (OfKeys) {
+        Tile::template stage<Step>(stage, weights);
+        Tile::template add<Step, Width>(value_sums, weights, stage, other_value);
+      }
+      Tile::template scores<Step, Width>(grads, own_value + warp * Tile::warp_rows * pitch<Width>, other_value);
+#pragma unroll
+      for (int j = 0; j < weights.columns; ++j) {
+        const float column_inner = OfKeys ? columns[Step + Tile::column(j)] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::rows; ++i) {
+          float weight = weights.at(i, j);
+          if constexpr (OfKeys && Tile::staged) weight = Tile::template staged_weight<Step>(stage, i, j);
+          const float gradient = weight * (grads.at(i, j) - (OfKeys ? column_inner : row_inner[OfKeys ? 0 : i]));
+          grads.at(i, j) = weight == 0 ? 0 : gradient;
+        }
+      }
+      Tile::template stage<Step>(stage, grads);
+      Tile::template add<Step, Width>(sums, grads, stage, other);
+    }
+    __syncthreads();
+    if constexpr (Stages == 1) {
+      if (begin + Step < end) load(begin + Step);
+      commit_copies();
+    }
+  }
+  float* const to = OfKeys ? pass.grad_key : pass.grad_query;
+  if (to != nullptr)
+    write_rows<Tile, Width>(matrix(to, own_count, sizes.width), sums, mine, own_count, sizes.width, sizes.packs,
+                            [&](int) { return sizes.scale; });
+  if constexpr (OfKeys)
+    if (pass.grad_value != nullptr)
+      write_rows<Tile, Width>(matrix(pass.grad_value, sizes.keys, sizes.values), value_sums, mine, sizes.keys,
+                              sizes.values, sizes.packs, [](int) { return 1.0f; });
+}
+
+/// The first `key_blocks` blocks have keys, those after them queries; those with the most to do come first.
+template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
+__global__ void __launch_bounds__(32 * Warps, Resident) backward_kernel(Backward pass, Sizes sizes, int key_blocks) {
+  begin_kernel();
+  extern __shared__ __align__(16) float shared[];
+  constexpr int rows = Warps * Tile::warp_rows;
+  const int block = static_cast<int>(blockIdx.x), key_tiles = (sizes.keys + rows - 1) / rows;
+  if (block < key_blocks) {
+    const int head = sizes.causal ? block % sizes.heads : block / key_tiles;
+    const int tile = sizes.causal ? block / sizes.heads : block % key_tiles;
+    differentiate<true, Tile, Width, Step, Warps, Stages>(pass, sizes, head, tile * rows, shared);
+    return;
+  }
+  const int rest = block - key_blocks, tiles = (sizes.queries + rows - 1) / rows;
+  const int head = sizes.causal ? rest % sizes.heads : rest / tiles;
+  const int tile = sizes.causal ? tiles - 1 - rest / sizes.heads : rest % tiles;
+  differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, head, tile * rows, shared);
+}
+
+}  // namespace tern::cuda::scaled_dot_product

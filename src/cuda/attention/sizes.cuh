@@ -1,0 +1,26 @@
+#pragma once
+// What the kernels of attention are told.
+
+#include "cuda/support.cuh"
+
+namespace tern::cuda::scaled_dot_product {
+
+/// Sizes of a head, and how its rows lie.
+struct Sizes {
+  int heads = 0, queries = 0, keys = 0, width = 0, values = 0;
+  bool causal = false;
+  float scale = 1;
+  bool packs = false;  ///< every row of every array is of whole 16 bytes
+};
+
+struct Forward {
+  float *out, *log_sum;
+  const float *query, *key, *value;
+};
+
+struct Backward {
+  float *grad_query, *grad_key, *grad_value;
+  const float *grad, *query, *key, *value, *log_sum, *inner;  ///< inner: what each row of grad and of the result give
+};
+
+}  // namespace tern::cuda::scaled_dot_product
