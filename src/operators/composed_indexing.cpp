@@ -12,7 +12,12 @@ namespace tern::operators {
 Tensor positions(std::int64_t count) {
   Tensor all({1}, DType::float64);
   all.fill_(0);
-  for (std::int64_t size = 1; size < count; size *= 2) all = cat({all, add(all, static_cast<double>(size))}, 0);
+  if (count > 1) all = cat({all, add(all, 1)}, 0);
+  for (std::int64_t size = 2; size < count; size = all.numel()) {  // rows of the size that there is, at most as many
+    const std::int64_t rows = std::min(size, (count + size - 1) / size);
+    const Tensor first = mul(all.slice(0, 0, rows), static_cast<double>(size));
+    all = add(first.reshape({rows, 1}), all.reshape({1, size})).reshape({rows * size});
+  }
   return all.slice(0, 0, count);
 }
 
