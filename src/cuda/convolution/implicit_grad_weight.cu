@@ -143,10 +143,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
   constexpr int g_chunks = Tile::rows / 4, g_count = depth * g_chunks / Tile::threads;
   static_assert(depth * g_chunks % Tile::threads == 0);
   const float* const g_from = p.g + static_cast<std::int64_t>(group) * s.O + first_row;
-  // Of x, four channels under one element of the kernel, of every x_step-th position; a warp has one position at a
-  // time.
+  // Of x, four channels under one element of the kernel, of every x_step-th position; half a warp has one position at
+  // a time.
   constexpr int x_chunks = Tile::columns / 4, x_step = Tile::threads / x_chunks, x_count = depth / x_step;
-  static_assert(x_chunks % 32 == 0 && depth % x_step == 0 && shared_bytes<Tile> <= most_shared_bytes);
+  static_assert(x_chunks % 16 == 0 && x_count <= 16 && depth % x_step == 0 && shared_bytes<Tile> <= most_shared_bytes);
   const int x_column = static_cast<int>(threadIdx.x) % x_chunks * 4, x_row = static_cast<int>(threadIdx.x) / x_chunks;
   const int column = first_column + x_column;
   const bool column_inside = column < s.length;
@@ -166,14 +166,15 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
       const bool inside = (first_row + at_row < s.O) & (at < end);
       copy_async(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * s.y_pitch + at_row : 0), inside);
     }
-    // A few lanes find where the warp's positions lie, and tell the others.
-    std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % x_count * x_step);
+    // A few lanes of each half of a warp find where its positions lie, and tell the others.
+    std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % 16 % x_count * x_step);
     const int2 own = s.window_of(n);
     const int own_image = static_cast<int>(n) * s.H;
 #pragma unroll
     for (int i = 0; i < x_count; ++i) {
-      const int h = __shfl_sync(~0u, own.y, i) + shift_h, w = __shfl_sync(~0u, own.x, i) + shift_w;
-      const int image = __shfl_sync(~0u, own_image, i);
+      const int from_lane = lane / 16 * 16 + i;
+      const int h = __shfl_sync(~0u, own.y, from_lane) + shift_h, w = __shfl_sync(~0u, own.x, from_lane) + shift_w;
+      const int image = __shfl_sync(~0u, own_image, from_lane);
       const bool inside = column_inside & (position + x_row + i * x_step < end) &
                           (static_cast<unsigned>(h) < static_cast<unsigned>(s.H)) &
                           (static_cast<unsigned>(w) < static_cast<unsigned>(s.W));
@@ -214,6 +215,7 @@ struct Tiles<TensorCores> {
   using Medium = ImplicitTile<96, 128, 1, 4, 32, 3, 2>;
   using Narrow = ImplicitTile<64, 128, 2, 2, 32, 3, 2>;
   using Slim = ImplicitTile<32, 256, 1, 4, 16, 4, 2>;
+  using Thirds = ImplicitTile<64, 192, 2, 3, 24, 3, 2>;  // for 64 channels of x: a row of a kernel of 3
   static constexpr double medium_rate = 0.88, narrow_rate = 0.78;
 };
 template <>
@@ -236,6 +238,9 @@ auto with_tile_of(const Problem& problem, const Body& body) {
   const auto cost = [O](int rows, double rate) { return static_cast<double>(ceil_div(O, rows) * rows) / rate; };
   if (O <= 32) return body(With<Arithmetic, typename All::Slim>{});
   const double wide = cost(128, 1), medium = cost(96, All::medium_rate), narrow = cost(64, All::narrow_rate);
+  if constexpr (requires { typename All::Thirds; })
+    if (O == 64 && problem.KW * (problem.C / problem.groups) % All::Thirds::columns == 0)
+      return body(With<Arithmetic, typename All::Thirds>{});
   if (narrow < std::min(wide, medium)) return body(With<Arithmetic, typename All::Narrow>{});
   if (medium < wide) return body(With<Arithmetic, typename All::Medium>{});
   return body(With<Arithmetic, typename All::Wide>{});
@@ -290,16 +295,18 @@ struct Implicit {
   static std::size_t workspace(const Problem&, const Task& task, int) {
     return static_cast<std::size_t>(slices_of(task.packed) * task.packed.weights()) * sizeof(float);
   }
-  static void run(Context& context, const Problem&, const Task& task, const Arrays& arrays, int, void* workspace) {
+  static void run(Context& context, const Problem& asked, const Task& task, const Arrays& arrays, int,
+                  void* workspace) {
     const Problem& problem = task.packed;
     const Sizes sizes = sizes_of(problem);
     const std::int64_t slices = slices_of(problem);
     auto* const weight = static_cast<float*>(arrays.weight);
     auto* const partials = static_cast<float*>(workspace);
+    const bool sums = sums_weight(asked, problem, slices);
     const WeightGradient p{.sizes = sizes,
                            .g = static_cast<const float*>(arrays.y),
                            .x = static_cast<const float*>(arrays.x),
-                           .out = slices == 1 ? weight : partials,
+                           .out = slices == 1 && !sums ? weight : partials,
                            .per_slice = static_cast<int>(ceil_div(ceil_div(sizes.positions, slices), 32) * 32),
                            .slices = static_cast<int>(slices)};
     with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(With<Arithmetic, Tile>) {
@@ -310,17 +317,21 @@ struct Implicit {
                         static_cast<unsigned>(slices * problem.groups));
       launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
     });
-    if (slices > 1) sum_slices<float>(context, weight, nullptr, partials, slices, problem.weights(), 0);
+    if (sums)
+      sum_weight(context, weight, partials, slices, asked);
+    else if (slices > 1)
+      sum_slices<float>(context, weight, nullptr, partials, slices, problem.weights(), 0);
   }
 };
 
 Task task_of(const Problem& asked) {
   const Problem problem = packed(asked, Element::float32);
-  return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
+  const bool sums = sums_weight(asked, problem, slices_of(problem));
+  return {problem, takes_image(asked, problem), sums || takes_weight(asked, problem), true};
 }
 
 bool fits(const Problem& asked) {
-  return asked.channels_last() && asked.element == Element::float32 && implicit_fits(task_of(asked).packed);
+  return asked.channels_last() && asked.element == Element::float32 && implicit_fits(packed(asked, Element::float32));
 }
 
 }  // namespace

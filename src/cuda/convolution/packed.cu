@@ -59,6 +59,49 @@ __global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t 
   }
 }
 
+constexpr int most_taps = 32;  // of a block: a warp each, with 32 channels of a row of the weight
+
+/// [rows, taps, C] from a weight [rows, C, taps], through shared memory.
+__global__ void pack_taps_kernel(float* out, const float* weight, int C) {
+  __shared__ float tile[32 * most_taps];
+  begin_kernel();
+  const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
+            lane = static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.x) * 32, at = tap * 32 + lane;
+  const std::int64_t row = blockIdx.y;
+  if (at < min(32, C - first) * taps) tile[at] = weight[(row * C + first) * taps + at];
+  __syncthreads();
+  if (first + lane < C) out[(row * taps + tap) * C + first + lane] = tile[lane * taps + tap];
+}
+
+/// And back, the sum of slices.
+__global__ void sum_taps_kernel(float* weight, const float* partials, int slices, int C) {
+  __shared__ float tile[32 * most_taps];
+  begin_kernel();
+  const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
+            lane = static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.x) * 32, at = tap * 32 + lane;
+  const std::int64_t row = blockIdx.y, step = static_cast<std::int64_t>(gridDim.y) * taps * C;
+  if (first + lane < C) {
+    const float* const from = partials + (row * taps + tap) * C + first + lane;
+    float sum = 0;
+#pragma unroll 8
+    for (int slice = 0; slice < slices; ++slice) sum += from[slice * step];
+    tile[lane * taps + tap] = sum;
+  }
+  __syncthreads();
+  if (at < min(32, C - first) * taps) weight[(row * C + first) * taps + at] = tile[at];
+}
+
+bool fits_taps(const Problem& asked, const Problem& packed) {
+  const std::int64_t taps = asked.KH * asked.KW;
+  return same_image(asked, packed) && taps > 1 && taps <= most_taps && asked.O < 65536;
+}
+Grid taps_grid(const Problem& asked) {
+  return Grid(dim3(static_cast<unsigned>(ceil_div(asked.C / asked.groups, 32)), static_cast<unsigned>(asked.O)),
+              dim3(32, static_cast<unsigned>(asked.KH * asked.KW)));
+}
+
 /// The sizes of a weight, of one group.
 struct TurnedPlace {
   Divisor<std::uint32_t> O, KW, KH, C;
@@ -158,6 +201,9 @@ struct FromBf16 {
 /// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the way back for a gradient.
 template <class Out>
 void pack_weight(const Context& context, Out* out, const float* weight, const Problem& asked, const Problem& packed) {
+  if constexpr (std::is_same_v<Out, float>)
+    if (fits_taps(asked, packed))
+      return launch(context, taps_grid(asked), pack_taps_kernel, out, weight, static_cast<int>(asked.C / asked.groups));
   const std::int64_t count = packed.weights();
   launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
          weight_place(asked, packed));
@@ -268,6 +314,17 @@ Problem turned(const Problem& packed) {
   turned.pad_h = turned.dilation_h * (turned.KH - 1) - turned.pad_h;
   turned.pad_w = turned.dilation_w * (turned.KW - 1) - turned.pad_w;
   return turned;
+}
+
+bool sums_weight(const Problem& asked, const Problem& packed, std::int64_t slices) {
+  constexpr std::int64_t most = 64;  // more of them are added up faster by more threads
+  return slices <= most && fits_taps(asked, packed);
+}
+
+void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
+                const Problem& asked) {
+  launch(context, taps_grid(asked), sum_taps_kernel, weight, partials, static_cast<int>(slices),
+         static_cast<int>(asked.C / asked.groups));
 }
 
 // ---- a pass around an engine ----

@@ -38,6 +38,12 @@ inline bool is_product(const Problem& asked, const Problem& packed) {
          asked.pad_h == 0 && asked.pad_w == 0;
 }
 
+/// Whether sum_weight has a kernel that adds up so many slices of a weight's gradient in the caller's order.
+bool sums_weight(const Problem& asked, const Problem& packed, std::int64_t slices);
+/// weight [O, C, KH, KW] of the sums of slices [slices, O, KH, KW, C], in order; C is of a group.
+void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
+                const Problem& asked);
+
 /// What an engine does in a pass, and which of the caller's arrays it works on; the others it finds, packed, in a
 /// workspace.
 struct Task {
