@@ -13,9 +13,38 @@ namespace tern::cuda {
 // A Pass has a State, init() and operator() as a Reducer has, and
 //   Inputs<L>: L elements of each input; read<L>(offset) where they are neighbours; of_lane(rows, lane) one lane of
 //   rows; Channel channel(c): what `add` needs; add(state, channel, inputs of that channel); Channel finish(c, state,
-//   store): the statistics, stored by one thread; value(channel, inputs, lane) for output(), which may be null.
+//   store): the statistics, stored by one thread; All<L> and all<L>(offset): what is read when the statistics are
+//   known; value(channel, all, lane) for output(), which may be null.
 
+/// In this order, inverse * scale need not be in T's range. The same bits wherever it is taken.
 template <class T>
+__device__ __forceinline__ T normalised(T x, T mean, T inverse, T scale, T shift) {
+  return ::fma((x - mean) * inverse, scale, shift);
+}
+
+/// What follows the normalised value.
+template <class T, bool HasAdded>
+struct Following {
+  const T* added;
+  bool relu;
+
+  template <int L>
+  struct Inputs {
+    Pack<T, L> added;
+  };
+  template <int L>
+  __device__ Inputs<L> read(std::int64_t offset) const {
+    if constexpr (HasAdded) return {load<L>(added + offset)};
+    return {};
+  }
+  template <int L>
+  __device__ T value(T normal, const Inputs<L>& inputs, int lane) const {
+    const T sum = HasAdded ? normal + inputs.added.value[lane] : normal;
+    return relu && sum <= 0 ? T(0) : sum;
+  }
+};
+
+template <class T, bool HasAdded>
 struct BatchNormForward : MomentsReducer<T> {
   using State = Moments<T>;
   struct Channel {
@@ -23,6 +52,7 @@ struct BatchNormForward : MomentsReducer<T> {
   };
   T *y, *mean, *inverse_deviation, *running_mean, *running_var;
   const T *x, *weight, *bias;
+  Following<T, HasAdded> following;
   T epsilon, momentum;
   std::int64_t images, area;                         ///< of which each channel has elements
   std::int64_t image_step, channel_step, area_step;  ///< from one to the next, in elements
@@ -82,22 +112,35 @@ struct BatchNormForward : MomentsReducer<T> {
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
-  __device__ T value(const Channel& channel, const Inputs<L>& inputs, int lane) const {
-    // In this order, inverse * scale need not be in T's range.
-    return (inputs.x.value[lane] - channel.mean) * channel.inverse * channel.scale + channel.shift;
+  struct All {
+    Pack<T, L> x;
+    typename Following<T, HasAdded>::template Inputs<L> following;
+  };
+  template <int L>
+  __device__ All<L> all(std::int64_t offset) const {
+    return {load<L>(x + offset), following.template read<L>(offset)};
+  }
+  template <int L>
+  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
+    const T normal = normalised(in.x.value[lane], channel.mean, channel.inverse, channel.scale, channel.shift);
+    return following.value(normal, in.following, lane);
   }
 };
 
-template <class T>
+/// How the gradient of y gets through a relu: there is none; from x, of which y is computed anew; or from y, and then
+/// it is written, by whoever gathers.
+enum class Through { nothing, x, y };
+
+template <class T, Through through>
 struct BatchNormBackward {
   struct State {
     T gradient, product;  ///< the sums of grad_y and of grad_y times the normalised x
   };
   struct Channel {
-    T mean, inverse, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
+    T mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
-  T *grad_x, *grad_weight, *grad_bias;
-  const T *grad_y, *x, *weight, *mean, *inverse_deviation;
+  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< of what the relu was taken; where it is written
+  const T *grad_y, *x, *weight, *bias, *y, *mean, *inverse_deviation;
   T count;
 
   static constexpr int rows_at_once = 4;
@@ -107,7 +150,26 @@ struct BatchNormBackward {
   };
   template <int L>
   __device__ Inputs<L> read(std::int64_t offset) const {
-    return {load<L>(grad_y + offset), load<L>(x + offset)};
+    Inputs<L> inputs{load<L>(grad_y + offset), load<L>(x + offset)};
+    if constexpr (through == Through::y) {
+      const Pack<T, L> out = load<L>(y + offset);
+#pragma unroll
+      for (int lane = 0; lane < L; ++lane)
+        if (out.value[lane] <= 0) inputs.gradient.value[lane] = 0;
+      cuda::store<L>(grad_sum + offset, inputs.gradient);
+    }
+    return inputs;
+  }
+  template <int L>
+  using All = Inputs<L>;
+  template <int L>
+  __device__ All<L> all(std::int64_t offset) const {
+    return {load<L>((through == Through::y ? grad_sum : grad_y) + offset), load<L>(x + offset)};
+  }
+  /// The gradient of what the relu was taken of.
+  __device__ T gradient(const Channel& channel, T gradient, T x) const {
+    if (through != Through::x) return gradient;
+    return normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift) <= 0 ? T(0) : gradient;
   }
   template <int Rows, int L>
   static __device__ Inputs<Rows> of_lane(const Inputs<L> (&rows)[Rows], int lane) {
@@ -123,68 +185,78 @@ struct BatchNormBackward {
   __device__ State operator()(const State& a, const State& b) const {
     return {a.gradient + b.gradient, a.product + b.product};
   }
-  __device__ Channel channel(std::int64_t c) const { return {mean[c], inverse_deviation[c]}; }
+  __device__ Channel channel(std::int64_t c) const {
+    return {mean[c], inverse_deviation[c], weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+  }
   template <int L>
   __device__ void add(State& state, const Channel& channel, const Inputs<L>& inputs) const {
 #pragma unroll
     for (int lane = 0; lane < L; ++lane) {
-      state.gradient += inputs.gradient.value[lane];
-      state.product += inputs.gradient.value[lane] * ((inputs.x.value[lane] - channel.mean) * channel.inverse);
+      const T one = gradient(channel, inputs.gradient.value[lane], inputs.x.value[lane]);
+      state.gradient += one;
+      state.product += one * ((inputs.x.value[lane] - channel.mean) * channel.inverse);
     }
   }
   __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
     if (store && grad_weight != nullptr) grad_weight[c] = state.product;
     if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
-    const T inverse = inverse_deviation[c], outer = weight == nullptr ? T(1) : weight[c], scale = inverse * outer;
+    Channel channel = this->channel(c);
+    const T inverse = channel.inverse, outer = channel.scale;
     // Two factors on one side of 1 are multiplied one after the other: their product may leave T's range.
     const bool apart = (inverse > 1) != (::abs(outer) > 1);
-    return {
-        mean[c], inverse, apart ? scale : inverse, apart ? T(1) : outer, state.gradient / count, state.product / count};
+    channel.inner = apart ? inverse * outer : inverse;
+    channel.outer = apart ? T(1) : outer;
+    channel.gradient = state.gradient / count;
+    channel.product = state.product / count;
+    return channel;
   }
   __host__ __device__ T* output() const { return grad_x; }
   template <int L>
-  __device__ T value(const Channel& channel, const Inputs<L>& inputs, int lane) const {
-    const T normalised = (inputs.x.value[lane] - channel.mean) * channel.inverse;
-    return channel.outer *
-           (channel.inner * (inputs.gradient.value[lane] - channel.gradient - normalised * channel.product));
+  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
+    const T normal = (in.x.value[lane] - channel.mean) * channel.inverse;
+    const T one = gradient(channel, in.gradient.value[lane], in.x.value[lane]);
+    return channel.outer * (channel.inner * (one - channel.gradient - normal * channel.product));
   }
 };
 
 /// Inference: the statistics are given.
-template <class T>
+template <class T, bool HasAdded>
 struct BatchNormInference {
   struct Channel {
     T mean, deviation, scale, shift;
   };
   T* y;
   const T *x, *weight, *bias, *mean, *var;
+  Following<T, HasAdded> following;
   T epsilon;
 
   static constexpr int rows_at_once = 8;
   template <int L>
-  struct Inputs {
+  struct All {
     Pack<T, L> x;
+    typename Following<T, HasAdded>::template Inputs<L> following;
   };
   template <int L>
-  __device__ Inputs<L> read(std::int64_t offset) const {
-    return {load<L>(x + offset)};
+  __device__ All<L> all(std::int64_t offset) const {
+    return {load<L>(x + offset), following.template read<L>(offset)};
   }
   __device__ Channel statistics(std::int64_t c) const {
     return {mean[c], ::sqrt(var[c] + epsilon), weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
-  __device__ T value(const Channel& channel, const Inputs<L>& inputs, int lane) const {
-    return (inputs.x.value[lane] - channel.mean) / channel.deviation * channel.scale + channel.shift;
+  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
+    const T normal = (in.x.value[lane] - channel.mean) / channel.deviation * channel.scale + channel.shift;
+    return following.value(normal, in.following, lane);
   }
 };
 
 template <int L, class Pass, class Channel>
 __device__ void apply(const Pass& pass, const Channel& channel, std::int64_t offset) {
-  const auto inputs = pass.template read<L>(offset);
-  auto values = inputs.x;
+  const auto in = pass.template all<L>(offset);
+  auto values = in.x;
 #pragma unroll
-  for (int lane = 0; lane < L; ++lane) values.value[lane] = pass.value(channel, inputs, lane);
+  for (int lane = 0; lane < L; ++lane) values.value[lane] = pass.value(channel, in, lane);
   store<L>(pass.output() + offset, values);
 }
 

@@ -2,6 +2,8 @@
 // Batch normalisation of [rows, channels]: channels last, or without positions. Threads have packs of neighbouring
 // channels.
 
+#include <cstring>
+
 #include "cuda/batch_norm.cuh"
 
 namespace tern::cuda {
@@ -81,17 +83,16 @@ __device__ void apply_rows(const Columns& columns, const Pass& pass, const Colum
   constexpr int R = Pass::rows_at_once / 2;
   const std::int64_t step = blockDim.y;
   for (std::int64_t row = tile.first; row < tile.end; row += R * step) {
-    typename Pass::template Inputs<V> inputs[R];
+    typename Pass::template All<V> in[R];
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      if (row + i * step < tile.end)
-        inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
+      if (row + i * step < tile.end) in[i] = pass.template all<V>((row + i * step) * columns.channels + tile.channel);
     }
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       Pack<T, V> values;
 #pragma unroll
-      for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], inputs[i], lane);
+      for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], in[i], lane);
       if (row + i * step < tile.end)
         store<V>(pass.output() + (row + i * step) * columns.channels + tile.channel, values);
     }
@@ -135,10 +136,39 @@ __global__ void __launch_bounds__(tile_threads)
   for (int lane = 0; lane < V; ++lane) partial[tile.slice * columns.channels + tile.channel + lane] = state[lane];
 }
 
-template <class Pass>
+/// The statistics of the channels as they are stored between two kernels: each number of all channels, so that
+/// neighbours read neighbours.
+template <class T, class Channel>
+struct Finished {
+  static constexpr int numbers = sizeof(Channel) / sizeof(T);
+  static_assert(sizeof(Channel) == numbers * sizeof(T) && std::is_trivially_copyable_v<Channel>);
+  T* values = nullptr;  ///< [numbers, channels]
+  std::int64_t channels = 0;
+
+  __device__ void store(std::int64_t c, const Channel& channel) const {
+    T all[numbers];
+    memcpy(all, &channel, sizeof(Channel));
+#pragma unroll
+    for (int i = 0; i < numbers; ++i) values[i * channels + c] = all[i];
+  }
+  template <int V>
+  __device__ void load(std::int64_t c, Channel (&channel)[V]) const {
+    T all[V][numbers];
+#pragma unroll
+    for (int i = 0; i < numbers; ++i) {
+      const Pack<T, V> pack = cuda::load<V>(values + i * channels + c);
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) all[lane][i] = pack.value[lane];
+    }
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) memcpy(&channel[lane], all[lane], sizeof(Channel));
+  }
+};
+
+template <class Pass, class T>
 __global__ void __launch_bounds__(tile_threads)
     finish_columns_kernel(Columns columns, Pass pass, const typename Pass::State* partial,
-                          typename Pass::Channel* finished) {
+                          Finished<T, typename Pass::Channel> finished) {
   begin_kernel();
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   typename Pass::State state[1]{pass.init()};
@@ -148,24 +178,23 @@ __global__ void __launch_bounds__(tile_threads)
       state[0] = pass(state[0], partial[slice * columns.channels + c]);
   }
   reduce_rows_of_block(state, pass);
-  if (threadIdx.y == 0 && c < columns.channels) finished[c] = pass.finish(c, state[0], true);
+  if (threadIdx.y == 0 && c < columns.channels) finished.store(c, pass.finish(c, state[0], true));
 }
 
-/// `finished` is null where the pass knows the statistics itself.
-template <int V, class Pass>
-__global__ void __launch_bounds__(tile_threads)
-    apply_columns_kernel(Columns columns, Pass pass, const typename Pass::Channel* finished) {
+/// `finished` is empty where the pass knows the statistics itself.
+template <int V, class Pass, class T>
+__global__ void __launch_bounds__(tile_threads, sizeof(T) == 4 ? 4 : 1)
+    apply_columns_kernel(Columns columns, Pass pass, Finished<T, typename Pass::Channel> finished) {
   begin_kernel();
   // The last rows first: they were read last, so some are still in the cache.
   const ColumnTile<V> tile(columns, true);
   if (tile.channel >= columns.channels) return;
   typename Pass::Channel channel[V];
+  if constexpr (requires { pass.statistics(tile.channel); }) {
 #pragma unroll
-  for (int lane = 0; lane < V; ++lane) {
-    if constexpr (requires { pass.statistics(tile.channel); })
-      channel[lane] = pass.statistics(tile.channel + lane);
-    else
-      channel[lane] = finished[tile.channel + lane];
+    for (int lane = 0; lane < V; ++lane) channel[lane] = pass.statistics(tile.channel + lane);
+  } else {
+    finished.load(tile.channel, channel);
   }
   apply_rows<std::remove_pointer_t<decltype(pass.output())>>(columns, pass, tile, channel);
 }
@@ -191,11 +220,11 @@ inline Grid column_grid(const Columns& columns, int V) {
   return Grid(static_cast<unsigned>(ceil_div(packs, x) * columns.slices.count), dim3(x, tile_threads / x));
 }
 
-template <int V, class Pass>
+template <int V, class Pass, class T>
 void apply_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass,
-                      const typename Pass::Channel* finished) {
+                      const Finished<T, typename Pass::Channel>& finished) {
   const Columns columns = sliced(rows, channels, 16 * tile_threads / tile_packs(ceil_div(channels, V)));
-  launch(context, column_grid(columns, V), apply_columns_kernel<V, Pass>, columns, pass, finished);
+  launch(context, column_grid(columns, V), apply_columns_kernel<V, Pass, T>, columns, pass, finished);
 }
 
 /// Applies a pass that knows the statistics to [rows, channels].
@@ -203,12 +232,12 @@ template <class T, class Pass>
 void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
   constexpr int V = pack_size<T>;
   if (packable && channels % V == 0)
-    apply_columns_of<V>(context, rows, channels, pass, nullptr);
+    apply_columns_of<V>(context, rows, channels, pass, Finished<T, typename Pass::Channel>{});
   else
-    apply_columns_of<1>(context, rows, channels, pass, nullptr);
+    apply_columns_of<1>(context, rows, channels, pass, Finished<T, typename Pass::Channel>{});
 }
 
-template <int V, class Pass>
+template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_threads / x;
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
@@ -223,11 +252,12 @@ void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels,
   using State = typename Pass::State;
   using Channel = typename Pass::Channel;
   Scratch partial(context, static_cast<std::size_t>(columns.slices.count * channels) * sizeof(State));
-  Scratch finished(context, static_cast<std::size_t>(channels) * sizeof(Channel));
+  Scratch numbers(context, static_cast<std::size_t>(channels) * sizeof(Channel));
+  const Finished<T, Channel> finished{numbers.as<T>(), channels};
   launch(context, column_grid(columns, V), gather_columns_kernel<V, Pass>, columns, pass, partial.as<State>());
   launch(context, Grid(static_cast<unsigned>(ceil_div(channels, 8)), dim3(8, tile_threads / 8)),
-         finish_columns_kernel<Pass>, columns, pass, partial.as<State>(), finished.as<Channel>());
-  if (pass.output() != nullptr) apply_columns_of<V>(context, rows, channels, pass, finished.as<Channel>());
+         finish_columns_kernel<Pass, T>, columns, pass, partial.as<State>(), finished);
+  if (pass.output() != nullptr) apply_columns_of<V>(context, rows, channels, pass, finished);
 }
 
 /// Runs a pass over [rows, channels].
@@ -235,9 +265,9 @@ template <class T, class Pass>
 void over_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
   constexpr int V = pack_size<T>;
   if (packable && channels % V == 0)
-    over_columns_of<V>(context, rows, channels, pass);
+    over_columns_of<T, V>(context, rows, channels, pass);
   else
-    over_columns_of<1>(context, rows, channels, pass);
+    over_columns_of<T, 1>(context, rows, channels, pass);
 }
 
 }  // namespace tern::cuda

@@ -10,9 +10,8 @@ namespace {
 using kernels::BatchNorm;
 
 /// Inference on [N, C, area].
-template <int V, class T, class Index>
-__global__ void inference_kernel(Index packs, Divisor<Index> area_packs, Divisor<Index> channels,
-                                 BatchNormInference<T> pass) {
+template <int V, class Pass, class Index>
+__global__ void inference_kernel(Index packs, Divisor<Index> area_packs, Divisor<Index> channels, Pass pass) {
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
     Index plane = area_packs.quotient(i);
@@ -35,65 +34,100 @@ void over_channels(Context& context, const BatchNorm& sizes, bool packable, cons
     over_planes<T>(context, sizes, packable, pass);
 }
 
+/// Calls function(following) with what follows the normalised values.
+template <class T, class Function>
+void with_following(const T* added, bool relu, Function function) {
+  if (added == nullptr)
+    function(Following<T, false>{added, relu});
+  else
+    function(Following<T, true>{added, relu});
+}
+
 template <class T>
 void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-                const T* weight, const T* bias, const BatchNorm& sizes) {
+                const T* weight, const T* bias, const T* added, const BatchNorm& sizes) {
   if (sizes.N * sizes.area == 0) return;
-  BatchNormForward<T> pass;
-  pass.y = y;
-  pass.mean = mean;
-  pass.inverse_deviation = inverse_deviation;
-  pass.running_mean = running_mean;
-  pass.running_var = running_var;
-  pass.x = x;
-  pass.weight = weight;
-  pass.bias = bias;
-  pass.epsilon = static_cast<T>(sizes.epsilon);
-  pass.momentum = static_cast<T>(sizes.momentum);
-  const bool last = columns(sizes);
-  pass.images = sizes.N;
-  pass.area = sizes.area;
-  pass.image_step = sizes.C * sizes.area;
-  pass.channel_step = last ? 1 : sizes.area;
-  pass.area_step = last ? sizes.C : 1;
-  over_channels<T>(context, sizes, aligned<pack_size<T>>(x) && aligned<pack_size<T>>(y), pass);
+  with_following(added, sizes.relu, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
+    BatchNormForward<T, HasAdded> pass;
+    pass.y = y;
+    pass.mean = mean;
+    pass.inverse_deviation = inverse_deviation;
+    pass.running_mean = running_mean;
+    pass.running_var = running_var;
+    pass.x = x;
+    pass.weight = weight;
+    pass.bias = bias;
+    pass.following = following;
+    pass.epsilon = static_cast<T>(sizes.epsilon);
+    pass.momentum = static_cast<T>(sizes.momentum);
+    const bool last = columns(sizes);
+    pass.images = sizes.N;
+    pass.area = sizes.area;
+    pass.image_step = sizes.C * sizes.area;
+    pass.channel_step = last ? 1 : sizes.area;
+    pass.area_step = last ? sizes.C : 1;
+    constexpr int V = pack_size<T>;
+    over_channels<T>(context, sizes, aligned<V>(x) && aligned<V>(y) && aligned<V>(added), pass);
+  });
+}
+
+template <Through through, class T>
+void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_sum,
+                                 const T* grad_y, const T* x, const T* weight, const T* bias, const T* y, const T* mean,
+                                 const T* inverse_deviation, const BatchNorm& sizes) {
+  const BatchNormBackward<T, through> pass{.grad_x = grad_x,
+                                           .grad_weight = grad_weight,
+                                           .grad_bias = grad_bias,
+                                           .grad_sum = grad_sum,
+                                           .grad_y = grad_y,
+                                           .x = x,
+                                           .weight = weight,
+                                           .bias = bias,
+                                           .y = y,
+                                           .mean = mean,
+                                           .inverse_deviation = inverse_deviation,
+                                           .count = static_cast<T>(sizes.N * sizes.area)};
+  constexpr int V = pack_size<T>;
+  bool packable = true;
+  for (const T* pointer : std::initializer_list<const T*>{grad_x, grad_sum, grad_y, x, through == Through::y ? y : x})
+    packable = packable && aligned<V>(pointer);
+  over_channels<T>(context, sizes, packable, pass);
 }
 
 template <class T>
-void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                         const T* weight, const T* mean, const T* inverse_deviation, const BatchNorm& sizes) {
-  const BatchNormBackward<T> pass{.grad_x = grad_x,
-                                  .grad_weight = grad_weight,
-                                  .grad_bias = grad_bias,
-                                  .grad_y = grad_y,
-                                  .x = x,
-                                  .weight = weight,
-                                  .mean = mean,
-                                  .inverse_deviation = inverse_deviation,
-                                  .count = static_cast<T>(sizes.N * sizes.area)};
-  constexpr int V = pack_size<T>;
-  over_channels<T>(context, sizes, aligned<V>(grad_x) && aligned<V>(grad_y) && aligned<V>(x), pass);
+void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y,
+                         const T* x, const T* weight, const T* bias, const T* y, const T* mean,
+                         const T* inverse_deviation, const BatchNorm& sizes) {
+  const auto run = grad_added != nullptr ? batch_norm_backward_through<Through::y, T>
+                   : sizes.relu          ? batch_norm_backward_through<Through::x, T>
+                                         : batch_norm_backward_through<Through::nothing, T>;
+  run(context, grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, bias, y, mean, inverse_deviation, sizes);
 }
 
 template <class T>
-void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* running_mean,
-                          const T* running_var, const BatchNorm& sizes) {
+void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                          const T* running_mean, const T* running_var, const BatchNorm& sizes) {
   constexpr int V = pack_size<T>;
-  const bool packable = aligned<V>(x) && aligned<V>(y);
-  const BatchNormInference<T> pass{.y = y,
-                                   .x = x,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .mean = running_mean,
-                                   .var = running_var,
-                                   .epsilon = static_cast<T>(sizes.epsilon)};
-  if (columns(sizes)) return apply_columns<T>(context, sizes.N * sizes.area, sizes.C, packable, pass);
-  const bool packs = packable && sizes.area % V == 0;
-  const std::int64_t area_packs = packs ? sizes.area / V : sizes.area, n = sizes.N * sizes.C * area_packs;
-  with_index(n, [&](auto zero) {
-    using Index = decltype(zero);
-    launch(context, Grid(blocks_for(n), 256), packs ? inference_kernel<V, T, Index> : inference_kernel<1, T, Index>,
-           static_cast<Index>(n), Divisor<Index>(area_packs), Divisor<Index>(sizes.C), pass);
+  const bool packable = aligned<V>(x) && aligned<V>(y) && aligned<V>(added);
+  with_following(added, sizes.relu, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
+    using Pass = BatchNormInference<T, HasAdded>;
+    const Pass pass{.y = y,
+                    .x = x,
+                    .weight = weight,
+                    .bias = bias,
+                    .mean = running_mean,
+                    .var = running_var,
+                    .following = following,
+                    .epsilon = static_cast<T>(sizes.epsilon)};
+    if (columns(sizes)) return apply_columns<T>(context, sizes.N * sizes.area, sizes.C, packable, pass);
+    const bool packs = packable && sizes.area % V == 0;
+    const std::int64_t area_packs = packs ? sizes.area / V : sizes.area, n = sizes.N * sizes.C * area_packs;
+    with_index(n, [&](auto zero) {
+      using Index = decltype(zero);
+      launch(context, Grid(blocks_for(n), 256),
+             packs ? inference_kernel<V, Pass, Index> : inference_kernel<1, Pass, Index>, static_cast<Index>(n),
+             Divisor<Index>(area_packs), Divisor<Index>(sizes.C), pass);
+    });
   });
 }
 

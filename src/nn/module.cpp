@@ -9,6 +9,7 @@
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"
+#include "tern/operators/arithmetic.hpp"
 
 namespace tern::nn {
 namespace {
@@ -112,8 +113,17 @@ Tensor Module::call(Forward forward) const {
   }
 }
 
+// A log has every call as it is written down, so that nothing is fused then.
 Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) const {
+  if (current_log != nullptr) [[unlikely]]
+    return operators::activate((*this)(x), activation);
   return call([&] { return forward_activated(x, activation); });
+}
+
+Tensor Module::call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
+  if (current_log != nullptr) [[unlikely]]
+    return operators::activate(operators::add((*this)(x), added), activation);
+  return call([&] { return forward_added(x, added, activation); });
 }
 
 Tensor Module::operator()(const Tensor& x) const {
@@ -125,6 +135,9 @@ Tensor Module::operator()(const Tensor& x) const {
 
 Tensor Module::forward_activated(const Tensor& x, kernels::Activation activation) const {
   return operators::activate(forward(x), activation);
+}
+Tensor Module::forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
+  return operators::activate(operators::add(forward(x), added), activation);
 }
 
 // Runs in constructors, where describe() would meet members that are not there yet.

@@ -27,14 +27,15 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values,
 
 // batch_norm in inference as fine-tuning wants it, with a gradient: composed, in float32 where x has 16 bits.
 Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
-                  double epsilon) {
+                  const BatchNormOptions& options, const Tensor& added) {
   Shape per_channel = Shape::filled(x.rank(), 1);
   per_channel[1] = x.shape()[1];
   const DType wide = mean.dtype();
   const auto channel = [&](const Tensor& values) { return values.to(wide).reshape(per_channel); };
-  const Tensor deviation = sqrt(add(channel(var.detach()), epsilon));
+  const Tensor deviation = sqrt(add(channel(var.detach()), options.epsilon));
   const Tensor normal = div(sub(x.to(wide), channel(mean.detach())), deviation);
-  return (weight.defined() ? add(mul(normal, channel(weight)), channel(bias)) : normal).to(x.dtype());
+  const Tensor affine = weight.defined() ? add(mul(normal, channel(weight)), channel(bias)) : normal;
+  return activate(added.defined() ? add(affine, added.to(wide)) : affine, options.activation).to(x.dtype());
 }
 
 }  // namespace
@@ -65,13 +66,19 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& opti
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
-                  const BatchNormOptions& options) {
+                  const BatchNormOptions& options, const Tensor& added) {
+  if (options.activation != Activation::none && options.activation != Activation::relu) {
+    BatchNormOptions plain = options;
+    plain.activation = Activation::none;
+    return activate(batch_norm(x, weight, bias, running_mean, running_var, plain, added), options.activation);
+  }
   const kernels::BatchNorm sizes{x.defined() && x.rank() > 0 ? x.shape()[0] : 0,
                                  x.defined() && x.rank() > 1 ? x.shape()[1] : 0,
                                  area_of("batch_norm", x),
                                  options.epsilon,
                                  options.momentum,
-                                 x.defined() ? layout_for(x) : Layout::channels_first};
+                                 x.defined() ? layout_for(x) : Layout::channels_first,
+                                 options.activation == Activation::relu};
   const DType kept = scalar_of(x.dtype());
   check_per_channel("weight", x, weight, x.dtype());
   check_per_channel("bias", x, bias, x.dtype());
@@ -83,17 +90,24 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
   expects<ShapeError>(!running_mean.defined() || (running_mean.is_contiguous() && running_var.is_contiguous()),
                       "batch_norm: running_mean and running_var change in place and must be contiguous");
+  if (added.defined()) {
+    check_dtypes("batch_norm", x, added);
+    expects<ShapeError>(added.shape() == x.shape(), "batch_norm: added ", added.shape(), " beside an input of ",
+                        x.shape(), ", expected the same shape");
+  }
+  if (!options.training && recording(x, weight, bias, added))
+    return by_running(x, weight, bias, running_mean, running_var, options, added);
   const Tensor whole = in_layout(x, sizes.layout);
+  const Tensor whole_added = added.defined() ? in_layout(added, sizes.layout) : Tensor{};
   const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
   const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out = empty_in(sizes.layout, x.shape(), x.dtype());
   if (!options.training) {
-    if (recording(x, weight, bias)) return by_running(x, weight, bias, running_mean, running_var, options.epsilon);
     visit("batch_norm", x.dtype(), [&]<class T>() {
       const Call<T> call;
-      call.table().normalization.batch_norm_inference(call.context(), call.out(out), call.in(whole), call.in(scale),
-                                                      call.in(shift), call.scalars_in(running_mean),
-                                                      call.scalars_in(running_var), sizes);
+      call.table().normalization.batch_norm_inference(
+          call.context(), call.out(out), call.in(whole), call.in(scale), call.in(shift), call.in(whole_added),
+          call.scalars_in(running_mean), call.scalars_in(running_var), sizes);
     });
     return out;
   }
@@ -105,24 +119,30 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     call.table().normalization.batch_norm(call.context(), call.out(out), call.scalars_out(mean),
                                           call.scalars_out(inverse_deviation), call.scalars_inout(running_mean),
                                           call.scalars_inout(running_var), call.in(whole), call.in(scale),
-                                          call.in(shift), sizes);
+                                          call.in(shift), call.in(whole_added), sizes);
   });
-  if (recording(x, weight, bias))
-    record("batch_norm", out, {x, weight, bias},
-           [x = Saved(whole), weight = Saved(scale), mean = Saved(mean), inverse_deviation = Saved(inverse_deviation),
-            sizes, x_needs = needs(x), affine = weight.defined()](const Tensor& grad) {
+  if (recording(x, weight, bias, added))
+    record("batch_norm", out, {x, weight, bias, added},
+           [x = Saved(whole), weight = Saved(scale), bias = Saved(sizes.relu ? shift : Tensor{}),
+            y = Saved(sizes.relu ? out : Tensor{}), mean = Saved(mean), inverse_deviation = Saved(inverse_deviation),
+            sizes, x_needs = needs(x), affine = weight.defined(), has_added = added.defined(),
+            added_needs = added.defined() && needs(added)](const Tensor& grad) {
              const Tensor whole_grad = in_layout(grad, sizes.layout);
              Tensor grad_in = x_needs ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              Tensor grad_weight = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
              Tensor grad_bias = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
+             // Without a relu it is grad itself.
+             Tensor grad_added =
+                 has_added && sizes.relu ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              visit("batch_norm", grad.dtype(), [&]<class T>() {
                const Call<T> call;
                call.table().normalization.batch_norm_backward(
-                   call.context(), call.out(grad_in), call.out(grad_weight), call.out(grad_bias), call.in(whole_grad),
-                   call.in(x.get()), call.in(weight.get()), call.scalars_in(mean.get()),
-                   call.scalars_in(inverse_deviation.get()), sizes);
+                   call.context(), call.out(grad_in), call.out(grad_weight), call.out(grad_bias), call.out(grad_added),
+                   call.in(whole_grad), call.in(x.get()), call.in(weight.get()), call.in(bias.get()), call.in(y.get()),
+                   call.scalars_in(mean.get()), call.scalars_in(inverse_deviation.get()), sizes);
              });
-             return Gradients{grad_in, grad_weight, grad_bias};
+             if (added_needs && !sizes.relu) grad_added = grad;
+             return Gradients{grad_in, grad_weight, grad_bias, grad_added};
            });
   return out;
 }

@@ -82,9 +82,17 @@ double value_or(const T* values, std::int64_t c, double otherwise) {
   return values != nullptr ? double{load(values[c])} : otherwise;
 }
 
+/// A normalised value, with what is added and its relu.
+template <class T>
+double finished(double value, const T* added, std::int64_t i, const BatchNorm& shape) {
+  value += value_or(added, i, 0);
+  return shape.relu && value <= 0 ? 0 : value;
+}
+
 template <class T>
 void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
-                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const BatchNorm& shape) {
+                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added,
+                const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const double center = sum_over_channel(shape, c, [&](std::int64_t i) { return double{load(x[i])}; }) / count;
@@ -95,7 +103,7 @@ void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, S
     mean[c] = static_cast<Scalar<T>>(center);
     inverse_deviation[c] = static_cast<Scalar<T>>(inverse);
     write_channel(y, shape, c, [&](std::int64_t i) {
-      return (load(x[i]) - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0);
+      return finished((load(x[i]) - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0), added, i, shape);
     });
 
     if (running_mean != nullptr && count > 0) {  // a batch of nothing has nothing to say about the running ones
@@ -107,15 +115,17 @@ void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, S
 }
 
 template <class T>
-void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                         const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
-                         const BatchNorm& shape) {
+void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
+                         const T* weight, const T* /*bias*/, const T* y, const Scalar<T>* mean,
+                         const Scalar<T>* inverse_deviation, const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const auto normalized = [&](std::int64_t i) { return (double{load(x[i])} - mean[c]) * inverse_deviation[c]; };
-    const double sum = sum_over_channel(shape, c, [&](std::int64_t i) { return double{load(grad_y[i])}; });
-    const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return load(grad_y[i]) * normalized(i); });
+    const auto gradient = [&](std::int64_t i) { return shape.relu && load(y[i]) <= 0 ? 0 : double{load(grad_y[i])}; };
+    const double sum = sum_over_channel(shape, c, gradient);
+    const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return gradient(i) * normalized(i); });
 
+    if (grad_added != nullptr) write_channel(grad_added, shape, c, gradient);
     if (grad_weight != nullptr) grad_weight[c] = store<T>(product);
     if (grad_bias != nullptr) grad_bias[c] = store<T>(sum);
     if (grad_x == nullptr) continue;
@@ -124,18 +134,19 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, cons
     const bool apart = (inverse > 1) != (std::abs(factor) > 1);
     const double first = apart ? inverse * factor : inverse, second = apart ? 1 : factor;
     write_channel(grad_x, shape, c, [&](std::int64_t i) {
-      return first * (load(grad_y[i]) - sum / count - normalized(i) * product / count) * second;
+      return first * (gradient(i) - sum / count - normalized(i) * product / count) * second;
     });
   }
 }
 
 template <class T>
-void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const Scalar<T>* running_mean,
-                          const Scalar<T>* running_var, const BatchNorm& shape) {
+void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                          const Scalar<T>* running_mean, const Scalar<T>* running_var, const BatchNorm& shape) {
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const double deviation = std::sqrt(running_var[c] + shape.epsilon);
     write_channel(y, shape, c, [&](std::int64_t i) {
-      return (double{load(x[i])} - running_mean[c]) / deviation * value_or(weight, c, 1) + value_or(bias, c, 0);
+      const double normal = (double{load(x[i])} - running_mean[c]) / deviation;
+      return finished(normal * value_or(weight, c, 1) + value_or(bias, c, 0), added, i, shape);
     });
   }
 }

@@ -128,6 +128,45 @@ struct Normalize {
     return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), shift);
   }
 };
+/// What follows the normalised value, and how its gradient begins.
+struct Relu {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    return hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
+  }
+};
+struct Added {
+  bool relu;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value, V added) const {
+    const V sum = hn::Add(value, added);
+    return relu ? Relu{}(d, sum) : sum;
+  }
+};
+struct ThroughRelu {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_y, V y) const {
+    return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), grad_y);
+  }
+};
+/// op(grad_y through the relu, x).
+template <class Op>
+struct Through {
+  Op op;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_y, V x, V y) const {
+    return op(d, ThroughRelu{}(d, grad_y, y), x);
+  }
+};
+/// Turns the normalised values of a channel into y.
+template <class T, class Channel>
+void finish_channel(const Channel& channel, T* y, const T* added) {
+  if (added != nullptr)
+    channel.write(Added{channel.p.relu}, y, y, added);
+  else if (channel.p.relu)
+    channel.write(Relu{}, y, y);
+}
+
 /// first * (grad_y - grad_mean - (x - mean) * inverse * slope) * second, in an order that keeps large x in T's range.
 template <class V>
 struct NormalizeGradient {
@@ -142,7 +181,7 @@ struct NormalizeGradient {
 template <class T>
 struct BatchNormForward {
   T *y, *mean, *inverse_deviation, *running_mean, *running_var;
-  const T *x, *weight, *bias;
+  const T *x, *weight, *bias, *added;
   const BatchNorm& p;
 
   /// The statistics of channels from `first` on, one per lane, whose squares leave T's range: in double.
@@ -190,6 +229,7 @@ struct BatchNormForward {
     channel.write(Normalize<V>{center, inverse, weight == nullptr ? one : channel.load(weight),
                                bias == nullptr ? hn::Zero(d) : channel.load(bias)},
                   y, x);
+    finish_channel(channel, y, added);
 
     if (running_mean == nullptr || elements == 0) return;  // a batch of nothing has nothing to say about them
     const V unbiased = hn::Mul(variance, hn::Set(d, static_cast<T>(elements > 1 ? elements / (elements - 1) : 1)));
@@ -201,8 +241,8 @@ struct BatchNormForward {
 
 template <class T>
 struct BatchNormBackward {
-  T *grad_x, *grad_weight, *grad_bias;
-  const T *grad_y, *x, *weight, *mean, *inverse_deviation;
+  T *grad_x, *grad_weight, *grad_bias, *grad_added;
+  const T *grad_y, *x, *weight, *y, *mean, *inverse_deviation;
   const BatchNorm& p;
 
   template <class Channel>
@@ -211,8 +251,11 @@ struct BatchNormBackward {
     using V = hn::Vec<decltype(d)>;
     const V count = hn::Set(d, static_cast<T>(static_cast<double>(p.N) * static_cast<double>(p.area)));
     const V center = channel.load(mean), inverse = channel.load(inverse_deviation);
-    const V sum = channel.sum(Same{}, grad_y);
-    const V product = channel.sum(GradientTimesNormalized<V>{center, inverse}, grad_y, x);
+    const GradientTimesNormalized<V> times{center, inverse};
+    const V sum = p.relu ? channel.sum(ThroughRelu{}, grad_y, y) : channel.sum(Same{}, grad_y);
+    const V product =
+        p.relu ? channel.sum(Through<decltype(times)>{times}, grad_y, x, y) : channel.sum(times, grad_y, x);
+    if (grad_added != nullptr) channel.write(ThroughRelu{}, grad_added, grad_y, y);
     if (grad_weight != nullptr) channel.store(product, grad_weight);
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
@@ -221,15 +264,18 @@ struct BatchNormBackward {
     const auto apart = hn::Xor(hn::Gt(inverse, one), hn::Gt(hn::Abs(factor), one));
     const V first = hn::IfThenElse(apart, hn::Mul(inverse, factor), inverse);
     const V second = hn::IfThenElse(apart, one, factor);
-    channel.write(NormalizeGradient<V>{center, inverse, hn::Div(sum, count), hn::Div(product, count), first, second},
-                  grad_x, grad_y, x);
+    const NormalizeGradient<V> whole{center, inverse, hn::Div(sum, count), hn::Div(product, count), first, second};
+    if (p.relu)
+      channel.write(Through<NormalizeGradient<V>>{whole}, grad_x, grad_y, x, y);
+    else
+      channel.write(whole, grad_x, grad_y, x);
   }
 };
 
 template <class T>
 struct BatchNormInference {
   T* y;
-  const T *x, *weight, *bias, *running_mean, *running_var;
+  const T *x, *weight, *bias, *added, *running_mean, *running_var;
   const BatchNorm& p;
 
   template <class Channel>
@@ -241,6 +287,7 @@ struct BatchNormInference {
     channel.write(Normalize<V>{channel.load(running_mean), hn::Div(one, deviation),
                                weight == nullptr ? one : channel.load(weight), shift},
                   y, x);
+    finish_channel(channel, y, added);
   }
 };
 
@@ -258,25 +305,28 @@ BatchNorm flat(const BatchNorm& p) {
 
 template <class T>
 void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-                const T* weight, const T* bias, const BatchNorm& shape) {
+                const T* weight, const T* bias, const T* added, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  for_channels<T>(context, p, 3 * streamed,
-                  BatchNormForward<T>{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, p});
+  for_channels<T>(
+      context, p, 3 * streamed,
+      BatchNormForward<T>{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, added, p});
 }
 
 template <class T>
-void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                         const T* weight, const T* mean, const T* inverse_deviation, const BatchNorm& shape) {
+void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y,
+                         const T* x, const T* weight, const T* /*bias*/, const T* y, const T* mean,
+                         const T* inverse_deviation, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
   for_channels<T>(context, p, 4 * streamed,
-                  BatchNormBackward<T>{grad_x, grad_weight, grad_bias, grad_y, x, weight, mean, inverse_deviation, p});
+                  BatchNormBackward<T>{grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, y, mean,
+                                       inverse_deviation, p});
 }
 
 template <class T>
-void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* running_mean,
-                          const T* running_var, const BatchNorm& shape) {
+void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                          const T* running_mean, const T* running_var, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  for_channels<T>(context, p, streamed, BatchNormInference<T>{y, x, weight, bias, running_mean, running_var, p});
+  for_channels<T>(context, p, streamed, BatchNormInference<T>{y, x, weight, bias, added, running_mean, running_var, p});
 }
 
 template <class T>

@@ -69,7 +69,7 @@ TEST_CASE("kernels: a batch of nothing leaves the running statistics alone", "[o
     std::vector<float> mean(2), deviation(2), running_mean{3, 4}, running_var{5, 6};
     const kernels::BatchNorm none{0, 2, 7, 1e-5, 0.1, kernels::Layout::channels_first};
     mode.operators.normalization.batch_norm(context, nullptr, mean.data(), deviation.data(), running_mean.data(),
-                                            running_var.data(), nullptr, nullptr, nullptr, none);
+                                            running_var.data(), nullptr, nullptr, nullptr, nullptr, none);
     CHECK(running_mean == std::vector<float>{3, 4});
     CHECK(running_var == std::vector<float>{5, 6});
   });

@@ -90,7 +90,10 @@ Statistics statistics_of(const Array& x, std::int64_t channel) {
   return result;
 }
 
-// Inputs: x, running mean, running variance, and weight and bias or neither.
+// Inputs: x, running mean, running variance, weight and bias or neither, and what is added or nothing.
+bool is_affine(std::size_t inputs) { return inputs >= 5; }
+bool has_added(std::size_t inputs) { return inputs % 2 == 0; }
+
 std::vector<Array> batch_normalised(const std::vector<Array>& in, const op::BatchNormOptions& options) {
   const Array& x = in[0];
   const std::int64_t C = x.size(1), area = area_of(x.shape);
@@ -106,7 +109,10 @@ std::vector<Array> batch_normalised(const std::vector<Array>& in, const op::Batc
     for (std::int64_t i = 0; i < x.size(); ++i)
       if (i / area % C == c) {
         const double normal = (x[i] - used.mean) / std::sqrt(used.var + options.epsilon);
-        y[i] = in.size() > 3 ? normal * in[3][c] + in[4][c] : normal;
+        y[i] = is_affine(in.size()) ? normal * in[3][c] + in[4][c] : normal;
+        if (has_added(in.size())) y[i] += in.back()[i];
+        if (options.activation == Activation::relu && y[i] <= 0) y[i] = 0;
+        if (options.activation == Activation::sigmoid) y[i] = 1 / (1 + std::exp(-y[i]));
       }
   }
   return {y, running_mean, running_var};
@@ -122,7 +128,7 @@ double batch_norm_gradient_magnitude(const std::vector<Array>& in, const op::Bat
     const double inverse = 1 / std::sqrt(used.var + options.epsilon);
     for (std::int64_t i = 0; i < x.size(); ++i)
       if (i / area % C == c) {
-        const double weight = in.size() > 3 ? std::abs(in[3][c]) : 1;
+        const double weight = is_affine(in.size()) ? std::abs(in[3][c]) : 1;
         largest = std::max(largest, inverse * weight * (2 + std::abs(x[i] - used.mean) * inverse));
       }
   }
@@ -135,7 +141,7 @@ Operator batch_norm() {
     Shape x;
     bool training, affine;
     op::BatchNormOptions options = {};
-    bool large = false, frozen = false;
+    bool large = false, frozen = false, added = false;
   };
   const auto add = [&](Use use, const char* label = "") {
     use.options.training = use.training;
@@ -146,6 +152,7 @@ Operator batch_norm() {
       arguments.push_back(uniform(channels, 0.5, 2));
       arguments.push_back(uniform(channels));
     }
+    if (use.added) arguments.push_back(uniform(use.x, -2, 2));
     const auto count = static_cast<double>(use.x[0] * area_of(use.x));
     op.samples.push_back(
         {.name = message(use.x, use.training ? " training" : " inference", use.affine ? " affine" : "", label),
@@ -153,9 +160,9 @@ Operator batch_norm() {
          .call =
              [options = use.options](const std::vector<Tensor>& in) {
                Tensor mean = in[1].clone(), var = in[2].clone();
-               const bool affine = in.size() > 3;
-               Tensor y =
-                   op::batch_norm(in[0], affine ? in[3] : Tensor{}, affine ? in[4] : Tensor{}, mean, var, options);
+               const bool affine = is_affine(in.size());
+               Tensor y = op::batch_norm(in[0], affine ? in[3] : Tensor{}, affine ? in[4] : Tensor{}, mean, var,
+                                         options, has_added(in.size()) ? in.back() : Tensor{});
                return std::vector{y, mean, var};
              },
          .reference = [options = use.options](const std::vector<Array>& in) { return batch_normalised(in, options); },
@@ -185,6 +192,27 @@ Operator batch_norm() {
   for (const bool affine : {true, false})
     for (const Shape& x : {Shape{4, 3, 5, 7}, Shape{17, 9}, Shape{5, 8, 3, 2}, Shape{2, 0, 3, 3}})
       add({x, false, affine, {}, false, true}, " frozen");
+  // With what follows in the same kernel.
+  for (const bool training : {true, false})
+    for (const bool affine : {true, false})
+      for (const bool added : {true, false})
+        for (const Shape& x : {Shape{4, 3, 5, 7}, Shape{17, 9}, Shape{5, 8, 3, 2}, Shape{3, 36, 5, 5}}) {
+          const char* const label = added ? " added, relu" : " relu";
+          add({x, training, affine, {.activation = Activation::relu}, false, false, added}, label);
+          if (!training)
+            add({x, training, affine, {.activation = Activation::relu}, false, true, added},
+                added ? " frozen, added, relu" : " frozen, relu");
+        }
+  add({{4, 3, 5, 7}, true, true, {}, false, false, true}, " added");
+  add({{4, 3, 5, 7}, false, true, {}, false, false, true}, " added");
+  add({{5, 8, 3, 2}, true, true, {.activation = Activation::sigmoid}, false, false, true}, " added, sigmoid");
+  op.samples.back().roundings = 2;
+  for (const bool added : {true, false}) {  // channels of so many elements are shared out
+    add({{23, 4, 29, 28}, true, true, {.activation = Activation::relu}, true, false, added},
+        added ? " added, relu" : " relu");
+    add({{4000, 12}, true, true, {.activation = Activation::relu}, true, false, added},
+        added ? " added, relu" : " relu");
+  }
   // inverse * weight is beyond float32's range (on the other side of 1, below it), what it leads to is inside.
   for (const bool training : {true, false}) {
     add({{2, 1, 1, 1}, training, true, {.epsilon = 1e-3}}, " large weight, equal x");
@@ -240,6 +268,18 @@ Operator batch_norm() {
        [=] {
          op::batch_norm(ones({2, 3, 4}), ones({3}, DType::float64), ones({3}, DType::float64), channels(3),
                         channels(3));
+       }},
+      {"added of another shape",
+       Kind::shape,
+       {"added", "[2,3]", "[2,3,4]"},
+       [] {
+         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3}));
+       }},
+      {"added of another dtype",
+       Kind::dtype,
+       {"float32", "float64"},
+       [] {
+         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3, 4}, DType::float64));
        }},
       {"integers", Kind::dtype, {"int32"}, [=] {
          op::batch_norm(ones({2, 3, 4}, DType::int32), {}, {}, {}, {});

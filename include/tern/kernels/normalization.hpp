@@ -21,9 +21,10 @@ struct BatchNorm {
   std::int64_t N = 0, C = 0, area = 0;
   double epsilon = 1e-5, momentum = 0.1;
   Layout layout = Layout::channels_first;
+  bool relu = false;
 
   using Members = MemberList<&BatchNorm::N, &BatchNorm::C, &BatchNorm::area, &BatchNorm::epsilon, &BatchNorm::momentum,
-                             &BatchNorm::layout>;
+                             &BatchNorm::layout, &BatchNorm::relu>;
 };
 
 /// Rows [rows, length], each with statistics of its own. `groups` rows after one another share the weights and biases,
@@ -46,18 +47,22 @@ struct Normalization {
   Kernel<void(Context&, T* grad_x, const T* grad_y, const T* x, const T* y, const LocalResponseNorm&)>
       local_response_norm_backward;
 
-  /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance. Saves mean and
-  /// inverse_deviation = 1 / sqrt(var + epsilon). When running_mean is not null, updates both in place:
-  /// running = (1 - momentum) running + momentum batch, with the unbiased variance (biased where one element).
+  /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance, plus `added` (may be
+  /// null), then its relu where BatchNorm::relu says so. Saves mean and inverse_deviation = 1 / sqrt(var + epsilon).
+  /// When running_mean is not null, updates both in place: running = (1 - momentum) running + momentum batch, with the
+  /// unbiased variance (biased where one element).
   Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
-              Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const BatchNorm&)>
+              Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added, const BatchNorm&)>
       batch_norm;
-  /// grad_weight and grad_bias may both be null; grad_x may be null.
-  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
-              const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm&)>
+  /// With a relu, y is given, and grad_y is first taken through it; what comes of that is grad_added, which is given
+  /// where something was added, and else null: then a mode may take y from x, weight and bias anew. Without a relu,
+  /// bias, y and grad_added are null. grad_weight and grad_bias may both be null; grad_x may be null.
+  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
+              const T* weight, const T* bias, const T* y, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+              const BatchNorm&)>
       batch_norm_backward;
-  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias.
-  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Scalar<T>* running_mean,
+  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then its relu.
+  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added, const Scalar<T>* running_mean,
               const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
 

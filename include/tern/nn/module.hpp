@@ -76,14 +76,17 @@ class Module {
   /// convolutions count; what is linear in the number of elements does not.
   virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
 
-  /// The activation that this module is, where a Linear or Conv2d before it can compute it in its own kernel: none in a
+  /// The activation that this module is, where a layer before it can compute it in its own kernel: none in a
   /// class that derives from Relu, Sigmoid or Tanh, whose `forward` may be another.
   virtual kernels::Activation fusable_activation() const { return kernels::Activation::none; }
-  /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear or Conv2d
-  /// gets two, since its `forward` may be another.
+  /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear, Conv2d or
+  /// BatchNorm2d gets two, since its `forward` may be another.
   virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
-  /// Runs `forward_activated`, as operator() runs `forward`.
+  /// `forward` plus `added`, which has its shape, and then the activation: in one kernel where the module can.
+  virtual Tensor forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
+  /// Run `forward_activated` and `forward_added`, as operator() runs `forward`.
   Tensor call_activated(const Tensor& x, kernels::Activation activation) const;
+  Tensor call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
   std::vector<NamedTensor> named_parameters() const;

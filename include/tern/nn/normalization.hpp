@@ -34,6 +34,8 @@ using BatchNorm2dOptions = BatchNormOptions;
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) const override;
+  Tensor forward_activated(const Tensor& x, kernels::Activation activation) const override;
+  Tensor forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const override;
   std::string describe() const override { return message(name_, "(", channels_, ")"); }
 
  protected:
@@ -41,6 +43,10 @@ class BatchNorm : public Module {
   BatchNorm(const char* name, int least_rank, int most_rank, std::int64_t channels, const BatchNormOptions& options);
 
  private:
+  Tensor compute(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
+  /// Whether `forward` is this class's own.
+  bool is_plain() const;
+
   const char* name_;
   int least_rank_, most_rank_;
   std::int64_t channels_;

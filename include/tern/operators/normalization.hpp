@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "tern/tensor/tensor.hpp"
+#include "tern/operators/activation.hpp"
 
 namespace tern::operators {
 
@@ -18,13 +18,15 @@ struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  ///< running = (1 - momentum) running + momentum batch
   double epsilon = 1e-5;
+  Activation activation = Activation::none;
 };
 
 /// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...]. In training with the batch's
 /// statistics, which update running_mean and running_var in place (unless undefined); else with the running ones, which
-/// take no gradient. weight and bias are [C] or undefined.
+/// take no gradient. weight and bias are [C] or undefined. Plus `added`, of x's shape and dtype (or undefined), then
+/// the activation; both are in the same kernel where the activation is none or relu.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
-                  const BatchNormOptions& options = {});
+                  const BatchNormOptions& options = {}, const Tensor& added = {});
 
 // Of these, epsilon is added to the variance, which is that of the elements (divided by their number). weight and bias
 // may be undefined.
