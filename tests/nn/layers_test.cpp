@@ -179,6 +179,48 @@ TEST_CASE("nn: Sequential computes an activation in the layer before it, to the 
   CHECK(nn::Sequential(models::Mlp({.layers = {4, 2}}))(ones({3, 1, 2, 2})).shape() == Shape{3, 2});
 }
 
+TEST_CASE("nn: batch norm adds and takes the relu in its kernel, a class that derives from it does not", "[nn]") {
+  struct Doubled : nn::BatchNorm2d {
+    using nn::BatchNorm2d::BatchNorm2d;
+    Tensor forward(const Tensor& x) const override { return nn::BatchNorm2d::forward(x) * 2; }
+  };
+  for (const std::string& name : present_modes()) {
+    const Device device(name);
+    Generator generator(6);
+    const Tensor images = randn({3, 8, 5, 4}, generator), more = randn({3, 8, 5, 4}, generator);
+    const auto check = [&](const nn::BatchNorm2d& norm) {
+      const auto run = [&](auto forward) {
+        Tensor x = images.clone().set_requires_grad(), added = more.clone().set_requires_grad();
+        for (Tensor& tensor : norm.parameters()) tensor.zero_grad();
+        const Tensor y = forward(x, added);
+        op::sum(y * y).backward();
+        std::vector<Tensor> results{y.detach(), x.grad()};
+        if (added.grad().defined()) results.push_back(added.grad());
+        for (const Tensor& tensor : norm.parameters()) results.push_back(tensor.grad().clone());
+        return results;
+      };
+      const auto compare = [&](auto together, auto apart) {
+        const auto first = run(together), second = run(apart);
+        REQUIRE(first.size() == second.size());
+        for (std::size_t i = 0; i < first.size(); ++i) CHECK(largest_difference(first[i], second[i]) < 1e-4);
+      };
+      compare([&](const Tensor& x, const Tensor&) { return norm.call_activated(x, Activation::relu); },
+              [&](const Tensor& x, const Tensor&) { return op::relu(norm(x)); });
+      compare([&](const Tensor& x, const Tensor& added) { return norm.call_added(x, added, Activation::relu); },
+              [&](const Tensor& x, const Tensor& added) { return op::relu(norm(x) + added); });
+      compare([&](const Tensor& x, const Tensor&) { return norm.call_added(x, more, Activation::relu); },
+              [&](const Tensor& x, const Tensor&) { return op::relu(norm(x) + more); });
+      compare([&](const Tensor& x, const Tensor& added) { return norm.call_added(x, added, Activation::none); },
+              [&](const Tensor& x, const Tensor& added) { return norm(x) + added; });
+    };
+    nn::BatchNorm2d norm(8);
+    check(norm);
+    norm.eval();
+    check(norm);
+    check(Doubled(8));
+  }
+}
+
 TEST_CASE("nn: bad layer sizes are refused where the layer is made", "[nn]") {
   CHECK_THROWS_AS(nn::Linear(0, 3), ShapeError);
   CHECK_THROWS_AS(nn::Conv2d(3, 4, 3, {.groups = 2}), ShapeError);
