@@ -170,16 +170,27 @@ std::vector<Known> products() {
   return uses;
 }
 
+std::vector<Known> attentions() {
+  std::vector<Known> uses;
+  for (const bool is_causal : {false, true})
+    uses.push_back({{is_causal ? "attention, causal" : "attention",
+                     {{2, 8, 70, 32}, {2, 8, 90, 32}, {2, 8, 90, 32}},
+                     {true, true, true},
+                     [is_causal](const auto& in) {
+                       return op::scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = is_causal});
+                     }}});
+  return uses;
+}
+
 /// How far a result may be from the strict one.
 double tolerance(Precision precision) {
   return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
 }
 
-/// Convolutions and products, of which every way of a mode fits some.
+/// Convolutions, products and attention, of which every way of a mode fits some.
 std::vector<Known> for_ways() {
   std::vector<Known> uses = alike(2);
-  const std::vector<Known> dots = products();
-  uses.insert(uses.end(), dots.begin(), dots.end());
+  for (const std::vector<Known>& more : {products(), attentions()}) uses.insert(uses.end(), more.begin(), more.end());
   uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 1, 1}, {}, true));
