@@ -67,20 +67,20 @@ void check_source(const char* op, const Tensor& x, const Tensor& index, const Te
                       index.shape());
 }
 
-// Places in their order, those of one place side by side, in float64.
+// Places in their order, those of one place side by side.
 struct Runs {
   Tensor order;        // which place of all stands here
-  Tensor places;       // int64, not falling
-  Tensor first, last;  // 1 where a run of equal places begins, and ends
+  Tensor places;       // not falling
+  Tensor first, last;  // float64: 1 where a run of equal places begins, and ends
 };
 
 Runs runs_of(const char* op, const Tensor& places) {
-  const Tensor numbers = places.to(DType::float64), order = argsort(numbers), sorted = rows_at(op, numbers, order);
+  const Tensor order = argsort(places), sorted = rows_at(op, places, order);
   const Tensor next = sorted.slice(0, 1);
   const Tensor changes = not_equal(sorted.slice(0, 0, next.numel()), next).to(DType::float64);
   Tensor end({1}, DType::float64);
   end.fill_(1);
-  return {order, sorted.to(DType::int64), cat({end, changes}, 0), cat({changes, end}, 0)};
+  return {order, sorted, cat({end, changes}, 0), cat({changes, end}, 0)};
 }
 
 // Sums of integers, as they wrap around: of each place, what all have up to its run's end less what they have before.

@@ -5,7 +5,6 @@
 
 #include "errors.hpp"
 #include "nets.hpp"
-#include "output.hpp"
 #include "text.hpp"
 
 namespace tern::tool {
