@@ -26,25 +26,28 @@ void multiply(Context& context, const char* decision, Problem problem, const Arr
   if (threads > 1) plan = Plan<T>(problem, arrays, forced);
   took_way(context, decision, plan.way());
   const std::int64_t each = aligned(plan.scratch());
-  const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.partials()) * sizeof(T));
-  T* const partials = scratch.as<T>() + each * threads;
-  parallel(threads, [&](const Team& team) {
-    for (std::int64_t part = team.begin(plan.parts()); part < team.end(plan.parts()); ++part)
-      plan.run(part, scratch.as<T>() + each * team.index, partials);
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.shared()) * sizeof(T));
+  T* const shared = scratch.as<T>() + each * threads;
+  const std::int64_t parts = plan.parts();
+  const int packing = plan.packs_first() ? 1 : 0;
+  parallel_phases(threads, packing + 1, [&](const Team& team, int phase) {
+    if (phase < packing) return plan.pack(team, shared);
+    plan.run(team.begin(parts), team.end(parts), scratch.as<T>() + each * team.index, shared);
   });
-  if (plan.partials() > 0) plan.add(partials);
+  plan.add(shared);
 }
 
 template <class T>
 void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
-  multiply<T>(context, "matmul", {.shape = shape}, {.c = out, .a = a, .b = b});
+  multiply<T>(context, "matmul", {.shape = shape, .precision = context.precision}, {.c = out, .a = a, .b = b});
 }
 
 template <class T>
 void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
   multiply<T>(context, "linear",
               {.shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
-               .relu = shape.activation == Activation::relu},
+               .relu = shape.activation == Activation::relu,
+               .precision = context.precision},
               {.c = y, .a = x, .b = weight, .column_bias = bias});
   if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
   if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
@@ -62,8 +65,9 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
   if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
 
-  Problem to_x{.shape = {.m = shape.rows, .n = shape.in, .k = shape.out}};
-  Problem to_weight{.shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}};
+  Problem to_x{.shape = {.m = shape.rows, .n = shape.in, .k = shape.out}, .precision = context.precision};
+  Problem to_weight{.shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true},
+                    .precision = context.precision};
   const Arrays<T> arrays_x{.c = grad_x, .a = g, .b = weight}, arrays_weight{.c = grad_weight, .a = g, .b = x};
   double nanoseconds = 0;
   const std::string_view forced_x = forced_way(context, "linear_grad_x");
@@ -78,33 +82,38 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   }
   if (grad_x != nullptr) took_way(context, "linear_grad_x", plan_x.way());
   if (grad_weight != nullptr) took_way(context, "linear_grad_weight", plan_weight.way());
+  const bool wants_x = grad_x != nullptr && shape.rows > 0 && shape.in > 0;
+  const bool wants_weight = grad_weight != nullptr && shape.out > 0 && shape.in > 0;
   const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));
-  const std::int64_t partials_x = aligned(plan_x.partials());
-  const Scratch scratch(context,
-                        static_cast<std::size_t>(each * threads + partials_x + plan_weight.partials()) * sizeof(T));
-  T* const partials = scratch.as<T>() + each * threads;
-  const bool relu = shape.activation == Activation::relu;
-  parallel_phases(threads, relu ? 2 : 1, [&](const Team& team, int phase) {
-    if (relu && phase == 0) {
+  const std::int64_t shared_x = wants_x ? aligned(plan_x.shared()) : 0;
+  const std::int64_t shared_weight = wants_weight ? plan_weight.shared() : 0;
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads + shared_x + shared_weight) * sizeof(T));
+  T* const for_x = scratch.as<T>() + each * threads;
+  T* const for_weight = for_x + shared_x;
+  const std::int64_t parts_x = plan_x.parts(), parts_weight = plan_weight.parts();
+  const int relu = shape.activation == Activation::relu ? 1 : 0;
+  const bool packs = (wants_x && plan_x.packs_first()) || (wants_weight && plan_weight.packs_first());
+  const int last = relu + (packs ? 1 : 0);
+  parallel_phases(threads, last + 1, [&](const Team& team, int phase) {
+    if (phase < relu) {
       const std::int64_t begin = team.begin(n, 16), end = team.end(n, 16);
       return kernels.relu_gradient(activated.as<T>() + begin, grad_y + begin, y + begin, end - begin);
     }
+    if (phase < last) {
+      if (wants_weight) plan_weight.pack(team, for_weight);
+      if (wants_x) plan_x.pack(team, for_x);
+      return;
+    }
     T* const mine = scratch.as<T>() + each * team.index;
-    if (grad_weight != nullptr && shape.out > 0 && shape.in > 0) {
-      for (std::int64_t part = team.begin(plan_weight.parts()); part < team.end(plan_weight.parts()); ++part)
-        plan_weight.run(part, mine, partials + partials_x);
-    }
-    if (grad_x != nullptr && shape.rows > 0 && shape.in > 0) {
-      for (std::int64_t part = team.begin(plan_x.parts()); part < team.end(plan_x.parts()); ++part)
-        plan_x.run(part, mine, partials);
-    }
+    if (wants_weight) plan_weight.run(team.begin(parts_weight), team.end(parts_weight), mine, for_weight);
+    if (wants_x) plan_x.run(team.begin(parts_x), team.end(parts_x), mine, for_x);
     if (grad_bias != nullptr) {
       const std::int64_t begin = team.begin(shape.out, 16), end = team.end(shape.out, 16);
       kernels.column_sums(grad_bias + begin, g + begin, shape.out, shape.rows, end - begin);
     }
   });
-  if (grad_x != nullptr && plan_x.partials() > 0) plan_x.add(partials);
-  if (grad_weight != nullptr && plan_weight.partials() > 0) plan_weight.add(partials + partials_x);
+  if (wants_x) plan_x.add(for_x);
+  if (wants_weight) plan_weight.add(for_weight);
 }
 
 }  // namespace

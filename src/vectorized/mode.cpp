@@ -6,9 +6,11 @@
 // clang-format on
 
 #include <cstdlib>
+#include <span>
 
 #include "modes/cores.hpp"
 #include "tern/core/error.hpp"
+#include "vectorized/amx.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -17,31 +19,48 @@ namespace {
 
 std::string description() {
   const int threads = default_threads();
-  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target();
+  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target() +
+         (amx_kernels() != nullptr ? ", AMX for bf16" : "");
 }
 
 constexpr Decision decisions[]{
     {"conv2d", {"patches", "rows", "tiles"}},
     {"conv2d_grad_x", {"patches", "rows", "tiles"}},
     {"conv2d_grad_weight", {"patches", "rows", "tiles"}},
+    {"attention", {"fused", "composed"}},
     {"matmul", {"panels", "turned", "dots"}},
     {"linear", {"panels", "turned", "dots"}},
     {"linear_grad_x", {"panels", "turned"}},
     {"linear_grad_weight", {"panels", "turned"}},
-    {"attention", {"fused", "composed"}},
+};
+/// The same where there is AMX.
+constexpr Decision decisions_with_amx[]{
+    decisions[0],
+    decisions[1],
+    decisions[2],
+    decisions[3],
+    {"matmul", {"panels", "turned", "dots", "amx"}},
+    {"linear", {"panels", "turned", "dots", "amx"}},
+    {"linear_grad_x", {"panels", "turned", "amx"}},
+    {"linear_grad_weight", {"panels", "turned", "amx"}},
 };
 
-/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least. Before any kernel runs.
+std::span<const Decision> known_decisions() {
+  return amx_kernels() != nullptr ? std::span<const Decision>(decisions_with_amx) : decisions;
+}
+
+/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least; AMX is the best. Before any
+/// kernel runs.
 /// Throws DeviceUnavailable with the names of those that this library and this processor have.
 void limit_instructions() {
   const char* const name = std::getenv("TERN_SIMD");
-  if (name == nullptr || *name == 0) return;
-  std::string known;
+  if (name == nullptr || *name == 0 || amx_kernels() != nullptr) return;
+  std::string known = amx_present() ? "AMX, " : "";
   std::int64_t allowed = 0;
   for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;  // the best first
-    known += (known.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
     const bool least = left == target;
+    known += std::string(hwy::TargetName(target)) + (least ? "" : ", ");
     if (std::string(name) == (least && name[0] == 'b' ? "baseline" : hwy::TargetName(target))) allowed = left;
   }
   expects<DeviceUnavailable>(allowed != 0, "TERN_SIMD: this processor has no \"", name, "\", it has ", known,
@@ -64,7 +83,7 @@ const Mode& mode() {
                          .uint8 = integer_operators<std::uint8_t>(),
                          .boolean = integer_operators<bool>(),
                          .movement = movement(),
-                         .decisions = decisions};
+                         .decisions = known_decisions()};
   return mode;
 }
 

@@ -1,7 +1,9 @@
 #include "vectorized/product.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "vectorized/amx_product.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
@@ -45,18 +47,23 @@ double dots_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n)
   return (0.6 * vectors<T>(shape.k) + 5) * static_cast<double>(m) * static_cast<double>(n);
 }
 
-bool always_fits(const kernels::Matmul& /*shape*/) { return true; }
-bool dots_fit(const kernels::Matmul& shape) { return !shape.transpose_a && shape.transpose_b; }
+bool always_fits(const Problem& /*problem*/) { return true; }
+bool dots_fit(const Problem& problem) { return !problem.shape.transpose_a && problem.shape.transpose_b; }
+template <class T>
+bool tiles_fit(const Problem& problem) {
+  return std::is_same_v<T, float> && AmxProduct::fits(problem);
+}
 
 }  // namespace
 
 /// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, where that packs less, or wastes fewer lanes; vectors
-/// along k.
+/// along k; tiles of factors in bfloat16.
 template <class T>
 const typename Plan<T>::Way Plan<T>::ways[] = {
     {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
-    {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, true, true},
-    {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, false},
+    {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, Sums::chains, true},
+    {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, Sums::vectors},
+    {"amx", tiles_fit<T>, AmxProduct::cycles, nullptr, Sums::tiles},
 };
 
 template <class T>
@@ -84,11 +91,11 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   const std::int64_t m = shape.m, n = shape.n, k = shape.k, threads = problem.threads;
   const auto& kernels = gemm_kernels<T>();
 
-  // Where it is not forced: dots for the whole product, or else what is cheapest for the parts.
+  // Where it is not forced: for the whole product the kind of sums, and of that kind what is cheapest for the parts.
   const Way *only = nullptr, *whole = ways;  // the first fits all
   double least = whole->cycles(shape, m, n);
   for (const Way& way : ways) {
-    if (!way.fits(shape)) continue;
+    if (!way.fits(problem_)) continue;
     if (forced == way.name) only = &way;
     const double cycles = way.cycles(shape, m, n);
     if (cycles >= least) continue;
@@ -96,6 +103,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
     least = cycles;
   }
   way_ = only != nullptr ? only : whole;
+  if (packs_first()) return;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
 
   double best = -1;
@@ -103,7 +111,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
     const std::int64_t column_parts = threads / row_parts;
     if (row_parts > m || column_parts > n) continue;
     for (const Way& way : ways) {
-      if (only != nullptr ? &way != only : way.packs != whole->packs) continue;
+      if (only != nullptr ? &way != only : way.sums != whole->sums) continue;
       const double cycles = way.cycles(shape, divide_up(m, row_parts), divide_up(n, column_parts));
       if (best >= 0 && cycles >= best) continue;
       best = cycles;
@@ -113,7 +121,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
     }
   }
   if (shape.batch >= 2 * threads || slices_ >= 2 * threads) row_parts_ = column_parts_ = 1;
-  if (!way_->packs || m == 0 || n == 0) return;
+  if (way_->sums != Sums::chains || m == 0 || n == 0) return;
 
   const auto element = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t longest = divide_up(k, slices_);
@@ -132,6 +140,37 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
     turned_ = divide_up(rows * turned_row(), 16) * 16;
   }
   packed_ = divide_up(packed_, 16) * 16;
+}
+
+template <class T>
+AmxProduct Plan<T>::tiles() const {
+  if constexpr (std::is_same_v<T, float>)
+    return {problem_, arrays_};
+  else
+    return {};
+}
+
+template <class T>
+std::int64_t Plan<T>::shared() const {
+  if (packs_first()) return tiles().shared();
+  return slices_ == 1 ? 0 : slices_ * size();
+}
+
+template <class T>
+void Plan<T>::pack(const Team& team, T* shared) const {
+  if (packs_first()) tiles().pack(team, shared);
+}
+
+template <class T>
+std::int64_t Plan<T>::parts() const {
+  if (packs_first()) return tiles().parts();
+  return problem_.shape.batch * slices_ * row_parts_ * column_parts_;
+}
+
+template <class T>
+void Plan<T>::run(std::int64_t begin, std::int64_t end, T* scratch, T* shared) const {
+  if (packs_first()) return tiles().run(begin, end, shared);
+  for (std::int64_t part = begin; part < end; ++part) run(part, scratch, shared);
 }
 
 template <class T>
@@ -254,6 +293,7 @@ void Plan<T>::run_turned(const Part& part, T* packed) const {
 
 template <class T>
 void Plan<T>::add(const T* partials) const {
+  if (slices_ == 1) return;
   for (std::int64_t i = 0; i < size(); ++i) {
     T total = partials[i];
     for (std::int64_t slice = 1; slice < slices_; ++slice) total += partials[slice * size() + i];

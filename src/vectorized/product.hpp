@@ -4,7 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tern/kernels/context.hpp"
 #include "tern/kernels/dot.hpp"
+
+namespace tern::vectorized {
+struct Team;
+}
 
 namespace tern::vectorized::product {
 
@@ -13,6 +18,7 @@ namespace tern::vectorized::product {
 struct Problem {
   kernels::Matmul shape;
   bool relu = false;
+  Precision precision = Precision::strict;
   int threads = 1;
 };
 
@@ -22,6 +28,8 @@ struct Arrays {
   const T *a = nullptr, *b = nullptr;
   const T* column_bias = nullptr;  ///< [n] or null
 };
+
+class AmxProduct;
 
 /// How one product is computed, by the way that the rule finds. Every element's sum runs in an order that follows from
 /// the shape alone; `threads` only decides where the result is cut.
@@ -33,16 +41,21 @@ class Plan {
   /// The name of the way that it takes.
   const char* way() const { return way_->name; }
 
-  /// Independent parts; any thread may run any of them.
-  std::int64_t parts() const { return problem_.shape.batch * slices_ * row_parts_ * column_parts_; }
-  /// Elements of 64-byte aligned scratch that a running part needs.
+  /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
   std::int64_t scratch() const { return packed_ + turned_; }
-  void run(std::int64_t part, T* scratch, T* partials) const;
+  std::int64_t shared() const;
 
-  /// A product of few elements over a long k is computed in slices of k whose results are added at the end: elements of
-  /// `partials` (0: no slices), and the adding, after all parts have run.
-  std::int64_t partials() const { return slices_ == 1 ? 0 : slices_ * size(); }
-  void add(const T* partials) const;
+  /// Where a way packs for the whole team: this member's share, all of them before any part runs.
+  bool packs_first() const { return way_->sums == Sums::tiles; }
+  void pack(const Team& team, T* shared) const;
+
+  /// Independent parts; any thread may run any of them.
+  std::int64_t parts() const;
+  void run(std::int64_t begin, std::int64_t end, T* scratch, T* shared) const;
+
+  /// A product of few elements over a long k is computed in slices of k whose results, in `shared`, are added after all
+  /// parts have run.
+  void add(const T* shared) const;
 
   /// A rough cost on one thread.
   double nanoseconds() const;
@@ -55,13 +68,16 @@ class Plan {
     std::int64_t m, n, k, first_k;
     const T* bias;
   };
-  /// An algorithm. Each repeats bit for bit, but sums in an order of its own.
+  /// What of one kind gives the same bits: a chain along k for every element, vectors along k, tiles of AMX.
+  enum class Sums : std::uint8_t { chains, vectors, tiles };
+  /// An algorithm.
   struct Way {
     const char* name;
-    bool (*fits)(const kernels::Matmul&);
+    bool (*fits)(const Problem&);
     double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
-    void (Plan::*run)(const Part&, T* scratch) const;
-    bool packs = true, turns = false;
+    void (Plan::*run)(const Part&, T* scratch) const;  ///< null: of tiles, which have parts of their own
+    Sums sums = Sums::chains;
+    bool turns = false;
   };
   static const Way ways[];
 
@@ -70,6 +86,8 @@ class Plan {
   std::int64_t turned_row() const { return block_columns_ + 16; }
   /// Whether a part of m rows uses b where it lies: it reads it once.
   bool in_place(std::int64_t m) const;
+  AmxProduct tiles() const;
+  void run(std::int64_t part, T* scratch, T* partials) const;
   void run_panels(const Part& part, T* scratch) const;
   void run_turned(const Part& part, T* scratch) const;
   void run_dots(const Part& part, T* scratch) const;

@@ -1,0 +1,43 @@
+#pragma once
+// A matrix product over the kernels of amx.hpp: the team rounds and packs both factors, then multiplies block by block.
+
+#include "vectorized/parallel.hpp"
+#include "vectorized/product.hpp"
+
+namespace tern::vectorized::product {
+
+class AmxProduct {
+ public:
+  AmxProduct() = default;
+  AmxProduct(const Problem& problem, const Arrays<float>& arrays);
+
+  static bool fits(const Problem& problem);
+  /// Rough ones, for m rows and n columns of c.
+  static double cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n);
+
+  /// Floats of 64-byte aligned scratch that the team shares.
+  std::int64_t shared() const;
+  /// Writes this member's share of the packed factors; all of them are there before anything runs.
+  void pack(const Team& team, void* shared) const;
+  /// Blocks of c, which are independent.
+  std::int64_t parts() const { return matrices_ * a_.panels * b_.panels; }
+  void run(std::int64_t begin, std::int64_t end, const void* shared) const;
+
+ private:
+  /// op(a), or op(b): matrices of lines of k numbers.
+  struct Factor {
+    const float* from = nullptr;
+    std::int64_t matrices = 1, matrix = 0, lines = 0, line = 0, number = 0;  ///< how many, and strides
+    std::int64_t panels = 0;                                                 ///< of one matrix
+  };
+  std::int64_t packed(const Factor& factor) const;
+  template <class Pack>
+  void pack(const Team& team, const Factor& factor, std::uint16_t* out, const Pack& pack_step) const;
+
+  Factor a_, b_;
+  std::int64_t matrices_ = 1, k_ = 0, steps_ = 0;
+  bool relu_ = false;
+  Arrays<float> arrays_;
+};
+
+}  // namespace tern::vectorized::product
