@@ -53,8 +53,8 @@ inline Tensor number_like(const Tensor& like, double value) {
 /// A number that the caller wrote beside x: rounded to a floating dtype; an integer takes none that it cannot hold.
 Tensor number_beside(const char* op, const Tensor& x, double value);
 
-/// Calls work() so that the kernel in it computes in float32 on tensors of 16 bits.
-void in_float32(const std::function<void()>& work);
+/// Calls work() so that the kernel in it computes in float32 on tensors of `dtype`, which has 16 bits.
+void in_float32(DType dtype, const std::function<void()>& work);
 [[noreturn]] void throw_no_compute_type(const char* op, DType dtype);
 [[noreturn]] void throw_no_integer_type(const char* op, DType dtype);
 
@@ -74,7 +74,7 @@ void with_type(const char* op, DType dtype, F&& f) {
       const Mode& mode = *current_scope().mode;
       if (mode.table<T>() == nullptr) {
         if (mode.inner != nullptr) return run_in(tern::mode(mode.inner), [&] { with_type(op, dtype, f); });
-        return in_float32([&] { f.template operator()<float>(); });
+        return in_float32(dtype, [&] { f.template operator()<float>(); });
       }
     }
     f.template operator()<T>();

@@ -103,6 +103,10 @@ void run_ways(const std::string& mode_name) {
     std::vector<std::unique_ptr<ForcedWay>> forced;
     for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
     check_options() = options(3);
+    // It is one of rounded factors alone.
+    const bool rounds = way == std::string("amx");
+    if (rounds) check_options().precision = Precision::bf16;
+    const Device rounded{mode_name, {.precision = check_options().precision}};
     Report report(mode_name + " by " + way);
     const auto knows = [&names = names](const Operator& op) {
       return std::any_of(names.begin(), names.end(),
@@ -119,6 +123,19 @@ void run_ways(const std::string& mode_name) {
       if (mode_name != "cuda") CHECK(forced[i]->taken() > 0);
     }
   }
+}
+
+/// Products and convolutions of rounded factors, by the ways that the mode chooses.
+void run_bf16(const std::string& mode_name) {
+  if (!is_available(mode_name)) return;
+  check_options() = options(1);
+  check_options().precision = Precision::bf16;
+  const Device device{mode_name, {.precision = Precision::bf16}};
+  Report report(mode_name + " in bf16");
+  for (const Operator& op : catalogue())
+    if (chooses(op)) check_operator(op, mode_name, report);
+  tell(mode_name + " in bf16", report);
+  check_options() = {};
 }
 
 /// The same families where the mode may choose freely: what one problem left behind must not decide another. Once in
@@ -165,6 +182,7 @@ TEST_CASE("catalogue: debug", "[catalogue][mode][debug]") { run_catalogue("debug
 
 TEST_CASE("catalogue: vectorized by every way", "[catalogue][mode][ways]") { run_ways("vectorized"); }
 TEST_CASE("catalogue: cuda by every way", "[catalogue][mode][ways][cuda]") { run_ways("cuda"); }
+TEST_CASE("catalogue: vectorized in bf16", "[catalogue][mode][ways]") { run_bf16("vectorized"); }
 TEST_CASE("catalogue: vectorized chooses freely", "[catalogue][mode][ways]") { run_free("vectorized"); }
 
 TEST_CASE("catalogue: cuda chooses freely", "[catalogue][mode][ways][cuda]") { run_free("cuda"); }

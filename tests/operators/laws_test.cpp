@@ -245,15 +245,18 @@ TEST_CASE("laws: a convolution of more groups than a launch has layers", "[laws]
 }
 
 TEST_CASE("laws: relu comes after the whole sum, however a product is cut", "[laws]") {
-  const Device device{"vectorized"};
   Generator generator(11);
-  for (const char* way : {"panels", "turned", "dots"})
+  for (const std::string way : {"panels", "turned", "dots", "amx"}) {
+    const Device device{"vectorized", {.precision = way == "amx" ? Precision::bf16 : Precision::strict}};
+    if (way == "amx" && device.mode().description.find("AMX") == std::string::npos) continue;
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{80, 80, 1500}, {7, 6, 20'000}, {70, 75, 600}}) {
       INFO(message(way, " ", m, " x ", n, " x ", k));
-      const ForcedWay forced{"matmul", way};
+      const ForcedWay forced{"linear", way.c_str()};
       const Tensor x = randn({m, k}, generator), weight = randn({n, k}, generator), bias = randn({n}, generator);
       CHECK(op::linear(x, weight, bias, Activation::relu).values() == op::relu(op::linear(x, weight, bias)).values());
+      CHECK(forced.taken() == 2);
     }
+  }
 }
 
 TEST_CASE("laws: a gradient of a convolution does not depend on which others are wanted", "[laws]") {

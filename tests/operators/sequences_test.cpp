@@ -261,7 +261,7 @@ TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
   run_sequences("cuda", 4, scopes);
 }
 TEST_CASE("sequences: vectorized, way by way", "[sequences][mode][vectorized]") {
-  run_ways("vectorized", {Precision::strict});
+  run_ways("vectorized", {Precision::strict, Precision::bf16});
 }
 TEST_CASE("sequences: cuda, way by way", "[sequences][mode][cuda]") {
   run_ways("cuda", {Precision::strict, Precision::tf32, Precision::bf16});

@@ -11,10 +11,13 @@ namespace tern::testing {
 /// How the generated cases run.
 struct CheckOptions {
   bool deterministic = true;  ///< as in DeviceOptions; false leaves out the checks for equal bits
-  bool whole = false;         ///< every kind of special numbers for every sample, every number of threads
-  std::size_t every = 1;      ///< only each so many-th sample of an operator,
-  std::size_t first = 0;      ///< beginning with this one; the mistakes belong to sample 0
-  std::string only = {};      ///< only this check, for every sample; all where empty
+  /// As in DeviceOptions, which the Device around the checks sets: bf16 widens the bounds of float32 to those of
+  /// rounded factors and leaves out numbers near the ends of the range.
+  Precision precision = Precision::strict;
+  bool whole = false;     ///< every kind of special numbers for every sample, every number of threads
+  std::size_t every = 1;  ///< only each so many-th sample of an operator,
+  std::size_t first = 0;  ///< beginning with this one; the mistakes belong to sample 0
+  std::string only = {};  ///< only this check, for every sample; all where empty
 };
 CheckOptions& check_options();
 
