@@ -37,6 +37,22 @@ AmxProduct::AmxProduct(const Problem& problem, const Arrays<float>& arrays)
   };
   a_ = factor(arrays.a, shape.stride_a, shape.m, !shape.transpose_a);
   b_ = factor(arrays.b, shape.stride_b, shape.n, shape.transpose_b);
+  if (matrices_ < 2 * problem.threads) cut(problem.threads);
+}
+
+/// What a member reads of a factor comes from the caches of those that packed it; of a also what it packs, which the
+/// operator before left where its rows of c were. So rows stay with their member as long as b is not much larger.
+void AmxProduct::cut(std::int64_t threads) {
+  double least = -1;
+  for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
+    const std::int64_t rows = divide_up(a_.panels, row_parts), columns = divide_up(b_.panels, threads / row_parts);
+    const double cycles = static_cast<double>(steps_) * (100.0 * static_cast<double>(rows * columns) +
+                                                         256.0 * static_cast<double>(3 * rows + columns));
+    if (least >= 0 && cycles >= least) continue;
+    least = cycles;
+    row_parts_ = row_parts;
+    column_parts_ = threads / row_parts;
+  }
 }
 
 std::int64_t AmxProduct::packed(const Factor& factor) const {
@@ -73,31 +89,41 @@ void AmxProduct::pack(const Team& team, const Factor& factor, std::uint16_t* out
 void AmxProduct::pack(const Team& team, void* shared) const {
   auto* const out = static_cast<std::uint16_t*>(shared);
   pack(team, a_, out, amx_kernels()->pack_a);
-  pack(team, b_, out + packed(a_), amx_kernels()->pack_b);
+  // Numbered by columns, where each member has a rectangle of its own.
+  const bool each = parts() == team.size;
+  const auto rows = static_cast<int>(row_parts_), columns = static_cast<int>(column_parts_);
+  pack({each ? team.index % columns * rows + team.index / columns : team.index, team.size}, b_, out + packed(a_),
+       amx_kernels()->pack_b);
 }
 
 void AmxProduct::run(std::int64_t begin, std::int64_t end, const void* shared) const {
   if (begin >= end) return;
-  const auto& kernels = *amx_kernels();
+  amx_kernels()->begin();
+  for (std::int64_t part = begin; part < end; ++part) run_part(part, shared);
+  amx_kernels()->end();
+}
+
+void AmxProduct::run_part(std::int64_t part, const void* shared) const {
   const auto* const a = static_cast<const std::uint16_t*>(shared);
   const std::uint16_t* const b = a + packed(a_);
-  kernels.begin();
-  for (std::int64_t part = begin; part < end; ++part) {  // a panel of b stays near for all rows
-    const std::int64_t row = part % a_.panels, column = part / a_.panels % b_.panels;
-    const std::int64_t matrix = part / (a_.panels * b_.panels);
-    const std::int64_t a_matrix = a_.matrices == 1 ? 0 : matrix, b_matrix = b_.matrices == 1 ? 0 : matrix;
-    kernels.multiply(
-        {.a = a + (a_matrix * a_.panels + row) * steps_ * amx_step,
-         .b = b + (b_matrix * b_.panels + column) * steps_ * amx_step,
-         .steps = steps_,
-         .c = arrays_.c + (matrix * a_.lines + row * amx_lines) * b_.lines + column * amx_lines,
-         .c_row = b_.lines,
-         .rows = std::min(amx_lines, a_.lines - row * amx_lines),
-         .columns = std::min(amx_lines, b_.lines - column * amx_lines),
-         .column_bias = arrays_.column_bias == nullptr ? nullptr : arrays_.column_bias + column * amx_lines,
-         .relu = relu_});
-  }
-  kernels.end();
+  const std::int64_t row_part = part / column_parts_ % row_parts_, column_part = part % column_parts_;
+  const std::int64_t matrix = part / (row_parts_ * column_parts_);
+  const std::int64_t a_matrix = a_.matrices == 1 ? 0 : matrix, b_matrix = b_.matrices == 1 ? 0 : matrix;
+  const std::int64_t first_column = b_.panels * column_part / column_parts_;
+  const std::int64_t last_column = b_.panels * (column_part + 1) / column_parts_;
+  for (std::int64_t i = a_.panels * row_part / row_parts_; i < a_.panels * (row_part + 1) / row_parts_; ++i)
+    for (std::int64_t j = first_column; j < last_column; ++j) {
+      const std::int64_t row = i * amx_lines, column = j * amx_lines;
+      amx_kernels()->multiply({.a = a + (a_matrix * a_.panels + i) * steps_ * amx_step,
+                               .b = b + (b_matrix * b_.panels + j) * steps_ * amx_step,
+                               .steps = steps_,
+                               .c = arrays_.c + (matrix * a_.lines + row) * b_.lines + column,
+                               .c_row = b_.lines,
+                               .rows = std::min(amx_lines, a_.lines - row),
+                               .columns = std::min(amx_lines, b_.lines - column),
+                               .column_bias = arrays_.column_bias == nullptr ? nullptr : arrays_.column_bias + column,
+                               .relu = relu_});
+    }
 }
 
 }  // namespace tern::vectorized::product

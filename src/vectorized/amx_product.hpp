@@ -19,8 +19,8 @@ class AmxProduct {
   std::int64_t shared() const;
   /// Writes this member's share of the packed factors; all of them are there before anything runs.
   void pack(const Team& team, void* shared) const;
-  /// Blocks of c, which are independent.
-  std::int64_t parts() const { return matrices_ * a_.panels * b_.panels; }
+  /// Rectangles of c, which are independent.
+  std::int64_t parts() const { return matrices_ * row_parts_ * column_parts_; }
   void run(std::int64_t begin, std::int64_t end, const void* shared) const;
 
  private:
@@ -31,11 +31,13 @@ class AmxProduct {
     std::int64_t panels = 0;                                                 ///< of one matrix
   };
   std::int64_t packed(const Factor& factor) const;
+  void cut(std::int64_t threads);
+  void run_part(std::int64_t part, const void* shared) const;
   template <class Pack>
   void pack(const Team& team, const Factor& factor, std::uint16_t* out, const Pack& pack_step) const;
 
   Factor a_, b_;
-  std::int64_t matrices_ = 1, k_ = 0, steps_ = 0;
+  std::int64_t matrices_ = 1, k_ = 0, steps_ = 0, row_parts_ = 1, column_parts_ = 1;
   bool relu_ = false;
   Arrays<float> arrays_;
 };
