@@ -15,8 +15,8 @@ double AmxProduct::cycles(const kernels::Matmul& shape, std::int64_t m, std::int
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n), k = static_cast<double>(shape.k);
   const auto tiles = static_cast<double>(divide_up(m, amx_lines / 2) * divide_up(n, amx_lines / 2));
   const double turned = (shape.transpose_a ? rows : 0) + (shape.transpose_b ? columns : 0);
-  return tiles * (24 * static_cast<double>(divide_up(shape.k, amx_depth)) + 40) +
-         k * (0.25 * (rows + columns) + 0.15 * turned) + 0.1 * rows * columns;
+  return tiles * (32 * static_cast<double>(divide_up(shape.k, amx_depth)) + 40) +
+         k * (0.3 * (rows + columns) + 0.2 * turned) + 0.1 * rows * columns;
 }
 
 AmxProduct::AmxProduct(const Problem& problem, const Arrays<float>& arrays)

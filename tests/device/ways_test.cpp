@@ -109,6 +109,8 @@ TEST_CASE("ways: amx is for factors in bfloat16", "[device][ways]") {
   product({.precision = Precision::bf16}, a.to(DType::float64), b.to(DType::float64));
   product({.precision = Precision::tf32}, a, b);
   CHECK(forced.taken() == 2);
+  product({.precision = Precision::bf16, .verify = true}, a, b);  // the bounds are those of rounded factors
+  CHECK(forced.taken() == 3);
 }
 
 TEST_CASE("ways: attention", "[device][ways]") {

@@ -251,7 +251,7 @@ void run_sequences(const std::string& mode, std::int64_t N, const std::vector<De
 }  // namespace
 
 TEST_CASE("sequences: vectorized", "[sequences][mode][vectorized]") {
-  run_sequences("vectorized", 1, {{.deterministic = false}});
+  run_sequences("vectorized", 1, {{.deterministic = false}, {.precision = Precision::bf16}});
 }
 TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
   std::vector<DeviceOptions> scopes;
