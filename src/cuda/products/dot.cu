@@ -1,5 +1,6 @@
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
@@ -93,7 +94,7 @@ __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, 
 
 // g = grad_y * activation'(y) (when g is wanted) and its column sums (when they are): 32 columns per block.
 constexpr int sum_rows = 32;
-constexpr std::int64_t many_rows = 2048;
+constexpr std::int64_t many_rows = 256;
 template <class T>
 __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows,
                                std::int64_t out, Activation activation) {
@@ -118,22 +119,37 @@ __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, cons
   sums[column] = total;
 }
 
+/// Many rows are split over blocks, whose sums lie in `partials` until add_sums(); a few are one block's work per 32
+/// columns.
 template <class T>
-void through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Problem& p) {
-  if constexpr (std::is_same_v<T, float>) {
-    // Many rows are split over blocks; a few are one block's work per 32 columns.
-    if (p.m >= many_rows && p.n % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)) {
-      const Rows wide{p.m, p.n, p.n};
-      const std::int64_t slices = sums == nullptr ? 0 : row_slices(wide);
-      const Scratch partials(context, static_cast<std::size_t>(slices * p.n) * sizeof(float));
-      through_rows(context, g, partials.as<float>(), grad_y, y, wide, p.activation);
-      if (sums != nullptr) sum_slices<float>(context, nullptr, sums, partials.as<float>(), slices, 0, p.n);
-      return;
-    }
+class Through {
+ public:
+  Through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Problem& p)
+      : sums_(sums),
+        columns_(p.n),
+        splits_(std::is_same_v<T, float> && p.m >= many_rows && p.n % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) &&
+                aligned(g, 4)),
+        slices_(splits_ && sums != nullptr ? row_slices({p.m, p.n, p.n}) : 0),
+        partials_(context, static_cast<std::size_t>(slices_ * p.n) * sizeof(T)) {
+    if constexpr (std::is_same_v<T, float>)
+      if (splits_) {
+        through_rows(context, g, partials_.as<float>(), grad_y, y, Rows{p.m, p.n, p.n}, p.activation);
+        return;
+      }
+    launch(context, Grid(static_cast<unsigned>(ceil_div(p.n, 32)), dim3(32, sum_rows)), through_kernel<T>, g, sums,
+           grad_y, y, p.m, p.n, p.activation);
   }
-  launch(context, Grid(static_cast<unsigned>(ceil_div(p.n, 32)), dim3(32, sum_rows)), through_kernel<T>, g, sums,
-         grad_y, y, p.m, p.n, p.activation);
-}
+  void add_sums(const Context& context) const {
+    if (slices_ > 0) sum_slices<T>(context, nullptr, sums_, partials_.as<T>(), slices_, 0, columns_);
+  }
+
+ private:
+  T* sums_;
+  std::int64_t columns_;
+  bool splits_;
+  std::int64_t slices_;
+  Scratch partials_;
+};
 
 struct ToBf16 {
   __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
@@ -256,7 +272,7 @@ void run_together(Context& context, const Problem& p, const Gradients& to, const
   const auto* const y = static_cast<const float*>(to.y);
   const float* const mask = p.activation == Activation::none ? nullptr : y;
   if (to.grad_bias != nullptr && to.grad_weight == nullptr)
-    through<float>(context, nullptr, static_cast<float*>(to.grad_bias), grad_y, y, p);
+    Through<float>(context, nullptr, static_cast<float*>(to.grad_bias), grad_y, y, p).add_sums(context);
   if (to.grad_weight == nullptr && to.grad_x == nullptr) return;
   Product for_weight, for_data;
   if (to.grad_weight != nullptr) {
@@ -298,8 +314,10 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   const bool masked = p.activation != Activation::none, rounds = in_bf16(p);
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
   const auto* const grad_y = static_cast<const T*>(to.grad_y);
+  std::optional<Through<T>> through;
   if (masked || to.grad_bias != nullptr)
-    through(context, masked_gradient.as<T>(), static_cast<T*>(to.grad_bias), grad_y, static_cast<const T*>(to.y), p);
+    through.emplace(context, masked_gradient.as<T>(), static_cast<T*>(to.grad_bias), grad_y,
+                    static_cast<const T*>(to.y), p);
   const void *g = masked ? masked_gradient.as<T>() : grad_y, *x = to.x, *weight = to.weight;
 
   // Factors that are read, rounded where that is asked for.
@@ -330,7 +348,9 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   std::optional<Half> to_weight, to_x;
   if (for_weight) prepare(to_weight, {.m = p.n, .n = p.k, .k = p.m, .transpose_a = true}, {to.grad_weight, g, x});
   if (for_x) prepare(to_x, {.m = p.m, .n = p.k, .k = p.n}, {to.grad_x, g, weight});
-  run_side_by_side(context, to_weight, to_x, [](Context&) {});
+  run_side_by_side(context, to_weight, to_x, [&](const Context& where) {
+    if (through) through->add_sums(where);
+  });
 }
 
 void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int plan, void* workspace) {
@@ -388,7 +408,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (problem.work() == 0) {
     clear(grad_x, shape.rows * shape.in);
     clear(grad_weight, shape.out * shape.in);
-    if (grad_bias != nullptr && shape.out > 0) through<T>(context, nullptr, grad_bias, grad_y, y, problem);
+    if (grad_bias != nullptr && shape.out > 0)
+      Through<T>(context, nullptr, grad_bias, grad_y, y, problem).add_sums(context);
     return;
   }
   problem.given = {alignment_of(y), alignment_of(x), alignment_of(weight)};
