@@ -161,7 +161,7 @@ void through_rows(const Context& context, Out* g, float* partials, const float* 
 template <class T>
 void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels) {
-  constexpr std::int64_t many = 32768;
+  const std::int64_t many = slices > slice_lanes ? 32768 : 8192;
   constexpr int V = pack_size<T>;
   const std::int64_t sums = weights + channels;
   const Gradients<T> to{grad_weight, grad_bias, weights, channels};

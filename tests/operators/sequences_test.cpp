@@ -192,6 +192,17 @@ std::vector<Known> for_ways() {
   std::vector<Known> uses = alike(2);
   for (const std::vector<Known>& more : {products(), attentions()}) uses.insert(uses.end(), more.begin(), more.end());
   uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
+  uses.push_back({{"linear, many rows", {{300, 20}, {68, 20}, {68}}, {true, true, true}, [](const auto& in) {
+                     return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu);
+                   }}});
+  // Small planes: one and several blocks of rows, of channels in and out, whole packs and none.
+  uses.push_back(conv({9, 1, 28, 28}, {20, 1, 5, 5}, {}, true));
+  uses.push_back(conv({5, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}, true));
+  uses.push_back(conv({3, 7, 9, 11}, {13, 7, 3, 3}, {.padding = {2, 1}}, true));
+  uses.push_back(conv({7, 3, 6, 5}, {70, 3, 3, 3}, {.padding = 1}));
+  uses.push_back(uses.back());
+  uses.back().use.name += ", shifted";
+  uses.back().use.shifted = true;
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 1, 1}, {}, true));
   uses.push_back(conv({2, 10, 9, 9}, {6, 10, 3, 2}, {.stride = {2, 1}, .padding = {1, 0}}, true));

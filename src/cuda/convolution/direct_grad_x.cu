@@ -1,4 +1,4 @@
-#include "cuda/convolution/direct.cuh"
+#include "cuda/convolution/direct_tensor.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -140,10 +140,12 @@ Cut chosen_cut(const Problem& shape) {
 }
 
 bool fits(const Problem& problem) {
+  if (fits_tensor_grad_x(problem)) return true;
   return small_window(problem) && problem.OW <= run && problem.H <= 32 && chosen_cut(problem).threads > 0;
 }
 
 void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  if (fits_tensor_grad_x(problem)) return run_tensor_grad_x(context, problem, arrays);
   const Planes p = planes(problem);
   const int per_thread = channels_per_thread(problem.C);
   const Cut cut = chosen_cut(problem);

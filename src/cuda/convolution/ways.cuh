@@ -10,7 +10,7 @@ namespace tern::cuda::convolution {
 
 // Any sizes: a matrix product whose factors are gathered element by element (general.cu).
 extern const Way general_forward, general_grad_x, general_grad_weight;
-// Small planes, stride 1: whole planes in shared memory (direct*.cu).
+// Small planes, stride 1: whole planes in shared memory (direct*.cu), on tensor cores in TF32 (direct_tensor_*.cu).
 extern const Way direct_forward, direct_grad_x, direct_grad_weight;
 
 // ---- channels last ----
