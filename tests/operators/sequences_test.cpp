@@ -271,9 +271,9 @@ TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
       scopes.push_back({.precision = precision, .deterministic = deterministic});
   run_sequences("cuda", 4, scopes);
 }
-TEST_CASE("sequences: vectorized, way by way", "[sequences][mode][vectorized]") {
+TEST_CASE("sequences: vectorized by every way", "[sequences][mode][vectorized]") {
   run_ways("vectorized", {Precision::strict, Precision::bf16});
 }
-TEST_CASE("sequences: cuda, way by way", "[sequences][mode][cuda]") {
+TEST_CASE("sequences: cuda by every way", "[sequences][mode][cuda]") {
   run_ways("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
 }
