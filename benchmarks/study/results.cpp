@@ -77,6 +77,7 @@ std::string quoted(std::string text) {
 }  // namespace
 
 void write_text(const std::string& file, const std::string& text) {
+  io::remove_leftovers(file);  // of a run that was killed meanwhile
   io::AtomicFile out(file);
   out.write(std::as_bytes(std::span(text)));
   out.commit();
