@@ -5,12 +5,15 @@
 #include <hwy/highway.h>
 // clang-format on
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <span>
+#include <string_view>
 
 #include "modes/cores.hpp"
 #include "tern/core/error.hpp"
-#include "vectorized/amx.hpp"
+#include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -19,8 +22,10 @@ namespace {
 
 std::string description() {
   const int threads = default_threads();
-  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target() +
-         (amx_kernels() != nullptr ? ", AMX for bf16" : "");
+  const char* const for_bf16 = bfloat16::amx_kernels() != nullptr      ? ", AMX for bf16"
+                               : bfloat16::avx512_kernels() != nullptr ? ", AVX512_BF16 for bf16"
+                                                                       : "";
+  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target() + for_bf16;
 }
 
 constexpr Decision decisions[]{
@@ -33,29 +38,34 @@ constexpr Decision decisions[]{
     {"linear_grad_x", {"panels", "turned"}},
     {"linear_grad_weight", {"panels", "turned"}},
 };
-/// The same where there is AMX.
-constexpr Decision decisions_with_amx[]{
-    decisions[0],
-    decisions[1],
-    decisions[2],
-    decisions[3],
-    {"matmul", {"panels", "turned", "dots", "amx"}},
-    {"linear", {"panels", "turned", "dots", "amx"}},
-    {"linear_grad_x", {"panels", "turned", "amx"}},
-    {"linear_grad_weight", {"panels", "turned", "amx"}},
-};
 
+/// The same with the ways of bfloat16 factors that this processor has.
 std::span<const Decision> known_decisions() {
-  return amx_kernels() != nullptr ? std::span<const Decision>(decisions_with_amx) : decisions;
+  static const auto known = [] {
+    auto all = std::to_array(decisions);
+    for (const bfloat16::Kernels* const kernels : {bfloat16::avx512_kernels(), bfloat16::amx_kernels()}) {
+      if (kernels == nullptr) continue;
+      for (Decision& decision : all) {
+        const bool product = decision.ways[0] == std::string_view("panels");
+        if (product) *std::ranges::find(decision.ways, nullptr) = kernels->way;
+      }
+    }
+    return all;
+  }();
+  return known;
 }
 
-/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least; AMX is the best. Before any
-/// kernel runs.
+/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least; those of bfloat16 are the
+/// best. Before any kernel runs.
 /// Throws DeviceUnavailable with the names of those that this library and this processor have.
 void limit_instructions() {
   const char* const name = std::getenv("TERN_SIMD");
-  if (name == nullptr || *name == 0 || amx_kernels() != nullptr) return;
-  std::string known = amx_present() ? "AMX, " : "";
+  if (name == nullptr || *name == 0) return;
+  std::string known;
+  for (const char* const better : bfloat16::instruction_sets()) {
+    if (std::string_view(name) == better) return;
+    known += std::string(better) + ", ";
+  }
   std::int64_t allowed = 0;
   for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;  // the best first

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "vectorized/amx_product.hpp"
+#include "vectorized/bfloat16/product.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
@@ -49,9 +49,13 @@ double dots_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n)
 
 bool always_fits(const Problem& /*problem*/) { return true; }
 bool dots_fit(const Problem& problem) { return !problem.shape.transpose_a && problem.shape.transpose_b; }
-template <class T>
+template <class T, const bfloat16::Kernels* (*kernels)()>
 bool tiles_fit(const Problem& problem) {
-  return std::is_same_v<T, float> && AmxProduct::fits(problem);
+  return std::is_same_v<T, float> && problem.precision == Precision::bf16 && kernels() != nullptr;
+}
+template <const bfloat16::Kernels* (*kernels)()>
+double tiles_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+  return Bfloat16Product::cycles(shape, m, n, *kernels());
 }
 
 }  // namespace
@@ -63,7 +67,10 @@ const typename Plan<T>::Way Plan<T>::ways[] = {
     {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
     {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, Sums::chains, true},
     {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, Sums::vectors},
-    {"amx", tiles_fit<T>, AmxProduct::cycles, nullptr, Sums::tiles},
+    {"avx512_bf16", tiles_fit<T, bfloat16::avx512_kernels>, tiles_cycles<bfloat16::avx512_kernels>, nullptr,
+     Sums::tiles, false, bfloat16::avx512_kernels},
+    {"amx", tiles_fit<T, bfloat16::amx_kernels>, tiles_cycles<bfloat16::amx_kernels>, nullptr, Sums::tiles, false,
+     bfloat16::amx_kernels},
 };
 
 template <class T>
@@ -143,9 +150,9 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
 }
 
 template <class T>
-AmxProduct Plan<T>::tiles() const {
+Bfloat16Product Plan<T>::tiles() const {
   if constexpr (std::is_same_v<T, float>)
-    return {problem_, arrays_};
+    return {problem_, arrays_, *way_->kernels()};
   else
     return {};
 }

@@ -10,6 +10,9 @@
 namespace tern::vectorized {
 struct Team;
 }
+namespace tern::vectorized::bfloat16 {
+struct Kernels;
+}
 
 namespace tern::vectorized::product {
 
@@ -29,7 +32,7 @@ struct Arrays {
   const T* column_bias = nullptr;  ///< [n] or null
 };
 
-class AmxProduct;
+class Bfloat16Product;
 
 /// How one product is computed, by the way that the rule finds. Every element's sum runs in an order that follows from
 /// the shape alone; `threads` only decides where the result is cut.
@@ -68,7 +71,8 @@ class Plan {
     std::int64_t m, n, k, first_k;
     const T* bias;
   };
-  /// What of one kind gives the same bits: a chain along k for every element, vectors along k, tiles of AMX.
+  /// What of one kind gives the same bits: a chain along k for every element, vectors along k, tiles of bfloat16
+  /// factors.
   enum class Sums : std::uint8_t { chains, vectors, tiles };
   /// An algorithm.
   struct Way {
@@ -78,6 +82,7 @@ class Plan {
     void (Plan::*run)(const Part&, T* scratch) const;  ///< null: of tiles, which have parts of their own
     Sums sums = Sums::chains;
     bool turns = false;
+    const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
   };
   static const Way ways[];
 
@@ -86,7 +91,7 @@ class Plan {
   std::int64_t turned_row() const { return block_columns_ + 16; }
   /// Whether a part of m rows uses b where it lies: it reads it once.
   bool in_place(std::int64_t m) const;
-  AmxProduct tiles() const;
+  Bfloat16Product tiles() const;
   void run(std::int64_t part, T* scratch, T* partials) const;
   void run_panels(const Part& part, T* scratch) const;
   void run_turned(const Part& part, T* scratch) const;

@@ -1,3 +1,5 @@
+#include "support/ways.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -78,39 +80,36 @@ TEST_CASE("ways: products", "[device][ways]") {
   }
 }
 
-TEST_CASE("ways: amx is for factors in bfloat16", "[device][ways]") {
-  const std::span<const Decision> decisions = mode("vectorized").decisions;
-  const bool has = std::ranges::any_of(decisions, [](const Decision& decision) {
-    return std::ranges::any_of(decision.ways,
-                               [](const char* way) { return way != nullptr && way == std::string("amx"); });
-  });
-  CHECK(has == (mode("vectorized").description.find("AMX") != std::string::npos));
-  if (!has) {
-    WARN("skipped: no AMX here");
-    return;
-  }
+TEST_CASE("ways: factors in bfloat16", "[device][ways]") {
+  std::vector<const char*> ways = testing::ways_of(mode("vectorized"), "matmul");
+  std::erase_if(ways, [](const char* way) { return !testing::rounds(way); });
+  CHECK(ways.empty() == (mode("vectorized").description.find(" for bf16") == std::string::npos));
+  if (ways.empty()) WARN("skipped: this processor has none");
   Generator generator(1);
   const Tensor a = randn({40, 70}, generator), b = randn({50, 70}, generator);
-  const ForcedWay forced{"matmul", "amx"};
-  const auto product = [&](const DeviceOptions& options, const Tensor& x, const Tensor& y) {
-    const Device device{"vectorized", options};
-    return op::matmul(x, y, {.transpose_b = true});
-  };
-  const Tensor rounded = product({.precision = Precision::bf16}, a, b);
-  CHECK(forced.taken() == 1);
-  // Of factors that have 8 bits the products are exact, so it is the sum that is rounded.
-  const auto in_8_bits = [](const Tensor& x) { return x.to(DType::bfloat16).to(DType::float32); };
-  const std::vector<double> got = rounded.values(), expected = product({}, in_8_bits(a), in_8_bits(b)).values();
-  for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) < 70 * 0x1p-23 * 70);
-  CHECK(forced.missed() == 1);
-  product({.precision = Precision::bf16}, a.to(DType::bfloat16), b.to(DType::bfloat16));
-  CHECK(forced.taken() == 2);
-  product({.precision = Precision::bf16}, a.to(DType::float16), b.to(DType::float16));  // has 11
-  product({.precision = Precision::bf16}, a.to(DType::float64), b.to(DType::float64));
-  product({.precision = Precision::tf32}, a, b);
-  CHECK(forced.taken() == 2);
-  product({.precision = Precision::bf16, .verify = true}, a, b);  // the bounds are those of rounded factors
-  CHECK(forced.taken() == 3);
+  for (const char* const way : ways) {
+    INFO(way);
+    const ForcedWay forced{"matmul", way};
+    const auto product = [&](const DeviceOptions& options, const Tensor& x, const Tensor& y) {
+      const Device device{"vectorized", options};
+      return op::matmul(x, y, {.transpose_b = true});
+    };
+    const Tensor rounded = product({.precision = Precision::bf16}, a, b);
+    CHECK(forced.taken() == 1);
+    // Of factors that have 8 bits the products are exact, so it is the sum that is rounded.
+    const auto in_8_bits = [](const Tensor& x) { return x.to(DType::bfloat16).to(DType::float32); };
+    const std::vector<double> got = rounded.values(), expected = product({}, in_8_bits(a), in_8_bits(b)).values();
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) < 70 * 0x1p-23 * 70);
+    CHECK(forced.missed() == 1);
+    product({.precision = Precision::bf16}, a.to(DType::bfloat16), b.to(DType::bfloat16));
+    CHECK(forced.taken() == 2);
+    product({.precision = Precision::bf16}, a.to(DType::float16), b.to(DType::float16));  // has 11
+    product({.precision = Precision::bf16}, a.to(DType::float64), b.to(DType::float64));
+    product({.precision = Precision::tf32}, a, b);
+    CHECK(forced.taken() == 2);
+    product({.precision = Precision::bf16, .verify = true}, a, b);  // the bounds are those of rounded factors
+    CHECK(forced.taken() == 3);
+  }
 }
 
 TEST_CASE("ways: attention", "[device][ways]") {

@@ -13,6 +13,7 @@
 #include "support/catch.hpp"
 #include "support/checks.hpp"
 #include "support/summary.hpp"
+#include "support/ways.hpp"
 
 using namespace tern;
 using namespace tern::testing;
@@ -103,9 +104,7 @@ void run_ways(const std::string& mode_name) {
     std::vector<std::unique_ptr<ForcedWay>> forced;
     for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
     check_options() = options(3);
-    // It is one of rounded factors alone.
-    const bool rounds = way == std::string("amx");
-    if (rounds) check_options().precision = Precision::bf16;
+    if (rounds(way)) check_options().precision = Precision::bf16;
     const Device rounded{mode_name, {.precision = check_options().precision}};
     Report report(mode_name + " by " + way);
     const auto knows = [&names = names](const Operator& op) {

@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
+#include "support/ways.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -246,12 +247,11 @@ TEST_CASE("laws: a convolution of more groups than a launch has layers", "[laws]
 
 TEST_CASE("laws: relu comes after the whole sum, however a product is cut", "[laws]") {
   Generator generator(11);
-  for (const std::string way : {"panels", "turned", "dots", "amx"}) {
-    const Device device{"vectorized", {.precision = way == "amx" ? Precision::bf16 : Precision::strict}};
-    if (way == "amx" && device.mode().description.find("AMX") == std::string::npos) continue;
+  for (const char* const way : testing::ways_of(mode("vectorized"), "linear")) {
+    const Device device{"vectorized", {.precision = testing::rounds(way) ? Precision::bf16 : Precision::strict}};
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{80, 80, 1500}, {7, 6, 20'000}, {70, 75, 600}}) {
       INFO(message(way, " ", m, " x ", n, " x ", k));
-      const ForcedWay forced{"linear", way.c_str()};
+      const ForcedWay forced{"linear", way};
       const Tensor x = randn({m, k}, generator), weight = randn({n, k}, generator), bias = randn({n}, generator);
       CHECK(op::linear(x, weight, bias, Activation::relu).values() == op::relu(op::linear(x, weight, bias)).values());
       CHECK(forced.taken() == 2);

@@ -1,30 +1,33 @@
-#include "vectorized/amx_product.hpp"
+#include "vectorized/bfloat16/product.hpp"
 
 #include <algorithm>
 
-#include "vectorized/amx.hpp"
 #include "vectorized/cache.hpp"
 
 namespace tern::vectorized::product {
 
-bool AmxProduct::fits(const Problem& problem) {
-  return problem.precision == Precision::bf16 && amx_kernels() != nullptr;
-}
+using bfloat16::depth;
+using bfloat16::panel_lines;
+using bfloat16::Source;
+using bfloat16::step_numbers;
+using bfloat16::tile_lines;
 
-double AmxProduct::cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+double Bfloat16Product::cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n,
+                               const bfloat16::Kernels& kernels) {
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n), k = static_cast<double>(shape.k);
-  const auto tiles = static_cast<double>(divide_up(m, amx_lines / 2) * divide_up(n, amx_lines / 2));
+  const auto tiles = static_cast<double>(divide_up(m, tile_lines) * divide_up(n, tile_lines));
   const double turned = (shape.transpose_a ? rows : 0) + (shape.transpose_b ? columns : 0);
-  return tiles * (32 * static_cast<double>(divide_up(shape.k, amx_depth)) + 40) +
+  return tiles * (kernels.tile_cycles * static_cast<double>(divide_up(shape.k, depth)) + 40) +
          k * (0.3 * (rows + columns) + 0.2 * turned) + 0.1 * rows * columns;
 }
 
-AmxProduct::AmxProduct(const Problem& problem, const Arrays<float>& arrays)
+Bfloat16Product::Bfloat16Product(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels)
     : matrices_(problem.shape.batch),
       k_(problem.shape.k),
-      steps_(divide_up(k_, amx_depth)),
+      steps_(divide_up(k_, depth)),
       relu_(problem.relu),
-      arrays_(arrays) {
+      arrays_(arrays),
+      kernels_(&kernels) {
   const auto& shape = problem.shape;
   const auto factor = [&](const float* from, std::int64_t stride, std::int64_t lines, bool along) {
     return Factor{.from = from,
@@ -33,7 +36,7 @@ AmxProduct::AmxProduct(const Problem& problem, const Arrays<float>& arrays)
                   .lines = lines,
                   .line = along ? shape.k : 1,
                   .number = along ? 1 : lines,
-                  .panels = divide_up(lines, amx_lines)};
+                  .panels = divide_up(lines, panel_lines)};
   };
   a_ = factor(arrays.a, shape.stride_a, shape.m, !shape.transpose_a);
   b_ = factor(arrays.b, shape.stride_b, shape.n, shape.transpose_b);
@@ -42,7 +45,7 @@ AmxProduct::AmxProduct(const Problem& problem, const Arrays<float>& arrays)
 
 /// What a member reads of a factor comes from the caches of those that packed it; of a also what it packs, which the
 /// operator before left where its rows of c were. So rows stay with their member as long as b is not much larger.
-void AmxProduct::cut(std::int64_t threads) {
+void Bfloat16Product::cut(std::int64_t threads) {
   double least = -1;
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
     const std::int64_t rows = divide_up(a_.panels, row_parts), columns = divide_up(b_.panels, threads / row_parts);
@@ -55,23 +58,23 @@ void AmxProduct::cut(std::int64_t threads) {
   }
 }
 
-std::int64_t AmxProduct::packed(const Factor& factor) const {
-  return factor.matrices * factor.panels * steps_ * amx_step;
+std::int64_t Bfloat16Product::packed(const Factor& factor) const {
+  return factor.matrices * factor.panels * steps_ * step_numbers;
 }
 
-std::int64_t AmxProduct::shared() const { return (packed(a_) + packed(b_)) / 2; }
+std::int64_t Bfloat16Product::shared() const { return (packed(a_) + packed(b_)) / 2; }
 
 template <class Pack>
-void AmxProduct::pack(const Team& team, const Factor& factor, std::uint16_t* out, const Pack& pack_step) const {
+void Bfloat16Product::pack(const Team& team, const Factor& factor, std::uint16_t* out, const Pack& pack_step) const {
   const auto one = [&](std::int64_t panel, std::int64_t step) {
-    const std::int64_t line = panel % factor.panels * amx_lines, number = step * amx_depth;
-    pack_step(out + (panel * steps_ + step) * amx_step,
-              AmxSource{.from = factor.from + panel / factor.panels * factor.matrix + line * factor.line +
-                                number * factor.number,
-                        .line = factor.line,
-                        .number = factor.number,
-                        .lines = std::min(amx_lines, factor.lines - line),
-                        .numbers = std::min(amx_depth, k_ - number)});
+    const std::int64_t line = panel % factor.panels * panel_lines, number = step * depth;
+    pack_step(out + (panel * steps_ + step) * step_numbers,
+              Source{.from = factor.from + panel / factor.panels * factor.matrix + line * factor.line +
+                             number * factor.number,
+                     .line = factor.line,
+                     .number = factor.number,
+                     .lines = std::min(panel_lines, factor.lines - line),
+                     .numbers = std::min(depth, k_ - number)});
   };
   const std::int64_t panels = factor.matrices * factor.panels, all = panels * steps_;
   // In the order in which the factor lies. Where there are panels enough, each member packs those that it, for the most
@@ -86,24 +89,24 @@ void AmxProduct::pack(const Team& team, const Factor& factor, std::uint16_t* out
   }
 }
 
-void AmxProduct::pack(const Team& team, void* shared) const {
+void Bfloat16Product::pack(const Team& team, void* shared) const {
   auto* const out = static_cast<std::uint16_t*>(shared);
-  pack(team, a_, out, amx_kernels()->pack_a);
+  pack(team, a_, out, kernels_->pack_a);
   // Numbered by columns, where each member has a rectangle of its own.
   const bool each = parts() == team.size;
   const auto rows = static_cast<int>(row_parts_), columns = static_cast<int>(column_parts_);
   pack({each ? team.index % columns * rows + team.index / columns : team.index, team.size}, b_, out + packed(a_),
-       amx_kernels()->pack_b);
+       kernels_->pack_b);
 }
 
-void AmxProduct::run(std::int64_t begin, std::int64_t end, const void* shared) const {
+void Bfloat16Product::run(std::int64_t begin, std::int64_t end, const void* shared) const {
   if (begin >= end) return;
-  amx_kernels()->begin();
+  kernels_->begin();
   for (std::int64_t part = begin; part < end; ++part) run_part(part, shared);
-  amx_kernels()->end();
+  kernels_->end();
 }
 
-void AmxProduct::run_part(std::int64_t part, const void* shared) const {
+void Bfloat16Product::run_part(std::int64_t part, const void* shared) const {
   const auto* const a = static_cast<const std::uint16_t*>(shared);
   const std::uint16_t* const b = a + packed(a_);
   const std::int64_t row_part = part / column_parts_ % row_parts_, column_part = part % column_parts_;
@@ -113,16 +116,16 @@ void AmxProduct::run_part(std::int64_t part, const void* shared) const {
   const std::int64_t last_column = b_.panels * (column_part + 1) / column_parts_;
   for (std::int64_t i = a_.panels * row_part / row_parts_; i < a_.panels * (row_part + 1) / row_parts_; ++i)
     for (std::int64_t j = first_column; j < last_column; ++j) {
-      const std::int64_t row = i * amx_lines, column = j * amx_lines;
-      amx_kernels()->multiply({.a = a + (a_matrix * a_.panels + i) * steps_ * amx_step,
-                               .b = b + (b_matrix * b_.panels + j) * steps_ * amx_step,
-                               .steps = steps_,
-                               .c = arrays_.c + (matrix * a_.lines + row) * b_.lines + column,
-                               .c_row = b_.lines,
-                               .rows = std::min(amx_lines, a_.lines - row),
-                               .columns = std::min(amx_lines, b_.lines - column),
-                               .column_bias = arrays_.column_bias == nullptr ? nullptr : arrays_.column_bias + column,
-                               .relu = relu_});
+      const std::int64_t row = i * panel_lines, column = j * panel_lines;
+      kernels_->multiply({.a = a + (a_matrix * a_.panels + i) * steps_ * step_numbers,
+                          .b = b + (b_matrix * b_.panels + j) * steps_ * step_numbers,
+                          .steps = steps_,
+                          .c = arrays_.c + (matrix * a_.lines + row) * b_.lines + column,
+                          .c_row = b_.lines,
+                          .rows = std::min(panel_lines, a_.lines - row),
+                          .columns = std::min(panel_lines, b_.lines - column),
+                          .column_bias = arrays_.column_bias == nullptr ? nullptr : arrays_.column_bias + column,
+                          .relu = relu_});
     }
 }
 

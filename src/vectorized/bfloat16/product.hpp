@@ -1,19 +1,20 @@
 #pragma once
-// A matrix product over the kernels of amx.hpp: the team rounds and packs both factors, then multiplies block by block.
+// A matrix product over the kernels of kernels.hpp: the team rounds and packs both factors, then multiplies block by
+// block.
 
+#include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
 
 namespace tern::vectorized::product {
 
-class AmxProduct {
+class Bfloat16Product {
  public:
-  AmxProduct() = default;
-  AmxProduct(const Problem& problem, const Arrays<float>& arrays);
+  Bfloat16Product() = default;
+  Bfloat16Product(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels);
 
-  static bool fits(const Problem& problem);
   /// Rough ones, for m rows and n columns of c.
-  static double cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n);
+  static double cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n, const bfloat16::Kernels& kernels);
 
   /// Floats of 64-byte aligned scratch that the team shares.
   std::int64_t shared() const;
@@ -40,6 +41,7 @@ class AmxProduct {
   std::int64_t matrices_ = 1, k_ = 0, steps_ = 0, row_parts_ = 1, column_parts_ = 1;
   bool relu_ = false;
   Arrays<float> arrays_;
+  const bfloat16::Kernels* kernels_ = nullptr;
 };
 
 }  // namespace tern::vectorized::product

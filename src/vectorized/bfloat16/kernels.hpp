@@ -1,0 +1,55 @@
+#pragma once
+// Products of bfloat16 numbers by the instructions that multiply pairs of them: those of AVX-512, and those of AMX,
+// whose eight registers of 16 rows of 64 bytes are multiplied as wholes. The kernels work on one thread and on one
+// block, as those of gemm.hpp.
+
+#include <cstdint>
+#include <span>
+
+namespace tern::vectorized::bfloat16 {
+
+/// A panel is 32 lines of a factor (rows of a, or columns of b) as far as they are summed: steps of 32 numbers, of each
+/// step two tiles of 16 lines. A tile of a has a line in a row, one of b a pair of all its lines. The second tile of a
+/// step is left as it is where a panel has 16 lines or fewer.
+inline constexpr std::int64_t tile_lines = 16, panel_lines = 2 * tile_lines, depth = 32;
+inline constexpr std::int64_t tile_numbers = tile_lines * depth, step_numbers = panel_lines * depth;
+
+/// One step of a panel: number p of line i is at from[i * line + p * number], and one of the strides is 1.
+struct Source {
+  const float* from;
+  std::int64_t line, number;
+  std::int64_t lines, numbers;  ///< that there are, at most 32 of each; zeros stand for the others
+};
+
+/// c [rows, columns] = a b + bias, with at most 32 of both, from two panels. The sums are float32, one chain over the
+/// steps.
+struct Block {
+  const std::uint16_t *a, *b;
+  std::int64_t steps;
+  float* c;
+  std::int64_t c_row, rows, columns;
+  const float* column_bias;  ///< [columns] or null
+  bool relu;
+};
+
+struct Kernels {
+  const char* way;
+  double tile_cycles;  ///< roughly, of a step of 16 x 16 sums, where a fused multiply-add of a vector takes half a one
+  /// One step. Rounds to nearest even; what is smaller than the normal numbers becomes 0. `out` is aligned to 64 bytes.
+  void (*pack_a)(std::uint16_t* out, const Source&);
+  void (*pack_b)(std::uint16_t* out, const Source&);
+  /// Between begin and end, on one thread.
+  void (*multiply)(const Block&);
+  void (*begin)();
+  void (*end)();
+};
+
+/// Null where the compiler, the processor or the system has it not, or TERN_SIMD names a lesser instruction set.
+const Kernels* avx512_kernels();
+const Kernels* amx_kernels();
+
+/// The names by which TERN_SIMD knows the instruction sets that are there, whatever it says; the best first. Asks the
+/// system for the registers of AMX, once in a process.
+std::span<const char* const> instruction_sets();
+
+}  // namespace tern::vectorized::bfloat16
