@@ -23,6 +23,8 @@ void finish_rows(const Context& context, float* y, const In* in, const float* bi
 template <class Out>
 void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
                   const Rows& rows, Activation activation);
+/// The most channels that it takes: 128 of them for each block along the second dimension of a grid.
+inline constexpr std::int64_t most_through_channels = std::int64_t{128} * 65535;
 std::int64_t row_slices(const Rows& rows);
 
 /// The sums over slices [slices, weights + channels], in order; either gradient may be null.

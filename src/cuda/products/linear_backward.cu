@@ -62,8 +62,8 @@ class Through {
   Through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Problem& p)
       : sums_(sums),
         columns_(p.n),
-        splits_(std::is_same_v<T, float> && p.m >= many_rows && p.n % 4 == 0 && aligned(grad_y, 4) && aligned(y, 4) &&
-                aligned(g, 4)),
+        splits_(std::is_same_v<T, float> && p.m >= many_rows && p.n % 4 == 0 && p.n <= most_through_channels &&
+                aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)),
         slices_(splits_ && sums != nullptr ? row_slices({p.m, p.n, p.n}) : 0),
         partials_(context, static_cast<std::size_t>(slices_ * p.n) * sizeof(T)) {
     if constexpr (std::is_same_v<T, float>)
