@@ -224,8 +224,10 @@ Tensor turned(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, co
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
   kernels::Conv2d sizes = turned_sizes(x, weight, bias, options);
-  if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype())  // one rounding, behind the bias
+  if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, behind the bias
+    const Unshortened unshortened(x.dtype());
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
+  }
   where_it_runs("conv_transpose2d", [&] {
     with_type("conv_transpose2d", x.dtype(), [&]<class T>() {
       const Call<T> use;

@@ -80,22 +80,11 @@ class Conversion final : public Stage {
   std::deque<Copy> copies_;  // a Copy does not move
 };
 
-/// Products keep the digits of float16, of which bfloat16 would drop some.
-class Unshortened {
- public:
-  explicit Unshortened(DType dtype) : precision_(current_scope().context.precision), outer_(precision_) {
-    if (dtype == DType::float16) precision_ = Precision::strict;
-  }
-  Unshortened(const Unshortened&) = delete;
-  Unshortened& operator=(const Unshortened&) = delete;
-  ~Unshortened() { precision_ = outer_; }
-
- private:
-  Precision& precision_;
-  const Precision outer_;
-};
-
 }  // namespace
+
+Unshortened::Unshortened(DType dtype) : precision_(current_scope().context.precision), outer_(precision_) {
+  if (dtype == DType::float16) precision_ = Precision::strict;
+}
 
 void in_float32(DType dtype, const std::function<void()>& work) {
   const Unshortened unshortened(dtype);

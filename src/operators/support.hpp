@@ -53,6 +53,20 @@ inline Tensor number_like(const Tensor& like, double value) {
 /// A number that the caller wrote beside x: rounded to a floating dtype; an integer takes none that it cannot hold.
 Tensor number_beside(const char* op, const Tensor& x, double value);
 
+/// While it lives, products in this scope keep the digits of `dtype`, though it was converted to float32: those of
+/// float16, of which bfloat16 would drop some.
+class Unshortened {
+ public:
+  explicit Unshortened(DType dtype);
+  Unshortened(const Unshortened&) = delete;
+  Unshortened& operator=(const Unshortened&) = delete;
+  ~Unshortened() { precision_ = outer_; }
+
+ private:
+  Precision& precision_;
+  const Precision outer_;
+};
+
 /// Calls work() so that the kernel in it computes in float32 on tensors of `dtype`, which has 16 bits.
 void in_float32(DType dtype, const std::function<void()>& work);
 [[noreturn]] void throw_no_compute_type(const char* op, DType dtype);

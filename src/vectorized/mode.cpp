@@ -46,8 +46,8 @@ std::span<const Decision> known_decisions() {
     for (const bfloat16::Kernels* const kernels : {bfloat16::avx512_kernels(), bfloat16::amx_kernels()}) {
       if (kernels == nullptr) continue;
       for (Decision& decision : all) {
-        const bool product = decision.ways[0] == std::string_view("panels");
-        if (product) *std::ranges::find(decision.ways, nullptr) = kernels->way;
+        const bool has = decision.name != std::string_view("attention");
+        if (has) *std::ranges::find(decision.ways, nullptr) = kernels->way;
       }
     }
     return all;

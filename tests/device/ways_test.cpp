@@ -109,6 +109,15 @@ TEST_CASE("ways: factors in bfloat16", "[device][ways]") {
     CHECK(forced.taken() == 2);
     product({.precision = Precision::bf16, .verify = true}, a, b);  // the bounds are those of rounded factors
     CHECK(forced.taken() == 3);
+
+    const ForcedWay forward{"conv2d", way}, to_x{"conv2d_grad_x", way}, to_weight{"conv2d_grad_weight", way};
+    for (const Precision precision : {Precision::bf16, Precision::strict}) {
+      const Device device{"vectorized", {.precision = precision}};
+      Tensor x = randn({2, 8, 9, 7}, generator).set_requires_grad();
+      Tensor weight = randn({16, 8, 3, 3}, generator).set_requires_grad();
+      op::sum(op::conv2d(x, weight, {}, {.padding = 1})).backward();
+      CHECK((forward.taken() == 1 && to_x.taken() == 1 && to_weight.taken() == 1));  // strictly another one
+    }
   }
 }
 

@@ -25,10 +25,28 @@ void begin() {
 
 void end() { _tile_release(); }
 
-constexpr std::int64_t row_bytes = 64;
+constexpr std::int64_t row_bytes = 64, sums_row_bytes = panel_lines * 4;
 
 // Registers 0 to 3 are the sums, in rows; 4 and 5 are of a, 6 and 7 of b.
 void start(const Block& block) {
+  if (block.accumulate) {
+    alignas(64) float sums[panel_lines * panel_lines];
+    const __mmask16 front = first(block.columns), back = first(block.columns - tile_lines);
+    for (std::int64_t i = 0; i < panel_lines; ++i) {
+      const bool there = i < block.rows;
+      const float* const c = block.c + (there ? i : 0) * block.c_row;
+      _mm512_store_ps(sums + i * panel_lines, _mm512_maskz_loadu_ps(there ? front : __mmask16{0}, c));
+      _mm512_store_ps(sums + i * panel_lines + tile_lines,
+                      _mm512_maskz_loadu_ps(there ? back : __mmask16{0}, c + (back == 0 ? 0 : tile_lines)));
+    }
+    memory_is_used(sums);
+    _tile_loadd(0, sums, sums_row_bytes);
+    _tile_loadd(1, sums + tile_lines, sums_row_bytes);
+    _tile_loadd(2, sums + tile_lines * panel_lines, sums_row_bytes);
+    _tile_loadd(3, sums + tile_lines * panel_lines + tile_lines, sums_row_bytes);
+    memory_is_used(sums);
+    return;
+  }
   if (block.column_bias == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
@@ -51,33 +69,34 @@ void start(const Block& block) {
 
 void add_products(const Block& block) {
   const std::uint16_t *a = block.a, *b = block.b;
+  const std::int64_t a_line = block.a_line * 2;  // bytes
   const bool tall = block.rows > tile_lines, wide = block.columns > tile_lines;
   if (tall && wide) {
-    for (std::int64_t step = 0; step < block.steps; ++step, a += step_numbers, b += step_numbers) {
+    for (std::int64_t step = 0; step < block.steps; ++step, a += block.a_step, b += step_numbers) {
       _tile_loadd(6, b, row_bytes);
-      _tile_loadd(4, a, row_bytes);
+      _tile_loadd(4, a, a_line);
       _tile_dpbf16ps(0, 4, 6);
       _tile_loadd(7, b + tile_numbers, row_bytes);
       _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, a + tile_numbers, row_bytes);
+      _tile_loadd(5, a + tile_lines * block.a_line, a_line);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
   } else if (wide) {
-    for (std::int64_t step = 0; step < block.steps; ++step, a += step_numbers, b += step_numbers) {
-      _tile_loadd(4, a, row_bytes);
+    for (std::int64_t step = 0; step < block.steps; ++step, a += block.a_step, b += step_numbers) {
+      _tile_loadd(4, a, a_line);
       _tile_loadd(6, b, row_bytes);
       _tile_loadd(7, b + tile_numbers, row_bytes);
       _tile_dpbf16ps(0, 4, 6);
       _tile_dpbf16ps(1, 4, 7);
     }
   } else {
-    for (std::int64_t step = 0; step < block.steps; ++step, a += step_numbers, b += step_numbers) {
+    for (std::int64_t step = 0; step < block.steps; ++step, a += block.a_step, b += step_numbers) {
       _tile_loadd(6, b, row_bytes);
-      _tile_loadd(4, a, row_bytes);
+      _tile_loadd(4, a, a_line);
       _tile_dpbf16ps(0, 4, 6);
       if (!tall) continue;
-      _tile_loadd(5, a + tile_numbers, row_bytes);
+      _tile_loadd(5, a + tile_lines * block.a_line, a_line);
       _tile_dpbf16ps(2, 5, 6);
     }
   }
@@ -108,7 +127,7 @@ void multiply(const Block& block) {
     return;
   }
   alignas(64) float sums[panel_lines * panel_lines];
-  constexpr std::int64_t row = panel_lines * 4;
+  constexpr std::int64_t row = sums_row_bytes;
   memory_is_used(sums);
   _tile_stored(0, sums, row);
   if (block.columns > tile_lines) _tile_stored(1, sums + tile_lines, row);
@@ -126,6 +145,10 @@ const Kernels built_amx_kernels{.way = "amx",
                                 .tile_cycles = 32,
                                 .pack_a = pack_a,
                                 .pack_b = pack_b,
+                                .pack_rounded_a = pack_rounded_a,
+                                .pack_rounded_b = pack_rounded_b,
+                                .round = round,
+                                .copy = copy,
                                 .multiply = multiply,
                                 .begin = begin,
                                 .end = end};

@@ -24,6 +24,7 @@ template <int M, int V>
 void multiply_rows(const Block& block, std::int64_t row) {
   __mmask16 columns[V];
   __m512 sum[M][V];
+  float* const c = block.c + row * block.c_row;
 #pragma GCC unroll 2
   for (int j = 0; j < V; ++j) {
     columns[j] = first(block.columns - j * tile_lines);
@@ -31,10 +32,14 @@ void multiply_rows(const Block& block, std::int64_t row) {
                             ? _mm512_setzero_ps()
                             : _mm512_maskz_loadu_ps(columns[j], block.column_bias + j * tile_lines);
 #pragma GCC unroll 8
-    for (int i = 0; i < M; ++i) sum[i][j] = bias;
+    for (int i = 0; i < M; ++i)
+      sum[i][j] = block.accumulate ? _mm512_maskz_loadu_ps(columns[j], c + i * block.c_row + j * tile_lines) : bias;
   }
-  const std::uint16_t *a = block.a + row * depth, *b = block.b;
-  for (std::int64_t step = 0; step < block.steps; ++step, a += step_numbers, b += step_numbers)
+  const std::uint16_t* line[M];
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) line[i] = block.a + (row + i) * block.a_line;
+  const std::uint16_t* b = block.b;
+  for (std::int64_t step = 0, at = 0; step < block.steps; ++step, at += block.a_step, b += step_numbers)
 #pragma GCC unroll 4
     for (std::int64_t pair = 0; pair < depth / 2; ++pair) {
       __m512bh pairs[V];
@@ -42,18 +47,18 @@ void multiply_rows(const Block& block, std::int64_t row) {
       for (int j = 0; j < V; ++j) pairs[j] = (__m512bh)_mm512_load_si512(b + j * tile_numbers + pair * 2 * tile_lines);
 #pragma GCC unroll 8
       for (int i = 0; i < M; ++i) {
-        const __m512bh of_row = pair_of(a + i * depth + 2 * pair);
+        const __m512bh of_row = pair_of(line[i] + at + 2 * pair);
 #pragma GCC unroll 2
         for (int j = 0; j < V; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], of_row, pairs[j]);
       }
     }
   const __m512 zero = _mm512_setzero_ps();
-  float* c = block.c + row * block.c_row;
 #pragma GCC unroll 8
-  for (int i = 0; i < M; ++i, c += block.c_row)
+  for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
     for (int j = 0; j < V; ++j)  // the second one of a maximum where it is NaN
-      _mm512_mask_storeu_ps(c + j * tile_lines, columns[j], block.relu ? _mm512_max_ps(zero, sum[i][j]) : sum[i][j]);
+      _mm512_mask_storeu_ps(c + i * block.c_row + j * tile_lines, columns[j],
+                            block.relu ? _mm512_max_ps(zero, sum[i][j]) : sum[i][j]);
 }
 
 template <int V>
@@ -81,6 +86,10 @@ const Kernels built_avx512_kernels{.way = "avx512_bf16",
                                    .tile_cycles = 128,
                                    .pack_a = pack_a,
                                    .pack_b = pack_b,
+                                   .pack_rounded_a = pack_rounded_a,
+                                   .pack_rounded_b = pack_rounded_b,
+                                   .round = round,
+                                   .copy = copy,
                                    .multiply = multiply,
                                    .begin = nothing,
                                    .end = nothing};

@@ -21,15 +21,18 @@ struct Source {
   std::int64_t lines, numbers;  ///< that there are, at most 32 of each; zeros stand for the others
 };
 
-/// c [rows, columns] = a b + bias, with at most 32 of both, from two panels. The sums are float32, one chain over the
-/// steps.
+/// c [rows, columns] = a b + bias, with at most 32 of both, from two panels; or c += a b. The sums are float32, one
+/// chain over the steps.
 struct Block {
-  const std::uint16_t *a, *b;
+  const std::uint16_t* a;
+  std::int64_t a_line, a_step;  ///< from a line of a to the next, 16 or 32 of which can be read, and from step to step
+  const std::uint16_t* b;
   std::int64_t steps;
   float* c;
   std::int64_t c_row, rows, columns;
   const float* column_bias;  ///< [columns] or null
   bool relu;
+  bool accumulate = false;  ///< start from c instead of the bias (or 0)
 };
 
 struct Kernels {
@@ -38,6 +41,13 @@ struct Kernels {
   /// One step. Rounds to nearest even; what is smaller than the normal numbers becomes 0. `out` is aligned to 64 bytes.
   void (*pack_a)(std::uint16_t* out, const Source&);
   void (*pack_b)(std::uint16_t* out, const Source&);
+  /// One step of 32 lines that are rounded already: number p of them is at from + p * number, side by side. The first
+  /// `numbers` of 32 are there.
+  void (*pack_rounded_a)(std::uint16_t* out, const std::uint16_t* from, std::int64_t number, std::int64_t numbers);
+  void (*pack_rounded_b)(std::uint16_t* out, const std::uint16_t* from, std::int64_t number, std::int64_t numbers);
+  /// Rounds n numbers in a row; those whose counterpart in `mask` (or null) is 0 or less become 0.
+  void (*round)(std::uint16_t* out, const float* in, const float* mask, std::int64_t n);
+  void (*copy)(std::uint16_t* out, const std::uint16_t* in, std::int64_t n);
   /// Between begin and end, on one thread.
   void (*multiply)(const Block&);
   void (*begin)();

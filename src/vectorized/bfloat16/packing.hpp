@@ -11,6 +11,10 @@ namespace tern::vectorized::bfloat16 {
 /// See Kernels.
 void pack_a(std::uint16_t* out, const Source& source);
 void pack_b(std::uint16_t* out, const Source& source);
+void pack_rounded_a(std::uint16_t* out, const std::uint16_t* from, std::int64_t number, std::int64_t numbers);
+void pack_rounded_b(std::uint16_t* out, const std::uint16_t* from, std::int64_t number, std::int64_t numbers);
+void round(std::uint16_t* out, const float* in, const float* mask, std::int64_t n);
+void copy(std::uint16_t* out, const std::uint16_t* in, std::int64_t n);
 
 static inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 static inline std::int64_t clamp(std::int64_t value, std::int64_t most) { return value < 0 ? 0 : least(value, most); }

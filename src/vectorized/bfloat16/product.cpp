@@ -118,6 +118,8 @@ void Bfloat16Product::run_part(std::int64_t part, const void* shared) const {
     for (std::int64_t j = first_column; j < last_column; ++j) {
       const std::int64_t row = i * panel_lines, column = j * panel_lines;
       kernels_->multiply({.a = a + (a_matrix * a_.panels + i) * steps_ * step_numbers,
+                          .a_line = depth,
+                          .a_step = step_numbers,
                           .b = b + (b_matrix * b_.panels + j) * steps_ * step_numbers,
                           .steps = steps_,
                           .c = arrays_.c + (matrix * a_.lines + row) * b_.lines + column,

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <type_traits>
 
 #include "modes/memo.hpp"
 #include "tern/core/error.hpp"
+#include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
 
 namespace tern::vectorized::convolution {
@@ -22,11 +24,36 @@ double direct_cycles(const Problem& problem) {
   return (problem.pass == Pass::grad_weight ? 0.7 : 0.62) * products;
 }
 
+using MachineKernels = const bfloat16::Kernels* (*)();  // null where this machine has none
+
+template <class T, MachineKernels kernels>
+bool rounded_fits(const Problem& problem) {
+  return std::is_same_v<T, float> && kernels() != nullptr && bfloat16_fits(problem);
+}
+template <MachineKernels kernels>
+double rounded_cycles(const Problem& problem) {
+  return bfloat16_cycles(problem, *kernels());
+}
+template <class T, MachineKernels kernels>
+PlanPointer<T> rounded_rows(const Problem& problem, const Arrays<T>& arrays) {
+  if constexpr (std::is_same_v<T, float>)
+    return bfloat16_rows(problem, arrays, *kernels());
+  else
+    return rows(problem, arrays);  // which does not fit
+}
+
+template <class T, MachineKernels kernels>
+constexpr Way<T> rounded_way(const char* name) {
+  return {name, rounded_fits<T, kernels>, rounded_cycles<kernels>, rounded_rows<T, kernels>};
+}
+
 /// The first one that fits computes any values.
 template <class T>
-constexpr std::array<Way<T>, 3> ways{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
+constexpr std::array<Way<T>, 5> ways{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
                                       {"rows", rows_fit, direct_cycles<T>, rows<T>},
-                                      {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>}}};
+                                      {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>},
+                                      rounded_way<T, bfloat16::avx512_kernels>("avx512_bf16"),
+                                      rounded_way<T, bfloat16::amx_kernels>("amx")}};
 
 /// What trials found, in this process: numbers of ways.
 struct Trials {
@@ -98,7 +125,7 @@ std::string text_of(const Problem& problem) {
                  problem.y_pitch, problem.layout == Layout::channels_last ? ", channels last" : ", channels first",
                  problem.activation == Activation::none ? "" : ", activated", problem.bias ? ", bias" : "",
                  problem.mask ? ", mask" : "", problem.element == sizeof(float) ? ", float32, " : ", float64, ",
-                 problem.threads, " threads");
+                 problem.precision == Precision::bf16 ? "bf16, " : "", problem.threads, " threads");
 }
 
 template <class T>

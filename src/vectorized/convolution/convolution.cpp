@@ -30,6 +30,7 @@ Problem problem_of(const Context& context, const Conv2d& shape, Pass pass, std::
           .y_pitch = shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O,
           .activation = shape.activation,
           .element = static_cast<std::int64_t>(element),
+          .precision = context.precision,
           .deterministic = context.deterministic};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "tern/kernels/context.hpp"
 #include "tern/kernels/conv.hpp"
 #include "vectorized/cache.hpp"
 
@@ -28,6 +29,7 @@ struct Problem {
   bool bias = false;  ///< whether these arrays are given
   bool mask = false;
   std::int64_t element = sizeof(float);  ///< bytes
+  Precision precision = Precision::strict;
   int threads = 1;
   bool deterministic = true;
 

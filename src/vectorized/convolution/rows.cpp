@@ -35,7 +35,7 @@ class Rows : public Plan<T> {
     depth_ = plain_ ? K_ : std::clamp<std::int64_t>(most_depth / line, 1, problem_.KH) * line;
     block_depth_ = divide_up(depth_, divide_up(depth_, most_depth));
     block_ = block_of<T>(depth_);
-    share_out(divide_up(problem_.N * problem_.positions(), tile));
+    share_ = share_rows(problem_, divide_up(problem_.N * problem_.positions(), tile), panels_);
     weights_ = round_up(problem_.groups * panels_ * K_ * width, 16);
     patches_ = plain_ && arrays.mask == nullptr ? 0 : round_up(block_ * patch_row(), 16);
     if (!plain_ && arrays.mask != nullptr)
@@ -51,27 +51,6 @@ class Rows : public Plan<T> {
 
  private:
   std::int64_t patch_row() const { return (depth_ + 15) / 16 * 16 + 16; }
-
-  /// Threads share out positions, of which there are so many tiles, and where these are few, outputs as well.
-  void share_out(std::int64_t tiles) {
-    const int threads = problem_.threads;
-    row_parts_ = std::min<std::int64_t>(threads, tiles);
-    if (tiles >= 4 * threads) return;
-    // In products of a tile and a panel: to cut patches out, and to fetch a panel.
-    const double gather = plain_ ? 0 : 0.15, fetch = 0.3;
-    double best = -1;
-    for (std::int64_t row_parts = std::min<std::int64_t>(threads, tiles); row_parts > 0; --row_parts) {
-      const std::int64_t column_parts = std::min(threads / row_parts, panels_);
-      const auto rounds = static_cast<double>(divide_up(problem_.groups * row_parts * column_parts, threads));
-      const auto rows = static_cast<double>(divide_up(tiles, row_parts));
-      const auto panels = static_cast<double>(divide_up(panels_, column_parts));
-      const double cost = rounds * (rows * (panels + gather) + fetch * panels);
-      if (best >= 0 && cost >= best) continue;
-      best = cost;
-      row_parts_ = row_parts;
-      column_parts_ = column_parts;
-    }
-  }
 
   void prepare(const Team& team, T* weights, T* scratch) const {
     const std::int64_t C = problem_.C, items = problem_.groups * panels_ * C;
@@ -128,14 +107,15 @@ class Rows : public Plan<T> {
 
   void multiply(const Team& team, const T* weights, T* scratch) const {
     const std::int64_t all = problem_.N * problem_.positions(), tile = gemm_kernels<T>().tile_rows;
-    const std::int64_t width = gemm_kernels<T>().panel_width, parts = problem_.groups * row_parts_ * column_parts_;
+    const std::int64_t width = gemm_kernels<T>().panel_width, row_parts = share_.row_parts;
+    const std::int64_t column_parts = share_.column_parts, parts = problem_.groups * row_parts * column_parts;
     const T* masked = nullptr;
     for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) {
-      const std::int64_t column = part % column_parts_, row = part / column_parts_ % row_parts_;
-      const std::int64_t group = part / column_parts_ / row_parts_;
-      const std::int64_t output = edge(problem_.O, width, column_parts_, column);
-      const std::int64_t outputs = edge(problem_.O, width, column_parts_, column + 1) - output;
-      const std::int64_t begin = edge(all, tile, row_parts_, row), end = edge(all, tile, row_parts_, row + 1);
+      const std::int64_t column = part % column_parts, row = part / column_parts % row_parts;
+      const std::int64_t group = part / column_parts / row_parts;
+      const std::int64_t output = edge(problem_.O, width, column_parts, column);
+      const std::int64_t outputs = edge(problem_.O, width, column_parts, column + 1) - output;
+      const std::int64_t begin = edge(all, tile, row_parts, row), end = edge(all, tile, row_parts, row + 1);
       if (outputs <= 0) continue;
       for (std::int64_t first = begin; first < end; first += block_)
         run_block(group, first, std::min(first + block_, end), output, outputs, weights + group * panels_ * K_ * width,
@@ -207,7 +187,7 @@ class Rows : public Plan<T> {
   std::int64_t depth_ = 1;        ///< of k that are gathered together: whole rows of the kernel, or all of a plain one
   std::int64_t block_depth_ = 1;  ///< of k that are multiplied together
   std::int64_t block_ = 1;        ///< positions
-  std::int64_t row_parts_ = 1, column_parts_ = 1;
+  RowsShare share_;
   std::int64_t weights_ = 0, patches_ = 0, image_ = 0;
 };
 
@@ -225,13 +205,35 @@ bool all_finite(const T* values, std::int64_t n, int threads) {
   return finite.load();
 }
 
-/// Turned, zeros around the gradient of y are multiplied, which infinity and NaN turn into NaN.
+}  // namespace
+
+RowsShare share_rows(const Problem& turned, std::int64_t tiles, std::int64_t panels) {
+  const int threads = turned.threads;
+  RowsShare share{.row_parts = std::min<std::int64_t>(threads, tiles)};
+  if (tiles >= 4 * threads) return share;
+  // In products of a tile and a panel: to cut patches out, and to fetch a panel.
+  const double gather = turned.plain() ? 0 : 0.15, fetch = 0.3;
+  double best = -1;
+  for (std::int64_t row_parts = share.row_parts; row_parts > 0; --row_parts) {
+    const std::int64_t column_parts = std::min(threads / row_parts, panels);
+    const auto rounds = static_cast<double>(divide_up(turned.groups * row_parts * column_parts, threads));
+    const auto rows = static_cast<double>(divide_up(tiles, row_parts));
+    const auto columns = static_cast<double>(divide_up(panels, column_parts));
+    const double cost = rounds * (rows * (columns + gather) + fetch * columns);
+    if (best >= 0 && cost >= best) continue;
+    best = cost;
+    share = {.row_parts = row_parts, .column_parts = column_parts};
+  }
+  return share;
+}
+
 template <class T>
 bool zeros_are_harmless(const Problem& problem, const T* weight) {
   return problem.plain() || all_finite(weight, problem.groups * problem.O * problem.K(), problem.threads);
 }
 
-}  // namespace
+template bool zeros_are_harmless(const Problem&, const float*);
+template bool zeros_are_harmless(const Problem&, const double*);
 
 template <class T>
 PlanPointer<T> rows(const Problem& problem, const Arrays<T>& arrays) {

@@ -9,6 +9,10 @@
 #include "vectorized/convolution/problem.hpp"
 #include "vectorized/parallel.hpp"
 
+namespace tern::vectorized::bfloat16 {
+struct Kernels;
+}
+
 namespace tern::vectorized::convolution {
 
 /// One call cut for the problem's team, in phases: a phase begins when all parts have ended the one before.
@@ -50,6 +54,9 @@ template <class T>
 bool tiles_fit(const Problem&);
 template <class T>
 double tiles_cycles(const Problem&);
+bool bfloat16_fits(const Problem&);
+double bfloat16_cycles(const Problem&, const bfloat16::Kernels&);
+PlanPointer<float> bfloat16_rows(const Problem&, const Arrays<float>&, const bfloat16::Kernels&);
 
 inline constexpr std::size_t most_plans = 3;
 

@@ -1,0 +1,87 @@
+#include "vectorized/convolution/bfloat16_patches.hpp"
+
+#include <algorithm>
+
+#include "vectorized/convolution/rows.hpp"
+
+namespace tern::vectorized::convolution {
+
+std::int64_t bfloat16_row(std::int64_t numbers) {
+  const std::int64_t whole = round_up(numbers, bfloat16::depth);
+  return whole % 512 == 0 ? whole + bfloat16::depth : whole;
+}
+
+Bfloat16Patches::Bfloat16Patches(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
+                                 std::int64_t block)
+    : problem_(problem),
+      in_(arrays.in),
+      mask_(problem.pass == Pass::grad_weight ? nullptr : arrays.mask),  // which is of g
+      kernels_(kernels) {
+  if (problem.plain()) return;
+  const auto reach = [](std::int64_t outputs, std::int64_t stride, std::int64_t dilation, std::int64_t taps) {
+    return (outputs - 1) * stride + dilation * (taps - 1) + 1;
+  };
+  width_ = reach(problem.OW, problem.stride_w, problem.dilation_w, problem.KW);
+  const std::int64_t rows = std::min(problem.OH, (block - 1) / problem.OW + 2);
+  window_ = reach(rows, problem.stride_h, problem.dilation_h, problem.KH) * width_ * problem.C;
+}
+
+void Bfloat16Patches::cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
+                          std::int64_t first, std::int64_t last, std::int64_t first_row, std::int64_t last_row) const {
+  if (!problem_.plain()) {
+    for_images(first, last, problem_.positions(),
+               [&](std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t before) {
+                 cut_image(out + before * out_row, out_row, window, group, n, at, count, first_row, last_row);
+               });
+    return;
+  }
+  for (std::int64_t position = first; position < last; ++position, out += out_row) {
+    const std::int64_t at = position * problem_.x_pitch + group * problem_.C;
+    kernels_.round(out, in_ + at, mask_ == nullptr ? nullptr : mask_ + at, problem_.C);
+  }
+}
+
+/// At `count` positions of image n from `at` on.
+void Bfloat16Patches::cut_image(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
+                                std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t first_row,
+                                std::int64_t last_row) const {
+  const std::int64_t C = problem_.C, OW = problem_.OW, row_numbers = width_ * C;
+  const std::int64_t top = at / OW, bottom = (at + count - 1) / OW;
+  const std::int64_t first = top * problem_.stride_h + first_row * problem_.dilation_h;
+  const std::int64_t last = bottom * problem_.stride_h + (last_row - 1) * problem_.dilation_h + 1;
+  for (std::int64_t row = first; row < last; ++row)
+    round_row(window + (row - first) * row_numbers, group, n, row - problem_.pad_h);
+  const bool adjacent = problem_.dilation_w == 1;
+  const std::int64_t runs = adjacent ? 1 : problem_.KW, run = adjacent ? problem_.KW * C : C;
+  for (std::int64_t position = at; position < at + count; ++position, out += out_row) {
+    const std::uint16_t* from =
+        window + (position / OW - top) * problem_.stride_h * row_numbers + position % OW * problem_.stride_w * C;
+    std::uint16_t* to = out;
+    for (std::int64_t row = first_row; row < last_row; ++row, from += problem_.dilation_h * row_numbers)
+      for (std::int64_t i = 0; i < runs; ++i, to += run) kernels_.copy(to, from + i * problem_.dilation_w * C, run);
+  }
+}
+
+/// Row h of image n, which may lie outside.
+void Bfloat16Patches::round_row(std::uint16_t* out, std::int64_t group, std::int64_t n, std::int64_t h) const {
+  const std::int64_t C = problem_.C, pitch = problem_.x_pitch, before = problem_.pad_w;
+  if (h < 0 || h >= problem_.H) {
+    std::fill_n(out, width_ * C, std::uint16_t{0});
+    return;
+  }
+  const std::int64_t inside = std::clamp<std::int64_t>(width_ - before, 0, problem_.W);
+  const std::int64_t at = (n * problem_.H + h) * problem_.W * pitch + group * C;
+  const auto round = [&](std::int64_t w, std::int64_t positions) {
+    const std::int64_t from = at + w * pitch;
+    kernels_.round(out + (before + w) * C, in_ + from, mask_ == nullptr ? nullptr : mask_ + from, positions * C);
+  };
+  std::fill_n(out, std::min(before, width_) * C, std::uint16_t{0});
+  if (pitch == C)
+    round(0, inside);
+  else
+    for (std::int64_t w = 0; w < inside; ++w) round(w, 1);
+  const std::int64_t end = std::min(before, width_) + inside;
+  std::fill_n(out + end * C, (width_ - end) * C, std::uint16_t{0});
+}
+
+}  // namespace tern::vectorized::convolution
