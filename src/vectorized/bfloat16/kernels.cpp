@@ -56,7 +56,7 @@ bool amx_present() {
 }
 
 /// Whether TERN_SIMD leaves that instruction set, or a better one.
-bool allowed(std::string_view instruction_set) {
+[[maybe_unused]] bool allowed(std::string_view instruction_set) {
   const char* const name = std::getenv("TERN_SIMD");
   if (name == nullptr || *name == 0) return true;
   return name == instruction_set || name == std::string_view(amx_name);
