@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <set>
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
@@ -63,15 +64,19 @@ TEST_CASE("files: two writers of one name do not mix", "[io]") {
 TEST_CASE("files: a temporary name cannot be guessed, nor taken beforehand", "[io]") {
   const TemporaryFolder folder;
   const std::string file = folder / "file";
-  std::string names[2];
-  for (std::string& name : names) {
+  constexpr std::size_t count = 8;
+  std::set<std::string> names;
+  std::size_t with_process = 0;  // random digits may be those of its number as well
+  for (std::size_t i = 0; i < count; ++i) {
     const AtomicFile output(file);
-    name = output.temporary_name().substr(file.size());
+    const std::string name = output.temporary_name().substr(file.size());
     CHECK(name.starts_with(".tmp."));
     CHECK(name.size() >= 5 + 16);  // 64 bits
-    CHECK(name.find(std::to_string(::getpid())) == std::string::npos);
+    if (name.find(std::to_string(::getpid())) != std::string::npos) ++with_process;
+    names.insert(name);
   }
-  CHECK(names[0] != names[1]);
+  CHECK(names.size() == count);
+  CHECK(with_process < count);
 }
 
 TEST_CASE("files: leftovers of killed writers go, other files stay", "[io]") {
