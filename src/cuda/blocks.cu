@@ -25,11 +25,10 @@ std::string in_words(std::size_t bytes) {
 
 }  // namespace
 
-void* Blocks::allocate(std::size_t bytes, Stream& stream) {
+void* Blocks::allocate(std::size_t bytes, Stream& stream, Recording* recording) {
   const std::size_t size = round_up(bytes);
   std::lock_guard lock(mutex_);
   collect_returned();
-  Recording* recording = stream.recording.load();
   Block* block = nullptr;
   if (recording != nullptr) block = take(recordings_[recording], size);
   if (block == nullptr) block = uncache(stream, size);
@@ -60,7 +59,7 @@ void Blocks::release(void* pointer, void* stream_handle) noexcept {
     in_use_ -= block->size;
     if (block->recording != nullptr) {
       // Another branch must not use it before they join.
-      if (block->stream->branches > 0)
+      if (block->stream->branching)
         released_.push_back(block);
       else
         recordings_[block->recording][block->size].push_back(block);

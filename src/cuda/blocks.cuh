@@ -36,7 +36,9 @@ class Blocks {
  public:
   Blocks(int device, std::string name) : device_(device), name_(std::move(name)) {}
 
-  void* allocate(std::size_t bytes, Stream& stream);
+  void* allocate(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, stream.recording.load()); }
+  /// For what the host writes once, and replays of the stream's recording only read.
+  void* allocate_unrecorded(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, nullptr); }
   /// Reused after what that stream has queued so far.
   void release(void* pointer, void* stream_handle) noexcept;
 
@@ -51,6 +53,8 @@ class Blocks {
   void disband(Recording* recording) noexcept;
 
  private:
+  void* allocate(std::size_t bytes, Stream& stream, Recording* recording);
+
   using FreeLists = std::map<std::size_t, std::vector<Block*>>;
   struct Returned {
     Block* block;

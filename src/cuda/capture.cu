@@ -9,6 +9,16 @@ void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& n
   if (Recording* const recording = stream.recording.load()) recording->needed.push_back(needed);
 }
 
+const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
+  const std::size_t size = bytes.size();
+  auto* const to = static_cast<std::byte*>(allocate_unrecorded(stream, size));
+  keep_for_replays(stream, std::shared_ptr<const void>(to, [to, size, device = stream.device](const void*) {
+                     memory(device).release(to, size, memory(device).stream());
+                   }));
+  stream.recording.load()->uploads.push_back({to, std::move(bytes)});
+  return to;
+}
+
 namespace {
 
 void begin(void* stream_handle) {
@@ -65,6 +75,16 @@ void* end(void* stream_handle) {
   close_recording(stream);
   gate.unlock();
   use_card(stream.device);
+  try {
+    if (recording->failure) std::rethrow_exception(recording->failure);
+    for (const Upload& upload : recording->uploads)
+      memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);
+    if (!recording->uploads.empty()) check(cudaStreamSynchronize(stream.handle), "waiting for a stream");
+  } catch (...) {
+    destroy(recording);
+    throw;
+  }
+  recording->uploads.clear();
   if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (status != cudaSuccess) {

@@ -1,3 +1,4 @@
+#include "cuda/branches.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/rows.cuh"
 #include "tern/kernels/loss.hpp"
@@ -66,33 +67,44 @@ inline constexpr int most_threads = Shape::threads > 32 ? 512
                                     : Shape::items > 8  ? 256
                                                         : 1024;
 
-/// `partial` null: one block, which stores the reduced loss. With Reduce::none each row stores its own.
-template <class Shape, class T, class Row>
+template <class T, class Row>
+struct LossArguments {
+  T* loss;
+  const std::int64_t* labels;
+  CrossEntropy sizes;
+  Row row_loss;
+  FaultCell* cell;
+  typename RowsReducer<T>::State* partial;  ///< null: one block, which stores the reduced loss
+};
+
+/// With Reduce::none each row stores its own.
+template <class Shape, class T, class Row, bool Shared>
 __global__ void __launch_bounds__(most_threads<Shape>)
-    label_loss_kernel(T* loss, const std::int64_t* labels, CrossEntropy sizes, Row row_loss, FaultCell* cell,
-                      typename RowsReducer<T>::State* partial) {
+    label_loss_kernel(const __grid_constant__ Given<LossArguments<T, Row>, Shared> given) {
+  const auto& mine = given.mine();
   begin_kernel();
+  const CrossEntropy& sizes = mine.sizes;
   constexpr int Threads = Shape::threads;
-  const RowsReducer<T> reducer{loss, sizes.reduce == Reduce::mean};
+  const RowsReducer<T> reducer{mine.loss, sizes.reduce == Reduce::mean};
   auto state = reducer.init();
   const std::int64_t step = global_threads() / Threads;
   for (std::int64_t row = global_thread() / Threads; row < sizes.rows; row += step) {
-    const std::int64_t label = labels[row];
+    const std::int64_t label = mine.labels[row];
     const bool ignored = label == sizes.ignore_index, bad = !ignored && (label < 0 || label >= sizes.classes);
-    T cost = row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label);
+    T cost = mine.row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label);
     if (Group<Threads>::rank() != 0) continue;
-    if (bad) report(cell, Fault::label, label, sizes.classes);
+    if (bad) report(mine.cell, Fault::label, label, sizes.classes);
     cost = bad ? quiet_nan<T>() : ignored ? T(0) : cost;
     if (sizes.reduce == Reduce::none)
-      loss[row] = cost;
+      mine.loss[row] = cost;
     else
       state = reducer(state, {cost, ignored ? T(0) : T(1)});
   }
   if (sizes.reduce == Reduce::none) return;
   state = reduce_block(state, reducer);
   if (threadIdx.x != 0) return;
-  if (partial != nullptr)
-    partial[blockIdx.x] = state;
+  if (mine.partial != nullptr)
+    mine.partial[blockIdx.x] = state;
   else
     reducer.store(0, state);
 }
@@ -101,26 +113,25 @@ template <class Shape, class T, class Row>
 void label_loss(Context& context, T* loss, const std::int64_t* labels, const CrossEntropy& sizes, const Row& row) {
   using State = typename RowsReducer<T>::State;
   constexpr int Threads = Shape::threads;
-  const auto kernel = label_loss_kernel<Shape, T, Row>;
-  FaultCell* const cell = fault_cell(context);
-  State* const none = nullptr;
+  LossArguments<T, Row> arguments{loss, labels, sizes, row, fault_cell(context), nullptr};
+  const auto kernel_of = [](auto shared) { return label_loss_kernel<Shape, T, Row, shared>; };
   // One block when a few turns of it do, or a reduced loss of no rows is to be written.
   const std::int64_t groups = most_threads<Shape> / Threads;
   if (Threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * groups) {
     const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(sizes.rows, groups), 1) * Threads);
-    launch(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), kernel, loss, labels, sizes, row, cell,
-           none);
+    launch_shared(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), arguments, kernel_of);
     return;
   }
   const unsigned threads = Threads > 256 ? Threads : 256;
   const auto blocks = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(sizes.rows * Threads, threads), 1,
                                                                      sizes.reduce == Reduce::none ? 1 << 30 : 1024));
   if (sizes.reduce == Reduce::none) {
-    launch(context, Grid(blocks, threads), kernel, loss, labels, sizes, row, cell, none);
+    launch_shared(context, Grid(blocks, threads), arguments, kernel_of);
     return;
   }
-  Scratch partial(context, blocks * sizeof(State));
-  launch(context, Grid(blocks, threads), kernel, loss, labels, sizes, row, cell, partial.as<State>());
+  const Scratch partial(context, blocks * sizeof(State));
+  arguments.partial = partial.as<State>();
+  launch_shared(context, Grid(blocks, threads), arguments, kernel_of);
   combine(context, 1, blocks, RowsReducer<T>{loss, sizes.reduce == Reduce::mean}, partial.as<State>());
 }
 
@@ -164,32 +175,44 @@ struct NllGradient {
   __device__ T operator()(T scale, T, bool is_label) const { return is_label ? -scale : T(0); }
 };
 
+template <class T, class Gradient>
+struct GradientArguments {
+  T* grad_in;
+  const T* grad_loss;
+  const std::int64_t* labels;
+  CrossEntropy sizes;
+  Gradient gradient;
+  const std::int64_t* partial;
+  Divisor<std::uint32_t> row_packs;
+};
+
 /// Every block finds the number of counted rows by itself, from the labels or from the partial counts, so that the
 /// gradient of a usual batch is one kernel. Packs never cross rows.
-template <int V, class T, class Gradient>
-__global__ void label_gradient_kernel(T* grad_in, const T* grad_loss, const std::int64_t* labels, CrossEntropy sizes,
-                                      Gradient gradient, const std::int64_t* partial,
-                                      Divisor<std::uint32_t> row_packs) {
+template <int V, class T, class Gradient, bool Shared>
+__global__ void label_gradient_kernel(const __grid_constant__ Given<GradientArguments<T, Gradient>, Shared> given) {
+  const auto& mine = given.mine();
   begin_kernel();
+  const CrossEntropy& sizes = mine.sizes;
   T divide = 1;
   if (sizes.reduce == Reduce::mean) {
-    divide = partial == nullptr ? static_cast<T>(counted(labels, sizes, threadIdx.x, blockDim.x))
-                                : static_cast<T>(reduce_block(partial[threadIdx.x], Plus{}));
+    divide = mine.partial == nullptr ? static_cast<T>(counted(mine.labels, sizes, threadIdx.x, blockDim.x))
+                                     : static_cast<T>(reduce_block(mine.partial[threadIdx.x], Plus{}));
   }
   const std::int64_t packs = sizes.rows * sizes.classes / V;
   const bool narrow = packs < (std::int64_t{1} << 31);
   for (std::int64_t pack = global_thread(); pack < packs; pack += global_threads()) {
-    auto values = gradient.template input<V>(pack * V);
-    const std::int64_t row = narrow ? row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
-    const std::int64_t label = labels[row], column = pack * V - row * sizes.classes;
-    const T scale = grad_loss[sizes.reduce == Reduce::none ? row : 0] / divide;
+    auto values = mine.gradient.template input<V>(pack * V);
+    const std::int64_t row =
+        narrow ? mine.row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
+    const std::int64_t label = mine.labels[row], column = pack * V - row * sizes.classes;
+    const T scale = mine.grad_loss[sizes.reduce == Reduce::none ? row : 0] / divide;
     const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const T result = gradient(scale, values.value[lane], column + lane == label);
+      const T result = mine.gradient(scale, values.value[lane], column + lane == label);
       values.value[lane] = ignored ? T(0) : bad ? quiet_nan<T>() : result;
     }
-    store<V>(grad_in + pack * V, values);
+    store<V>(mine.grad_in + pack * V, values);
   }
 }
 
@@ -201,12 +224,16 @@ void label_gradient(Context& context, T* grad_in, const T* grad_loss, const std:
   const std::int64_t row_packs = packable ? sizes.classes / V : sizes.classes;
   if (sizes.rows * row_packs == 0) return;
   const bool count_first = sizes.reduce == Reduce::mean && sizes.rows > 4096;
-  Scratch partial(context, count_first ? count_blocks * sizeof(std::int64_t) : 0);
+  const Scratch partial(context, count_first ? count_blocks * sizeof(std::int64_t) : 0);
   if (count_first)
     launch(context, Grid(count_blocks, count_blocks), count_kernel, labels, sizes, partial.as<std::int64_t>());
-  launch(context, Grid(blocks_for(sizes.rows * row_packs, count_blocks), count_blocks),
-         packable ? label_gradient_kernel<V, T, Gradient> : label_gradient_kernel<1, T, Gradient>, grad_in, grad_loss,
-         labels, sizes, gradient, partial.as<std::int64_t>(), Divisor<std::uint32_t>(row_packs));
+  const Grid grid(blocks_for(sizes.rows * row_packs, count_blocks), count_blocks);
+  const GradientArguments<T, Gradient> arguments{
+      grad_in, grad_loss, labels, sizes, gradient, partial.as<std::int64_t>(), Divisor<std::uint32_t>(row_packs)};
+  if (packable)
+    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<V, T, Gradient, shared>; });
+  else
+    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<1, T, Gradient, shared>; });
 }
 
 // ---- pointwise losses ----

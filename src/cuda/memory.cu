@@ -221,6 +221,9 @@ Memory& memory(int device) { return cuda_memory(device); }
 void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
 void reuse_released(Stream& stream) noexcept { cuda_memory(stream.device).blocks().reuse_released(stream); }
+void* allocate_unrecorded(Stream& stream, std::size_t bytes) {
+  return cuda_memory(stream.device).blocks().allocate_unrecorded(bytes, stream);
+}
 void disband_recording(int device, Recording* recording) noexcept { cuda_memory(device).blocks().disband(recording); }
 
 }  // namespace tern::cuda

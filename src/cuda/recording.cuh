@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -8,6 +10,12 @@
 
 namespace tern::cuda {
 
+/// What is copied to the card when a recording ends.
+struct Upload {
+  std::byte* to;
+  std::vector<std::byte> bytes;
+};
+
 struct Recording {
   int device = 0;
   cudaGraph_t graph = nullptr;
@@ -15,6 +23,8 @@ struct Recording {
   cudaStream_t launched_on = nullptr;
   std::shared_ptr<void> loop;                       // what launch_loop() has made of it
   std::vector<std::shared_ptr<const void>> needed;  // by replays
+  std::vector<Upload> uploads;
+  std::exception_ptr failure;  // of launches that had waited; thrown when it ends
 };
 
 /// Capture::loop. (loop.cu)

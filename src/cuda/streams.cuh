@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "cuda/support.cuh"
+#include "cuda/branches.cuh"
 
 namespace tern::cuda {
 
@@ -32,7 +32,8 @@ struct Stream {
   std::array<cudaStream_t, most_sides> sides{};  ///< run beside `handle` while a recording forks
   cudaEvent_t forked = nullptr;
   std::array<cudaEvent_t, most_sides> joined{};
-  std::atomic<int> branches = 0;  ///< of the recording, until join_branches()
+  std::vector<Branch> branches;  ///< of the recording, until join_branches(); the recording thread's
+  std::atomic<bool> branching = false;
   FaultCell* fault = nullptr;
   StagingRing staging;
   std::byte* bounce = nullptr;    ///< pinned, for small copies to the host
@@ -53,20 +54,10 @@ cudaEvent_t event_after(Stream& stream);
 void finish(Stream& stream) noexcept;
 void finish_all(int device) noexcept;
 
-/// Whether two halves of an operator should run side by side: while recording, outside of branches.
-bool may_fork(const Context& context);
-/// Work queued on the returned stream runs beside the context's stream from here until join().
-cudaStream_t fork(const Context& context);
-void join(const Context& context);
-
-/// Capture::branch and Capture::join. Meanwhile stream_of() is the branch's.
-void next_branch(void* stream);
-void join_branches(void* stream) noexcept;
-/// Where what is queued on one of our streams goes: there, or to the branch that is being recorded.
-cudaStream_t queue_of(void* stream);
-
 /// What the recording that goes on, if one does, needs for as long as it may be replayed. (capture.cu)
 void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& needed);
+/// Where its replays will find these bytes. (capture.cu)
+const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes);
 
 // ---- blocks and recordings (memory.cu) ----
 
@@ -75,6 +66,8 @@ void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
 /// What was released while the stream had branches may be used again.
 void reuse_released(Stream& stream) noexcept;
+/// A block that the host may write before the recording's replays: none that recorded work has used.
+void* allocate_unrecorded(Stream& stream, std::size_t bytes);
 /// Hands the blocks of a recording on that card back to the cache.
 void disband_recording(int device, Recording* recording) noexcept;
 

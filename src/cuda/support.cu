@@ -123,7 +123,6 @@ struct ThreadStreams {
 };
 thread_local ThreadStreams own_streams;
 thread_local Stream* last_looked_up = nullptr;
-thread_local Stream* branching = nullptr;  // has branches, and the thread queues on the last of them
 
 }  // namespace
 
@@ -183,54 +182,6 @@ void finish_all(int device) noexcept {
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }
 
 FaultCell* fault_cell(const Context& context) { return stream_state(context.stream).fault; }
-
-cudaStream_t queue_of(void* stream) {
-  if (branching == nullptr || branching->handle != stream) [[likely]]
-    return static_cast<cudaStream_t>(stream);
-  return branching->sides[static_cast<std::size_t>(branching->branches - 1) % Stream::most_sides];
-}
-
-cudaStream_t stream_of(const Context& context) { return queue_of(context.stream); }
-
-bool may_fork(const Context& context) { return branching == nullptr && recording(context); }
-
-cudaStream_t fork(const Context& context) {
-  Stream& stream = stream_state(context.stream);
-  check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
-  check(cudaStreamWaitEvent(stream.sides[0], stream.forked), "ordering two streams");
-  return stream.sides[0];
-}
-
-void join(const Context& context) {
-  Stream& stream = stream_state(context.stream);
-  check(cudaEventRecord(stream.joined[0], stream.sides[0]), "recording an event");
-  check(cudaStreamWaitEvent(stream.handle, stream.joined[0]), "ordering two streams");
-}
-
-void next_branch(void* stream_handle) {
-  Stream& stream = stream_state(stream_handle);
-  if (branching == nullptr) {
-    check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
-    branching = &stream;
-  }
-  const auto before = static_cast<std::size_t>(stream.branches++);
-  if (before < Stream::most_sides)
-    check(cudaStreamWaitEvent(stream.sides[before], stream.forked), "ordering two streams");
-}
-
-void join_branches(void* stream_handle) noexcept {
-  if (branching == nullptr) return;
-  Stream& stream = *branching;
-  branching = nullptr;
-  const auto used = std::min<std::size_t>(static_cast<std::size_t>(stream.branches), Stream::most_sides);
-  for (std::size_t i = 0; i < used; ++i) {
-    // A failure leaves a branch without an end, which the end of the recording reports.
-    cudaEventRecord(stream.joined[i], stream.sides[i]);
-    cudaStreamWaitEvent(static_cast<cudaStream_t>(stream_handle), stream.joined[i]);
-  }
-  stream.branches = 0;
-  reuse_released(stream);
-}
 
 void allow_shared(const void* kernel, std::size_t bytes) {
   static std::mutex mutex;

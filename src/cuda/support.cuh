@@ -100,20 +100,25 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = 256) {
 /// The shape of a launch.
 struct Grid {
   dim3 blocks, threads;
-  std::size_t shared;    ///< dynamic shared memory; above 48 KiB, call allow_shared for the kernel first
+  std::size_t shared;    ///< bytes of dynamic shared memory
   unsigned cluster = 1;  ///< blocks (along x) of a thread block cluster; 1 unless card().overlap
   std::source_location where;
   Grid(dim3 grid_blocks, dim3 block_threads, std::size_t shared_bytes = 0,
        const std::source_location& place = std::source_location::current())
       : blocks(grid_blocks), threads(block_threads), shared(shared_bytes), where(place) {}
+  bool empty() const { return blocks.x == 0 || blocks.y == 0 || blocks.z == 0; }
 };
 
-/// Queues a kernel on the context's stream; an empty grid does nothing. Throws when the launch itself fails.
-///
-///     launch(context, Grid(blocks_for(n), 256), scale_kernel<T>, out, in, n, factor);
+/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered by card and
+/// kernel.
+void allow_shared(const void* kernel, std::size_t bytes);
+
+/// launch() on a stream of the runtime.
 template <class... Parameters, class... Arguments>
-void launch(const Context& context, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+void launch_on(cudaStream_t queue, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (grid.empty()) return;
+  constexpr std::size_t always_allowed = 48 * 1024;
+  if (grid.shared > always_allowed) allow_shared(reinterpret_cast<const void*>(kernel), grid.shared);
   cudaLaunchAttribute attributes[2];
   unsigned count = 0;
   if (card().overlap) {
@@ -130,14 +135,18 @@ void launch(const Context& context, const Grid& grid, void (*kernel)(Parameters.
   config.gridDim = grid.blocks;
   config.blockDim = grid.threads;
   config.dynamicSmemBytes = grid.shared;
-  config.stream = stream_of(context);
+  config.stream = queue;
   config.attrs = attributes;
   config.numAttrs = count;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "launching a kernel", grid.where);
 }
 
-/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered by card and
-/// kernel.
-void allow_shared(const void* kernel, std::size_t bytes);
+/// Queues a kernel on the context's stream; an empty grid does nothing. Throws when the launch itself fails.
+///
+///     launch(context, Grid(blocks_for(n), 256), scale_kernel<T>, out, in, n, factor);
+template <class... Parameters, class... Arguments>
+void launch(const Context& context, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (!grid.empty()) launch_on(stream_of(context), grid, kernel, arguments...);
+}
 
 }  // namespace tern::cuda

@@ -1,3 +1,4 @@
+#include "cuda/branches.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
 #include "tern/kernels/update.hpp"
@@ -9,8 +10,7 @@ using kernels::Adam;
 using kernels::Parameters;
 using kernels::Sgd;
 
-/// As many tensors as fit the 4 KiB of arguments that every launch may carry. By value, so that nothing is uploaded and
-/// a recorded launch keeps them.
+/// As many tensors as fit the 4 KiB of arguments that every launch may carry.
 inline constexpr int tensors_per_launch = 88;
 
 template <class T>
@@ -107,11 +107,20 @@ struct SgdRule {
 };
 
 template <class T>
+struct SgdArguments {
+  Tensors<T> tensors;
+  const T* learning_rate;
+  SgdRule<T> rule;
+};
+
+template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
-    sgd_kernel(const __grid_constant__ Tensors<T> tensors, const T* learning_rate, SgdRule<T> rule) {
+    sgd_kernel(const __grid_constant__ Given<SgdArguments<T>, Shared> given) {
+  const SgdArguments<T>& mine = given.mine();
   begin_kernel();
-  rule.learning_rate = *learning_rate;
-  update_tensors(tensors, rule);
+  SgdRule<T> rule = mine.rule;
+  rule.learning_rate = *mine.learning_rate;
+  update_tensors(mine.tensors, rule);
 }
 
 template <class T>
@@ -145,26 +154,37 @@ __device__ double whole_power(double base, std::int64_t exponent) {
 }
 
 template <class T>
+struct AdamArguments {
+  Tensors<T> tensors;
+  const T* learning_rate;
+  std::int64_t* step;
+  AdamRule<T> rule;
+  double beta1, beta2;
+  bool last;
+};
+
+template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
-    adam_kernel(const __grid_constant__ Tensors<T> tensors, const T* learning_rate, std::int64_t* step,
-                AdamRule<T> rule, double beta1, double beta2, bool last) {
+    adam_kernel(const __grid_constant__ Given<AdamArguments<T>, Shared> given) {
+  const AdamArguments<T>& mine = given.mine();
   begin_kernel();
   __shared__ T corrections[2];
   if (threadIdx.x < 2) {
-    const std::int64_t t = (*static_cast<volatile std::int64_t*>(step) & step_mask) + 1;
-    corrections[threadIdx.x] = static_cast<T>(1 - whole_power(threadIdx.x == 0 ? beta1 : beta2, t));
+    const std::int64_t t = (*static_cast<volatile std::int64_t*>(mine.step) & step_mask) + 1;
+    corrections[threadIdx.x] = static_cast<T>(1 - whole_power(threadIdx.x == 0 ? mine.beta1 : mine.beta2, t));
     __syncwarp(3);  // both have read the step
-    if (last && threadIdx.x == 0) {
+    if (mine.last && threadIdx.x == 0) {
       __threadfence();
-      const auto before = atomicAdd(reinterpret_cast<unsigned long long*>(step), 1ull << 32);
-      if (before >> 32 == gridDim.x - 1) *static_cast<volatile std::int64_t*>(step) = t;
+      const auto before = atomicAdd(reinterpret_cast<unsigned long long*>(mine.step), 1ull << 32);
+      if (before >> 32 == gridDim.x - 1) *static_cast<volatile std::int64_t*>(mine.step) = t;
     }
   }
   __syncthreads();
-  rule.learning_rate = *learning_rate;
+  AdamRule<T> rule = mine.rule;
+  rule.learning_rate = *mine.learning_rate;
   rule.step_size = rule.learning_rate / corrections[0];
   rule.root = 1 / ::sqrt(corrections[1]);
-  update_tensors(tensors, rule);
+  update_tensors(mine.tensors, rule);
 }
 
 /// Calls `start(tensors, blocks, last)` for every launch that it takes. With `always`, at least once.
@@ -213,7 +233,8 @@ void sgd(Context& context, const Parameters<T>& parameters, const T* learning_ra
                         .keeps = keeps,
                         .reads_state = keeps && !sizes.first_step};
   for_chunks(parameters, false, [&](const Tensors<T>& tensors, unsigned blocks, bool) {
-    launch(context, Grid(blocks, update_threads), sgd_kernel<T>, tensors, learning_rate, rule);
+    launch_shared(context, Grid(blocks, update_threads), SgdArguments<T>{tensors, learning_rate, rule},
+                  [](auto shared) { return sgd_kernel<T, shared>; });
   });
 }
 
@@ -231,8 +252,9 @@ void adam(Context& context, const Parameters<T>& parameters, const T* learning_r
                          .root = 0,
                          .decoupled = sizes.decoupled};
   for_chunks(parameters, true, [&](const Tensors<T>& tensors, unsigned blocks, bool last) {
-    launch(context, Grid(blocks, update_threads), adam_kernel<T>, tensors, learning_rate, step, rule, sizes.beta1,
-           sizes.beta2, last);
+    launch_shared(context, Grid(blocks, update_threads),
+                  AdamArguments<T>{tensors, learning_rate, step, rule, sizes.beta1, sizes.beta2, last},
+                  [](auto shared) { return adam_kernel<T, shared>; });
   });
 }
 

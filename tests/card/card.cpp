@@ -37,7 +37,7 @@ struct Mark {
   Clock::time_point at;
 };
 
-std::atomic<int> events{0}, failing_records{0}, misuses{0}, all_peer_copies{0}, all_straight_copies{0};
+std::atomic<int> events{0}, failing_records{0}, misuses{0}, launches{0}, all_peer_copies{0}, all_straight_copies{0};
 
 thread_local int current = 0;  // the thread's card
 
@@ -158,6 +158,8 @@ cudaError_t card::queue(cudaStream_t stream, Work work) {
 int card::live_events() { return events.load(); }
 void card::fail_event_records(int count) { failing_records = count; }
 int card::take_misuses() { return misuses.exchange(0); }
+int card::take_launches() { return launches.exchange(0); }
+void card::count_launch() { ++launches; }
 int card::peer_copies() { return all_peer_copies; }
 int card::straight_copies() { return all_straight_copies; }
 int card::of(const void* address) {

@@ -10,7 +10,6 @@ struct Shape : BackwardShape<Tile, Width, Step, Warps, Stages> {
 
   static void run(const Context& context, const Backward& pass, const Sizes& sizes) {
     constexpr auto kernel = backward_kernel<Tile, Width, Step, Warps, Stages, Resident>;
-    allow_shared(reinterpret_cast<const void*>(kernel), Base::bytes);
     const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
     const auto blocks = [&](bool wanted, std::int64_t count) {
       return wanted ? static_cast<unsigned>(sizes.heads * ceil_div(count, Base::rows)) : 0u;

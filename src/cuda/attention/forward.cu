@@ -13,7 +13,6 @@ struct Shape {
 
   static void run(const Context& context, const Forward& pass, const Sizes& sizes) {
     constexpr auto kernel = forward_kernel<Tile, Width, Keys, Warps, Resident>;
-    if (bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), bytes);
     const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
     // No more than a power of two of keys add up.
     const auto shift = static_cast<float>(std::ceil(std::log2(sizes.keys)));

@@ -1,37 +1,45 @@
+#include "cuda/branches.cuh"
 #include "cuda/products/tiles.cuh"
 
 namespace tern::cuda::products {
 namespace {
 
-template <class Shape, bool KA, bool KB>
+struct ProductArguments {
+  Product product;
+  std::int64_t stride_a, stride_b;  // between the products of a batch
+};
+
+template <class Shape, bool KA, bool KB, bool Shared>
 __global__ void __launch_bounds__(product_threads, Shape::resident)
-    product_kernel(const __grid_constant__ Product product, std::int64_t stride_a, std::int64_t stride_b) {
+    product_kernel(const __grid_constant__ Given<ProductArguments, Shared> given) {
   extern __shared__ float4 shared[];
+  const ProductArguments& mine = given.mine();
   begin_kernel();
   const int block = static_cast<int>(blockIdx.x);
   float* const memory = reinterpret_cast<float*>(shared);
   if (gridDim.y == 1) {
-    compute_tile<Shape, KA, KB, false>(product, block / product.split, block % product.split, memory);
+    compute_tile<Shape, KA, KB, false>(mine.product, block / mine.product.split, block % mine.product.split, memory);
     return;
   }
-  Product mine = product;
-  mine.a.data += blockIdx.y * stride_a;
-  mine.b.data += blockIdx.y * stride_b;
-  mine.out += static_cast<std::int64_t>(blockIdx.y) * product.m * product.n;
-  compute_tile<Shape, KA, KB, false>(mine, block / product.split, block % product.split, memory);
+  Product product = mine.product;
+  product.a.data += blockIdx.y * mine.stride_a;
+  product.b.data += blockIdx.y * mine.stride_b;
+  product.out += static_cast<std::int64_t>(blockIdx.y) * product.m * product.n;
+  compute_tile<Shape, KA, KB, false>(product, block / product.split, block % product.split, memory);
 }
 
 template <class Shape, bool KA, bool KB>
 void launch_product(const Context& context, const Product& product, std::int64_t batch, std::int64_t stride_a,
                     std::int64_t stride_b) {
-  constexpr auto kernel = product_kernel<Shape, KA, KB>;
-  constexpr std::size_t bytes = Shape::shared_bytes(KA, KB);
-  if (bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), bytes);
   Grid grid(
       dim3(static_cast<unsigned>(Shape::tiles(product.m, product.n) * product.split), static_cast<unsigned>(batch)),
-      product_threads, bytes);
+      product_threads, Shape::shared_bytes(KA, KB));
   grid.cluster = static_cast<unsigned>(product.split);
-  launch(context, grid, kernel, product, stride_a, stride_b);
+  const ProductArguments arguments{product, stride_a, stride_b};
+  if constexpr (KA && KB && small<Shape>)
+    launch_shared(context, grid, arguments, [](auto shared) { return product_kernel<Shape, KA, KB, shared>; });
+  else
+    launch(context, grid, product_kernel<Shape, KA, KB, false>, Given<ProductArguments, false>{arguments});
 }
 
 }  // namespace

@@ -1,29 +1,33 @@
+#include "cuda/branches.cuh"
 #include "cuda/products/tiles.cuh"
 
 namespace tern::cuda::products {
 namespace {
 
 // The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
-template <class Weight, class Data>
+struct BackwardArguments {
+  Product weight, data;
+  int weight_blocks;
+};
+
+template <class Weight, class Data, bool Shared>
 __global__ void __launch_bounds__(product_threads,
                                   Weight::resident < Data::resident ? Weight::resident : Data::resident)
-    backward_kernel(const __grid_constant__ Product weight, const __grid_constant__ Product data, int weight_blocks) {
+    backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
   extern __shared__ float4 shared[];
+  const BackwardArguments& mine = given.mine();
   begin_kernel();
   float* const memory = reinterpret_cast<float*>(shared);
-  const int block = static_cast<int>(blockIdx.x);
-  if (block < weight_blocks)
-    compute_tile<Weight, false, false, true>(weight, block / weight.split, block % weight.split, memory);
+  const int block = static_cast<int>(blockIdx.x), of_data = block - mine.weight_blocks;
+  if (of_data < 0)
+    compute_tile<Weight, false, false, true>(mine.weight, block / mine.weight.split, block % mine.weight.split, memory);
   else
-    compute_tile<Data, true, false, true>(data, (block - weight_blocks) / data.split,
-                                          (block - weight_blocks) % data.split, memory);
+    compute_tile<Data, true, false, true>(mine.data, of_data / mine.data.split, of_data % mine.data.split, memory);
 }
 
 template <class Weight, class Data>
 void launch_backward(const Context& context, const Product& weight, const Product& data) {
-  constexpr auto kernel = backward_kernel<Weight, Data>;
   constexpr std::size_t bytes = std::max(Weight::shared_bytes(false, false), Data::shared_bytes(true, false));
-  if (bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), bytes);
   const int cluster = std::max(weight.split, data.split);
   const auto whole_clusters = [&](std::int64_t blocks) {  // surplus blocks find no tile
     return static_cast<int>((blocks + cluster - 1) / cluster * cluster);
@@ -33,7 +37,11 @@ void launch_backward(const Context& context, const Product& weight, const Produc
   const int data_blocks = data.out == nullptr ? 0 : whole_clusters(Data::tiles(data.m, data.n) * data.split);
   Grid grid(static_cast<unsigned>(weight_blocks + data_blocks), product_threads, bytes);
   grid.cluster = static_cast<unsigned>(cluster);
-  launch(context, grid, kernel, weight, data, weight_blocks);
+  const BackwardArguments arguments{weight, data, weight_blocks};
+  if constexpr (small<Weight> && small<Data>)
+    launch_shared(context, grid, arguments, [](auto shared) { return backward_kernel<Weight, Data, shared>; });
+  else
+    launch(context, grid, backward_kernel<Weight, Data, false>, Given<BackwardArguments, false>{arguments});
 }
 
 }  // namespace

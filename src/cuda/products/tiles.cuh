@@ -22,6 +22,10 @@ using Tile4 = Tile<128, 64, 32, 8, 8, 1, Tensor>;
 template <bool Tensor>
 using Tile5 = Tile<128, 128, 16, 8, 8, 1, Tensor>;
 
+/// Whether a product in such tiles may leave room for those of other branches on the card.
+template <class Shape>
+inline constexpr bool small = Shape::rows* Shape::columns <= 64 * 32;
+
 /// The pairs of tiles, for the weight and for x, that a backward launch may use.
 template <class Weight, class Data>
 struct Pair {};

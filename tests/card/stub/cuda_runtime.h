@@ -52,6 +52,9 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3(unsigned x_count = 1, unsigned y_count = 1, unsigned z_count = 1) : x(x_count), y(y_count), z(z_count) {}
 };
+// Of the kernel that runs on the calling thread.
+inline thread_local dim3 blockIdx, threadIdx;
+
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   struct {
@@ -114,15 +117,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 inline void __threadfence_system() {}
 
-template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...), Arguments&&...) {
-  return cudaErrorInvalidValue;  // kernels do not run here
-}
-
 namespace card {
 inline constexpr int count = 2;
 /// Queues work on a stream of the current card (a capturing one records it), as a kernel would be.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+/// Kernels queued since the last call.
+int take_launches();
+void count_launch();
 /// The card whose memory holds the address; -1 for none.
 int of(const void* address);
 /// How often something was used on another card than its own since the last call.
@@ -139,3 +140,17 @@ int live_events();
 /// The next `count` calls of cudaEventRecord fail.
 void fail_event_records(int count);
 }  // namespace card
+
+// A kernel whose threads need nothing of each other: they run one after the other.
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  if (config->blockDim.x > 1024) return cudaErrorInvalidValue;
+  card::count_launch();
+  return card::queue(config->stream, [blocks = config->gridDim, threads = config->blockDim, kernel, arguments...] {
+    for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z)
+      for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x)
+          for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) kernel(arguments...);
+  });
+}
