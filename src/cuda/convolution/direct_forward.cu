@@ -142,7 +142,6 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
   const Cut cut = chosen_cut(problem);
   with_sizes(problem.KH, per_thread, [&](auto window, auto channels) {
     constexpr auto kernel = forward_kernel<window.value, channels.value>;
-    if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
     launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, static_cast<float*>(arrays.y),

@@ -147,21 +147,21 @@ WeightCut find_weight_cut(const Problem& s, const Planes& p, int per_thread) {
         for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
           const int slices = static_cast<int>(ceil_div(p.N, per_slice));
           if (slices > 256) continue;
-          // As in conv_direct.cu: work, one thread's chain, staging per image, adding the slices and the splits.
+          // As in direct.cu: work, one thread's chain, staging per image, adding the slices and the splits.
           const double blocks = static_cast<double>(slices) * (group_parts * chunks + 1);
           const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));
           const double warps = static_cast<double>(ceil_div(cut.threads, 32));
           const double fits = std::min({std::floor(64 / warps), std::floor(65536 / (warps * 32 * 80)),
                                         std::floor(225.0 * 1024 / static_cast<double>(cut.shared + 1024))});
           const double resident = std::max(1.0, std::min(deep, fits)), rounds = std::ceil(deep / resident);
-          const double busy = resident * warps / (resident * warps + 12);
+          const double busy = resident * warps / (resident * warps + 18.8);
           const double rows = static_cast<double>(p.segments) * static_cast<double>(per_slice);
           const double terms = warps * 32 / splits * per_thread * window * p.OH * rows * run;
-          const double work = terms / 128 / (0.68 * busy) * deep;
+          const double work = terms / 128 / (3.75 * busy) * deep;
           const double alone =
-              5.4 * rounds * rows * static_cast<double>(ceil_div(p.OH, splits)) * per_thread * window * run;
-          const double adding = slices * weights * 8 / (card().multiprocessors * 22.5) + (splits > 1 ? 4900 : 0);
-          const double cost = std::max(work, alone) + per_slice * 860 * rounds + adding;
+              2.12 * rounds * rows * static_cast<double>(ceil_div(p.OH, splits)) * per_thread * window * run;
+          const double adding = slices * weights * 8 / (card().multiprocessors * 25.1) + (splits > 1 ? 2260 : 0);
+          const double cost = std::max(work, alone) + per_slice * 706 * rounds + 243 * deep + adding;
           if (cost < best_cost) {
             best = {cut, slices, per_slice, group_parts, chunks};
             best_cost = cost;
@@ -197,7 +197,6 @@ void write_slices(Context& context, const Problem& problem, const Arrays& arrays
   const WeightCut way = chosen_cut(problem);
   with_sizes(problem.KH, channels_per_thread(problem.O), [&](auto window, auto channels) {
     constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
-    if (way.cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), way.cut.shared);
     const dim3 blocks(static_cast<unsigned>(way.slices), static_cast<unsigned>(way.group_parts + 1),
                       static_cast<unsigned>(way.chunks));
     launch(context, Grid(blocks, whole_warps(way.cut.threads), way.cut.shared), kernel, partials,

@@ -155,7 +155,6 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
     constexpr auto one = grad_x_kernel<window.value, channels.value, 1>;
     constexpr auto two = grad_x_kernel<window.value, channels.value, most_each>;
     const auto kernel = cut.each == 1 ? one : two;
-    if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.C, cut.groups * per_thread)));
     launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, static_cast<float*>(arrays.x),

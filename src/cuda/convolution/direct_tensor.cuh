@@ -13,6 +13,9 @@ constexpr int tensor_rows = 32;  // of a warp's tile: two multiplications behind
 
 /// Whether direct convolutions run on tensor cores.
 inline bool on_tensor_cores(const Problem& problem) { return problem.tensor_cores() && card().code >= 80; }
+/// Sums over so few elements (a first layer of one channel) are as fast by plain multiply-adds, and faster at many
+/// positions: 15 against 21 microseconds forward for 512 images of LeNet on an H200.
+inline bool short_sums(const Problem& problem) { return problem.C * problem.KH * problem.KW <= 32; }
 
 constexpr int padded(std::int64_t count, int of) { return static_cast<int>((count + of - 1) / of) * of; }
 
@@ -38,7 +41,7 @@ inline TensorSizes tensor_sizes(const Problem& p) {
 }
 
 /// What a way to cut a pass costs, in cycles: the work of the fullest multiprocessor, no less than what one block takes
-/// however idle the card is.
+/// however idle the card is. The figures of the three passes are fitted to all cuts of 30 convolutions on an H200.
 inline double tensor_cost(double blocks, double work, double alone, std::size_t shared) {
   const double deep = std::ceil(blocks / static_cast<double>(card().multiprocessors));
   const double fits = std::max(1.0, std::min(8.0, std::floor(225.0 * 1024 / static_cast<double>(shared + 1024))));

@@ -117,10 +117,10 @@ ForwardCut find_cut(const Problem& p) {
       const auto blocks = static_cast<double>(ceil_div(rows, covered) * ceil_div(s.O, columns));
       const double steps = depth / 8, across = columns / 8;
       const double staging = static_cast<double>(staged) / 32;
-      const double work = staging + steps * tiles * (10 + 2 * across) + tiles * across * 40;
       const double turns = std::ceil(static_cast<double>(tiles * cut.splits) / tensor_warps);
-      const double alone = 2500 + staging + std::ceil(steps / cut.splits) * turns * (80 + 12 * across) +
-                           turns * across * 60 + (cut.splits > 1 ? 800 : 0);
+      const double work = 865 + 1.09 * staging + tiles * (steps * (3.66 + 0.536 * across) + across * 6.23);
+      const double alone = 2080 + std::ceil(steps / cut.splits) * turns * (201 + 3.94 * across) + turns * across * 391 +
+                           (cut.splits > 1 ? 656 : 0);
       const double cost = tensor_cost(blocks, work, alone, cut.shared);
       if (cost < best_cost) {
         best = cut;
@@ -138,7 +138,8 @@ ForwardCut chosen_cut(const Problem& problem) {
 }  // namespace
 
 bool fits_tensor_forward(const Problem& problem) {
-  return small_window(problem) && on_tensor_cores(problem) && problem.positions() < (1 << 30) &&
+  const std::int64_t most = short_sums(problem) ? 1 << 13 : 1 << 30;
+  return small_window(problem) && on_tensor_cores(problem) && problem.positions() < most &&
          chosen_cut(problem).columns > 0;
 }
 
@@ -146,7 +147,6 @@ void run_tensor_forward(Context& context, const Problem& problem, const Arrays& 
   const ForwardCut cut = chosen_cut(problem);
   with_columns(cut.columns, [&](auto across) {
     constexpr auto kernel = tensor_forward_kernel<across.value>;
-    if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(ceil_div(problem.positions(), std::int64_t{cut.tiles} * tensor_rows)),
                       static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
     launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.y),

@@ -19,7 +19,7 @@ struct GradWeightCut {
 };
 
 template <int Across>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(tensor_threads, 2)
     tensor_grad_weight_kernel(float* partials, const float* __restrict__ g, const float* __restrict__ x,
                               const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut) {
   extern __shared__ float4 memory[];
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(tensor_threads)
     for (int o = o_first + warp; o < o_first + o_count; o += tensor_warps) {
       const float* const from = g + (static_cast<std::int64_t>(begin) * s.O + o) * s.area;
       float sum = 0;
-#pragma unroll 8
+#pragma unroll 4
       for (int i = lane; i < (end - begin) * s.area; i += 32) {
         int image, position;
         s.of_area.split(i, image, position);
@@ -127,13 +127,15 @@ GradWeightCut find_cut(const Problem& p) {
             static_cast<double>(cut.slices * (ceil_div(s.C, cut.channels) + 1) * ceil_div(s.O, columns));
         const double steps = depth / 8, across = columns / 8;
         const double staging = static_cast<double>(image) * per_slice / 32;
-        const double waits = std::ceil(static_cast<double>(per_slice) / cut.together) * 1500;
-        const double parts = static_cast<double>(cut.tiles * cut.splits) * across * 24;
-        const double work = staging + per_slice * steps * cut.tiles * (10 + 2 * across) + parts;
-        const double alone =
-            2000 + staging + waits + per_slice * std::ceil(steps / cut.splits) * (80 + 12 * across) + parts;
+        // The rows of some of the output channels are copied image by image.
+        const double waits =
+            std::ceil(static_cast<double>(per_slice) / cut.together) * 1340 + (columns < s.O ? per_slice * 981 : 0);
+        const double parts = static_cast<double>(cut.tiles * cut.splits) * across * 21.2;
+        const double work = 335 + 0.982 * staging + per_slice * steps * cut.tiles * (10.7 + 0.369 * across) + parts;
+        const double alone = 1840 + 1.34 * staging + waits +
+                             per_slice * std::ceil(steps / cut.splits) * (49.7 + 4.98 * across) + 0.938 * parts;
         const double adding =
-            static_cast<double>(cut.slices) * static_cast<double>(p.weights()) * 8 / (card().multiprocessors * 22.5);
+            static_cast<double>(cut.slices) * static_cast<double>(p.weights()) * 8 / (card().multiprocessors * 9.32);
         const double cost = tensor_cost(blocks, work, alone, cut.shared) + adding;
         if (cost < best_cost) {
           best = cut;
@@ -153,7 +155,8 @@ GradWeightCut chosen_cut(const Problem& problem) {
 }  // namespace
 
 bool fits_tensor_grad_weight(const Problem& problem) {
-  return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).columns > 0;
+  return small_window(problem) && on_tensor_cores(problem) &&
+         !(short_sums(problem) && problem.positions() >= 1 << 15) && chosen_cut(problem).columns > 0;
 }
 
 std::int64_t tensor_slices(const Problem& problem) { return chosen_cut(problem).slices; }
@@ -162,7 +165,6 @@ void run_tensor_grad_weight(Context& context, const Problem& problem, const Arra
   const GradWeightCut cut = chosen_cut(problem);
   with_columns(cut.columns, [&](auto across) {
     constexpr auto kernel = tensor_grad_weight_kernel<across.value>;
-    if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
     const dim3 blocks(static_cast<unsigned>(cut.slices), static_cast<unsigned>(ceil_div(problem.C, cut.channels) + 1),
                       static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
     launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, partials, static_cast<const float*>(arrays.y),

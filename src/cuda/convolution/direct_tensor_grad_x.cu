@@ -106,13 +106,13 @@ GradXCut find_cut(const Problem& p) {
       cut.images = images;
       const auto blocks = static_cast<double>(ceil_div(p.N, images) * ceil_div(s.C, channels));
       const double tiles = row_tiles * (padded(columns, 32) / 32), steps = depth / 8;
-      const double rows = depth * cut.g_pitch / 8.0;
+      const double rows = depth * cut.g_pitch * 0.0921;
       // Whole packs of the weight or not.
-      const double weights = depth * cut.w_pitch / (channels % 4 == 0 ? 8.0 : 3.0);
-      const double adding = static_cast<double>(channels * s.H * s.W) * s.window / 16;
-      const double work = weights + images * (rows + tiles * steps * 18 + tiles * 64 + adding);
-      const double alone = 2000 + 1.5 * weights +
-                           images * (1200 + rows + std::ceil(tiles / tensor_warps) * (steps * 120 + 200) + adding);
+      const double weights = depth * cut.w_pitch / (channels % 4 == 0 ? 4.81 : 3.75);
+      const double adding = static_cast<double>(channels * s.H * s.W) * s.window / 62.3;
+      const double work = 153 + weights + images * (rows + tiles * (steps * 19.4 + 38.1) + adding);
+      const double alone = 3520 + 0.479 * weights +
+                           images * (1160 + rows + std::ceil(tiles / tensor_warps) * (steps * 162 + 234) + adding);
       const double cost = tensor_cost(blocks, work, alone, cut.shared);
       if (cost < best_cost) {
         best = cut;
@@ -137,7 +137,6 @@ bool fits_tensor_grad_x(const Problem& problem) {
 void run_tensor_grad_x(Context& context, const Problem& problem, const Arrays& arrays) {
   const GradXCut cut = chosen_cut(problem);
   const auto kernel = problem.KH == 3 ? tensor_grad_x_kernel<3> : tensor_grad_x_kernel<5>;
-  if (cut.shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), cut.shared);
   const dim3 blocks(static_cast<unsigned>(ceil_div(problem.N, cut.images)),
                     static_cast<unsigned>(ceil_div(problem.C, cut.channels)));
   launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.x),

@@ -328,7 +328,6 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
         .relu = problem.activation == Activation::relu,
         .fours = aligned<4>(static_cast<const float*>(arrays.y)) && problem.y_channels % 4 == 0};
     const auto kernel = problem.tensor_cores() ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
-    allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
     const std::int64_t blocks = ceil_div(sizes.positions, Tile::rows) * tiles_n * plan.split;
     Grid grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(problem.groups)), Tile::threads,
               shared_bytes<Tile>);

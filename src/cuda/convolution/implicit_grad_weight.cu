@@ -311,7 +311,6 @@ struct Implicit {
                            .slices = static_cast<int>(slices)};
     with_tile(problem, [&]<template <class> class Arithmetic, class Tile>(With<Arithmetic, Tile>) {
       const auto kernel = grad_weight_kernel<Arithmetic, Tile>;
-      allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes<Tile>);
       const dim3 blocks(static_cast<unsigned>(ceil_div(sizes.length, Tile::columns)),
                         static_cast<unsigned>(ceil_div(sizes.O, Tile::rows)),
                         static_cast<unsigned>(slices * problem.groups));
