@@ -148,7 +148,8 @@ void run_few_rows_backward(Context& context, const Problem& p, const Gradients& 
 
 template <class T>
 void run_library_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
-  const bool masked = p.activation != Activation::none, rounds = in_bf16(p);
+  // Of few rows it takes longer to round the weight than to read it, as TF32.
+  const bool masked = p.activation != Activation::none, rounds = in_bf16(p) && p.m > 32;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
   const auto* const grad_y = static_cast<const T*>(to.grad_y);
   std::optional<Through<T>> through;
