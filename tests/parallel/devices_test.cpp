@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "acted.hpp"
-#include "ranks.hpp"
 #include "support/files.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/device.hpp"
@@ -15,28 +14,14 @@
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
 #include "tern/parallel/data_parallel.hpp"
-#include "tern/parallel/pipeline.hpp"
-#include "tern/parallel/split.hpp"
 #include "tern/run/step.hpp"
+#include "two_gpus.hpp"
 
 namespace tern::testing {
 
 using Catch::ContainsSubstring;
 using parallel::Group;
 using parallel::Part;
-
-namespace {
-
-/// The name of the cuda device of a rank; empty where there are fewer than two.
-std::string device_name(int rank) {
-  std::vector<std::string> names;
-  for (const Place& place : devices())
-    if (place.mode == "cuda") names.push_back(place.name);
-  return names.size() < 2 || rank >= static_cast<int>(names.size()) ? std::string()
-                                                                    : names[static_cast<std::size_t>(rank)];
-}
-
-}  // namespace
 
 TEST_CASE("groups: on the host there is no other way", "[parallel][ranks]") {
   check_ranks(2, [](const Group& group) -> std::string {
@@ -304,43 +289,6 @@ TEST_CASE("data parallel: GPUs count what their sums take and what of it nobody 
 
 namespace {
 
-/// Eight recorded steps in each of two ranks with a GPU; their losses beside those of one. `make` gives a step's
-/// function for a group.
-template <class Make>
-void check_two_gpus(Make make) {
-  if (device_name(1).empty()) {
-    WARN("SKIPPED: there are fewer than two GPUs");
-    return;
-  }
-  std::mutex mutex;
-  std::int64_t replays = 0;
-  const auto train = [&](const Group& group) {
-    const Device device{device_name(group.rank())};
-    Generator generator(1);
-    const Tensor x = randn({32, 16}, generator), y = randint(0, 4, {32}, generator);
-    Step step(make(group));
-    std::vector<double> losses;
-    for (int i = 0; i < 8; ++i) losses.push_back(step(x, y).item());
-    const std::lock_guard lock(mutex);
-    replays += step.replays();
-    return losses;
-  };
-  const std::vector<double> alone = train(Group());
-  CHECK(alone.front() > alone.back());
-  replays = 0;
-  check_ranks(2, [&](const Group& group) -> std::string {
-    const std::vector<double> found = train(group);
-    for (std::size_t i = 0; i < found.size(); ++i)
-      if (std::abs(found[i] - alone[i]) > 1e-4) return message("loss ", i, ": ", found[i], " for ", alone[i]);
-    return {};
-  });
-  CHECK(replays > 0);
-}
-
-}  // namespace
-
-namespace {
-
 /// Empty where the loss, gradients and running statistics of a step are the means of what the ranks have alone.
 std::string wrong_means(const Group& group) {
   Generator generator(1);
@@ -405,99 +353,6 @@ TEST_CASE("data parallel: GPUs average statistics and gradients, whatever the ro
   check_ranks(2, [](const Group& group) -> std::string {
     const Device device{device_name(group.rank())};
     return wrong_means(group);
-  });
-}
-
-namespace {
-
-/// A step of data parallel training around split layers: rows are gathered, and each rank gets its own again.
-auto split_step(const Group& group) {
-  using parallel::Layout;
-  Generator generator(2);
-  const nn::Sequential net{
-      nn::Linear(16, 32, {}, generator),
-      nn::Relu(),
-      parallel::ColumnLinear(group, 32, 48, {.input = Layout::rows}, generator),
-      nn::Relu(),
-      parallel::ColumnLinear(group, 48, 24, {.input = Layout::features, .output = Layout::rows}, generator),
-      nn::Tanh(),
-      parallel::RowLinear(group, 24, 4, {.input = Layout::rows, .output = Layout::rows}, generator)};
-  const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.1});
-  const auto ranks = std::make_shared<parallel::DataParallel>(group, net);
-  return [=](const Tensor& images, const Tensor& labels) {
-    optimizer->zero_grad();
-    const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
-      return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
-                                      labels.slice(0, rows.begin, rows.end));
-    });
-    optimizer->step();
-    return part.loss;
-  };
-}
-
-}  // namespace
-
-TEST_CASE("split layers: devices learn what one does", "[parallel]") {
-  const auto losses = [](const Group& group) {
-    Generator generator(1);
-    const Tensor x = randn({32, 16}, generator), y = randint(0, 4, {32}, generator);
-    auto step = split_step(group);
-    std::vector<double> values;
-    for (int i = 0; i < 4; ++i) values.push_back(step(x, y).item());
-    return values;
-  };
-  for (const int count : {2, 4})
-    check_ranks(count, [&](const Group& host) -> std::string {
-      const Device device{"debug"};
-      const std::vector<double> alone = losses(Group());
-      const std::vector<double> found = losses(Group(std::make_shared<Acted>(host, *device.mode().memory)));
-      for (std::size_t i = 0; i < found.size(); ++i)
-        if (std::abs(found[i] - alone[i]) > 1e-5) return message("loss ", i, ": ", found[i], " for ", alone[i]);
-      return {};
-    });
-}
-
-TEST_CASE("split layers: two GPUs learn what one does, in a recorded step too", "[parallel][cuda]") {
-  check_two_gpus([](const Group& group) { return split_step(group); });
-}
-
-TEST_CASE("pipeline: two GPUs learn what one does, in a recorded step too", "[parallel][cuda]") {
-  check_two_gpus([](const Group& group) {
-    Generator generator(2);
-    const nn::Sequential net{nn::Linear(16, 32, {}, generator), nn::Relu(), nn::Dropout(0.25),
-                             nn::Linear(32, 24, {}, generator), nn::Tanh(), nn::Linear(24, 4, {}, generator)};
-    const auto pipeline = std::make_shared<parallel::Pipeline>(group, net);
-    const auto optimizer =
-        std::make_shared<optim::SGD>(pipeline->stage().parameters(), optim::SgdOptions{.learning_rate = 0.1});
-    manual_seed(5);
-    return [=](const Tensor& images, const Tensor& labels) {
-      optimizer->zero_grad();
-      const Part part = pipeline->backward(
-          32, [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
-          [&](const Tensor& y, const data::Rows& rows) -> Part {
-            return operators::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
-          });
-      optimizer->step();
-      return part.loss;
-    };
-  });
-}
-
-TEST_CASE("data parallel: two GPUs with gradients that travel as bfloat16", "[parallel][cuda]") {
-  check_two_gpus([](const Group& group) {
-    const models::Mlp net({.layers = {16, 32, 4}});
-    const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.01});
-    const auto ranks =
-        std::make_shared<parallel::DataParallel>(group, net, parallel::DataParallelOptions{.wire = DType::bfloat16});
-    return [=](const Tensor& images, const Tensor& labels) {
-      optimizer->zero_grad();
-      const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
-        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
-                                        labels.slice(0, rows.begin, rows.end));
-      });
-      optimizer->step();
-      return part.loss;
-    };
   });
 }
 
