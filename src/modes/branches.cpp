@@ -23,6 +23,12 @@ Branches::~Branches() {
   capture_->join(stream_);
 }
 
+void leave_branches() noexcept {
+  if (!branching) return;
+  const Capture* const capture = capturing();
+  if (capture != nullptr && capture->join != nullptr) capture->join(current_scope().context.stream);
+}
+
 void Branches::next() {
   if (capture_ != nullptr) capture_->branch(stream_);
 }

@@ -19,4 +19,8 @@ class Branches {
   void* stream_ = nullptr;
 };
 
+/// What the thread queues from here to the next branch comes after all that it has queued so far: for work on the
+/// scope's own stream, such as what ranks exchange.
+void leave_branches() noexcept;
+
 }  // namespace tern

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "modes/branches.hpp"
 #include "parallel/carriers.hpp"
 #include "parallel/threads.hpp"
 #include "tern/autograd/tape.hpp"
@@ -40,7 +41,11 @@ Reduction Group::carried(Reduction reduction) const {
   return on_host() && reduction == Reduction::mean ? Reduction::sum : reduction;
 }
 
-void* Group::stream() const { return on_host() ? nullptr : current_scope().context.stream; }
+void* Group::stream() const {
+  if (on_host()) return nullptr;
+  leave_branches();
+  return current_scope().context.stream;
+}
 
 void* Group::lend(const Tensor& x, bool reads, bool writes) const {
   Storage& storage = x.storage();

@@ -132,6 +132,25 @@ TEST_CASE("branches: one that differs is queued by itself, and so is what follow
   CHECK(copied.values().front() == 2 + 4);
 }
 
+TEST_CASE("branches: what a thread queues after an early join follows all branches so far", "[card]") {
+  const Device device(card_mode());
+  const Arrays arrays(3);
+  void* const stream = context().stream;
+  const int launches = recorded(3, 1, [&](int branch) {
+    queue_sum(arrays.sum(branch, 2));
+    if (branch != 1) return;
+    cuda::capture().join(stream);
+    CHECK(cuda::queue_of(stream) == static_cast<cudaStream_t>(stream));
+    Sum sum = arrays.sum(1, 1);
+    sum.from = arrays.sum(0, 1).to;  // what the first branch has written
+    queue_sum(sum);
+  });
+  CHECK(launches == 1 + 1 + 1);
+  CHECK(arrays.value(0) == 3);
+  CHECK(arrays.value(1) == 4 + 3);
+  CHECK(arrays.value(2) == 5);
+}
+
 TEST_CASE("branches: a launch that fails where they join is the end's error", "[card]") {
   const Device device(card_mode());
   const Arrays arrays(2);
