@@ -69,8 +69,9 @@ FaultCell* fault_cell(const Context& context);
 
 // ---- kernels ----
 
-/// The first statement of EVERY kernel, in every thread: launches overlap their start with the end of the kernel before
-/// (programmatic dependent launch), and only from here on is that kernel's work finished and visible.
+/// The first statement of EVERY kernel, in every thread, or the second behind Given::mine(): launches overlap their
+/// start with the end of the kernel before (programmatic dependent launch), and only from here on is that kernel's work
+/// finished and visible.
 __device__ __forceinline__ void begin_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
