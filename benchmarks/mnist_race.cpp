@@ -18,8 +18,8 @@ namespace op = operators;
 
 struct Options {
   std::string mode = "fastest", precision = "strict", folder;
-  std::int64_t batch = 128, epochs = 2, seeds = 5;
-  double target = 0.99, learning_rate = 0.06, momentum = 0.9, weight_decay = 5e-4;
+  std::int64_t batch = 256, epochs = 2, seeds = 5;
+  double target = 0.99, learning_rate = 0.1, warmup = 0.5, momentum = 0.9, weight_decay = 5e-4;
   bool fastest = false, loops = false;
 };
 
@@ -51,7 +51,8 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
                                     .weight_decay = options.weight_decay,
                                     .nesterov = true});
   const std::int64_t steps = images.size(0) / options.batch;
-  optim::Scheduler rate(sgd, optim::CosineLr{.total = steps * options.epochs, .warmup = steps / 4});
+  const auto warmup = static_cast<std::int64_t>(static_cast<double>(steps) * options.warmup);
+  optim::Scheduler rate(sgd, optim::CosineLr{.total = steps * options.epochs, .warmup = warmup});
   Step train([&](const Tensor& rows) {
     const Tensor loss = net.loss(normalized(op::index_select(images, 0, rows)), op::index_select(labels, 0, rows));
     sgd.zero_grad();
@@ -134,6 +135,9 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", options.seeds, "runs")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--target", options.target, "accuracy")->check(CLI::Range(0.0, 1.0))->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate, "its largest value")->capture_default_str();
+  app.add_option("--warmup", options.warmup, "epochs in which the rate rises")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--weight-decay", options.weight_decay, "of SGD with Nesterov's momentum 0.9")->capture_default_str();
   app.add_flag("--fastest", options.fastest, "algorithms that need not repeat");
   app.add_flag("--loops", options.loops, "an epoch is a loop (Step::each) instead of a call for each step");
