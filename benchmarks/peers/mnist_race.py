@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The race of mnist_race.cpp in PyTorch and in JAX: the same LeNet, recipe and counting. On a GPU PyTorch runs a step as
-one CUDA graph, JAX an epoch as one program. On processors (--threads N) both run step by step: XLA runs convolutions
+"""The race of mnist_race.cpp in PyTorch and in JAX: the same LeNet, recipe and counting. On a GPU PyTorch runs a step
+as one CUDA graph, JAX an epoch as one program. On processors (--threads N) both run step by step: XLA runs convolutions
 that are inside a loop on one thread there. What they record and compile is ready before their clock starts; what Tern
 records is inside its own.
 
