@@ -22,11 +22,15 @@ NAMES = {"mlp-small": "MLP, 3 x 196", "mlp-medium": "MLP, 3 x 392", "mlp-big": "
 
 
 def rows_of(name):
-    """The rows of a page's tables, each a dictionary by column, with the precision that its table is of."""
-    found, head, precision = [], None, "strict"
+    """The rows of a page's tables, each a dictionary by column, with its table's precision and its section's commits."""
+    found, head, precision, commits = [], None, "strict", ()
     for line in (results / name).read_text().splitlines():
-        if stated := re.search(r"precision (\w+)\. Median", line):
-            precision = stated[1]
+        if stated := re.search(r"precision (\w+)\. Median|^### (strict|tf32|bf16)\b", line, re.IGNORECASE):
+            precision = (stated[1] or stated[2]).lower()
+        if line.startswith("## "):
+            commits = ()
+        if not line.startswith("|"):
+            commits = (*commits, *commits_in(line))
         if not line.startswith("|"):
             head = None
             continue
@@ -34,14 +38,18 @@ def rows_of(name):
         if head is None:
             head = cells
         elif not set(line) <= set("|-: "):
-            found.append({"precision": precision} | dict(zip(head, cells)))
+            found.append({"precision": precision, "commits": commits} | dict(zip(head, cells)))
     return found
 
 
-def commits_of(name):
-    """The commits that a page names as those of its figures: "Commit A; in strict float32 B"."""
-    sentences = re.findall(r"\bCommit [0-9a-f]{7}[^.]*", (results / name).read_text())
-    return ", ".join(dict.fromkeys(c[:7] for c in re.findall(r"\b[0-9a-f]{7,40}\b", " ".join(sentences))))
+def commits_in(text):
+    """The commits that a text names as those of its figures: "Commit A; in strict float32 B"."""
+    sentences = re.findall(r"\bcommit [0-9a-f]{7}[^.,]*", text, re.IGNORECASE)
+    return [c[:7] for c in re.findall(r"\b[0-9a-f]{7,40}\b", " ".join(sentences))]
+
+
+def commits_of(rows):
+    return ", ".join(dict.fromkeys(commit for row in rows for commit in row["commits"]))
 
 
 def number(text):
@@ -92,7 +100,7 @@ def modes(theme):
             ratio = number(r["sequential"]) / number(r[mode])
             drawing.box(200, y + 3 + 17 * k, scale(ratio), 14, mode, 2)
             drawing.text(206 + scale(ratio), y + 15 + 17 * k, f"{times(ratio)} {mode}", size=12)
-    drawing.text(20, 66 + 44 * len(cells) + 20, f"Measured at commit {commits_of('modes-h200.md')}.", "soft", 12)
+    drawing.text(20, 66 + 44 * len(cells) + 20, f"Measured at commit {commits_of(cells)}.", "soft", 12)
     return drawing.done()
 
 
@@ -119,8 +127,8 @@ def peers(theme):
     total = sum(len(cells) for _, cells in rows)
     ahead = f"ahead in {total - len(behind)} of {total} cells"
     drawing.text(20, 28, f"Beside PyTorch and JAX on an H200: {ahead}", size=17, weight=600)
-    drawing.text(20, 48, "The fastest peer's time over Tern's (JAX: MLPs and LeNet in float32); "
-                 "a dot for each batch size and precision.", "soft")
+    drawing.text(20, 48, "The fastest peer's time over Tern's (JAX: MLPs and LeNet); a dot for each batch size and "
+                 "precision.", "soft")
     most = max(number(r["ratio"]) for _, cells in rows for r in cells)
     low = min([number(r["ratio"]) for _, cells in rows for r in cells] + [0.8]) / 1.05
     x = lambda ratio: 230 + 590 * math.log(ratio / low) / math.log(most * 1.05 / low)
@@ -140,8 +148,7 @@ def peers(theme):
     for i, note in enumerate(notes):
         drawing.text(76, floor + 42 + 17 * i, note, "soft", 12)
     drawing.text(20, floor + 50 + 17 * (len(notes) or 1),
-                 f"Measured at commits {commits_of('peers-jax-h200.md')} and {commits_of('peers-h200.md')} "
-                 f"(MLPs, LeNet), {commits_of('peers-images-h200.md')} (AlexNet, GoogLeNet).", "soft", 12)
+                 f"Measured at commits {commits_of(r for _, cells in rows for r in cells)}.", "soft", 12)
     return drawing.done()
 
 
