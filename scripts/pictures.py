@@ -22,7 +22,7 @@ NAMES = {"mlp-small": "MLP, 3 x 196", "mlp-medium": "MLP, 3 x 392", "mlp-big": "
 
 
 def rows_of(name):
-    """The rows of a page's tables, each a dictionary by column, with its table's precision and its section's commits."""
+    """The rows of a page's tables: dictionaries by column, with the table's precision and the section's commits."""
     found, head, precision, commits = [], None, "strict", ()
     for line in (results / name).read_text().splitlines():
         if stated := re.search(r"precision (\w+)\. Median|^### (strict|tf32|bf16)\b", line, re.IGNORECASE):
