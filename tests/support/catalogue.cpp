@@ -188,6 +188,7 @@ const std::vector<Operator>& catalogue() {
     append("shape", composed_shape_cases());
     append("arithmetic", function_cases());
     append("integer", integer_cases());
+    append("integer", integer_reduction_cases());
     append("conv", conv_form_cases());
     append("indexing", indexing_cases());
     append("resizing", resizing_cases());

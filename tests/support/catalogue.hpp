@@ -144,6 +144,7 @@ std::vector<Operator> row_normalization_cases();
 std::vector<Operator> composed_shape_cases();
 std::vector<Operator> function_cases();
 std::vector<Operator> integer_cases();
+std::vector<Operator> integer_reduction_cases();
 std::vector<Operator> conv_form_cases();
 std::vector<Operator> indexing_cases();
 std::vector<Operator> resizing_cases();
