@@ -173,6 +173,7 @@ const std::vector<Operator>& catalogue() {
     append("conv", conv_cases());
     append("activation", activation_cases());
     append("pooling", pooling_cases());
+    append("pooling", average_pooling_cases());
     append("reduction", reduction_cases());
     append("loss", loss_cases());
     append("normalization", normalization_cases());

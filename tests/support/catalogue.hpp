@@ -128,6 +128,7 @@ std::vector<Operator> dot_cases();
 std::vector<Operator> conv_cases();
 std::vector<Operator> activation_cases();
 std::vector<Operator> pooling_cases();
+std::vector<Operator> average_pooling_cases();
 std::vector<Operator> reduction_cases();
 std::vector<Operator> loss_cases();
 std::vector<Operator> normalization_cases();
