@@ -1,8 +1,5 @@
 #include "tern/operators/arithmetic.hpp"
 
-#include <cmath>
-#include <numbers>
-
 #include "autograd/gradient_sum.hpp"
 #include "operators/composed.hpp"
 #include "operators/layout.hpp"
@@ -37,33 +34,6 @@ Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   visit(op, a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
     slot(call.table())(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
-  });
-  return out;
-}
-
-// out = slot(x, parameters...), the parameters converted to the compute type.
-template <class Slot, class... Parameters>
-Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
-  check_defined(op, "the input", x);
-  const Tensor whole = dense(x);
-  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
-  visit(op, x.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(whole), out.numel(),
-                       static_cast<Scalar<T>>(parameters)...);
-  });
-  return out;
-}
-
-// grad_in = slot(grad, saved, parameters...).
-template <class Slot, class... Parameters>
-Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
-  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
-  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
-  visit(op, saved.dtype(), [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
-                       static_cast<Scalar<T>>(parameters)...);
   });
   return out;
 }
@@ -196,134 +166,6 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// scale * x + shift, of floating numbers.
-Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
-  Tensor out = unary(op, x, SLOT(affine), scale, shift);
-  if (recording(x))
-    record(op, out, {x}, [op, scale](const Tensor& grad) { return Gradients{affine(op, grad, scale, -0.0)}; });
-  return out;
-}
-
-bool holds_integers(const Tensor& x) { return x.defined() && !is_floating(x.dtype()); }
-
-}  // namespace
-
-Tensor add(const Tensor& a, double b) {
-  return holds_integers(a) ? add(a, number_beside("add", a, b)) : affine("add", a, 1, b);
-}
-Tensor sub(const Tensor& a, double b) {
-  return holds_integers(a) ? sub(a, number_beside("sub", a, b)) : affine("sub", a, 1, -b);
-}
-Tensor mul(const Tensor& a, double b) {
-  // -0 is what leaves every number as it is, -0 too.
-  return holds_integers(a) ? mul(a, number_beside("mul", a, b)) : affine("mul", a, b, -0.0);
-}
-// Multiplying by the reciprocal would round differently from a division.
-Tensor div(const Tensor& a, double b) {
-  return in_scalars("div", a, [b](const Tensor& x) { return div(x, number_beside("div", x, b)); });
-}
-Tensor sub(double a, const Tensor& b) {
-  return holds_integers(b) ? sub(number_beside("sub", b, a), b) : affine("sub", b, -1, a);
-}
-Tensor div(double a, const Tensor& b) {
-  return in_scalars("div", b, [a](const Tensor& x) { return div(number_beside("div", x, a), x); });
-}
-
-Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return comparison("not_equal", a, b, SLOT(not_equal)); }
-Tensor less(const Tensor& a, const Tensor& b) { return comparison("less", a, b, SLOT(less)); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return comparison("less_equal", a, b, SLOT(less_equal)); }
-Tensor greater(const Tensor& a, const Tensor& b) { return comparison("greater", a, b, SLOT(greater)); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) {
-  return comparison("greater_equal", a, b, SLOT(greater_equal));
-}
-
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  check_dtypes("where", a, b);
-  check_defined("where", "the condition", condition);
-  expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),
-                      ", expected bool");
-  Tensor out(broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape()), a.dtype());
-  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b, &condition});
-  const auto slot = SLOT(where);
-  visit("where", a.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), call.template in_as<bool>(condition),
-                       sizes);
-  });
-  if (recording(a, b))
-    record("where", out, {a, b},
-           [condition = Saved(condition), a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a),
-            b_needs = needs(b)](const Tensor& grad) {
-             const Tensor zero = number_like(grad, 0);
-             return Gradients{a_needs ? sum_to(where(condition.get(), grad, zero), a_shape) : Tensor{},
-                              b_needs ? sum_to(where(condition.get(), zero, grad), b_shape) : Tensor{}};
-           });
-  return out;
-}
-
-Tensor neg(const Tensor& x) {
-  check_not_bool("neg", x);
-  Tensor out = unary("neg", x, SLOT(neg));
-  if (recording(x)) record("neg", out, {x}, [](const Tensor& grad) { return Gradients{neg(grad)}; });
-  return out;
-}
-
-Tensor exp(const Tensor& x) {
-  Tensor out = unary("exp", x, SLOT(exp));
-  if (recording(x))
-    record("exp", out, {x}, [out = Saved(out)](const Tensor& grad) { return Gradients{mul(grad, out.get())}; });
-  return out;
-}
-
-Tensor log(const Tensor& x) {
-  Tensor out = unary("log", x, SLOT(log));
-  if (recording(x))
-    record("log", out, {x}, [x = Saved(x)](const Tensor& grad) { return Gradients{div(grad, x.get())}; });
-  return out;
-}
-
-Tensor sqrt(const Tensor& x) {
-  Tensor out = unary("sqrt", x, SLOT(sqrt));
-  if (recording(x))
-    record("sqrt", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{backward_of("sqrt", grad, out.get(), SLOT(sqrt_backward))};
-    });
-  return out;
-}
-
-Tensor abs(const Tensor& x) {
-  check_not_bool("abs", x);
-  Tensor out = unary("abs", x, SLOT(abs));
-  if (recording(x))
-    record("abs", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{backward_of("abs", grad, x.get(), SLOT(abs_backward))};
-    });
-  return out;
-}
-
-namespace {
-
-// A function whose derivative is slope(x), in float32 where x has 16 bits, so that neither is rounded on the way.
-template <class Slot, class Slope>
-Tensor function(const char* op, const Tensor& x, Slot slot, Slope slope) {
-  return in_scalars(op, x, [&](const Tensor& wide) {
-    Tensor out = unary(op, wide, slot);
-    if (recording(wide))
-      record(op, out, {wide},
-             [x = Saved(wide), slope](const Tensor& grad) { return Gradients{mul(grad, slope(x.get()))}; });
-    return out;
-  });
-}
-
-template <class Slot>
-Tensor whole_number(const char* op, const Tensor& x, Slot slot) {
-  Tensor out = unary(op, x, slot);
-  if (recording(x))
-    record(op, out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
-  return out;
-}
-
 Tensor power(const Tensor& a, const Tensor& b) {
   Tensor out = binary("pow", a, b, SLOT(power));
   if (!recording(a, b)) return out;
@@ -368,51 +210,40 @@ Tensor rest_of_division(const Tensor& a, const Tensor& b) {
 Tensor pow(const Tensor& a, const Tensor& b) { return in_scalars("pow", a, b, power); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return in_scalars("fmod", a, b, rest_of_division); }
 
-Tensor sin(const Tensor& x) { return function("sin", x, SLOT(sin), cos); }
-Tensor cos(const Tensor& x) {
-  return function("cos", x, SLOT(cos), [](const Tensor& at) { return neg(sin(at)); });
-}
-Tensor erf(const Tensor& x) {
-  return function("erf", x, SLOT(erf),
-                  [](const Tensor& at) { return mul(exp(neg(mul(at, at))), 2 * std::numbers::inv_sqrtpi); });
-}
-
-Tensor floor(const Tensor& x) { return whole_number("floor", x, SLOT(floor)); }
-Tensor ceil(const Tensor& x) { return whole_number("ceil", x, SLOT(ceil)); }
-Tensor round(const Tensor& x) { return whole_number("round", x, SLOT(round)); }
-
-Tensor sign(const Tensor& x) {
-  check_not_bool("sign", x);
-  if (!is_floating(x.dtype())) return unary("sign", x, SLOT(sign));
-  const Tensor wide = x.detach().to(scalar_of(x.dtype())), zero = number_like(wide, 0);
-  const Tensor below = where(less(wide, zero), number_like(wide, -1), zero);
-  Tensor out = replace(below, greater(wide, zero), 1).to(x.dtype());
-  if (recording(x))
-    record("sign", out, {x}, [](const Tensor& grad) { return Gradients{number_like(grad, 0).expand(grad.shape())}; });
-  return out;
-}
-
 Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary("bitwise_and", a, b, SLOT(bitwise_and)); }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary("bitwise_or", a, b, SLOT(bitwise_or)); }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary("bitwise_xor", a, b, SLOT(bitwise_xor)); }
-Tensor bitwise_not(const Tensor& x) { return unary("bitwise_not", x, SLOT(bitwise_not)); }
 
-Tensor pow(const Tensor& x, double exponent) {
-  Tensor out = unary("pow", x, SLOT(pow), exponent);
-  if (recording(x))
-    record("pow", out, {x}, [x = Saved(x), exponent](const Tensor& grad) {
-      return Gradients{backward_of("pow", grad, x.get(), SLOT(pow_backward), exponent)};
-    });
-  return out;
+Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return comparison("not_equal", a, b, SLOT(not_equal)); }
+Tensor less(const Tensor& a, const Tensor& b) { return comparison("less", a, b, SLOT(less)); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return comparison("less_equal", a, b, SLOT(less_equal)); }
+Tensor greater(const Tensor& a, const Tensor& b) { return comparison("greater", a, b, SLOT(greater)); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return comparison("greater_equal", a, b, SLOT(greater_equal));
 }
 
-Tensor clamp(const Tensor& x, double low, double high) {
-  expects<NumericError>(!std::isnan(low) && !std::isnan(high), "clamp: the bounds ", low, " and ", high);
-  Tensor out = unary("clamp", x, SLOT(clamp), low, high);
-  if (recording(x))
-    record("clamp", out, {x}, [x = Saved(x), low, high](const Tensor& grad) {
-      return Gradients{backward_of("clamp", grad, x.get(), SLOT(clamp_backward), low, high)};
-    });
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_dtypes("where", a, b);
+  check_defined("where", "the condition", condition);
+  expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),
+                      ", expected bool");
+  Tensor out(broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape()), a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b, &condition});
+  const auto slot = SLOT(where);
+  visit("where", a.dtype(), slot, [&]<class T>() {
+    const Call<T> call;
+    slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), call.template in_as<bool>(condition),
+                       sizes);
+  });
+  if (recording(a, b))
+    record("where", out, {a, b},
+           [condition = Saved(condition), a_shape = a.shape(), b_shape = b.shape(), a_needs = needs(a),
+            b_needs = needs(b)](const Tensor& grad) {
+             const Tensor zero = number_like(grad, 0);
+             return Gradients{a_needs ? sum_to(where(condition.get(), grad, zero), a_shape) : Tensor{},
+                              b_needs ? sum_to(where(condition.get(), zero, grad), b_shape) : Tensor{}};
+           });
   return out;
 }
 
