@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "vectorized/broadcast.hpp"
+#include "vectorized/broadcast_maps.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
@@ -17,10 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace {
 
-using kernels::Broadcast;
-
-// Rough costs of one element in nanoseconds.
-constexpr double streamed = 0.3, root = 0.8, exponential = 0.8, logarithm = 1.2, trigonometric = 8, raised = 20;
+// Rough costs of one element in nanoseconds, beside `streamed`.
+constexpr double root = 0.8, exponential = 0.8, logarithm = 1.2, trigonometric = 8, raised = 20;
 
 // ---- operations of vectors -----------------------------------------------------------------------------------------
 
@@ -122,64 +120,7 @@ struct CubeBackward {
   }
 };
 
-// ---- loops over contiguous arrays ----------------------------------------------------------------------------------
-
-template <class Op, class T>
-void map_two(T* out, const T* a, const T* b, std::int64_t n) {
-  map(Op{}, out, n, a, b);
-}
-
-/// Lanes of 0 or 1 as bytes.
-template <class D, class M>
-HWY_INLINE auto bytes_of(D d, M mask) {
-  const hn::RebindToUnsigned<D> unsigned_tag;
-  const hn::Rebind<std::uint8_t, D> byte_tag;
-  return hn::TruncateTo(byte_tag,
-                        hn::And(hn::BitCast(unsigned_tag, hn::VecFromMask(d, mask)), hn::Set(unsigned_tag, 1)));
-}
-
-template <class Op, class T>
-void compare_two(bool* out, const T* a, const T* b, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const hn::Rebind<std::uint8_t, decltype(d)> byte_tag;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto* bytes = reinterpret_cast<std::uint8_t*>(out);
-  const Op op;
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(bytes_of(d, op(hn::LoadU(d, a + i), hn::LoadU(d, b + i))), byte_tag, bytes + i);
-  if (i < n)
-    store_first(bytes_of(d, op(load_first(d, a + i, n - i), load_first(d, b + i, n - i))), byte_tag, bytes + i, n - i);
-}
-
-/// The mask of bytes that are not 0.
-template <class D, class VBytes>
-HWY_INLINE auto mask_of(D d, VBytes bytes) {
-  const hn::Rebind<std::uint32_t, D> word_tag;
-  const auto words = hn::PromoteTo(word_tag, bytes);
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    return hn::RebindMask(d, hn::Ne(words, hn::Zero(word_tag)));
-  } else {
-    const hn::RebindToUnsigned<D> wide_tag;
-    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(wide_tag, words), hn::Zero(wide_tag)));
-  }
-}
-
-template <class T>
-void choose(T* out, const T* a, const T* b, const bool* condition, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const hn::Rebind<std::uint8_t, decltype(d)> byte_tag;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(condition);
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::IfThenElse(mask_of(d, hn::LoadU(byte_tag, bytes + i)), hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d,
-               out + i);
-  if (i < n)
-    store_first(hn::IfThenElse(mask_of(d, load_first(byte_tag, bytes + i, n - i)), load_first(d, a + i, n - i),
-                               load_first(d, b + i, n - i)),
-                d, out + i, n - i);
-}
+// ---- over broadcasts -----------------------------------------------------------------------------------------------
 
 /// What loses gets nothing, equals get half each; where one is NaN neither loses, and both get it all.
 template <class Loses, class T>
@@ -206,15 +147,6 @@ void split_gradient(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T
   }
 }
 
-// ---- a loop and its output: what the walk of a broadcast calls -----------------------------------------------------
-
-template <class Out, class... In>
-struct Loop {
-  void (*loop)(Out*, const In*..., std::int64_t);
-  Out* out;
-  void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
-};
-
 template <class T>
 struct SplitLoop {
   void (*loop)(T*, T*, const T*, const T*, const T*, std::int64_t);
@@ -225,12 +157,8 @@ struct SplitLoop {
   }
 };
 
-template <class Op, class T>
-void binary(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<T, T, T>{map_two<Op, T>, out}, a, b);
-}
+// ---- functions for which there are no vectors here, element by element ---------------------------------------------
 
-/// Functions for which there are no vectors here, element by element.
 template <class T, class Function>
 void each(Context& context, T* out, const T* in, std::int64_t n, Function function) {
   parallel_for(context, n, trigonometric, [=](std::int64_t begin, std::int64_t end) {
@@ -242,17 +170,7 @@ void each_two(T* out, const T* a, const T* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = function(a[i], b[i]);
 }
 
-template <class Op, class T>
-void comparison(Context& context, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<bool, T, T>{compare_two<Op, T>, out}, a, b);
-}
-
 // ---- the slots -----------------------------------------------------------------------------------------------------
-
-template <class T>
-void where(Context& context, T* out, const T* a, const T* b, const bool* condition, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<T, T, T, bool>{choose<T>, out}, a, b, condition);
-}
 
 template <class T>
 void neg(Context& context, T* out, const T* in, std::int64_t n) {

@@ -147,6 +147,14 @@ void walk_blocks(const kernels::Broadcast& shape, std::int64_t begin, std::int64
 
 }  // namespace detail
 
+/// A loop over contiguous arrays and its output, as a body of `broadcast`.
+template <class Out, class... In>
+struct Loop {
+  void (*loop)(Out*, const In*..., std::int64_t);
+  Out* out;
+  void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
+};
+
 /// Calls body(offset, n, in...) for pieces that together cover the output once: `in` are contiguous there. A piece does
 /// not change the value of an element, so the cuts of the threads do not either.
 template <class Body, class... In>

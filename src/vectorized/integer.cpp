@@ -41,14 +41,6 @@ HWY_NOINLINE void loop_of_one(T* out, const T* in, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = Function{}(in[i]);
 }
 
-/// A loop and its output: what the walk of a broadcast calls.
-template <class Out, class... In>
-struct Loop {
-  void (*loop)(Out*, const In*..., std::int64_t);
-  Out* out;
-  void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
-};
-
 // ---- reductions ----------------------------------------------------------------------------------------------------
 
 constexpr std::int64_t rows_at_once = 1 << 14, columns_at_once = 64;
