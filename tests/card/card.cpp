@@ -1,10 +1,10 @@
-// The cards of stub/cuda_runtime.h.
+// The cards of stub/cuda_runtime.h: their streams, events and captures.
+
+#include "card.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -14,18 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "stub/cuda_runtime.h"
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Work = std::function<void()>;
+using card::Work, card::card_mutex, card::current, card::misuse, card::push;
 
-// One lock for all of the card's state; the work itself runs outside of it.
-std::mutex& card_mutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
 std::condition_variable& changed() {
   static auto* condition = new std::condition_variable;
   return *condition;
@@ -37,37 +30,8 @@ struct Mark {
   Clock::time_point at;
 };
 
-std::atomic<int> events{0}, failing_records{0}, misuses{0}, launches{0}, all_peer_copies{0}, all_straight_copies{0};
+std::atomic<int> events{0}, failing_records{0}, misuses{0}, launches{0};
 
-thread_local int current = 0;  // the thread's card
-
-// What is used on another card than its own.
-cudaError_t misuse() {
-  ++misuses;
-  return cudaErrorInvalidResourceHandle;
-}
-
-struct Piece {
-  std::size_t bytes;
-  int device;
-};
-
-// With the card locked.
-std::map<const std::byte*, Piece>& pieces() {
-  static auto* all = new std::map<const std::byte*, Piece>;
-  return *all;
-}
-int owner_of(const void* address) {
-  const auto* const byte = static_cast<const std::byte*>(address);
-  auto piece = pieces().upper_bound(byte);
-  if (piece == pieces().begin()) return -1;
-  --piece;
-  return byte < piece->first + piece->second.bytes ? piece->second.device : -1;
-}
-std::set<std::pair<int, int>>& ways() {  // from a card to one whose memory it reaches
-  static auto* all = new std::set<std::pair<int, int>>;
-  return *all;
-}
 std::map<std::pair<const void*, int>, int>& attributes_set() {
   static auto* all = new std::map<std::pair<const void*, int>, int>;
   return *all;
@@ -136,8 +100,18 @@ void await_mark(const std::shared_ptr<Mark>& mark) {
   changed().wait(lock, [&] { return mark->done; });
 }
 
-// With the card locked.
-cudaError_t push(cudaStream_t stream, Work work) {
+}  // namespace
+
+std::mutex& card::card_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+cudaError_t card::misuse() {
+  ++misuses;
+  return cudaErrorInvalidResourceHandle;
+}
+int card::device_of(cudaStream_t stream) { return stream->device; }
+cudaError_t card::push(cudaStream_t stream, Work work) {
   if (stream->graph == nullptr) {
     stream->push(std::move(work));
     return cudaSuccess;
@@ -147,8 +121,6 @@ cudaError_t push(cudaStream_t stream, Work work) {
   if (stream != stream->graph->first) stream->graph->unjoined.insert(stream);
   return cudaSuccess;
 }
-
-}  // namespace
 
 cudaError_t card::queue(cudaStream_t stream, Work work) {
   const std::scoped_lock lock(card_mutex());
@@ -160,12 +132,6 @@ void card::fail_event_records(int count) { failing_records = count; }
 int card::take_misuses() { return misuses.exchange(0); }
 int card::take_launches() { return launches.exchange(0); }
 void card::count_launch() { ++launches; }
-int card::peer_copies() { return all_peer_copies; }
-int card::straight_copies() { return all_straight_copies; }
-int card::of(const void* address) {
-  const std::scoped_lock lock(card_mutex());
-  return owner_of(address);
-}
 int card::times_set(const void* kernel, int device) {
   const std::scoped_lock lock(card_mutex());
   return attributes_set()[{kernel, device}];
@@ -183,53 +149,6 @@ cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= card::count) return cudaErrorInvalidDevice;
   current = device;
   return cudaSuccess;
-}
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  *can = device != peer;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  const std::scoped_lock lock(card_mutex());
-  return ways().insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
-}
-
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  *pointer = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  if (*pointer == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*pointer, 0xff, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  const cudaError_t status = cudaHostAlloc(pointer, bytes, 0);
-  const std::scoped_lock lock(card_mutex());
-  if (status == cudaSuccess) pieces()[static_cast<std::byte*>(*pointer)] = {bytes, current};
-  return status;
-}
-cudaError_t cudaFree(void* pointer) {
-  {
-    const std::scoped_lock lock(card_mutex());
-    pieces().erase(static_cast<std::byte*>(pointer));
-  }
-  std::free(pointer);
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  *free_bytes = *total_bytes = std::size_t{8} << 30;
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  const std::scoped_lock lock(card_mutex());
-  for (const void* const end : {static_cast<const void*>(to), from})
-    if (const int device = owner_of(end); device >= 0 && device != stream->device) return misuse();
-  return push(stream, [=] { std::memcpy(to, from, bytes); });
-}
-cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
-                                cudaStream_t stream) {
-  const std::scoped_lock lock(card_mutex());
-  if (owner_of(to) != to_device || owner_of(from) != from_device || stream->device != to_device) return misuse();
-  ++all_peer_copies;
-  if (ways().contains({to_device, from_device})) ++all_straight_copies;
-  return push(stream, [=] { std::memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
