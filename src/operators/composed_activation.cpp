@@ -12,10 +12,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// x > 0 ? x : below(min(x, 0)). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
+// x > 0 ? x : below(x). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
 template <class Below>
 Tensor linear_above_zero(const Tensor& x, Below below) {
-  return where(greater(x, 0), x, below(clamp(x, -infinity, 0)));
+  const Tensor above = greater(x, 0);
+  return where(above, x, below(replace(x, above, 0)));
 }
 
 }  // namespace

@@ -97,6 +97,13 @@ Tensor integer_sums(const char* op, const Tensor& source, const Tensor& places, 
   return sub(at(runs.last, add(before, 1)), at(runs.first, before));
 }
 
+// Sums that are known modulo 2^64 as elements of `dtype`: they wrap around, where a conversion would stop at the ends.
+Tensor wrapped(const Tensor& sums, DType dtype) {
+  if (dtype == DType::int64 || dtype == DType::boolean) return sums.to(dtype);
+  const double least = dtype == DType::uint8 ? 0 : -0x1p31, range = dtype == DType::uint8 ? 0x1p8 : 0x1p32;
+  return add(remainder(sub(sums, least), range), least).to(dtype);
+}
+
 }  // namespace
 
 Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
@@ -133,7 +140,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
     });
   if (index.numel() == 0) return copy(x);
   const Tensor sums = integer_sums(op, source, places, x.numel()).reshape(x.shape());
-  return add(x.to(DType::int64), sums).to(x.dtype());
+  return wrapped(add(x.to(DType::int64), sums), x.dtype());
 }
 
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {

@@ -146,8 +146,8 @@ Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const 
   };
   Tensor losses = neg(picked(mul(log_probabilities, weight)));
   if (const double smoothing = options.label_smoothing; smoothing > 0) {
-    const Tensor counts = picked(number_like(weight, 1).expand(logits.shape()));
-    const Tensor uniform = mul(counts, neg(sum(mul(log_probabilities, weight), 1)));
+    const Tensor ignored = equal(labels, static_cast<double>(options.ignore_index));
+    const Tensor uniform = replace(neg(sum(mul(log_probabilities, weight), 1)), ignored, 0);
     losses = add(mul(losses, 1 - smoothing), mul(uniform, smoothing / static_cast<double>(logits.shape()[1])));
   }
   if (options.reduce != Reduce::mean) return reduced(losses, options.reduce);

@@ -20,11 +20,26 @@ Tensor root(const Tensor& x) {
   return replace(sqrt(replace(x, at_zero, 1)), at_zero, 0);
 }
 
-// The largest magnitude along `dims`, kept, or 1 where that is 0 or not finite; 1 where there is none. No gradient.
+// About the largest magnitude along `dims`, kept: a power of two, by which elements are divided without rounding. 1
+// where that is 0 or not finite, and where there is none. No gradient.
 Tensor scale_of(const Tensor& x, const Dims& dims) {
   if (x.numel() == 0) return number_like(x, 1);
   const Tensor largest = max(abs(x.detach()), dims, true), one = number_like(x, 1);
-  return where(greater(largest, 0), where(less(largest, infinity), largest, one), one);
+  const Tensor usual = logical_and(greater(largest, 0), less(largest, infinity)), high = greater(largest, 1);
+  const Tensor part = where(usual, mul(largest, where(high, number_like(x, 0x1p-60), one)), one);
+  // (2^n + 1) part - 2^n part has the first bit of part's alone (Veltkamp's splitting): half of that where it is high.
+  const Tensor wide = mul(part, x.dtype() == DType::float64 ? 0x1p52 + 1 : 0x1p23 + 1);
+  return mul(sub(wide, sub(wide, part)), where(logical_and(usual, high), number_like(x, 0x1p59), one));
+}
+
+// value(x), whose gradient is that of x. What is divided by a scale first and multiplied by it last has the same
+// gradient as without it, and one that is multiplied by the scale on the way may leave the range.
+template <class Value>
+Tensor scaled(const Tensor& x, Value value) {
+  Tensor out = value(x.detach());
+  if (autograd::recording(x))
+    autograd::record("scaled", out, {x}, [](const Tensor& grad) { return autograd::Gradients{grad}; });
+  return out;
 }
 
 }  // namespace
@@ -32,7 +47,10 @@ Tensor scale_of(const Tensor& x, const Dims& dims) {
 Tensor std(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
   expects<NumericError>(correction >= 0, "std: correction ", correction, ", expected at least 0");
   return compose("std", x, [&](const Tensor& wide) {
-    const Tensor scale = scale_of(wide, dims), kept = mul(root(var(div(wide, scale), dims, correction, true)), scale);
+    const Tensor scale = scale_of(wide, dims);
+    const Tensor small = scaled(wide, [&](const Tensor& part) { return div(part, scale); });
+    const Tensor kept =
+        scaled(root(var(small, dims, correction, true)), [&](const Tensor& value) { return mul(value, scale); });
     return keep_dims ? kept : kept.reshape(sum(wide.detach(), dims).shape());
   });
 }
@@ -43,10 +61,11 @@ Tensor norm(const Tensor& x, double order, const Dims& dims, bool keep_dims) {
   return compose("norm", x, [&](const Tensor& wide) {
     if (order == 1) return sum(abs(wide), dims, keep_dims);
     if (order == infinity) return max(abs(wide), dims, keep_dims);
-    // Squares of numbers up to 1 stay inside the range. The scale cancels, so it has no part in the gradient.
+    // Squares of numbers up to 1 stay inside the range.
     const Tensor scale = scale_of(wide, dims);
-    const Tensor scaled = root(sum(square(div(wide, scale)), dims, true));
-    const Tensor kept = mul(scaled, scale);
+    const Tensor small = scaled(wide, [&](const Tensor& part) { return div(part, scale); });
+    const Tensor kept =
+        scaled(root(sum(square(small), dims, true)), [&](const Tensor& value) { return mul(value, scale); });
     return keep_dims ? kept : kept.reshape(sum(wide.detach(), dims).shape());
   });
 }

@@ -45,6 +45,13 @@ TEST_CASE("integers: wrap around and keep their bits", "[operators][integers][mo
     const Tensor bytes = tensor<std::uint8_t>({250, 3, 0});
     CHECK(elements<std::uint8_t>(bytes + 10) == std::vector<std::uint8_t>{4, 13, 10});
     CHECK(elements<std::uint8_t>(op::neg(bytes)) == std::vector<std::uint8_t>{6, 253, 0});
+    const Tensor there = tensor<std::int64_t>({0, 0, 1, 2});
+    CHECK(elements<std::uint8_t>(op::scatter_add(bytes, 0, there, tensor<std::uint8_t>({9, 250, 253, 7}))) ==
+          std::vector<std::uint8_t>{253, 0, 7});
+    constexpr std::int32_t low = std::numeric_limits<std::int32_t>::min(), high = -(low + 1);
+    CHECK(elements<std::int32_t>(op::scatter_add(tensor<std::int32_t>({high, low, 5}), 0, there,
+                                                 tensor<std::int32_t>({high, 2, -1, -7}))) ==
+          std::vector<std::int32_t>{0, high, -2});
     // The least number by -1 has no quotient; it wraps around, too.
     const Tensor ends = tensor<std::int64_t>({least, most, least, -7});
     const Tensor by = tensor<std::int64_t>({-1, -1, 2, 2});

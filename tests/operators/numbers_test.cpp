@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "support/catch.hpp"
@@ -154,6 +155,77 @@ TEST_CASE("numbers: squares beyond the range", "[numbers]") {
     // x / (k + alpha / size x^2)^(3 / 4) of one channel
     const Tensor y = op::local_response_norm(full({1, 1, 3, 3}, 1e22), {.size = 1, .alpha = 1, .k = 1});
     for (const double value : y.values()) CHECK(value == Approx(1e-11).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("numbers: a NaN reaches the gradient of every rectifier", "[numbers]") {
+  for (const char* mode : {"sequential", "vectorized"}) {
+    const Device device{mode};
+    for (const auto& rectify : std::vector<std::function<Tensor(const Tensor&)>>{
+             [](const Tensor& x) { return op::relu(x); }, [](const Tensor& x) { return op::elu(x); },
+             [](const Tensor& x) { return op::selu(x); }, [](const Tensor& x) { return op::celu(x, 2); },
+             [](const Tensor& x) { return op::prelu(x, full({1}, 0.25)); }}) {
+      Tensor x = tensor<float>({std::nanf(""), 3});
+      x.set_requires_grad();
+      const Tensor y = rectify(x);
+      y.backward(full({2}, 2));
+      INFO(mode << ", " << to_string(y) << to_string(x.grad()));
+      CHECK(std::isnan(y.values()[0]));
+      CHECK(!(x.grad().values()[0] == 0));
+      CHECK(x.grad().values()[1] == Approx(2 * y.values()[1] / 3));
+    }
+  }
+}
+
+TEST_CASE("numbers: rows that are ignored have no part in a weighted, smoothed loss", "[numbers]") {
+  for (const char* mode : {"sequential", "vectorized"}) {
+    INFO(mode);
+    const Device device{mode};
+    const auto gradient = [](const Tensor& values, const Tensor& labels) {
+      Tensor logits = values.clone();
+      logits.set_requires_grad();
+      op::cross_entropy(logits, labels, {.ignore_index = 0, .label_smoothing = 0.1, .weight = full({3}, 2)}).backward();
+      return logits.grad().values();
+    };
+    for (const double element : gradient(ones({2, 3}), zeros({2}, DType::int64))) CHECK(element == 0);
+    const Tensor bad = tensor<float>({1, 2, 3, infinity, 0, 0}, {2, 3});
+    const std::vector<double> one = gradient(bad, tensor<std::int64_t>({1, 0})),
+                              alone = gradient(bad.slice(0, 0, 1), tensor<std::int64_t>({1}));
+    for (std::size_t i = 0; i < 3; ++i) CHECK(one[i] == alone[i]);
+  }
+}
+
+TEST_CASE("numbers: a deviation of neighbours keeps its digits", "[numbers]") {
+  for (const char* mode : {"sequential", "vectorized"}) {
+    const Device device{mode};
+    for (const float base : {10.0f, 1e5f, 3e37f, 3.4e38f, 1e-30f}) {
+      INFO(mode << ", " << base);
+      const float next = std::nextafter(base, 0.0f), third = std::nextafter(next, 0.0f);
+      const Tensor x = tensor<float>({base, third, base});
+      // {0, -d, 0} deviates by d / sqrt(3).
+      CHECK(op::std(x).item() == Approx((double{base} - double{third}) / std::sqrt(3.0)).epsilon(1e-5));
+      if (base < 1e38f) CHECK(op::norm(x).item() == Approx(std::sqrt(3.0) * base).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("numbers: gradients of a deviation and a length near the end of the range", "[numbers]") {
+  for (const char* mode : {"sequential", "vectorized"}) {
+    INFO(mode);
+    const Device device{mode};
+    Tensor x = tensor<float>({1, 2, 1.5e38f});
+    x.set_requires_grad();
+    op::std(x).backward(full({}, 4));
+    const std::vector<double> deviation = x.grad().values();
+    CHECK(deviation[0] == Approx(-4 * std::sqrt(3.0) / 6));
+    CHECK(deviation[1] == Approx(-4 * std::sqrt(3.0) / 6));
+    CHECK(deviation[2] == Approx(4 * std::sqrt(3.0) / 3));
+    x.zero_grad();
+    op::norm(x).backward(full({}, 4));
+    const std::vector<double> length = x.grad().values();
+    CHECK(length[0] == Approx(4 / 1.5e38));
+    CHECK(length[1] == Approx(8 / 1.5e38));
+    CHECK(length[2] == Approx(4));
   }
 }
 
