@@ -43,6 +43,9 @@ Tensor interpolate(const Tensor& x, Pair output, const InterpolateOptions& optio
   check_rank("interpolate", "the input", x, 4);
   expects<ShapeError>(output.h > 0 && output.w > 0 && x.shape()[2] > 0 && x.shape()[3] > 0, "interpolate: from ",
                       x.shape(), " to ", output.h, 'x', output.w, "; sizes are at least 1");
+  constexpr std::int64_t most = 1LL << 31;
+  expects<ShapeError>(output.h < most && output.w < most, "interpolate: to ", output.h, 'x', output.w,
+                      "; sizes are below 2^31");
   if (x.shape()[2] == output.h && x.shape()[3] == output.w) return mul(x, 1);
   if (options.mode == Interpolation::nearest) return nearest_along(nearest_along(x, 2, output.h), 3, output.w);
   return compose("interpolate", x, [&](const Tensor& wide) {

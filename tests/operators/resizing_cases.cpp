@@ -1,6 +1,7 @@
 // Images of another size: interpolate, the surroundings of pad, conv_transpose2d; and conv1d.
 
 #include <algorithm>
+#include <limits>
 
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
@@ -76,6 +77,12 @@ Operator interpolate() {
                  {"0"},
                  [] {
                    op::interpolate(ones({1, 1, 2, 2}), {0, 3});
+                 }},
+                {"a size that no image has",
+                 Kind::shape,
+                 {"9223372036854775807x2"},
+                 [] {
+                   op::interpolate(ones({1, 1, 2, 2}), {std::numeric_limits<std::int64_t>::max(), 2});
                  }},
                 {"no image",
                  Kind::shape,
