@@ -273,17 +273,31 @@ void Reader::finish_categories(Table& table) {
 
 std::vector<bool> Reader::survey() const {
   std::vector<std::int64_t> words(columns_.count);  // less the numbers
+  std::vector<std::int64_t> commas(columns_.count);
+  std::vector<std::string> first_comma(columns_.count);
   CsvRecords records(source_, options_.separator);
   records.next();
   if (!names_.empty()) records.next();
   do {
     for (std::size_t i = 0; i < records.fields().size() && i < columns_.count; ++i) {
       const std::string_view raw = records.fields()[i].raw;
-      if (!means_missing(raw)) words[i] += number(raw) ? -1 : 1;
+      if (means_missing(raw)) continue;
+      const bool word = !number(raw), comma = word && is_number_with_comma(raw);
+      words[i] += word ? 1 : -1;
+      commas[i] += comma ? 1 : word ? -1 : 0;
+      if (comma && first_comma[i].empty())
+        first_comma[i] = message(records.place(records.fields()[i].offset), "found ", shown(raw), " in ", name_of(i));
     }
   } while (records.next());
   std::vector<bool> found;
   for (const std::int64_t more : words) found.push_back(more > 0);
+  for (std::size_t f = 0; f < columns_.features.size(); ++f) {
+    const std::size_t column = columns_.features[f];
+    const bool named = !categories_.empty() && categories_[f];
+    expects<FileError>(named || !found[column] || commas[column] <= 0, first_comma[column],
+                       ", expected a number with a decimal point, and no comma; --categorical "
+                       "(CsvOptions::categorical) takes the values of the column as categories");
+  }
   return found;
 }
 
@@ -345,6 +359,12 @@ std::optional<Table> Reader::read() {
     return table;
   }
   if (columns_.target) {
+    const auto& names = classes_.names();
+    expects<FileError>(
+        options_.numbers || classes_.fixed() || !std::all_of(names.begin(), names.end(), is_number_with_comma),
+        source_.name, ": found ", shown(names.front()), " in ", table.target,
+        ", expected a class, or a number with a decimal point, and no comma; --task classification "
+        "(CsvOptions::numbers) takes it as a class");
     const std::vector<std::int64_t> renumbered = classes_.sort();
     table.labels = Tensor({count}, DType::int64);
     const auto labels = table.labels.write<std::int64_t>();

@@ -38,6 +38,14 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
+bool is_number_with_comma(std::string_view text) {
+  const auto comma = text.find(',');
+  if (comma == std::string_view::npos) return false;
+  std::string changed(text);
+  changed[comma] = '.';
+  return number(changed).has_value();
+}
+
 bool means_missing(std::string_view text) {
   if (text.empty() || text == "?") return true;
   if (text.size() > 3) return false;

@@ -12,6 +12,8 @@ namespace tern::data {
 
 /// A finite number, the whole of `text`; nothing otherwise. One too small for a double is 0.
 std::optional<double> number(std::string_view text);
+/// "2,5" or "1,250": what a decimal point in place of the comma would make a number.
+bool is_number_with_comma(std::string_view text);
 /// Nothing, NA, NaN or ?.
 bool means_missing(std::string_view text);
 std::optional<std::int64_t> whole_number(std::string_view text);

@@ -276,6 +276,18 @@ TEST_CASE("csv: the real files", "[data]") {
   CHECK(read_csv(folder + "wheat-seeds.csv").classes == Names{"1", "2", "3"});
 }
 
+TEST_CASE("csv: numbers with a comma are no categories and no classes", "[data]") {
+  const std::string text = "a;b;kind\n1,5;2;x\n2,5;3;y\n1,5;4;x\n";
+  CHECK_THAT(problem_of(text, {.find_categorical = true}),
+             ContainsSubstring("t.csv:2:1: found '1,5' in a, expected a number with a decimal point"));
+  CHECK(parsed(text, {.categorical = {"a"}, .find_categorical = true}).categories[0] == Names{"1,5", "2,5"});
+  // Where most are words, they are words.
+  CHECK(parsed("a;b;kind\nx;2;x\ny;3;y\n1,5;4;x\n", {.find_categorical = true}).categories[0].size() == 3);
+  const std::string prices = "a;price\n1;2,50\n2;3,50\n";
+  CHECK_THAT(problem_of(prices, {.numbers = std::nullopt}), ContainsSubstring("t.csv: found '2,50' in price"));
+  CHECK(parsed(prices, {.numbers = false}).classes == Names{"2,50", "3,50"});
+}
+
 TEST_CASE("scaling: the training rows get mean 0 and deviation 1, others the same figures", "[data]") {
   const Tensor train = tensor({1.0f, 5.0f, 7.0f, 3.0f, 5.0f, 7.0f}, {2, 3});
   const Scaling scaling = scaling_of(train);

@@ -84,6 +84,37 @@ TEST_CASE("folders: two searches do not share one", "[tools][folders]") {
   CHECK(first->wait().code == 130);
 }
 
+TEST_CASE("folders: one with several runs says which to name, and takes no other work", "[tools][folders]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const auto run = [&](const std::vector<std::string>& arguments) {
+    return tern(arguments, {.folder = folder.path()});
+  };
+  REQUIRE(run({"tune", "--dataset", "c.csv", "--epochs", "1", "--grid", "seed=1,2", "--run", "search"}).code == 0);
+  REQUIRE(run({"train", "--dataset", "c.csv", "--epochs", "1", "--folds", "2", "--run", "cross"}).code == 0);
+  for (const auto& [name, inner] : {std::pair{"search", "search/trial-001"}, std::pair{"cross", "cross/fold-1"}}) {
+    const Outcome tested = run({"test", "--model", name, "--dataset", "c.csv"});
+    CHECK(tested.code == 3);
+    CHECK_THAT(tested.err, ContainsSubstring(inner));
+    CHECK(run({"test", "--model", inner, "--dataset", "c.csv"}).code == 0);
+  }
+  const Outcome reported = run({"report", "search"});
+  CHECK(reported.code == 3);
+  CHECK_THAT(reported.err, ContainsSubstring("search/trial-001"));
+  const std::string results = read_bytes(folder / "cross/results.csv");
+  const Outcome searched = run({"tune", "--dataset", "c.csv", "--epochs", "1", "--grid", "seed=1,2", "--run", "cross"});
+  CHECK(searched.code == 2);
+  CHECK_THAT(searched.err, ContainsSubstring("cross holds a training"));
+  CHECK(read_bytes(folder / "cross/results.csv") == results);
+  for (const std::vector<std::string>& folds : {std::vector<std::string>{}, {"--folds", "2"}}) {
+    std::vector<std::string> train{"train", "--dataset", "c.csv", "--epochs", "1", "--run", "search"};
+    train.insert(train.end(), folds.begin(), folds.end());
+    const Outcome trained = run(train);
+    CHECK(trained.code == 2);
+    CHECK_THAT(trained.err, ContainsSubstring("search holds a search"));
+  }
+}
+
 TEST_CASE("folders: a training that was killed before its first checkpoint begins again", "[tools][folders]") {
   const Place place;
   const auto options =

@@ -108,6 +108,7 @@ TEST_CASE("folds: what cannot be cut is an error with the way out", "[tools][fol
   refused({"--folds", "1"}, 2, "it takes 2 or more");
   refused({"--folds", "61"}, 3, "60 examples for 61 folds");
   refused({"--folds", "3", "--fold", "4"}, 2, "--fold 4 is not one of --folds 3");
+  refused({"--fold", "2"}, 2, "--folds is missing");
   refused({"--folds", "3", "--validation", "0.2"}, 2, "in place of --validation");
   refused({"--folds", "3", "--model", "m.safetensors"}, 2, "--model is one file");
   refused({"--folds", "3", "--restarts", "1"}, 2, "one process");

@@ -169,7 +169,8 @@ TEST_CASE("mixed: an embedding that cannot be is refused", "[tools][mixed]") {
   };
   const std::string table = orders(120);
   refused(shop.train(table, {"--embedding", "some"}), "--embedding: found 'some'");
-  refused(shop.train(table, {"--embedding", "0"}), "--embedding: found '0', expected a whole number from 1 to 1000");
+  refused(shop.train(table, {"--embedding", "0"}),
+          "--embedding: found '0', expected a whole number from 1 to 1000, off or auto");
   refused(shop.train(table, {"--embedding", "auto", "--layers", "27,8,3"}),
           "--layers begins with 27, but an example of f.csv has 12 values with its --embedding");
   refused(shop.run({"train", "--dataset", "synthetic-digits", "--limit", "50", "--embedding", "auto"}),

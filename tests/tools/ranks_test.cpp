@@ -239,6 +239,14 @@ TEST_CASE("ranks: what started a training, and does not end with it, is ended", 
   CHECK(model_of(folder, "again") == model_of(folder, "whole"));
 }
 
+TEST_CASE("ranks: words to start with are of no use without --restarts", "[tools][ranks]") {
+  for (const char* verb : {"train", "tune"}) {
+    const Outcome outcome = tern({verb, "--dataset", "synthetic-digits", "--launcher", "mpirun -n 2"});
+    CHECK(outcome.code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring("--restarts is missing"));
+  }
+}
+
 TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(60));

@@ -225,6 +225,9 @@ TEST_CASE("progress: a bar on a terminal, plain lines elsewhere, no colour where
   CHECK(plain.err.find('\r') == std::string::npos);
   CHECK(plain.err.find('\033') == std::string::npos);
   CHECK_THAT(plain.err, ContainsSubstring("epoch 300/300  loss "));
+  const Outcome dumb = tern(arguments, {.folder = folder.path(), .environment = {"TERM=dumb"}, .terminal = true});
+  CHECK(dumb.err.find("\033") == std::string::npos);
+  CHECK_THAT(dumb.err, ContainsSubstring("epoch 300/300  loss "));
   auto quiet = arguments;
   quiet.push_back("--quiet");
   const Outcome silent = tern(quiet, {.folder = folder.path(), .terminal = true});

@@ -294,4 +294,14 @@ TEST_CASE("usage: a closed pipe and a full standard output are errors, not crash
   CHECK_THAT(full.err, ContainsSubstring("standard output cannot be written"));
 }
 
+TEST_CASE("usage: what is printed to a closed stream goes into no file", "[tools][usage]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(60));
+  const std::string train = std::string(TERN_PROGRAM) + " train --dataset c.csv --epochs 2 --run r";
+  const Outcome outcome = Process({"/bin/sh", "-c", train + " <&- >&- 2>&-"}, {.folder = folder.path()}).wait();
+  CHECK(outcome.code == 1);
+  CHECK(tern({"report", "r"}, {.folder = folder.path()}).code == 0);
+  CHECK(tern({"test", "--model", "r", "--dataset", "c.csv"}, {.folder = folder.path()}).code == 0);
+}
+
 }  // namespace tern::testing

@@ -100,6 +100,7 @@ TEST_CASE("words: help names the values and the defaults", "[tools][words]") {
        {"googlenet", "resnet18", "mlp-big", "leaky-relu", "softplus", "binary-cross-entropy", "hinge",
         "(cross-entropy)", "(relu)", "(auto)", "(strict)", "(error)", "checkpoints to keep (3)", "(1)"})
     CHECK_THAT(help, ContainsSubstring(word));
+  CHECK(help.find("(0.0)") == std::string::npos);
   const std::string page = tern({"man"}).out;
   for (const char* word : {"binary\\-cross\\-entropy", "(relu)"}) CHECK_THAT(page, ContainsSubstring(word));
 }

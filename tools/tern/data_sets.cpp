@@ -328,6 +328,8 @@ TrainingData read_training_data(const Settings& settings) {
                       "--dataset is missing: FILE.csv, DIR, mnist, fashion-mnist or synthetic-digits");
   expects<UsageError>(settings.folds == 0 || settings.fold > 0,
                       "--folds trains each fold in turn, which tern train does; --fold N is one of them");
+  expects<UsageError>(settings.fold == 0 || settings.folds > 0, "--fold ", settings.fold,
+                      " is one of the parts that --folds K cuts the examples into; --folds is missing");
   expects<UsageError>(settings.fold <= settings.folds, "--fold ", settings.fold, " is not one of --folds ",
                       settings.folds);
   expects<UsageError>(settings.folds == 0 || (settings.test_fraction == 0 && !settings.validation),

@@ -37,7 +37,10 @@ std::string option_help(const Option& option) {
   }
   // What is set before anything is read is the default.
   const Json value = option.get && !option.value.empty() ? option.get() : Json();
-  const std::string fallback = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+  const std::string fallback = value.is_string()         ? value.get<std::string>()
+                               : value.is_number_float() ? message(value.get<double>())
+                               : value.is_null()         ? ""
+                                                         : value.dump();
   const bool said = fallback.empty() || text.find("(" + fallback) != std::string::npos ||
                     text.find("default") != std::string::npos || text.find(fallback + ":") != std::string::npos;
   return said ? text : text + " (" + fallback + ")";

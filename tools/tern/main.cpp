@@ -1,7 +1,10 @@
 // `tern VERB [options]`: finds the verb, reads its options, runs it, and turns what is thrown into an exit code and one
 // sentence.
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -64,11 +67,20 @@ int run(std::vector<std::string> arguments) {
   throw UsageError(message("there is no verb '", name, "'", suggestion(name, names, "tern "), "; see tern --help"));
 }
 
+// A standard stream that was closed would be the next file that is opened, a model or metrics, and what is printed
+// would go there. In its place stands one whose use fails.
+void fill_closed_streams() {
+  for (const int descriptor : {0, 1, 2})
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
+}
+
 }  // namespace
 }  // namespace tern::tool
 
 int main(int argc, char** argv) {
   using namespace tern::tool;
+  fill_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then an error of the write, which has a name
   try {
     return run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

@@ -83,8 +83,8 @@ Content content_of(const std::string& path) {
   const std::string model = RunFolder::model_in(path);
   if (fs::exists(model, ignored)) return {model};
   auto newest = io::resume_checkpoint(RunFolder::checkpoints_in(path));
-  expects<FileError>(newest.has_value(), path,
-                     ": found neither a model nor a checkpoint, expected a run of tern train");
+  expects<FileError>(newest.has_value(), path, ": found neither a model nor a checkpoint, expected a run of tern train",
+                     words_of_runs_in(path));
   return {newest->file, std::move(newest->checkpoint)};
 }
 

@@ -173,7 +173,7 @@ std::string misfit(const Blueprint& blueprint) {
   if (net.size > 0) {
     if (blueprint.table || blueprint.input[0] != 3)
       return "takes colour images from a folder, but the examples of " + blueprint.source + " are " +
-             text_of(blueprint.input) + other;
+             (blueprint.table ? message("rows of ", blueprint.input[0], " numbers") : text_of(blueprint.input)) + other;
     if (blueprint.input[1] < net.least_size || blueprint.input[1] != blueprint.input[2])
       return message("takes square images of ", net.least_size, " pixels or more, but these are ",
                      text_of(blueprint.input));

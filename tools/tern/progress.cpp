@@ -35,11 +35,14 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+bool redraws(int descriptor) {
+  const char* terminal = std::getenv("TERM");
+  return isatty(descriptor) != 0 && (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
 bool coloured(int descriptor) {
   const char* no_colour = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
-  return isatty(descriptor) != 0 && (no_colour == nullptr || *no_colour == '\0') &&
-         (terminal == nullptr || std::string_view(terminal) != "dumb");
+  return redraws(descriptor) && (no_colour == nullptr || *no_colour == '\0');
 }
 
 std::size_t terminal_width() {
@@ -53,7 +56,7 @@ Progress::Progress(const Settings& settings, const Training& training, std::int6
       training_(training),
       epochs_(epochs),
       first_step_(training.position().step),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(redraws(STDERR_FILENO)),
       colour_(coloured(STDERR_FILENO)),
       began_(seconds_now()),
       next_bar_(began_),

@@ -27,7 +27,9 @@ class Progress {
   std::string ranks_;  // of the last epoch, which rank was behind
 };
 
-/// Whether what goes to this descriptor (1 or 2) may be coloured: a terminal, and NO_COLOR is not set.
+/// Whether lines on this descriptor (1 or 2) can be drawn anew: a terminal, and TERM is not dumb.
+bool redraws(int descriptor);
+/// Whether they may be coloured, too: NO_COLOR is not set.
 bool coloured(int descriptor);
 /// Columns of the terminal behind standard error; 80 where there is none.
 std::size_t terminal_width();

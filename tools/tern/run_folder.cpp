@@ -10,6 +10,7 @@
 
 #include "errors.hpp"
 #include "tern/io/file.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -38,6 +39,8 @@ RunFolder::~RunFolder() {
 }
 
 bool RunFolder::begin() {
+  expects<UsageError>(!fs::exists(path_ + "/tune.json"), path_,
+                      " holds a search, whose results and report a training would displace; choose another --run");
   const std::string previous = path_ + "/previous";
   std::error_code error;
   bool any = false;
@@ -94,10 +97,23 @@ void RunFolder::write(const Json& event) {
   for (const Listener& listener : listeners_) listener(event, line);
 }
 
+std::string words_of_runs_in(const std::string& folder) {
+  std::error_code missing;
+  if (fs::exists(folder + "/tune.json", missing))
+    return "; it holds a search: name one of its trials, such as " + shell_word(folder + "/trial-001");
+  if (fs::exists(folder + "/fold-1", missing))
+    return "; it holds a cross-validation: name one of its folds, such as " + shell_word(folder + "/fold-1");
+  return {};
+}
+
 void read_metrics(const std::string& folder, const std::function<void(Json event)>& take) {
   constexpr std::uint64_t part = std::uint64_t{1} << 20, longest_line = std::uint64_t{64} << 20,
                           most = std::uint64_t{1} << 30;
   const std::string file = RunFolder::metrics_in(folder);
+  std::error_code missing;
+  if (!fs::exists(file, missing))
+    if (const std::string runs = words_of_runs_in(folder); !runs.empty())
+      throw FileError(message(folder, ": found no metrics of a training", runs));
   const io::InputFile input(file);
   expects<FileError>(input.size() <= most, file, ": found ", input.size(),
                      " bytes, expected the metrics of a training, ", most, " at most");

@@ -48,6 +48,9 @@ class RunFolder {
   std::vector<Listener> listeners_;
 };
 
+/// Of a folder that holds a search or a cross-validation, what to name in its place: a part of a sentence, else empty.
+std::string words_of_runs_in(const std::string& folder);
+
 /// Hands over the events of a run, one by one, reading as it goes: together they may take many times the memory of the
 /// file. An unfinished last line is left out. Throws FileError "file:line: ..."; also for a line of more than 64 MiB
 /// and a file of more than 1 GiB, which no training writes.

@@ -62,6 +62,8 @@ class Train : public Command {
       in_folds_ = true;
       return train_folds(settings_, verb_.options, chosen, [&] { return run_process(chosen, parallel::Group()); });
     }
+    expects<UsageError>(settings_.launcher.empty() || settings_.restarts > 0,
+                        "--launcher says what --restarts N starts again; --restarts is missing");
     if (settings_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
     return run_processes({.carrier = settings_.parallel, .limit = limit()},

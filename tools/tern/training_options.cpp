@@ -86,7 +86,11 @@ Option embedding_option(std::string& target) {
       text_option("embedding", "N",
                   "categories as a learned vector of N numbers where there are more than N: off, auto or N", target);
   option.set = [&target](const std::string& text) {
-    if (text != "off" && text != "auto") (void)parse_integer("embedding", text, 1, most_embedding);
+    try {
+      if (text != "off" && text != "auto") (void)parse_integer("embedding", text, 1, most_embedding);
+    } catch (const UsageError& error) {
+      throw UsageError(message(error.what(), ", off or auto"));
+    }
     target = text;
   };
   option.choices = {"off", "auto"};
@@ -183,7 +187,7 @@ Options training_options(Settings& settings) {
        choice_option("corrupt", "images that cannot be read: error or skip", {"error", "skip"}, settings.corrupt),
        optional_option("validation", "SHARE", "share of the examples held out, such as 0.2", settings.validation,
                        number_in(0, 1, false, "a share from 0 to below 1")),
-       number_option("test-fraction", "SHARE", "share kept for the final figures alone, beside --validation (0)",
+       number_option("test-fraction", "SHARE", "share kept for the final figures alone, beside --validation",
                      settings.test_fraction, 0, 1, "a share from 0 to below 1"),
        integer_option("folds", "K", "cross-validation: train K times, each with another part held out; 0: not",
                       settings.folds, 0, 1000),

@@ -14,6 +14,7 @@
 #include "progress.hpp"
 #include "ranks.hpp"
 #include "restarts.hpp"
+#include "run_folder.hpp"
 #include "tern/io/file.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/parallel/group.hpp"
@@ -102,6 +103,8 @@ class Tune : public Command {
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
     folder_ = base_.run.empty() ? "tune" : base_.run;
+    expects<UsageError>(base_.launcher.empty() || base_.restarts > 0,
+                        "--launcher says what --restarts N starts again; --restarts is missing");
     if (base_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (parallel_ == "threads") return run_process(chosen, parallel::Group());
     expects<UsageError>(!compare_, "--compare-serial times the threads of one process; leave --parallel out");
@@ -237,6 +240,10 @@ class Tune : public Command {
   void begin(const TunePlan& plan) {
     io::make_folders(folder_);
     if (!lock_) lock_.emplace(folder_);
+    expects<UsageError>(!fs::exists(RunFolder::metrics_in(folder_)) && !fs::exists(RunFolder::config_in(folder_)),
+                        folder_,
+                        " holds a training, whose results and report a search would overwrite; choose another "
+                        "--run");
     for (const std::string& file : {plan_file(), folder_ + "/results.csv", folder_ + "/report.html"})
       io::remove_leftovers(file);
     const std::string previous = folder_ + "/previous";

@@ -64,7 +64,7 @@ std::string trial_folder(std::size_t trial) {
 TuneTable::TuneTable(const TunePlan& plan, bool quiet)
     : plan_(plan),
       quiet_(quiet),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(redraws(STDERR_FILENO)),
       colour_(coloured(STDERR_FILENO)),
       began_(seconds_now()),
       told_(plan.trials.size(), TrialState::waiting) {}
