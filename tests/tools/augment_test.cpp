@@ -74,6 +74,7 @@ TEST_CASE("augment: what does not fit the pictures is said", "[tools][augment]")
     refused(joined({"--dataset", "t.csv"}, words), words[0] + " is for pictures; t.csv is a table");
   const Words digits{"--dataset", "synthetic-digits", "--limit", "50"};
   refused(joined(digits, {"--crop", "28"}), "--crop 28: the pictures have 28x28 pixels");
+  refused(joined(digits, {"--cutout", "28"}), "--cutout 28 covers all of the pictures");
   refused(joined(digits, {"--saturation", "0.5"}), "the pictures are grey");
   refused(joined(digits, {"--rotate", "181"}), "expected degrees from 0 to 180");
   refused(joined(digits, {"--mixup", "3"}), "expected a number from 0 to 2");

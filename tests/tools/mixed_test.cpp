@@ -159,6 +159,12 @@ TEST_CASE("mixed: categories become learned vectors", "[tools][mixed]") {
       shop.run({"tune", "--dataset", "f.csv", "--grid", "embedding=off,auto,3", "--epochs", "2", "--run", "search"});
   INFO(searched.err);
   CHECK(searched.code == 0);
+  for (const auto& [trial, size] : {std::pair{"1", "off"}, {"2", "auto"}, {"3", "3"}}) {
+    REQUIRE(shop.run({"train", "--dataset", "f.csv", "--embedding", size, "--epochs", "2", "--run", "alone"}).code ==
+            0);
+    CHECK(read_bytes(shop.folder / "search/trial-00" + trial + "/model.safetensors") ==
+          read_bytes(shop.folder / "alone/model.safetensors"));
+  }
 }
 
 TEST_CASE("mixed: an embedding that cannot be is refused", "[tools][mixed]") {

@@ -109,6 +109,8 @@ void check_augment(const data::AugmentOptions& augment, const Blueprint& bluepri
   const std::int64_t side = std::min(blueprint.input[1], blueprint.input[2]);
   expects<UsageError>(augment.shift < side, "--crop ", augment.shift, ": the pictures have ", blueprint.input[1], 'x',
                       blueprint.input[2], " pixels");
+  expects<UsageError>(augment.cutout < side, "--cutout ", augment.cutout, " covers all of the pictures, which have ",
+                      blueprint.input[1], 'x', blueprint.input[2], " pixels");
   expects<UsageError>(augment.saturation == 0 || blueprint.input[0] == 3,
                       "--saturation is for colours; the pictures are grey");
 }

@@ -22,6 +22,7 @@ TrialData load_trials(TunePlan& plan, const Settings& base) {
     std::string key;
     for (const Option& option : options)
       if (option.group == "Data") key += option.name + "=" + option.get().dump() + "\n";
+    key += "embedding=" + settings.embedding + "\n";  // the columns that get a vector are found with the data
     // Pictures of a folder are as large as the net likes them.
     key += std::to_string(natural_size(settings));
     auto& loaded = known[key];
