@@ -1,5 +1,6 @@
 #include "tern/io/npy.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <string_view>
 #include <vector>
@@ -184,10 +185,13 @@ Tensor parse_npy(std::span<const std::byte> content, const std::string& name) {
   expects<FileError>(length <= content.size() - begin, name, ": the file ends in its header");
   const Header header = HeaderReader(text.substr(begin, length), name).read();
   const std::span<const std::byte> elements = content.subspan(begin + length);
-  std::size_t bytes = size_of(header.dtype);
-  for (const std::int64_t size : header.shape)
-    expects<FileError>(!__builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes), name, ": a shape ",
+  auto bytes = static_cast<std::uint64_t>(size_of(header.dtype));
+  std::int64_t reach = static_cast<std::int64_t>(bytes);  // nor is a shape without elements any larger
+  for (const std::int64_t size : header.shape) {
+    expects<FileError>(!__builtin_mul_overflow(reach, std::max<std::int64_t>(size, 1), &reach), name, ": a shape ",
                        header.shape, " that no file holds");
+    bytes *= static_cast<std::uint64_t>(size);
+  }
   expects<FileError>(bytes == elements.size(), name, ": ", elements.size(), " bytes of elements, expected ", bytes,
                      " for ", header.dtype, ' ', header.shape);
   Shape shape = header.shape;

@@ -121,9 +121,14 @@ LoadReport load(Module& module, const State& state, const ImportOptions& options
     if (!here.contains(entry.first)) report.unexpected.push_back(entry.first);
   expects<FileError>(!options.strict || report.whole(), name, ": does not fit ", module.describe(),
                      "; strict = false takes what does: ", report.text());
+  if (report.taken.empty() && !report.differing.empty()) {
+    const LoadReport::Differing& one = report.differing.front();
+    throw FileError(message(name, ": nothing in there fits ", module.describe(), ": ", one.name, " is ", one.dtype_here,
+                            ' ', one.here, " here and ", one.dtype_there, ' ', one.there, " there"));
+  }
   expects<FileError>(!report.taken.empty() || here.empty(), name, ": nothing in there fits ", module.describe(),
                      ": it has ", examples(there), ", and the module ", examples(here),
-                     "; `prefix` and `rename` bring names together");
+                     "; the prefix and rename of ImportOptions bring names together");
   module.load_state(fitting, {.allow_missing = true});
   return report;
 }

@@ -125,6 +125,7 @@ TEST_CASE("npy: what is no such file is named", "[io]") {
         "{'descr': '<f4', 'fortran_order': True, 'shape': (a,)}",
         "{'descr': '<f4', 'fortran_order': True, 'shape': (9223372036854775808,)}",
         "{'descr': '<f4', 'fortran_order': True, 'shape': (4611686018427387904, 4)}",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (0, 9223372036854775807)}",
         "{'descr': '<f4', 'fortran_order': True, 'shape': (1,1,1,1,1,1,1,1,1)}", "{'other': '<f4'}"}) {
     INFO(bad);
     CHECK_THROWS_AS(refused(npy(bad, "")), FileError);

@@ -100,6 +100,9 @@ TEST_CASE("load: names are brought together, and dtypes of one kind converted", 
   CHECK_THROWS_WITH(nn::load(here, there, {.strict = false}),
                     ContainsSubstring("nothing in there fits Sequential: it has backbone.first.bias, ") &&
                         ContainsSubstring("and the module 0.bias, 0.weight, 2.bias, ..."));
+  CHECK_THROWS_WITH(
+      nn::load(here, {{"0.bias", ones({5})}}, {.strict = false}),
+      ContainsSubstring("nothing in there fits Sequential: 0.bias is float32 [3] here and float32 [5] there"));
 }
 
 TEST_CASE("load: what other libraries count beside the weights is no remainder", "[nn][load]") {
