@@ -156,14 +156,14 @@ class JaxRacer:
         def accuracy(weights, images, labels):
             return jnp.mean(jnp.argmax(logits(weights, images), 1) == labels)
 
-        one_step = jax.jit(lambda state, rows, rate: step(state, (rows, rate), *self.train), donate_argnums=0)
+        one_step = jax.jit(step, donate_argnums=0)
 
         def step_by_step(state, key, rates, images, labels):
-            losses = [0.0]
             order = jax.random.permutation(key, len(images))
             for at, rate in enumerate(rates):
-                state, losses[0] = one_step(state, order[at * options.batch:(at + 1) * options.batch], rate)
-            return state, losses
+                rows = order[at * options.batch:(at + 1) * options.batch]
+                state, loss = one_step(state, (rows, rate), images, labels)
+            return state, [loss]
 
         self.run_epoch = step_by_step if options.threads else jax.jit(epoch, donate_argnums=0)
         self.read = jax.jit(accuracy)

@@ -1,35 +1,10 @@
 #include "tern/operators/activation.hpp"
 
-#include "operators/layout.hpp"
+#include "operators/unary.hpp"
 
 namespace tern::operators {
 
 namespace {
-
-template <class Slot, class... Parameters>
-Tensor forward_of(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
-  check_defined(op, "the input", x);
-  const Tensor whole = dense(x);
-  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
-  visit(op, x.dtype(), [&]<class T>() {
-    const Call<T> call;
-    slot(call.table().activation)(call.context(), call.out(out), call.in(whole), out.numel(),
-                                  static_cast<Scalar<T>>(parameters)...);
-  });
-  return out;
-}
-
-template <class Slot, class... Parameters>
-Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
-  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
-  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
-  visit(op, saved.dtype(), [&]<class T>() {
-    const Call<T> call;
-    slot(call.table().activation)(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
-                                  static_cast<Scalar<T>>(parameters)...);
-  });
-  return out;
-}
 
 kernels::Axis axis_of(const Shape& shape, int dim) {
   kernels::Axis axis;
@@ -43,7 +18,7 @@ Tensor along(const char* op, const Tensor& x, int dim, Slot slot) {
   Tensor out(x.shape(), x.dtype());
   visit(op, x.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().activation)(call.context(), call.out(out), call.in(whole), axis_of(x.shape(), dim));
+    slot(call.table())(call.context(), call.out(out), call.in(whole), axis_of(x.shape(), dim));
   });
   return out;
 }
@@ -54,67 +29,65 @@ Tensor along_backward(const char* op, const Tensor& grad, const Tensor& out, int
   Tensor grad_in(out.shape(), out.dtype());
   visit(op, out.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table().activation)(call.context(), call.out(grad_in), call.in(whole_grad), call.in(out),
-                                  axis_of(out.shape(), dim));
+    slot(call.table())(call.context(), call.out(grad_in), call.in(whole_grad), call.in(out), axis_of(out.shape(), dim));
   });
   return grad_in;
 }
 
 }  // namespace
 
-#define SLOT(name) \
-  [](const auto& table) -> const auto& { return table.name; }
+#define SLOT(name) [](const auto& table) -> decltype((table.activation.name)) { return table.activation.name; }
 
 Tensor relu(const Tensor& x) {
-  Tensor out = forward_of("relu", x, SLOT(relu));
+  Tensor out = unary("relu", x, SLOT(relu));
   if (recording(x))
     record("relu", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{backward_of("relu", grad, out.get(), SLOT(relu_backward))};
+      return Gradients{unary_backward("relu", grad, out.get(), SLOT(relu_backward))};
     });
   return out;
 }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  Tensor out = forward_of("leaky_relu", x, SLOT(leaky_relu), negative_slope);
+  Tensor out = unary("leaky_relu", x, SLOT(leaky_relu), negative_slope);
   if (recording(x))
     record("leaky_relu", out, {x}, [x = Saved(x), negative_slope](const Tensor& grad) {
-      return Gradients{backward_of("leaky_relu", grad, x.get(), SLOT(leaky_relu_backward), negative_slope)};
+      return Gradients{unary_backward("leaky_relu", grad, x.get(), SLOT(leaky_relu_backward), negative_slope)};
     });
   return out;
 }
 
 Tensor sigmoid(const Tensor& x) {
-  Tensor out = forward_of("sigmoid", x, SLOT(sigmoid));
+  Tensor out = unary("sigmoid", x, SLOT(sigmoid));
   if (recording(x))
     record("sigmoid", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{backward_of("sigmoid", grad, out.get(), SLOT(sigmoid_backward))};
+      return Gradients{unary_backward("sigmoid", grad, out.get(), SLOT(sigmoid_backward))};
     });
   return out;
 }
 
 Tensor tanh(const Tensor& x) {
-  Tensor out = forward_of("tanh", x, SLOT(tanh));
+  Tensor out = unary("tanh", x, SLOT(tanh));
   if (recording(x))
     record("tanh", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{backward_of("tanh", grad, out.get(), SLOT(tanh_backward))};
+      return Gradients{unary_backward("tanh", grad, out.get(), SLOT(tanh_backward))};
     });
   return out;
 }
 
 Tensor softplus(const Tensor& x) {
-  Tensor out = forward_of("softplus", x, SLOT(softplus));
+  Tensor out = unary("softplus", x, SLOT(softplus));
   if (recording(x))
     record("softplus", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{backward_of("softplus", grad, x.get(), SLOT(softplus_backward))};
+      return Gradients{unary_backward("softplus", grad, x.get(), SLOT(softplus_backward))};
     });
   return out;
 }
 
 Tensor gelu(const Tensor& x) {
-  Tensor out = forward_of("gelu", x, SLOT(gelu));
+  Tensor out = unary("gelu", x, SLOT(gelu));
   if (recording(x))
     record("gelu", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{backward_of("gelu", grad, x.get(), SLOT(gelu_backward))};
+      return Gradients{unary_backward("gelu", grad, x.get(), SLOT(gelu_backward))};
     });
   return out;
 }

@@ -4,41 +4,10 @@
 #include <numbers>
 
 #include "operators/composed.hpp"
-#include "operators/layout.hpp"
+#include "operators/unary.hpp"
 #include "tern/operators/arithmetic.hpp"
 
 namespace tern::operators {
-
-namespace {
-
-// out = slot(x, parameters...), the parameters converted to the compute type.
-template <class Slot, class... Parameters>
-Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
-  check_defined(op, "the input", x);
-  const Tensor whole = dense(x);
-  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
-  visit(op, x.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(whole), out.numel(),
-                       static_cast<Scalar<T>>(parameters)...);
-  });
-  return out;
-}
-
-// grad_in = slot(grad, saved, parameters...).
-template <class Slot, class... Parameters>
-Tensor backward_of(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
-  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
-  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
-  visit(op, saved.dtype(), [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
-                       static_cast<Scalar<T>>(parameters)...);
-  });
-  return out;
-}
-
-}  // namespace
 
 #define SLOT(name) [](const auto& table) -> decltype((table.arithmetic.name)) { return table.arithmetic.name; }
 
@@ -102,7 +71,7 @@ Tensor sqrt(const Tensor& x) {
   Tensor out = unary("sqrt", x, SLOT(sqrt));
   if (recording(x))
     record("sqrt", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{backward_of("sqrt", grad, out.get(), SLOT(sqrt_backward))};
+      return Gradients{unary_backward("sqrt", grad, out.get(), SLOT(sqrt_backward))};
     });
   return out;
 }
@@ -112,7 +81,7 @@ Tensor abs(const Tensor& x) {
   Tensor out = unary("abs", x, SLOT(abs));
   if (recording(x))
     record("abs", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{backward_of("abs", grad, x.get(), SLOT(abs_backward))};
+      return Gradients{unary_backward("abs", grad, x.get(), SLOT(abs_backward))};
     });
   return out;
 }
@@ -171,7 +140,7 @@ Tensor pow(const Tensor& x, double exponent) {
   Tensor out = unary("pow", x, SLOT(pow), exponent);
   if (recording(x))
     record("pow", out, {x}, [x = Saved(x), exponent](const Tensor& grad) {
-      return Gradients{backward_of("pow", grad, x.get(), SLOT(pow_backward), exponent)};
+      return Gradients{unary_backward("pow", grad, x.get(), SLOT(pow_backward), exponent)};
     });
   return out;
 }
@@ -181,7 +150,7 @@ Tensor clamp(const Tensor& x, double low, double high) {
   Tensor out = unary("clamp", x, SLOT(clamp), low, high);
   if (recording(x))
     record("clamp", out, {x}, [x = Saved(x), low, high](const Tensor& grad) {
-      return Gradients{backward_of("clamp", grad, x.get(), SLOT(clamp_backward), low, high)};
+      return Gradients{unary_backward("clamp", grad, x.get(), SLOT(clamp_backward), low, high)};
     });
   return out;
 }

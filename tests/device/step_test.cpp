@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/logged_capture.hpp"
 #include "support/summary.hpp"
 #include "tern/models/inception.hpp"
 #include "tern/operators/operators.hpp"
@@ -106,20 +107,8 @@ TEST_CASE("step: the branches of a module give the same bits recorded as run", "
 }
 
 TEST_CASE("branches: results in order, side by side only where a step is recorded, and no further down", "[device]") {
-  static std::string log;
-  log.clear();
-  static const Capture capture{.begin = [](void*) { log += "begin "; },
-                               .end = [](void*) -> void* {
-                                 log += "end ";
-                                 return new int(0);
-                               },
-                               .abandon = [](void*) { log += "abandon "; },
-                               .launch = [](void*, void*) { log += "launch "; },
-                               .destroy = [](void* recording) { delete static_cast<int*>(recording); },
-                               .branch = [](void*) { log += "branch "; },
-                               .join = [](void*) { log += "join "; }};
-  Mode captured = mode("sequential");
-  captured.capture = &capture;
+  const Mode& captured = testing::register_logged("captured");
+  std::string& log = testing::capture_log;
   const auto sums = [](const Tensor& x) {
     const auto doubled = [&] { return branches({[&] { return op::mul(x, 2.0); }})[0]; };
     const std::vector<Tensor> parts = branches({[&] { return op::add(x, 1.0); }, doubled});
@@ -133,7 +122,7 @@ TEST_CASE("branches: results in order, side by side only where a step is recorde
     for (int i = 0; i < 3; ++i) CHECK(step(x).values() == std::vector<double>{-2, -2});
   }
   CHECK(log.empty());
-  const Device device(register_mode("captured", captured));
+  const Device device(captured);
   {
     Step step(sums);
     step(x);

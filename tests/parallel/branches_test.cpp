@@ -2,9 +2,8 @@
 
 #include "tern/run/branches.hpp"
 
-#include <string>
-
 #include "support/catch.hpp"
+#include "support/logged_capture.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/parallel/group.hpp"
@@ -13,8 +12,6 @@
 
 namespace tern::testing {
 namespace {
-
-std::string log;
 
 /// Two ranks in the memory of a device, of which one is here: says when it sums, and leaves what it was given.
 class Logged final : public parallel::Collective {
@@ -25,7 +22,7 @@ class Logged final : public parallel::Collective {
   int size() const override { return 2; }
   Memory* memory() override { return &memory_; }
   void barrier(void*) override {}
-  void all_reduce(void*, std::size_t, DType, parallel::Reduction, void*) override { log += "sum "; }
+  void all_reduce(void*, std::size_t, DType, parallel::Reduction, void*) override { capture_log += "sum "; }
   void broadcast(void*, std::size_t, DType, int, void*) override {}
   void reduce_scatter(const void*, void*, std::size_t, DType, parallel::Reduction, void*) override {}
   void all_gather(const void*, void*, std::size_t, DType, void*) override {}
@@ -42,19 +39,7 @@ class Logged final : public parallel::Collective {
 }  // namespace
 
 TEST_CASE("branches: what ranks exchange comes after all that was queued before it", "[parallel]") {
-  static const Capture capture{.begin = [](void*) { log += "begin "; },
-                               .end = [](void*) -> void* {
-                                 log += "end ";
-                                 return new int(0);
-                               },
-                               .abandon = [](void*) { log += "abandon "; },
-                               .launch = [](void*, void*) { log += "launch "; },
-                               .destroy = [](void* recording) { delete static_cast<int*>(recording); },
-                               .branch = [](void*) { log += "branch "; },
-                               .join = [](void*) { log += "join "; }};
-  Mode captured = mode("sequential");
-  captured.capture = &capture;
-  const Device device(register_mode("captured in branches", captured));
+  const Device device(register_logged("captured in branches"));
   const parallel::Group group(std::make_shared<Logged>(*device.mode().memory));
   Step step([&](const Tensor& x) {
     return branches({[&] { return operators::add(x, 1.0); },
@@ -68,9 +53,9 @@ TEST_CASE("branches: what ranks exchange comes after all that was queued before 
   });
   const Tensor x = ones({2});
   step(x);
-  log.clear();
+  capture_log.clear();
   step(x);
-  CHECK(log == "begin branch branch join sum branch join end launch ");
+  CHECK(capture_log == "begin branch branch join sum branch join end launch ");
 }
 
 }  // namespace tern::testing

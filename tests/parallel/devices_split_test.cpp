@@ -17,7 +17,25 @@ using parallel::Part;
 
 namespace {
 
-/// A step of data parallel training around split layers: rows are gathered, and each rank gets its own again.
+/// A step of data parallel training.
+template <class Net>
+auto data_parallel_step(const Group& group, const Net& net, double learning_rate,
+                        const parallel::DataParallelOptions& options = {}) {
+  const auto optimizer =
+      std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = learning_rate});
+  const auto ranks = std::make_shared<parallel::DataParallel>(group, net, options);
+  return [=](const Tensor& images, const Tensor& labels) {
+    optimizer->zero_grad();
+    const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
+      return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
+                                      labels.slice(0, rows.begin, rows.end));
+    });
+    optimizer->step();
+    return part.loss;
+  };
+}
+
+/// One around split layers: rows are gathered, and each rank gets its own again.
 auto split_step(const Group& group) {
   using parallel::Layout;
   Generator generator(2);
@@ -29,17 +47,7 @@ auto split_step(const Group& group) {
       parallel::ColumnLinear(group, 48, 24, {.input = Layout::features, .output = Layout::rows}, generator),
       nn::Tanh(),
       parallel::RowLinear(group, 24, 4, {.input = Layout::rows, .output = Layout::rows}, generator)};
-  const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.1});
-  const auto ranks = std::make_shared<parallel::DataParallel>(group, net);
-  return [=](const Tensor& images, const Tensor& labels) {
-    optimizer->zero_grad();
-    const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
-      return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
-                                      labels.slice(0, rows.begin, rows.end));
-    });
-    optimizer->step();
-    return part.loss;
-  };
+  return data_parallel_step(group, net, 0.1);
 }
 
 }  // namespace
@@ -92,19 +100,7 @@ TEST_CASE("pipeline: two GPUs learn what one does, in a recorded step too", "[pa
 
 TEST_CASE("data parallel: two GPUs with gradients that travel as bfloat16", "[parallel][cuda]") {
   check_two_gpus([](const Group& group) {
-    const models::Mlp net({.layers = {16, 32, 4}});
-    const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.01});
-    const auto ranks =
-        std::make_shared<parallel::DataParallel>(group, net, parallel::DataParallelOptions{.wire = DType::bfloat16});
-    return [=](const Tensor& images, const Tensor& labels) {
-      optimizer->zero_grad();
-      const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
-        return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
-                                        labels.slice(0, rows.begin, rows.end));
-      });
-      optimizer->step();
-      return part.loss;
-    };
+    return data_parallel_step(group, models::Mlp({.layers = {16, 32, 4}}), 0.01, {.wire = DType::bfloat16});
   });
 }
 

@@ -1,0 +1,36 @@
+#pragma once
+// Operators that make of each element of one tensor an element of the result, and their gradients.
+
+#include "operators/layout.hpp"
+
+namespace tern::operators {
+
+/// out = slot(x, parameters...), in the layout of x; `slot` picks a slot of the table. The parameters are converted to
+/// the compute type.
+template <class Slot, class... Parameters>
+Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
+  check_defined(op, "the input", x);
+  const Tensor whole = dense(x);
+  Tensor out = empty_in(layout_of(whole), x.shape(), x.dtype());
+  visit(op, x.dtype(), slot, [&]<class T>() {
+    const Call<T> call;
+    slot(call.table())(call.context(), call.out(out), call.in(whole), out.numel(),
+                       static_cast<Scalar<T>>(parameters)...);
+  });
+  return out;
+}
+
+/// grad_in = slot(grad, saved, parameters...); `saved` is the input or the output.
+template <class Slot, class... Parameters>
+Tensor unary_backward(const char* op, const Tensor& grad, const Tensor& saved, Slot slot, Parameters... parameters) {
+  const Tensor whole = dense(saved), whole_grad = in_layout(grad, layout_of(whole));
+  Tensor out = empty_in(layout_of(whole), saved.shape(), saved.dtype());
+  visit(op, saved.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table())(call.context(), call.out(out), call.in(whole_grad), call.in(whole), out.numel(),
+                       static_cast<Scalar<T>>(parameters)...);
+  });
+  return out;
+}
+
+}  // namespace tern::operators
