@@ -90,13 +90,12 @@ struct Gradients {
   }
 };
 
-// Few sums of many slices: 32 of them by 32 lanes, each of which adds its slices in order.
-constexpr int slice_lanes = 32;
-template <class T>
+// 32 sums by some lanes, each of which adds its slices in order.
+template <class T, int slice_lanes>
 __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
   __shared__ T partial[slice_lanes][33];
-  begin_kernel();
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = to.weights + to.channels;
+  begin_kernel();
   T sum = 0;
   if (at < stride) {
 #pragma unroll 8
@@ -114,8 +113,8 @@ __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64
 // Many sums: V neighbours by a thread.
 template <class T, int V>
 __global__ void sum_long_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
-  begin_kernel();
   const std::int64_t at = global_thread() * V, stride = to.weights + to.channels;
+  begin_kernel();
   if (at >= stride) return;
   Pack<T, V> sum{};
 #pragma unroll 8
@@ -161,13 +160,14 @@ void through_rows(const Context& context, Out* g, float* partials, const float* 
 template <class T>
 void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels) {
-  const std::int64_t many = slices > slice_lanes ? 32768 : 8192;
   constexpr int V = pack_size<T>;
   const std::int64_t sums = weights + channels;
   const Gradients<T> to{grad_weight, grad_bias, weights, channels};
   const auto blocks = [sums](std::int64_t per_block) { return static_cast<unsigned>(ceil_div(sums, per_block)); };
-  if (sums < many)
-    launch(context, Grid(blocks(32), dim3(32, slice_lanes)), sum_slices_kernel<T>, to, partials, slices);
+  if (sums < 8192)
+    launch(context, Grid(blocks(32), dim3(32, 32)), sum_slices_kernel<T, 32>, to, partials, slices);
+  else if (sums < 32768 && slices > 16)
+    launch(context, Grid(blocks(32), dim3(32, 8)), sum_slices_kernel<T, 8>, to, partials, slices);
   else if (sums % V == 0 && aligned<V>(partials))
     launch(context, Grid(blocks(128 * V), 128), sum_long_slices_kernel<T, V>, to, partials, slices);
   else

@@ -105,9 +105,7 @@ struct AverageOf {
 template <int K, int S, int Strip, int V, class T, class Pool>
 __global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p,
                                                      Plane from, Plane to, Pool pool, const T* __restrict__ in) {
-  begin_kernel();
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
   const auto at = tiles.template split<V>(i);
   const int top = at.row * Strip * S - p.pad_h, left = at.column * S - p.pad_w;
   const int channels = static_cast<int>(from.channels);  // an image has fewer than 2^31 elements here
@@ -115,6 +113,8 @@ __global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std:
   int columns[K];
 #pragma unroll
   for (int kw = 0; kw < K; ++kw) columns[kw] = clamped(left + kw, from.width) * channels;
+  begin_kernel();
+  if (i >= n) return;
   typename Pool::Row window[Strip];
 #pragma unroll
   for (int r = 0; r < (Strip - 1) * S + K; ++r) {

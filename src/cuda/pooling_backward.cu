@@ -75,15 +75,15 @@ template <int K, int S, int Height, int Width, int V, class T, class Share>
 __global__ void __launch_bounds__(256)
     gather_tiles_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p, Plane from, Plane to, bool pairs,
                         T* __restrict__ grad_in, Share share) {
-  begin_kernel();
   constexpr int before = (K - 1) / S;  // windows that begin above the tile and reach into it
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
   const auto at = tiles.template split<V>(i);
   // Counted with the padding, so that tiles begin where windows do.
   const int top = (at.row + p.pad_h / Height) * Height, left = (at.column + p.pad_w / Width) * Width;
   const int channels = static_cast<int>(from.channels);  // an image has fewer than 2^31 elements here
   const Share image = share.from(to.offset(at.image, 0, 0, at.channel));
+  begin_kernel();
+  if (i >= n) return;
   Pack<T, V> sum[Height][Width] = {};
 #pragma unroll
   for (int down = -before; down < Height / S; ++down) {

@@ -74,21 +74,44 @@ __device__ void update_block(T* value, const T* gradient, T* first, T* second, s
   }
 }
 
-template <class T, class Rule>
-__device__ void update_tensors(const Tensors<T>& tensors, const Rule& rule) {
-  constexpr int V = pack_size<T>;
-  for (std::int32_t block = static_cast<std::int32_t>(blockIdx.x); block < tensors.blocks; block += gridDim.x) {
+/// Elements of a tensor, one block's work: packs from `begin` to `whole`, then single ones.
+template <class T>
+struct Part {
+  T* value;
+  const T* gradient;
+  T *first, *second;
+  std::int64_t begin, whole, end;
+
+  /// Empty where the tensors have no such block.
+  __device__ Part(const Tensors<T>& tensors, std::int32_t block) {
     const int which = tensor_of(tensors, block);
-    T* const value = tensors.value[which];
-    const T* const gradient = tensors.gradient[which];
-    T *const first = tensors.first[which], *const second = tensors.second[which];
-    const std::int64_t begin = (block - tensors.first_block[which]) * block_elements<T>;
-    const std::int64_t end = min(begin + block_elements<T>, tensors.size[which]);
+    value = tensors.value[which];
+    gradient = tensors.gradient[which];
+    first = tensors.first[which];
+    second = tensors.second[which];
+    begin = (block - tensors.first_block[which]) * block_elements<T>;
+    end = block < tensors.blocks ? min(begin + block_elements<T>, tensors.size[which]) : begin;
+    constexpr int V = pack_size<T>;
     const auto addresses = reinterpret_cast<std::uintptr_t>(value) | reinterpret_cast<std::uintptr_t>(gradient) |
                            reinterpret_cast<std::uintptr_t>(first) | reinterpret_cast<std::uintptr_t>(second);
-    const std::int64_t whole = addresses % sizeof(Pack<T, V>) == 0 ? begin + (end - begin) / V * V : begin;
-    update_block<V>(value, gradient, first, second, begin, whole, rule);
+    whole = addresses % sizeof(Pack<T, V>) == 0 ? begin + (end - begin) / V * V : begin;
+  }
+
+  template <class Rule>
+  __device__ void update(const Rule& rule) const {
+    update_block<pack_size<T>>(value, gradient, first, second, begin, whole, rule);
     update_block<1>(value, gradient, first, second, whole, end, rule);
+  }
+};
+
+/// The first part is found ahead of begin_kernel(): the search waits for an argument several times.
+template <class T, class Rule>
+__device__ void update_tensors(const Tensors<T>& tensors, Part<T> part, const Rule& rule) {
+  for (auto block = static_cast<std::int32_t>(blockIdx.x);;) {
+    part.update(rule);
+    block += static_cast<std::int32_t>(gridDim.x);
+    if (block >= tensors.blocks) return;
+    part = Part<T>(tensors, block);
   }
 }
 
@@ -117,10 +140,11 @@ template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
     sgd_kernel(const __grid_constant__ Given<SgdArguments<T>, Shared> given) {
   const SgdArguments<T>& mine = given.mine();
+  const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
   SgdRule<T> rule = mine.rule;
   rule.learning_rate = *mine.learning_rate;
-  update_tensors(mine.tensors, rule);
+  update_tensors(mine.tensors, part, rule);
 }
 
 template <class T>
@@ -167,6 +191,7 @@ template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
     adam_kernel(const __grid_constant__ Given<AdamArguments<T>, Shared> given) {
   const AdamArguments<T>& mine = given.mine();
+  const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
   __shared__ T corrections[2];
   if (threadIdx.x < 2) {
@@ -184,7 +209,7 @@ __global__ void __launch_bounds__(update_threads)
   rule.learning_rate = *mine.learning_rate;
   rule.step_size = rule.learning_rate / corrections[0];
   rule.root = 1 / ::sqrt(corrections[1]);
-  update_tensors(mine.tensors, rule);
+  update_tensors(mine.tensors, part, rule);
 }
 
 /// Calls `start(tensors, blocks, last)` for every launch that it takes. With `always`, at least once.

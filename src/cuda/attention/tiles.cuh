@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cuda/async_copy.cuh"
 #include "cuda/attention/sizes.cuh"
 #include "cuda/tensor_cores.cuh"
 
@@ -22,32 +23,6 @@ __device__ __forceinline__ float power_of_2(float exponent) {
 }
 
 // ---- tiles on their way ----
-
-/// Copies `Count` floats, or writes zeros where there is nothing inside. On cards before 8.0 at once.
-template <int Count>
-__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
-#if __CUDA_ARCH__ >= 800
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(Count * 4),
-               "r"(inside ? Count * 4 : 0)
-               : "memory");
-#else
-#pragma unroll
-  for (int i = 0; i < Count; ++i) to[i] = inside ? from[i] : 0.0f;
-#endif
-}
-__device__ __forceinline__ void commit_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-/// Waits until at most `newer` groups are under way.
-template <int newer>
-__device__ __forceinline__ void await_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(newer) : "memory");
-#endif
-}
 
 /// Rows `first` to `first` + Rows of a matrix [count, width], zeros where it has none.
 template <int Rows, int Width, int Threads, int Count>

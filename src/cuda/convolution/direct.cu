@@ -5,18 +5,30 @@
 #include "cuda/convolution/direct.cuh"
 
 namespace tern::cuda::convolution {
+namespace {
+
+// `apart` is what the distance of two planes leaves when it is divided by the 32 banks.
+Plane plane_of(int H, int W, int pad_h, int pad_w, int rows, int pitch, int apart) {
+  const int size = rows * pitch, stride = size + ((apart - size) % 32 + 32) % 32;
+  const bool flat = pitch == W && rows == H && pad_h == 0 && pad_w == 0;
+  Plane plane{H, W, pad_h, pad_w, rows, pitch, stride, flat, {}, {}};
+  plane.stored = Divisor<std::uint32_t>(plane.size());
+  plane.row = Divisor<std::uint32_t>(pitch);
+  return plane;
+}
+
+}  // namespace
 
 Planes planes(const Problem& s) {
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   Planes p{};
-  p.N = i(s.N), p.C = i(s.C), p.H = i(s.H), p.W = i(s.W), p.O = i(s.O), p.OH = i(s.OH), p.OW = i(s.OW);
-  p.pad_h = i(s.pad_h), p.pad_w = i(s.pad_w);
+  p.N = i(s.N), p.C = i(s.C), p.O = i(s.O), p.OH = i(s.OH), p.OW = i(s.OW);
   p.segments = i(ceil_div(s.OW, run));
-  p.pitch = i(ceil_div(p.segments * run + s.KW - 1, 4) * 4);
-  p.rows = i(s.OH + s.KH - 1);
-  p.flat = p.pitch == p.W && p.rows == p.H && p.pad_h == 0 && p.pad_w == 0;
-  p.plane = Divisor<std::uint32_t>(p.rows * p.pitch);
-  p.row = Divisor<std::uint32_t>(p.pitch);
+  // Neighbours read runs in neighbouring rows of one plane after the other (KH of x each, whole planes of y), an odd
+  // number of fours apart: eight of them lie in different banks.
+  const int pitch = i(ceil_div(p.segments * run + s.KW - 1, 4) * 4);
+  p.x = plane_of(i(s.H), i(s.W), i(s.pad_h), i(s.pad_w), i(s.OH + s.KH - 1), pitch, i(s.KH) * pitch % 32);
+  p.y = plane_of(p.OH, p.OW, 0, 0, p.OH, p.segments * run, 4);
   return p;
 }
 
@@ -30,17 +42,20 @@ std::size_t shared_limit() { return std::min<std::size_t>(card().shared_per_bloc
 
 namespace {
 
+int chunks_of(const Work& of, const Cut& cut) { return static_cast<int>(ceil_div(of.channels, cut.chunk)); }
+
 std::size_t shared_of(const Work& of, const Cut& cut) {
-  const std::size_t staged =
-      static_cast<std::size_t>(cut.chunk) * (static_cast<std::size_t>(cut.images) * of.image_bytes +
-                                             static_cast<std::size_t>(cut.groups) * of.weight_bytes + of.pitch_bytes) +
-      static_cast<std::size_t>(cut.images) * 16 + 64;
-  const std::size_t parts = cut.splits == 1 ? 0 : static_cast<std::size_t>(cut.threads * of.values * cut.each) * 4;
-  return std::max(staged, parts);
+  const auto size = [](int value) { return static_cast<std::size_t>(value); };
+  const std::size_t stage =
+      size(cut.chunk) * (size(cut.images) * of.image_bytes + size(cut.groups) * of.weight_bytes + of.channel_padding) +
+      size(cut.groups) * of.group_padding + size(cut.images + 1) * 16;
+  const std::size_t parts = cut.splits == 1 ? 0 : size(cut.threads * of.values) * sizeof(float);
+  return std::max(size(stages(chunks_of(of, cut))) * stage, parts);
 }
 
-// What a cut costs, in cycles: the multiply-adds of the fullest multiprocessor, no less than one thread's own chain of
-// them, and what goes around them: staging, waits at each chunk, adding the splits. Fitted to measurements on an H200.
+// What a cut costs: the multiply-adds of the fullest multiprocessor, no less than what its chunks take on their way;
+// the first chunk, for which all wait; and what goes around each. Fitted to an H200: only the order of the costs
+// counts.
 double cost(const Work& of, const Cut& cut) {
   const double blocks = static_cast<double>(ceil_div(of.images, cut.images) * ceil_div(of.groups, cut.groups));
   const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));
@@ -49,17 +64,13 @@ double cost(const Work& of, const Cut& cut) {
                                 std::floor(225.0 * 1024 / static_cast<double>(cut.shared + 1024))});
   const double resident = std::max(1.0, std::min(deep, fits));
   const double rounds = std::ceil(deep / resident);
-  const double busy = resident * warps / (resident * warps + 2.4);  // few warps cannot hide each other's waits
-  const double idle_lanes = warps * 32 / cut.threads;
-  const double work =
-      of.terms * cut.images * cut.groups * of.channels / 128 / (of.efficiency[cut.each - 1] * busy) * deep * idle_lanes;
-  const double alone = 3.2 * of.alone * cut.each * static_cast<double>(ceil_div(of.channels, cut.splits)) * rounds;
+  const double busy = resident * warps / (resident * warps + 8.8);  // few warps cannot hide each other's waits
+  const double work = of.executed(cut) * of.channels * deep / (128 * of.efficiency * busy);
   const double bytes =
-      static_cast<double>(of.channels) * (static_cast<double>(cut.images) * static_cast<double>(of.image_bytes) +
-                                          3.4 * static_cast<double>(cut.groups) * static_cast<double>(of.weight_bytes));
-  const double staging = bytes / 8 * deep / std::min(resident, 1.35);
-  const double chunks = 4100 * static_cast<double>(ceil_div(of.channels, cut.chunk)) * rounds;
-  return std::max(work, alone) + staging + chunks + (cut.splits == 1 ? 0 : 3900);
+      cut.images * static_cast<double>(of.image_bytes) + cut.groups * static_cast<double>(of.weight_bytes);
+  const double copying = bytes * of.channels * deep / of.copied;
+  const double first = rounds * (6500 + bytes * cut.chunk * resident / of.copied);
+  return std::max(work, copying) + first + 4100 * chunks_of(of, cut) * rounds;
 }
 
 }  // namespace
@@ -67,30 +78,26 @@ double cost(const Work& of, const Cut& cut) {
 Cut find_cut(const Work& of) {
   Cut best;
   double best_cost = std::numeric_limits<double>::max();
-  for (int each = 1; each <= of.most_each; ++each)
-    for (int images = each; images <= 8; images *= 2)
-      for (int groups = 1; groups <= of.groups; ++groups) {
-        if (of.groups % groups != 0) continue;
-        for (int splits = 1; splits <= std::min(of.channels, 32); ++splits) {
-          if (of.channels % splits != 0 && splits % 16 != 0) continue;  // uneven shares wait for each other
-          Cut cut;
-          cut.images = images, cut.each = each, cut.groups = groups, cut.splits = splits;
-          cut.threads = images / each * groups * splits * of.lanes;
-          if (cut.threads > most_threads) break;
-          for (int chunk = of.channels;; chunk = (chunk + 1) / 2) {
-            cut.chunk = chunk;
-            cut.shared = shared_of(of, cut);
-            if (cut.shared <= shared_limit()) {
-              const double guess = cost(of, cut);
-              if (guess < best_cost) {
-                best = cut;
-                best_cost = guess;
-              }
-            }
-            if (chunk <= std::max(splits, 4)) break;
+  for (int images = 1; images <= 8; images *= 2)
+    for (int groups = 1; groups <= of.groups; ++groups) {
+      if (of.groups % groups != 0) continue;
+      for (int splits = 1; splits <= std::min(of.channels, 32); ++splits) {
+        Cut cut;
+        cut.images = images, cut.groups = groups, cut.splits = splits;
+        cut.threads = images * groups * splits * of.lanes;
+        if (cut.threads > most_threads) break;
+        // Chunks of a multiple of 4 channels, so that copies are aligned.
+        for (cut.chunk = of.channels; cut.chunk >= splits; cut.chunk = (cut.chunk + 7) / 8 * 4) {
+          cut.shared = shared_of(of, cut);
+          const double guess = cut.shared <= shared_limit() ? cost(of, cut) : best_cost;
+          if (guess < best_cost) {
+            best = cut;
+            best_cost = guess;
           }
+          if (cut.chunk <= 4) break;
         }
       }
+    }
   return best;
 }
 

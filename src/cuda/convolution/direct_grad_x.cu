@@ -1,136 +1,134 @@
+#include <algorithm>
+
 #include "cuda/convolution/direct_tensor.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
 
 // For outputs of at most one run a row: every multiply-add is one of the sum, none meets the padding across.
-template <int K, int Channels, int Each>
+template <int K, int Channels>
 __global__ void __launch_bounds__(most_threads)
     grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight,
                   const __grid_constant__ Planes p, const __grid_constant__ Cut cut,
-                  Divisor<std::uint32_t> weight_run) {
+                  Divisor<std::uint32_t> weight_pitch) {
   extern __shared__ float4 memory[];
-  begin_kernel();
   constexpr int wide = run + K - 1;
-  const int c_block = cut.groups * Channels, c_pitch = c_block | 1;
-  const int plane = p.OH * run;                   // rows of g, filled up with zeros
-  const int image_pitch = cut.chunk * plane + 4;  // images start on different banks
-  float* staged_g = reinterpret_cast<float*>(memory);
-  float* staged_weight = staged_g + cut.images * image_pitch;
+  const int c_block = cut.groups * Channels, g_stride = p.y.stride, image_area = p.OH * p.OW;
+  const int image_pitch = cut.chunk * g_stride + 4;  // images start on different banks
+  const int stage_images = cut.images * image_pitch, pitch = static_cast<int>(weight_pitch.value());
+  const int stage_size = (stage_images + cut.chunk * pitch + 3) / 4 * 4;
+  float* const staged = reinterpret_cast<float*>(memory);
   const int c_first = static_cast<int>(blockIdx.y) * c_block, image_first = static_cast<int>(blockIdx.x) * cut.images;
-  const int c_count = min(c_block, p.C - c_first);
+  const int c_count = min(c_block, p.C - c_first), image_count = min(cut.images, p.N - image_first);
 
-  // Rows have different numbers of terms, so a warp's lanes share a row where there are lanes enough.
+  // Rows at the edge have fewer terms than the others, so a warp's lanes share a row where there are lanes enough.
   int t = static_cast<int>(threadIdx.x);
   const bool works = t < cut.threads;
   const int group = t % cut.groups;
   t /= cut.groups;
-  const int image = t % (cut.images / Each) * Each;
-  t /= cut.images / Each;
-  const int h = t % p.H, split = t / p.H;
+  const int image = t % cut.images;
+  t /= cut.images;
+  const int split = t % cut.splits, h = t / cut.splits;
 
-  float sum[Each][Channels][wide] = {};
-  for (int o0 = 0; o0 < p.O; o0 += cut.chunk) {
-    const int channels = min(cut.chunk, p.O - o0);
-    if (o0 > 0) __syncthreads();
-    for (int i = 0; i < cut.images && image_first + i < p.N; ++i) {
-      const float* from = g + (static_cast<std::int64_t>(image_first + i) * p.O + o0) * p.OH * p.OW;
-      float* to = staged_g + i * image_pitch;
-      if (p.OW == run && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
-#pragma unroll 4
-        for (int e = static_cast<int>(threadIdx.x) * 4; e < channels * plane; e += static_cast<int>(blockDim.x) * 4)
-          *reinterpret_cast<float4*>(to + e) = *reinterpret_cast<const float4*>(from + e);
-        continue;
-      }
-#pragma unroll 4
-      for (int e = static_cast<int>(threadIdx.x); e < channels * plane; e += static_cast<int>(blockDim.x)) {
-        const int line = e / run, column = e % run;
-        to[e] = column < p.OW ? from[line * p.OW + column] : 0.0f;
-      }
-    }
-#pragma unroll 8
-    for (int i = static_cast<int>(threadIdx.x); i < channels * c_block * K * K; i += static_cast<int>(blockDim.x)) {
-      int o, at;
-      weight_run.split(i, o, at);
-      const int c = at / (K * K), place = at % (K * K);
-      if (c < c_count)
-        staged_weight[(o * K * K + place) * c_pitch + c] =
-            weight[(static_cast<std::int64_t>(o0 + o) * p.C + c_first) * (K * K) + at];
-    }
-    __syncthreads();
-    if (!works) continue;
-    const float* my_g = staged_g + image * image_pitch;
-    const float* my_weight = staged_weight + group * Channels;
-    for (int o = split; o < channels; o += cut.splits) {
+  begin_kernel();
+  float sum[Channels][wide] = {};
+  each_chunk((p.O + cut.chunk - 1) / cut.chunk,
+             [&](int chunk, int stage) {
+               const int o = chunk * cut.chunk, channels = min(cut.chunk, p.O - o);
+               float* const to = staged + stage * stage_size;
+               for (int i = 0; i < image_count; ++i)
+                 copy_planes(to + i * image_pitch,
+                             g + (static_cast<std::int64_t>(image_first + i) * p.O + o) * image_area, channels, p.y);
+               copy_lines(to + stage_images, weight + (static_cast<std::int64_t>(o) * p.C + c_first) * (K * K),
+                          channels, c_count * K * K, p.C * K * K, weight_pitch);
+             },
+             [&](int chunk, int stage) {
+               if (!works) return;
+               const int channels = min(cut.chunk, p.O - chunk * cut.chunk);
+               const float* const my_g = staged + stage * stage_size + image * image_pitch;
+               const float* const my_weight = staged + stage * stage_size + stage_images + group * Channels * (K * K);
+               for (int o = split; o < channels; o += cut.splits) {
 #pragma unroll 1
-      for (int kh = 0; kh < K; ++kh) {
-        const int oh = h + p.pad_h - kh;
-        if (oh < 0 || oh >= p.OH) continue;
-        float in[Each][run];
+                 for (int kh = 0; kh < K; ++kh) {
+                   const int oh = h + p.x.pad_h - kh;
+                   if (oh < 0 || oh >= p.OH) continue;
+                   float in[run];
+                   read_run(in, my_g + o * g_stride + oh * run, run);
+                   const float* const w = my_weight + o * pitch + kh * K;
 #pragma unroll
-        for (int e = 0; e < Each; ++e) read_run(in[e], my_g + e * image_pitch + o * plane + oh * run, run);
-        const float* w = my_weight + (o * K + kh) * K * c_pitch;
+                   for (int j = 0; j < Channels; ++j)
 #pragma unroll
-        for (int kw = 0; kw < K; ++kw)
+                     for (int kw = 0; kw < K; ++kw) {
+                       const float factor = w[j * K * K + kw];
 #pragma unroll
-          for (int j = 0; j < Channels; ++j) {
-            const float factor = w[kw * c_pitch + j];
-#pragma unroll
-            for (int e = 0; e < Each; ++e)
-#pragma unroll
-              for (int i = 0; i < run; ++i) sum[e][j][i + kw] = fmaf(in[e][i], factor, sum[e][j][i + kw]);
-          }
-      }
-    }
-  }
+                       for (int i = 0; i < run; ++i) sum[j][i + kw] = fmaf(in[i], factor, sum[j][i + kw]);
+                     }
+                 }
+               }
+             });
 
-  const auto finish = [&](int value, int thread, float total) {
-    int rest = thread;
-    const int c = c_first + rest % cut.groups * Channels + value / wide % Channels;
-    rest /= cut.groups;
-    const int pairs = cut.images / Each;
-    const int n = image_first + rest % pairs * Each + value / (wide * Channels), row = rest / pairs;
-    const int column = value % wide - p.pad_w;
-    if (column < 0 || column >= p.W || c >= p.C || n >= p.N) return;
-    grad_x[((static_cast<std::int64_t>(n) * p.C + c) * p.H + row) * p.W + column] = total;
+  const bool whole =
+      p.x.pad_w == 0 && p.x.W == wide && wide % 4 == 0 && reinterpret_cast<std::uintptr_t>(grad_x) % 16 == 0;
+  const auto finish = [&](int n, int c, int row, const float* sums) {
+    if (c >= p.C || n >= p.N) return;
+    float* const to = grad_x + ((static_cast<std::int64_t>(n) * p.C + c) * p.x.H + row) * p.x.W - p.x.pad_w;
+    if (whole) {
+#pragma unroll
+      for (int i = 0; i + 4 <= wide; i += 4)
+        *reinterpret_cast<float4*>(to + i) = float4{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]};
+    } else {
+#pragma unroll
+      for (int i = 0; i < wide; ++i)
+        if (i >= p.x.pad_w && i < p.x.pad_w + p.x.W) to[i] = sums[i];
+    }
   };
   if (cut.splits == 1) {
     if (!works) return;
 #pragma unroll
-    for (int e = 0; e < Each; ++e)
-#pragma unroll
-      for (int j = 0; j < Channels; ++j)
-#pragma unroll
-        for (int i = 0; i < wide; ++i)
-          finish((e * Channels + j) * wide + i, static_cast<int>(threadIdx.x), sum[e][j][i]);
+    for (int j = 0; j < Channels; ++j) finish(image_first + image, c_first + group * Channels + j, h, sum[j]);
     return;
   }
+  float* const part = staged;
+  if (works) {
+    const int place = ((split * p.x.H + h) * cut.images + image) * cut.groups + group;
+#pragma unroll
+    for (int j = 0; j < Channels; ++j)
+#pragma unroll
+      for (int i = 0; i < wide; ++i) part[(j * wide + i) * cut.threads + place] = sum[j][i];
+  }
   __syncthreads();
-  float* part = reinterpret_cast<float*>(memory);
-  if (works)
-#pragma unroll
-    for (int e = 0; e < Each; ++e)
-#pragma unroll
-      for (int j = 0; j < Channels; ++j)
-#pragma unroll
-        for (int i = 0; i < wide; ++i)
-          part[((e * Channels + j) * wide + i) * cut.threads + static_cast<int>(threadIdx.x)] = sum[e][j][i];
-  __syncthreads();
-  add_splits(part, Each * Channels * wide, cut.threads, cut.splits, finish);
+  add_splits<wide>(part, Channels, cut.threads, cut.splits, [&](int line, int place, const float* sums) {
+    int rest = place;
+    const int c = c_first + rest % cut.groups * Channels + line;
+    rest /= cut.groups;
+    finish(image_first + rest % cut.images, c, rest / cut.images, sums);
+  });
+}
+
+/// The kh that the warps of a block go through for their rows of x, 32 lanes each. Rows at the edge have fewer.
+double executed_rows(const Planes& p, int window, int lanes_per_row, int threads) {
+  double rows = 0;
+  for (int thread = 0; thread < threads; thread += 32) {
+    const int first = thread / lanes_per_row, last = std::min(thread + 31, threads - 1) / lanes_per_row;
+    const int least = std::max(0, first + p.x.pad_h - p.OH + 1), most = std::min(window - 1, last + p.x.pad_h);
+    rows += 32.0 * (most - least + 1);
+  }
+  return rows;
 }
 
 Cut grad_x_cut(const Problem& s, const Planes& p, int per_thread) {
   const auto window = static_cast<int>(s.KH * s.KW);
   Work work{};
   work.images = p.N, work.channels = p.O, work.groups = static_cast<int>(ceil_div(p.C, per_thread));
-  work.lanes = p.H, work.values = per_thread * (run + static_cast<int>(s.KW) - 1);
-  work.most_each = s.KH == 5 && p.N > 1 ? 2 : 1;
-  work.alone = static_cast<double>(window * per_thread * run);
-  work.terms = work.alone * p.OH;
-  work.image_bytes = sizeof(float) * static_cast<std::size_t>(p.OH * run);
+  work.lanes = p.x.H, work.values = per_thread * (run + static_cast<int>(s.KW) - 1);
+  work.executed = [&, of_row = static_cast<double>(s.KW * per_thread * run)](const Cut& cut) {
+    const int lanes_per_row = cut.images * cut.groups * cut.splits;
+    return executed_rows(p, static_cast<int>(s.KH), lanes_per_row, cut.threads) * of_row / cut.splits;
+  };
+  work.image_bytes = sizeof(float) * static_cast<std::size_t>(p.y.stride);
   work.weight_bytes = sizeof(float) * static_cast<std::size_t>(window * per_thread);
-  work.pitch_bytes = sizeof(float) * static_cast<std::size_t>(window);
-  work.efficiency[0] = 0.51, work.efficiency[1] = 0.61, work.registers = 168;
+  work.channel_padding = sizeof(float) * 4;
+  work.efficiency = 1.17, work.copied = 6.6, work.registers = per_thread == 5 && s.KH == 5 ? 104 : 80;
   return find_cut(work);
 }
 
@@ -150,16 +148,12 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
   const int per_thread = channels_per_thread(problem.C);
   const Cut cut = chosen_cut(problem);
   with_sizes(problem.KH, per_thread, [&](auto window, auto channels) {
-    // Only the larger window shares weights between two images: the smaller one has few.
-    constexpr int most_each = window.value == 5 ? 2 : 1;
-    constexpr auto one = grad_x_kernel<window.value, channels.value, 1>;
-    constexpr auto two = grad_x_kernel<window.value, channels.value, most_each>;
-    const auto kernel = cut.each == 1 ? one : two;
+    constexpr auto kernel = grad_x_kernel<window.value, channels.value>;
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.C, cut.groups * per_thread)));
     launch(context, Grid(blocks, whole_warps(cut.threads), cut.shared), kernel, static_cast<float*>(arrays.x),
            static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.weight), p, cut,
-           Divisor<std::uint32_t>(cut.groups * per_thread * problem.KH * problem.KW));
+           Divisor<std::uint32_t>(pitch_of_lines(cut.groups * per_thread * window.value * window.value)));
   });
 }
 

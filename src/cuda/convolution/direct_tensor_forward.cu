@@ -22,7 +22,6 @@ __global__ void __launch_bounds__(tensor_threads)
                           const __grid_constant__ TensorSizes s, const __grid_constant__ ForwardCut cut,
                           Activation activation) {
   extern __shared__ float4 memory[];
-  begin_kernel();
   const int depth = (s.length + 7) / 8 * 8, pitch = depth + 4;
   int* const steps = reinterpret_cast<int*>(memory);
   float* const shift = reinterpret_cast<float*>(memory) + depth;
@@ -40,6 +39,7 @@ __global__ void __launch_bounds__(tensor_threads)
     s.of_side.split(tap, kh, kw);
     steps[k] = k < s.length ? c * s.plane + kh * s.pitch + kw : 0;
   }
+  begin_kernel();
   if (threadIdx.x < Across * 8)
     shift[threadIdx.x] =
         bias != nullptr && static_cast<int>(threadIdx.x) < o_count ? bias[o_first + threadIdx.x] : 0.0f;

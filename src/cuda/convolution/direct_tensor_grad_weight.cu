@@ -23,7 +23,6 @@ __global__ void __launch_bounds__(tensor_threads, 2)
     tensor_grad_weight_kernel(float* partials, const float* __restrict__ g, const float* __restrict__ x,
                               const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut) {
   extern __shared__ float4 memory[];
-  begin_kernel();
   const int depth = (s.area + 7) / 8 * 8, pitch = depth + 4;
   int* const steps = reinterpret_cast<int*>(memory);
   float* const planes = reinterpret_cast<float*>(memory) + depth;
@@ -39,17 +38,11 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (c_first >= s.C) {
     // The block behind those of the channels sums the bias, of what is not rounded.
+    begin_kernel();
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int o = o_first + warp; o < o_first + o_count; o += tensor_warps) {
-      const float* const from = g + (static_cast<std::int64_t>(begin) * s.O + o) * s.area;
-      float sum = 0;
-#pragma unroll 4
-      for (int i = lane; i < (end - begin) * s.area; i += 32) {
-        int image, position;
-        s.of_area.split(i, image, position);
-        sum += from[static_cast<std::int64_t>(image) * s.O * s.area + position];
-      }
-      for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
+      const float sum =
+          sum_channel(g + (static_cast<std::int64_t>(begin) * s.O + o) * s.area, end - begin, s.O * s.area, s.of_area);
       if (lane == 0) to[sums_of_slice - s.O + o] = sum;
     }
     return;
@@ -69,6 +62,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
     s.of_side.split(tap, kh, kw);
     row_at[i] = c * s.plane + kh * s.pitch + kw;
   }
+  begin_kernel();
   for (int first = begin; first < end; first += cut.together) {
     if (first > begin) __syncthreads();
     const int images = min(cut.together, end - first);

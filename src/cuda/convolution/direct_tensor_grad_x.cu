@@ -24,7 +24,6 @@ __global__ void __launch_bounds__(tensor_threads)
                          const __grid_constant__ TensorSizes s, const __grid_constant__ GradXCut cut,
                          Divisor<std::uint32_t> of_image, Divisor<std::uint32_t> of_row) {
   extern __shared__ float4 memory[];
-  begin_kernel();
   const int depth = (s.O + 7) / 8 * 8;
   float* const staged_g = reinterpret_cast<float*>(memory);
   float* const weights = staged_g + depth * cut.g_pitch;
@@ -40,6 +39,7 @@ __global__ void __launch_bounds__(tensor_threads)
     staged_g[s.O * cut.g_pitch + i] = 0;
   for (int i = static_cast<int>(threadIdx.x); i < (depth - s.O) * cut.w_pitch; i += tensor_threads)
     weights[s.O * cut.w_pitch + i] = 0;
+  begin_kernel();
   stage_rows<8>(weights, weight + c_first * K * K, s.O, columns, s.length, cut.w_pitch,
                 column_tiles * grad_x_across * 2);
   for (int n = image_first; n < image_end; ++n) {

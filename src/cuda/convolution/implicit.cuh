@@ -3,6 +3,7 @@
 // out. Tiles pass through a ring of stages in shared memory, which cp.async fills ahead, 16 bytes of a position's
 // channels at a time. Strict problems run on fused multiply-adds, those that may be read as TF32 on tensor cores.
 
+#include "cuda/async_copy.cuh"
 #include "cuda/convolution/packed.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/tensor_cores.cuh"
@@ -53,26 +54,5 @@ struct ImplicitTile {
 
 /// What the largest of the tiles in use wants.
 constexpr std::size_t most_shared_bytes = 96 * 1024;
-
-/// Copies 16 bytes, or writes zeros where there is nothing inside.
-__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
-#if __CUDA_ARCH__ >= 800
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int bytes = inside ? 16 : 0;  // the rest of the 16 becomes zeros
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-#endif
-}
-__device__ __forceinline__ void commit_stage() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-/// Waits until at most `newer` stages are under way.
-template <int newer>
-__device__ __forceinline__ void await_stage() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(newer) : "memory");
-#endif
-}
 
 }  // namespace tern::cuda::convolution

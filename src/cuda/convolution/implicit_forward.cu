@@ -157,13 +157,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     for (int i = 0; i < a_count; ++i) {
       const bool inside = summed & (static_cast<unsigned>(top[i] + down) < static_cast<unsigned>(s.H)) &
                           (static_cast<unsigned>(left[i] + across) < static_cast<unsigned>(s.W));
-      copy_async(a_to + i * step * pitch<Tile>, x + (inside ? base[i] + shift : 0), inside);
+      copy_async<4, true>(a_to + i * step * pitch<Tile>, x + (inside ? base[i] + shift : 0), inside);
     }
 #pragma unroll
     for (int i = 0; i < b_count; ++i) {
       const int o = line + i * step;
       const bool inside = summed & (first_column + o < s.O);
-      copy_async(b_to + i * step * pitch<Tile>, weight + (inside ? o * s.length + k : 0), inside);
+      copy_async<4, true>(b_to + i * step * pitch<Tile>, weight + (inside ? o * s.length + k : 0), inside);
     }
     k += depth;
     for (c += depth; c >= s.C; c -= s.C)
@@ -180,14 +180,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
 #pragma unroll
   for (int stage = 0; stage < stages - 1; ++stage) {
     if (stage < steps) fill(stage);
-    commit_stage();
+    commit_copies();
   }
 #pragma unroll 1
   for (int at = 0; at < steps; ++at) {
-    await_stage<stages - 2>();
+    await_copies<stages - 2>();
     __syncthreads();
     if (at + stages - 1 < steps) fill((at + stages - 1) % stages);
-    commit_stage();
+    commit_copies();
     const float* const stage = shared + at % stages * stage_floats<Tile>;
     product.add(stage, stage + Tile::rows * pitch<Tile>);
   }

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
       const int chunk = static_cast<int>(threadIdx.x) + i * Tile::threads;
       const int row = chunk / g_chunks, at_row = chunk % g_chunks * 4, at = position + row;
       const bool inside = (first_row + at_row < s.O) & (at < end);
-      copy_async(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * s.y_pitch + at_row : 0), inside);
+      copy_async<4, true>(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * s.y_pitch + at_row : 0), inside);
     }
     // A few lanes of each half of a warp find where its positions lie, and tell the others.
     std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % 16 % x_count * x_step);
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
                           (static_cast<unsigned>(h) < static_cast<unsigned>(s.H)) &
                           (static_cast<unsigned>(w) < static_cast<unsigned>(s.W));
       const int from = inside ? ((image + h) * s.W + w) * s.x_pitch : 0;
-      copy_async(x_to + (x_row + i * x_step) * x_pitch<Tile> + x_column, x_from + from, inside);
+      copy_async<4, true>(x_to + (x_row + i * x_step) * x_pitch<Tile> + x_column, x_from + from, inside);
     }
   };
 
@@ -188,13 +188,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
 #pragma unroll
   for (int stage = 0; stage < stages - 1; ++stage) {
     if (stage < steps) fill(stage, begin + stage * depth);
-    commit_stage();
+    commit_copies();
   }
   for (int step = 0; step < steps; ++step) {
-    await_stage<stages - 2>();
+    await_copies<stages - 2>();
     __syncthreads();
     if (step + stages - 1 < steps) fill((step + stages - 1) % stages, begin + (step + stages - 1) * depth);
-    commit_stage();
+    commit_copies();
     const float* const stage = shared + step % stages * stage_floats<Tile>;
     product.add(stage, stage + depth * g_pitch<Tile>);
   }

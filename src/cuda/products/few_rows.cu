@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/async_copy.cuh"
 #include "cuda/branches.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/products/few_rows.cuh"
@@ -22,22 +23,6 @@ __device__ __forceinline__ float4 load_four_or_zero(const float* from, bool exis
   return four;
 }
 
-/// The same on its way to shared memory until fetched(): the compiler cannot wait for one before it asks for the next.
-__device__ __forceinline__ void fetch_four_or_zero(float4& to, const float* from, bool exists) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const auto place = static_cast<std::uint32_t>(__cvta_generic_to_shared(&to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(exists ? 16 : 0)
-               : "memory");
-#else
-  to = load_four_or_zero(from, exists);
-#endif
-}
-__device__ __forceinline__ void fetched() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 // ---- forward: columns of out are dot products ----
 
 constexpr int forward_threads = 128;
@@ -53,11 +38,11 @@ __global__ void __launch_bounds__(forward_threads)
     few_rows_kernel(const __grid_constant__ Given<Product, Shared> given) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
   const Product product = given.mine();  // by reference each layer takes 0.1 us more
-  begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
   const bool exists = column < product.n;
   const float* const b = product.b.data + (exists ? static_cast<std::int64_t>(column) * product.k : 0);
+  begin_kernel();
   const float shift = exists && product.bias != nullptr ? product.bias[column] : 0.0f;
   float sum[Rows] = {};
   for (int first = 4 * lane; first < product.k; first += 4 * Lanes * loads) {
@@ -67,10 +52,12 @@ __global__ void __launch_bounds__(forward_threads)
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
         const int k = first + i * 4 * Lanes;
-        fetch_four_or_zero(of_row[i][threadIdx.x], product.a.data + k, k < product.k);
-        fetch_four_or_zero(of_weight[i][threadIdx.x], b + k, k < product.k);
+        // The compiler cannot wait for one of these before it asks for the next.
+        copy_async<4>(&of_row[i][threadIdx.x].x, product.a.data + k, k < product.k);
+        copy_async<4>(&of_weight[i][threadIdx.x].x, b + k, k < product.k);
       }
-      fetched();
+      commit_copies();
+      await_copies<0>();
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
         left[0][i] = of_row[i][threadIdx.x];
@@ -143,6 +130,8 @@ __device__ __forceinline__ float gradient_at(const Product& product, const Facto
   return g.mask == nullptr ? g.data[at] : through_activation(g.data[at], g.mask[at], product.through);
 }
 
+// Both parts begin the kernel.
+
 /// 32 columns of the gradient of x; a cluster's blocks share the sum over the weight's rows. While a thread's elements
 /// of 256 of them are on their way, the gradient of each goes through the activation once.
 template <int Rows>
@@ -154,6 +143,7 @@ __device__ __forceinline__ void data_part(const Product& product, int tile, int 
   const int column = tile * data_columns + thread % (data_columns / 4) * 4, lane = thread / (data_columns / 4);
   const int share = (product.k + product.split - 1) / product.split;
   const int begin = rank * share, end = min(begin + share, product.k);
+  begin_kernel();
   float4 sum[Rows] = {};
   for (int first = begin; first < end; first += backward_threads) {
     float4 weight[data_loads];
@@ -217,6 +207,7 @@ template <int Rows>
 __device__ __forceinline__ void weight_part(const Product& product, const Divisor<std::uint32_t>& row_fours,
                                             int block) {
   const auto count = static_cast<std::uint32_t>(product.m) * row_fours.value();
+  begin_kernel();
 #pragma unroll
   for (int i = 0; i < weight_fours; ++i) {
     const auto four = static_cast<std::uint32_t>((block * weight_fours + i) * backward_threads) + threadIdx.x;
@@ -251,7 +242,6 @@ template <int Rows, bool Shared>
 __global__ void __launch_bounds__(backward_threads)
     few_rows_backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
   const BackwardArguments mine = given.mine();
-  begin_kernel();
   const int block = static_cast<int>(blockIdx.x);
   if (block < mine.data_blocks)
     data_part<Rows>(mine.data, block / mine.data.split, block % mine.data.split);

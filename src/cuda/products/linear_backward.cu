@@ -34,8 +34,8 @@ template <class T>
 __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, const T* __restrict__ y, std::int64_t rows,
                                std::int64_t out, Activation activation) {
   __shared__ T partial[sum_rows][33];
-  begin_kernel();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  begin_kernel();
   T sum = 0;
   if (column < out)
 #pragma unroll 4

@@ -14,7 +14,6 @@ __global__ void __launch_bounds__(product_threads, Shape::resident)
     product_kernel(const __grid_constant__ Given<ProductArguments, Shared> given) {
   extern __shared__ float4 shared[];
   const ProductArguments& mine = given.mine();
-  begin_kernel();
   const int block = static_cast<int>(blockIdx.x);
   float* const memory = reinterpret_cast<float*>(shared);
   if (gridDim.y == 1) {

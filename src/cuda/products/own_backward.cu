@@ -16,7 +16,6 @@ __global__ void __launch_bounds__(product_threads,
     backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
   extern __shared__ float4 shared[];
   const BackwardArguments& mine = given.mine();
-  begin_kernel();
   float* const memory = reinterpret_cast<float*>(shared);
   const int block = static_cast<int>(blockIdx.x), of_data = block - mine.weight_blocks;
   if (of_data < 0)

@@ -175,13 +175,13 @@ __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-/// Computes tile `tile` of the product; `rank` is this block's share of the sum, below product.split. With a split, all
-/// blocks of the cluster must come here with the same product and tile.
+/// Computes tile `tile` of the product, and begins the kernel; `rank` is this block's share of the sum, below
+/// product.split. With a split, all blocks of the cluster must come here with the same product and tile.
 template <class Shape, bool KA, bool KB, bool MayMask>
 __device__ __forceinline__ void compute_tile(const Product& product, int tile, int rank, float* shared) {
   const int tiles_n = (product.n + Shape::columns - 1) / Shape::columns;
   const int row0 = tile / tiles_n * Shape::rows, column0 = tile % tiles_n * Shape::columns;
-  if (row0 >= product.m) return;  // a surplus block of an unsplit product
+  if (row0 >= product.m) return begin_kernel();  // a surplus block of an unsplit product
   int k_begin = 0, k_end = product.k;
   if (product.split > 1) {
     const int share = ((product.k + product.split - 1) / product.split + 3) / 4 * 4;
@@ -195,6 +195,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
   std::conditional_t<Shape::tensor, TensorSums<Shape, KA, KB>, FusedSums<Shape, KA, KB>> sums;
   float4 row_sums = {0, 0, 0, 0};
 
+  begin_kernel();
   a_loader.load();
   b_loader.load();
   a_loader.store(shared, product.through, row_sums);
