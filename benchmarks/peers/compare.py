@@ -3,7 +3,8 @@
 For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one
 CUDA graph) and, with --jax, those of JAX (one jitted call a step, and a loop of steps inside one program) are timed
 once; the fastest of all is then timed in turn with Tern's, pair by pair, and the ratio peer / Tern of every pair is
-kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster.
+kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster. With --fastest a second Tern, whose
+algorithms need not repeat, takes its turn in every pair.
 
 usage: compare.py PATH/TO/modes --mode cuda --precision strict --out peers.md
 """
@@ -156,7 +157,7 @@ def main():
     parser.add_argument("--jax", action="store_true", help="time JAX too (some seconds a cell to compile)")
     parser.add_argument("--layouts", default="NCHW", help="PyTorch's memory formats to try: NCHW,NHWC")
     parser.add_argument("--fastest", action="store_true",
-                        help="let Tern's cuda mode take algorithms that do not repeat, as PyTorch does")
+                        help="time Tern's cuda mode with algorithms that need not repeat, as PyTorch's, beside")
     parser.add_argument("--label", default="", help="a line for the table, such as the commit")
     parser.add_argument("--out", help="Markdown file")
     options = parser.parse_args()
@@ -178,11 +179,12 @@ def main():
         f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
         "",
         "| net | phase | batch | PyTorch eager | best peer | how | Tern | ratio | 10th to 90th percentile | transfers "
-        "| peak MB, PyTorch eager : Tern |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| peak MB, PyTorch eager : Tern |" + " Tern --fastest | ratio |" * options.fastest,
+        "|---|---|---|---|---|---|---|---|---|---|---|" + "---|---|" * options.fastest,
     ]
     print("\n".join(lines), flush=True)
-    tern = Tern(options.program, options.mode, options.threads if device == "cpu" else 0, options.fastest)
+    threads = options.threads if device == "cpu" else 0
+    terns = [Tern(options.program, options.mode, threads, fastest) for fastest in [False, True][:1 + options.fastest]]
     begin = time.time()
     behind = 0
     for net in options.nets.split(","):
@@ -211,26 +213,30 @@ def main():
                         run()
                         found[how] = (microseconds(run, peer.wait, steps, options.seconds), run, peer.wait, steps)
                 how, (_, run, wait, steps) = min(found.items(), key=lambda item: item[1][0])
-                ours, theirs, ratios, moved, peak = [], [], [], 0, 0
-                tern.microseconds(net, phase, batch, options.precision, options.seconds)
+                cell = (net, phase, batch, options.precision, options.seconds)
+                for tern in terns:
+                    tern.microseconds(*cell)
+                # One list of answers (microseconds, transfers, peak) for each Tern.
+                ours, theirs = [[] for _ in terns], []
                 for pair in range(options.pairs):
-                    for which in ("tern", "peer") if pair % 2 == 0 else ("peer", "tern"):
-                        if which == "tern":
-                            value, transfers, peak = tern.microseconds(net, phase, batch, options.precision,
-                                                                       options.seconds)
-                            ours.append(value)
-                            moved += transfers
-                        else:
+                    turns = [*range(len(terns)), "peer"]
+                    for turn in turns if pair % 2 == 0 else reversed(turns):
+                        if turn == "peer":
                             theirs.append(microseconds(run, wait, steps, options.seconds))
-                    ratios.append(theirs[-1] / ours[-1])
-                ratio = statistics.median(ratios)
+                        else:
+                            ours[turn].append(terns[turn].microseconds(*cell))
+                times = [[answer[0] for answer in answers] for answers in ours]
+                ratios = [sorted(peer / value for peer, value in zip(theirs, values)) for values in times]
+                ratio = statistics.median(ratios[0])
                 behind += ratio < 1
                 eager = min(way[0] for name, way in found.items() if name.startswith("eager"))
                 lines.append(
                     f"| {net} | {phase} | {batch} | {eager:.1f} | {statistics.median(theirs):.1f} | {how} "
-                    f"| {statistics.median(ours):.1f} "
-                    f"| {ratio:.2f} | {quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f} | {moved} "
-                    f"| {their_peak / 1e6:.0f} : {peak / 1e6:.0f} |"
+                    f"| {statistics.median(times[0]):.1f} "
+                    f"| {ratio:.2f} | {quantile(ratios[0], 0.1):.2f} to {quantile(ratios[0], 0.9):.2f} "
+                    f"| {sum(answer[1] for answer in ours[0])} | {their_peak / 1e6:.0f} : {ours[0][-1][2] / 1e6:.0f} |"
+                    + "".join(f" {statistics.median(values):.1f} | {statistics.median(faster):.2f} |"
+                              for values, faster in zip(times[1:], ratios[1:]))
                 )
                 print(lines[-1], flush=True)
                 del peer, run, wait, found
