@@ -230,30 +230,38 @@ void check_recorded(const Tensor& root) {
 
 // The gradient that every backward begins with, where the loss was computed: written once for each thread, memory and
 // dtype, and only read after that, so that a recorded step has no kernel for it.
+struct FirstGradient {
+  const Memory* memory;
+  DType dtype;
+  Tensor one;
+  std::uint64_t version;
+  bool unchanged() const { return one.storage().version() == version; }
+};
+thread_local std::vector<FirstGradient> first_gradients;
+
 Tensor first_gradient(const Tensor& root) {
-  struct Kept {
-    const Memory* memory;
-    DType dtype;
-    Tensor one;
-    std::uint64_t version;
-  };
-  static thread_local std::vector<Kept> kept;
   std::optional<Device> place;
   if (!root.is_leaf()) place.emplace(autograd::Handle::node(root)->scope);
   const Memory* const memory = current_scope().context.memory;
   bool keeps = true;
-  for (const Kept& known : kept)
+  for (const FirstGradient& known : first_gradients)
     if (known.memory == memory && known.dtype == root.dtype()) {
-      if (known.one.storage().version() == known.version) return known.one.reshape(root.shape());
+      if (known.unchanged()) return known.one.reshape(root.shape());
       keeps = false;  // an operator of the user's changes its gradient in place, and will again in a replay
     }
   Tensor one(root.shape(), root.dtype());
   one.fill_(1);
   // What a recording fills is there for its replays alone.
-  if (keeps && capturing() == nullptr) kept.push_back({memory, root.dtype(), one, one.storage().version()});
+  if (keeps && capturing() == nullptr) first_gradients.push_back({memory, root.dtype(), one, one.storage().version()});
   return one;
 }
 }  // namespace
+
+bool autograd::is_first_gradient(const Tensor& gradient) {
+  for (const FirstGradient& known : first_gradients)
+    if (&known.one.storage() == &gradient.storage()) return gradient.numel() == 1 && known.unchanged();
+  return false;
+}
 
 void Tensor::backward(const BackwardOptions& options) const {
   expects<AutogradError>(numel() == 1, "backward: a tensor of shape ", shape(),

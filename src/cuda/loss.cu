@@ -31,17 +31,37 @@ struct RowsReducer {
   }
 };
 
+template <class T>
+struct CrossEntropyGradient {
+  const T* probabilities;
+  T at_label, elsewhere;  ///< the target
+  template <int V>
+  __device__ Pack<T, V> input(std::int64_t i) const {
+    return load<V>(probabilities + i);
+  }
+  __device__ T operator()(T scale, T probability, bool is_label) const {
+    return scale * (probability - (is_label ? at_label : elsewhere));
+  }
+};
+
 /// What one row costs: `run` is called by all threads of its group and gives each the same. A label below 0 is none.
+/// Its gradient is multiplied by `scale`, of which 0 says that the row does not count.
 template <class T>
 struct CrossEntropyRow {
-  T* probabilities;
+  T *probabilities, *grad_logits;
   const T* logits;
   T smoothing;
+  CrossEntropyGradient<T> gradient;
+  __device__ bool has_gradient() const { return grad_logits != nullptr; }
   template <class Walk>
-  __device__ T run(const Walk& walk, std::int64_t label) const {
+  __device__ T run(const Walk& walk, std::int64_t label, T scale) const {
     const T logit = label >= 0 ? logits[walk.at(label)] : T(0);
     const SoftmaxRow<Walk, T> row(walk, logits);
-    walk.each([&](int k, std::int64_t i) { probabilities[walk.at(i)] = row.probability(k, i); });
+    walk.each([&](int k, std::int64_t i) {
+      const T probability = row.probability(k, i);
+      probabilities[walk.at(i)] = probability;
+      if (has_gradient()) grad_logits[walk.at(i)] = scale == 0 ? T(0) : gradient(scale, probability, i == label);
+    });
     // Both terms are never negative: the largest logit alone adds 1 to the sum.
     const T normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
     if (smoothing == 0) return at_label;
@@ -55,8 +75,9 @@ struct CrossEntropyRow {
 template <class T>
 struct NllRow {
   const T* log_probabilities;
+  __device__ bool has_gradient() const { return false; }
   template <class Walk>
-  __device__ T run(const Walk& walk, std::int64_t label) const {
+  __device__ T run(const Walk& walk, std::int64_t label, T) const {
     return label >= 0 ? -log_probabilities[walk.at(label)] : T(0);
   }
 };
@@ -77,7 +98,7 @@ struct LossArguments {
   typename RowsReducer<T>::State* partial;  ///< null: one block, which stores the reduced loss
 };
 
-/// With Reduce::none each row stores its own.
+/// With Reduce::none each row stores its own. Gradients of a mean are for one block, which sees all labels.
 template <class Shape, class T, class Row, bool Shared>
 __global__ void __launch_bounds__(most_threads<Shape>)
     label_loss_kernel(const __grid_constant__ Given<LossArguments<T, Row>, Shared> given) {
@@ -87,11 +108,23 @@ __global__ void __launch_bounds__(most_threads<Shape>)
   constexpr int Threads = Shape::threads;
   const RowsReducer<T> reducer{mine.loss, sizes.reduce == Reduce::mean};
   auto state = reducer.init();
+  T scale = 1;
+  if (mine.row_loss.has_gradient() && sizes.reduce == Reduce::mean) {
+    int rows = 0;
+    for (std::int64_t first = 0; first < sizes.rows; first += blockDim.x) {
+      const std::int64_t row = first + threadIdx.x;
+      rows += __syncthreads_count(row < sizes.rows && mine.labels[row] != sizes.ignore_index);
+    }
+    scale = 1 / static_cast<T>(rows);
+  }
   const std::int64_t step = global_threads() / Threads;
   for (std::int64_t row = global_thread() / Threads; row < sizes.rows; row += step) {
     const std::int64_t label = mine.labels[row];
     const bool ignored = label == sizes.ignore_index, bad = !ignored && (label < 0 || label >= sizes.classes);
-    T cost = mine.row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label);
+    T cost = mine.row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label,
+                               ignored ? T(0)
+                               : bad   ? quiet_nan<T>()
+                                       : scale);
     if (Group<Threads>::rank() != 0) continue;
     if (bad) report(mine.cell, Fault::label, label, sizes.classes);
     cost = bad ? quiet_nan<T>() : ignored ? T(0) : cost;
@@ -109,15 +142,20 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     reducer.store(0, state);
 }
 
+/// When a few turns of one block do, or a reduced loss of no rows is to be written.
+template <class Shape>
+bool in_one_block(const CrossEntropy& sizes) {
+  return Shape::threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * most_threads<Shape> / Shape::threads;
+}
+
 template <class Shape, class T, class Row>
 void label_loss(Context& context, T* loss, const std::int64_t* labels, const CrossEntropy& sizes, const Row& row) {
   using State = typename RowsReducer<T>::State;
   constexpr int Threads = Shape::threads;
   LossArguments<T, Row> arguments{loss, labels, sizes, row, fault_cell(context), nullptr};
   const auto kernel_of = [](auto shared) { return label_loss_kernel<Shape, T, Row, shared>; };
-  // One block when a few turns of it do, or a reduced loss of no rows is to be written.
-  const std::int64_t groups = most_threads<Shape> / Threads;
-  if (Threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * groups) {
+  if (in_one_block<Shape>(sizes)) {
+    const std::int64_t groups = most_threads<Shape> / Threads;
     const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(sizes.rows, groups), 1) * Threads);
     launch_shared(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), arguments, kernel_of);
     return;
@@ -155,18 +193,6 @@ __global__ void count_kernel(const std::int64_t* labels, CrossEntropy sizes, std
 }
 
 template <class T>
-struct CrossEntropyGradient {
-  const T* probabilities;
-  T at_label, elsewhere;  ///< the target
-  template <int V>
-  __device__ Pack<T, V> input(std::int64_t i) const {
-    return load<V>(probabilities + i);
-  }
-  __device__ T operator()(T scale, T probability, bool is_label) const {
-    return scale * (probability - (is_label ? at_label : elsewhere));
-  }
-};
-template <class T>
 struct NllGradient {
   template <int V>
   __device__ Pack<T, V> input(std::int64_t) const {
@@ -178,7 +204,7 @@ struct NllGradient {
 template <class T, class Gradient>
 struct GradientArguments {
   T* grad_in;
-  const T* grad_loss;
+  const T* grad_loss;  ///< null: 1
   const std::int64_t* labels;
   CrossEntropy sizes;
   Gradient gradient;
@@ -205,7 +231,8 @@ __global__ void label_gradient_kernel(const __grid_constant__ Given<GradientArgu
     const std::int64_t row =
         narrow ? mine.row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
     const std::int64_t label = mine.labels[row], column = pack * V - row * sizes.classes;
-    const T scale = mine.grad_loss[sizes.reduce == Reduce::none ? row : 0] / divide;
+    const T scale =
+        (mine.grad_loss == nullptr ? T(1) : mine.grad_loss[sizes.reduce == Reduce::none ? row : 0]) / divide;
     const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
@@ -298,20 +325,30 @@ struct CommonGradient {
 // ---- the slots ----
 
 template <class T>
-void cross_entropy(Context& context, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
-                   const CrossEntropy& sizes) {
-  const CrossEntropyRow<T> row{probabilities, logits, static_cast<T>(sizes.label_smoothing)};
-  with_row(sizes.rows, sizes.classes,
-           [&](auto shape) { label_loss<decltype(shape)>(context, loss, labels, sizes, row); });
+CrossEntropyGradient<T> gradient_of(const T* probabilities, const CrossEntropy& sizes) {
+  const double uniform = sizes.label_smoothing / static_cast<double>(std::max<std::int64_t>(sizes.classes, 1));
+  return {probabilities, static_cast<T>(1 - sizes.label_smoothing + uniform), static_cast<T>(uniform)};
 }
 
 template <class T>
 void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss, const T* probabilities,
                             const std::int64_t* labels, const CrossEntropy& sizes) {
-  const double uniform = sizes.label_smoothing / static_cast<double>(std::max<std::int64_t>(sizes.classes, 1));
-  const CrossEntropyGradient<T> gradient{probabilities, static_cast<T>(1 - sizes.label_smoothing + uniform),
-                                         static_cast<T>(uniform)};
-  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities), gradient);
+  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities),
+                 gradient_of(probabilities, sizes));
+}
+
+template <class T>
+void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
+                   const std::int64_t* labels, const CrossEntropy& sizes) {
+  CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<T>(sizes.label_smoothing),
+                         gradient_of(probabilities, sizes)};
+  with_row(sizes.rows, sizes.classes, [&](auto shape) {
+    const bool together = sizes.reduce != Reduce::mean || in_one_block<decltype(shape)>(sizes);
+    if (!together) row.grad_logits = nullptr;
+    label_loss<decltype(shape)>(context, loss, labels, sizes, row);
+    if (!together && grad_logits != nullptr)
+      cross_entropy_backward<T>(context, grad_logits, nullptr, probabilities, labels, sizes);
+  });
 }
 
 template <class T>

@@ -18,6 +18,9 @@ kernels::CrossEntropy sizes_of(const char* op, const Tensor& logits, const Tenso
   return {logits.shape()[0], logits.shape()[1], options.ignore_index, options.label_smoothing, options.reduce};
 }
 
+// The gradient of so few logits is computed with the loss, for the backward that begins there: one kernel less.
+constexpr std::int64_t most_with_gradient = 1 << 16;
+
 Shape loss_shape(Reduce reduce, const Shape& shape) { return reduce == Reduce::none ? shape : Shape{}; }
 
 }  // namespace
@@ -32,16 +35,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   const Tensor classes = checked_labels("cross_entropy", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = logits.detach().contiguous();
   const DType kept = scalar_of(logits.dtype());
-  Tensor out(loss_shape(options.reduce, labels.shape()), kept), probabilities(logits.shape(), kept);
+  Tensor out(loss_shape(options.reduce, labels.shape()), kept), probabilities(logits.shape(), kept), gradient;
+  if (recording(logits) && options.reduce != Reduce::none && logits.numel() <= most_with_gradient)
+    gradient = Tensor(logits.shape(), logits.dtype());
   visit("cross_entropy", logits.dtype(), [&]<class T>() {
     const Call<T> call;
     call.table().loss.cross_entropy(call.context(), call.scalars_out(out), call.scalars_out(probabilities),
-                                    call.in(whole), call.template in_as<std::int64_t>(classes), sizes);
+                                    gradient.defined() ? call.out(gradient) : nullptr, call.in(whole),
+                                    call.template in_as<std::int64_t>(classes), sizes);
   });
   if (recording(logits))
     record("cross_entropy", out, {logits},
-           [probabilities = Saved(probabilities), classes = Saved(classes), sizes,
+           [probabilities = Saved(probabilities), classes = Saved(classes), gradient = Saved(gradient), sizes,
             dtype = logits.dtype()](const Tensor& grad) {
+             if (gradient.defined() && autograd::is_first_gradient(grad)) return Gradients{gradient.get()};
              const Tensor whole_grad = grad.contiguous();
              Tensor grad_in(probabilities.get().shape(), dtype);
              visit("cross_entropy", dtype, [&]<class T>() {

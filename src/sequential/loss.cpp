@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "functions.hpp"
 #include "sequential.hpp"
@@ -71,14 +72,6 @@ double cross_entropy_of(Scalar<T>* probabilities, const T* logits, std::int64_t 
 }
 
 template <class T>
-void cross_entropy(Context&, Scalar<T>* loss, Scalar<T>* probabilities, const T* logits, const std::int64_t* labels,
-                   const CrossEntropy& shape) {
-  reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
-    return cross_entropy_of(probabilities + row * shape.classes, logits + row * shape.classes, labels[row], shape);
-  });
-}
-
-template <class T>
 void cross_entropy_backward(Context&, T* grad_logits, const Scalar<T>* grad_loss, const Scalar<T>* probabilities,
                             const std::int64_t* labels, const CrossEntropy& shape) {
   const std::int64_t counted = counted_rows(labels, shape);
@@ -92,6 +85,17 @@ void cross_entropy_backward(Context&, T* grad_logits, const Scalar<T>* grad_loss
                                             : not_a_number;
       grad_logits[i] = store<T>(grad);
     }
+}
+
+template <class T>
+void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
+                   const std::int64_t* labels, const CrossEntropy& shape) {
+  reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
+    return cross_entropy_of(probabilities + row * shape.classes, logits + row * shape.classes, labels[row], shape);
+  });
+  if (grad_logits == nullptr) return;
+  const std::vector<Scalar<T>> grad_loss(static_cast<std::size_t>(shape.reduce == Reduce::none ? shape.rows : 1), 1);
+  cross_entropy_backward(context, grad_logits, grad_loss.data(), probabilities, labels, shape);
 }
 
 template <class T>

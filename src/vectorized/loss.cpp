@@ -67,13 +67,13 @@ void sum_rows(Context& context, T* loss, const std::int64_t* labels, const Cross
 /// What a row's gradient is multiplied with.
 template <class T>
 struct RowScale {
-  const T* grad_loss;
+  const T* grad_loss;  ///< null: 1
   T common;
   bool per_row;
   RowScale(const T* grad_loss_, const std::int64_t* labels, const CrossEntropy& p)
-      : grad_loss(grad_loss_), common(0), per_row(p.reduce == Reduce::none) {
-    if (p.reduce == Reduce::sum) common = *grad_loss;
-    if (p.reduce == Reduce::mean) common = *grad_loss / static_cast<T>(counted_rows(labels, p));
+      : grad_loss(grad_loss_), common(1), per_row(grad_loss != nullptr && p.reduce == Reduce::none) {
+    if (grad_loss != nullptr && !per_row) common = *grad_loss;
+    if (p.reduce == Reduce::mean) common /= static_cast<T>(counted_rows(labels, p));
   }
   T operator()(std::int64_t row) const { return per_row ? grad_loss[row] : common; }
 };
@@ -220,14 +220,6 @@ HWY_NOINLINE T cross_entropy_row(T* probabilities, const T* logits, std::int64_t
 }
 
 template <class T>
-void cross_entropy(Context& context, T* loss, T* probabilities, const T* logits, const std::int64_t* labels,
-                   const CrossEntropy& p) {
-  sum_rows(context, loss, labels, p, 15 + exponential * static_cast<double>(p.classes), [&](std::int64_t row) {
-    return cross_entropy_row(probabilities + row * p.classes, logits + row * p.classes, labels[row], p);
-  });
-}
-
-template <class T>
 void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss, const T* probabilities,
                             const std::int64_t* labels, const CrossEntropy& p) {
   const RowScale<T> scale(grad_loss, labels, p);
@@ -244,6 +236,15 @@ void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss
                    grad_logits[at + label] = scale(row) * (probabilities[at + label] - (uniform + (T(1) - smoothing)));
                  }
                });
+}
+
+template <class T>
+void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
+                   const std::int64_t* labels, const CrossEntropy& p) {
+  sum_rows(context, loss, labels, p, 15 + exponential * static_cast<double>(p.classes), [&](std::int64_t row) {
+    return cross_entropy_row(probabilities + row * p.classes, logits + row * p.classes, labels[row], p);
+  });
+  if (grad_logits != nullptr) cross_entropy_backward<T>(context, grad_logits, nullptr, probabilities, labels, p);
 }
 
 template <class T>

@@ -202,20 +202,20 @@ inline const std::vector<Fault>& planted_faults() {
        }},
       {"cross_entropy is a sum", "cross_entropy in",
        [](Mode& m) {
-         m.operators.loss.cross_entropy =
-             +[](Context& c, float* loss, float* p, const float* x, const std::int64_t* labels, const CrossEntropy& s) {
-               CrossEntropy sum = s;
-               sum.reduce = Reduce::sum;
-               table().loss.cross_entropy(c, loss, p, x, labels, sum);
-             };
+         m.operators.loss.cross_entropy = +[](Context& c, float* loss, float* p, float* gx, const float* x,
+                                              const std::int64_t* labels, const CrossEntropy& s) {
+           CrossEntropy sum = s;
+           sum.reduce = Reduce::sum;
+           table().loss.cross_entropy(c, loss, p, gx, x, labels, sum);
+         };
        }},
       {"cross_entropy's probabilities do not add up", "cross_entropy in",
        [](Mode& m) {
-         m.operators.loss.cross_entropy =
-             +[](Context& c, float* loss, float* p, const float* x, const std::int64_t* labels, const CrossEntropy& s) {
-               table().loss.cross_entropy(c, loss, p, x, labels, s);
-               p[1] *= 1.01f;
-             };
+         m.operators.loss.cross_entropy = +[](Context& c, float* loss, float* p, float* gx, const float* x,
+                                              const std::int64_t* labels, const CrossEntropy& s) {
+           table().loss.cross_entropy(c, loss, p, gx, x, labels, s);
+           p[1] *= 1.01f;
+         };
        }},
       {"cross_entropy's gradient forgets the label", "cross_entropy backward",
        [](Mode& m) {

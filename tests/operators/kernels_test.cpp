@@ -42,7 +42,7 @@ TEST_CASE("kernels: a bad label makes its row's loss and gradient NaN, and nobod
         }
         CHECK(loss[2] == 0);
       };
-      kernels.cross_entropy(context, loss.data(), probabilities.data(), logits.data(), labels.data(), sizes);
+      kernels.cross_entropy(context, loss.data(), probabilities.data(), nullptr, logits.data(), labels.data(), sizes);
       kernels.cross_entropy_backward(context, gradient.data(), grad.data(), probabilities.data(), labels.data(), sizes);
       check();
       kernels.nll(context, loss.data(), logits.data(), labels.data(), sizes);

@@ -192,6 +192,31 @@ TEST_CASE("laws: softmax and its losses", "[laws]") {
   });
 }
 
+TEST_CASE("laws: the gradient that a loss has ready for backward() is the one for a gradient of 1", "[laws]") {
+  in_every_mode([](Generator& generator) {
+    for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16})
+      for (const auto& [rows, classes] : {std::pair{1, 10}, {128, 10}, {600, 16}, {40, 100}, {300, 200}, {3, 3000}})
+        for (const double smoothing : {0.0, 0.1})
+          for (const Reduce reduce : {Reduce::mean, Reduce::sum}) {
+            INFO(rows << " rows of " << classes << " " << dtype << ", smoothing " << smoothing);
+            Tensor logits = randn({rows, classes}, generator).to(dtype).set_requires_grad();
+            const Tensor every = randint(0, classes, {rows}, generator);
+            // Every third row does not count.
+            const Tensor labels = op::where(op::equal(op::remainder(arange(1, 1 + rows), 3), 0), -100, every);
+            const auto gradient = [&](const auto& backward) {
+              logits.zero_grad();
+              backward(op::cross_entropy(logits, labels, {.label_smoothing = smoothing, .reduce = reduce}));
+              return logits.grad().clone();
+            };
+            const Tensor ready = gradient([](const Tensor& loss) { loss.backward(); });
+            CHECK(same(ready, gradient([](const Tensor& loss) { loss.backward(ones({}, loss.dtype())); })));
+            // Another gradient is not mistaken for it.
+            const Tensor twice = gradient([&](const Tensor& loss) { op::mul(loss, 2).backward(); });
+            CHECK(same(twice, op::mul(ready, 2)));
+          }
+  });
+}
+
 TEST_CASE("laws: moving elements loses none", "[laws]") {
   in_every_mode([](Generator& generator) {
     const Tensor x = integers({6, 5, 4}, generator);

@@ -60,6 +60,9 @@ bool recording(const std::vector<Tensor>& inputs);
 /// gives one gradient for each of `inputs`, of that one's shape and dtype; else Tensor::backward throws AutogradError.
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward);
 
+/// True for the 1 that Tensor::backward() begins with: an operator may have the gradients for it ready.
+bool is_first_gradient(const Tensor& gradient);
+
 /// True when the operator being recorded needs the gradient of this input at all.
 inline bool needs(const Tensor& input) { return input.requires_grad(); }
 

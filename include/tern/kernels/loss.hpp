@@ -24,9 +24,10 @@ struct CrossEntropy {
 /// NaN.
 template <class T>
 struct Loss {
-  /// -sum(target * log_softmax(logits)), never negative. `probabilities` gets softmax(logits), which backward needs.
-  Kernel<void(Context&, Scalar<T>* loss, Scalar<T>* probabilities, const T* logits, const std::int64_t* labels,
-              const CrossEntropy&)>
+  /// -sum(target * log_softmax(logits)), never negative. `probabilities` gets softmax(logits), which backward needs;
+  /// `grad_logits`, unless it is null, what backward would give for a grad_loss of 1.
+  Kernel<void(Context&, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
+              const std::int64_t* labels, const CrossEntropy&)>
       cross_entropy;
   /// grad_logits = grad_loss * (probabilities - target), divided by the number of counted rows for the mean.
   Kernel<void(Context&, T* grad_logits, const Scalar<T>* grad_loss, const Scalar<T>* probabilities,
