@@ -1,3 +1,5 @@
+#include <cooperative_groups.h>
+
 #include "cuda/branches.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/rows.cuh"
@@ -95,10 +97,27 @@ struct LossArguments {
   CrossEntropy sizes;
   Row row_loss;
   FaultCell* cell;
-  typename RowsReducer<T>::State* partial;  ///< null: one block, which stores the reduced loss
+  typename RowsReducer<T>::State* partial;  ///< null: one cluster, which stores the reduced loss
 };
 
-/// With Reduce::none each row stores its own. Gradients of a mean are for one block, which sees all labels.
+/// The sum over the blocks of a cluster, in their order, for the first one's first thread.
+template <class State, class Combine>
+__device__ State reduce_cluster(State state, const Combine& combine) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __shared__ alignas(State) unsigned char storage[sizeof(State)];
+  State& of_block = *reinterpret_cast<State*>(storage);
+  auto cluster = cooperative_groups::this_cluster();
+  if (threadIdx.x == 0) of_block = state;
+  cluster.sync();
+  if (cluster.block_rank() == 0 && threadIdx.x == 0)
+    for (unsigned other = 1; other < cluster.num_blocks(); ++other)
+      state = combine(state, *cluster.map_shared_rank(&of_block, other));
+  cluster.sync();  // nobody leaves while its sum is read
+#endif
+  return state;
+}
+
+/// With Reduce::none each row stores its own. Gradients of a mean are for one cluster, whose blocks see all labels.
 template <class Shape, class T, class Row, bool Shared>
 __global__ void __launch_bounds__(most_threads<Shape>)
     label_loss_kernel(const __grid_constant__ Given<LossArguments<T, Row>, Shared> given) {
@@ -135,17 +154,23 @@ __global__ void __launch_bounds__(most_threads<Shape>)
   }
   if (sizes.reduce == Reduce::none) return;
   state = reduce_block(state, reducer);
+  if (mine.partial == nullptr && gridDim.x > 1) state = reduce_cluster(state, reducer);
   if (threadIdx.x != 0) return;
   if (mine.partial != nullptr)
     mine.partial[blockIdx.x] = state;
-  else
+  else if (blockIdx.x == 0)
     reducer.store(0, state);
 }
 
-/// When a few turns of one block do, or a reduced loss of no rows is to be written.
+/// How many blocks of a cluster share the rows of a reduced loss: 0 when a few turns of the largest cluster would not
+/// do. Blocks of 256 threads, for one multiprocessor has enough to do with as many.
 template <class Shape>
-bool in_one_block(const CrossEntropy& sizes) {
-  return Shape::threads <= 32 && sizes.reduce != Reduce::none && sizes.rows <= 4 * most_threads<Shape> / Shape::threads;
+unsigned blocks_of_cluster(const CrossEntropy& sizes) {
+  constexpr unsigned largest = 8;  // that every card with clusters grants
+  if (Shape::threads > 32 || sizes.reduce == Reduce::none) return 0;
+  unsigned blocks = 1;
+  while (card().overlap && blocks < largest && sizes.rows * Shape::threads > blocks * 256) blocks *= 2;
+  return sizes.rows <= 4 * blocks * (most_threads<Shape> / Shape::threads) ? blocks : 0;
 }
 
 template <class Shape, class T, class Row>
@@ -154,10 +179,12 @@ void label_loss(Context& context, T* loss, const std::int64_t* labels, const Cro
   constexpr int Threads = Shape::threads;
   LossArguments<T, Row> arguments{loss, labels, sizes, row, fault_cell(context), nullptr};
   const auto kernel_of = [](auto shared) { return label_loss_kernel<Shape, T, Row, shared>; };
-  if (in_one_block<Shape>(sizes)) {
-    const std::int64_t groups = most_threads<Shape> / Threads;
-    const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(sizes.rows, groups), 1) * Threads);
-    launch_shared(context, Grid(1, static_cast<unsigned>(ceil_div(threads, 32) * 32)), arguments, kernel_of);
+  if (const unsigned blocks = blocks_of_cluster<Shape>(sizes); blocks > 0) {
+    const std::int64_t groups = most_threads<Shape> / Threads, rows = ceil_div(sizes.rows, blocks);
+    const auto threads = static_cast<unsigned>(std::max<std::int64_t>(std::min(rows, groups), 1) * Threads);
+    Grid grid(blocks, static_cast<unsigned>(ceil_div(threads, 32) * 32));
+    grid.cluster = blocks;
+    launch_shared(context, grid, arguments, kernel_of);
     return;
   }
   const unsigned threads = Threads > 256 ? Threads : 256;
@@ -343,7 +370,7 @@ void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, 
   CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<T>(sizes.label_smoothing),
                          gradient_of(probabilities, sizes)};
   with_row(sizes.rows, sizes.classes, [&](auto shape) {
-    const bool together = sizes.reduce != Reduce::mean || in_one_block<decltype(shape)>(sizes);
+    const bool together = sizes.reduce != Reduce::mean || blocks_of_cluster<decltype(shape)>(sizes) > 0;
     if (!together) row.grad_logits = nullptr;
     label_loss<decltype(shape)>(context, loss, labels, sizes, row);
     if (!together && grad_logits != nullptr)

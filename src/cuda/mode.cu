@@ -57,12 +57,17 @@ constexpr Decision decisions[]{
     {"conv2d", {"general", "direct", "implicit", "library", "finished", "product"}},
     {"conv2d_grad_x", {"general", "direct", "implicit", "turned", "library", "product"}},
     {"conv2d_grad_weight", {"general", "direct", "implicit", "library"}},
-    {"matmul", {"few_rows", "own", "library"}},
-    {"linear", {"few_rows", "own", "library"}},
-    {"linear_backward", {"few_rows", "own", "library"}},
+    {"matmul", {"few_rows", "sliced", "own", "library"}},
+    {"linear", {"few_rows", "sliced", "own", "library"}},
+    {"linear_backward", {"few_rows", "sliced", "own", "library"}},
     {"attention", {"fused", "composed"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},
+    {"product_slices",
+     {"16x16/16/1", "16x16/16/4", "16x16/8/2", "16x32/8/2", "32x32/16/1", "32x32/8/2", "16x64/4/2", "32x128/4/1"}},
+    {"backward_slices",
+     {"16x32/8+16x16/8", "16x32/8+16x32/8", "16x64/4+16x32/8", "16x128/2+16x16/8", "16x32/16+16x16/16",
+      "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"}},
     {"all_reduce", {"peers", "library"}},  // of the carrier between the ranks' devices
 };
 

@@ -47,6 +47,10 @@ Card read_card(int device) {
   check(cudaFuncGetAttributes(&kernel, probe_kernel), "reading the version of the kernels");
   read.code = std::min(kernel.ptxVersion, kernel.binaryVersion);
   read.overlap = read.code >= 90;
+  int floats_per_double = 0;
+  check(cudaDeviceGetAttribute(&floats_per_double, cudaDevAttrSingleToDoublePrecisionPerfRatio, device),
+        "reading the card's properties");
+  read.doubles = read.code >= 90 && floats_per_double <= 2;
   return read;
 }
 }  // namespace

@@ -36,6 +36,7 @@ struct Card {
   /// The compute capability, times ten, that the loaded kernels were compiled for: __CUDA_ARCH__ / 10. A newer card
   /// runs the code of an older one, without what that code leaves out, so kernels are chosen and launched by this.
   int code = 0;
+  bool doubles = false;  ///< tensor cores multiply doubles at half of the rate of floats: code for 9.0 and later
   bool overlap = false;  ///< the kernels have programmatic dependent launch and clusters: code for 9.0 and later
 };
 inline constexpr int most_cards = 64;

@@ -19,6 +19,17 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_
 #endif
 }
 
+/// The same of doubles, in which products of floats are exact. For compute capability 9.0 and later.
+__device__ __forceinline__ void multiply_add(double (&sum)[4], const double (&a)[4], const double (&b)[2]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#endif
+}
+
 /// The nearest TF32.
 __device__ __forceinline__ float rounded_tf32(float value) {
 #if __CUDA_ARCH__ >= 800

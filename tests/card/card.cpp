@@ -311,6 +311,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {"no card", 9, 0, 2, 99 * 1024, std::size_t{8} << 30};
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 2;
+  return cudaSuccess;
+}
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
   // Code for 8.0 on a card of 9.0.
   *attributes = {80, 90};

@@ -103,6 +103,7 @@ void run_ways(const std::string& mode_name) {
     INFO(way);
     std::vector<std::unique_ptr<ForcedWay>> forced;
     for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
+    const auto around = force_around(names.front());
     check_options() = options(3);
     if (rounds(way)) check_options().precision = Precision::bf16;
     const Device rounded{mode_name, {.precision = check_options().precision}};

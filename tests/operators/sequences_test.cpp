@@ -9,6 +9,7 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
+#include "support/ways.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/forced_way.hpp"
 #include "tern/operators/operators.hpp"
@@ -224,6 +225,7 @@ void run_ways(const std::string& mode_name, const std::vector<Precision>& precis
       for (const Precision precision : precisions) {
         INFO(decision.name << ':' << way << ", precision " << static_cast<int>(precision));
         const Device device{mode_name, {.precision = precision}};
+        const auto around = tern::testing::force_around(decision.name);
         const ForcedWay forced{decision.name, way};
         for (Known& known : uses) {
           const std::string found = wrong(known, mode_name, {.precision = precision}, tolerance(precision));

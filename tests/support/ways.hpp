@@ -1,10 +1,12 @@
 #pragma once
 // The ways by which a mode computes, asked of the mode itself.
 
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "tern/modes/device.hpp"
+#include "tern/modes/forced_way.hpp"
 
 namespace tern::testing {
 
@@ -19,5 +21,15 @@ inline std::vector<const char*> ways_of(const Mode& mode, std::string_view name)
 
 /// A way of vectorized that multiplies factors in bfloat16, for Precision::bf16 alone.
 inline bool rounds(std::string_view way) { return way == "avx512_bf16" || way == "amx"; }
+
+/// Forces the way that asks for this decision, where one does: tiles are chosen within a way of products.
+inline std::vector<std::unique_ptr<ForcedWay>> force_around(std::string_view decision) {
+  std::vector<std::unique_ptr<ForcedWay>> forced;
+  const bool slices = decision.ends_with("_slices");
+  if (slices || decision.starts_with("product_"))
+    for (const char* of : {"matmul", "linear", "linear_backward"})
+      forced.push_back(std::make_unique<ForcedWay>(of, slices ? "sliced" : "own"));
+  return forced;
+}
 
 }  // namespace tern::testing

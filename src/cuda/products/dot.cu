@@ -3,6 +3,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/products/few_rows.cuh"
 #include "cuda/products/library.cuh"
+#include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
 #include "cuda/streams.cuh"
 
@@ -48,6 +49,9 @@ Product product_of(const Problem& p, const Arrays& arrays) {
 
 void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   own_product(context, product_of(p, arrays), p, tiling_of(context, p));
+}
+void run_sliced(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  sliced_product(context, product_of(p, arrays), p);
 }
 void run_few_rows(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   few_rows_product(context, product_of(p, arrays));
@@ -126,14 +130,17 @@ void run_library(Context& context, const Problem& p, const Arrays& arrays, int p
 
 // ---- the ways ----
 
-// Under `deterministic` a rule on sizes decides between the two, so that every process sums alike.
+// Under `deterministic` rules on sizes decide, so that every process sums alike.
+const Way sliced_first{
+    .name = "sliced", .fits = [](const Problem& p) { return fits_sliced(p) && prefers_sliced(p); }, .run = run_sliced};
+const Way sliced_last{.name = "sliced", .fits = fits_sliced, .run = run_sliced};
 const Way library_first{"library", [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
                         workspace_of_library, run_library, next_of_library};
 const Way library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                        workspace_of_library, run_library, next_of_library};
 const Way own{.name = "own", .fits = fits_own, .run = run_own};
 const Way few_rows{.name = "few_rows", .fits = fits_few_rows, .run = run_few_rows};
-constexpr std::array forward{&few_rows, &library_first, &own, &library_last};
+constexpr std::array forward{&few_rows, &sliced_first, &library_first, &own, &library_last, &sliced_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
   problem.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b), alignment_of(arrays.bias)};

@@ -6,21 +6,15 @@
 #include "cuda/branches.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/products/few_rows.cuh"
+#include "cuda/products/loads.cuh"
 
 namespace tern::cuda::products {
 namespace {
 
-/// Volatile, so that the compiler keeps a thread's loads together: it would wait for each to save registers.
 __device__ __forceinline__ float4 load_four_or_zero(const float* from, bool exists) {
-  float4 four = {0, 0, 0, 0};
-  asm volatile(
-      "{ .reg .pred exists;\n"
-      "  setp.ne.s32 exists, %5, 0;\n"
-      "  @exists ld.global.v4.f32 {%0, %1, %2, %3}, [%4]; }"
-      : "+f"(four.x), "+f"(four.y), "+f"(four.z), "+f"(four.w)
-      : "l"(from), "r"(static_cast<int>(exists))
-      : "memory");
-  return four;
+  float four[4];
+  load_or_zero(four, from, exists);
+  return {four[0], four[1], four[2], four[3]};
 }
 
 // ---- forward: columns of out are dot products ----

@@ -4,6 +4,7 @@
 #include "cuda/fused_rows.cuh"
 #include "cuda/products/few_rows.cuh"
 #include "cuda/products/library.cuh"
+#include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
 #include "cuda/streams.cuh"
 
@@ -141,6 +142,11 @@ void run_own_backward(Context& context, const Problem& p, const Gradients& to, i
     own_backward(context, weight, data, p, tiling_of_backward(context, p));
   });
 }
+void run_sliced_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  run_together(context, p, to, [&](const Product& weight, const Product& data) {
+    products::sliced_backward(context, weight, data, p);
+  });
+}
 void run_few_rows_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
   run_together(context, p, to,
                [&](const Product& weight, const Product& data) { few_rows_backward(context, weight, data); });
@@ -204,9 +210,14 @@ const Backward library_backward_last{.name = "library",
                                      .fits = [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                                      .run = run_library_backward_of};
 const Backward own_backward_way{.name = "own", .fits = fits_own, .run = run_own_backward};
+const Backward sliced_backward_first{
+    .name = "sliced",
+    .fits = [](const Problem& p) { return fits_sliced_backward(p) && prefers_sliced_backward(p); },
+    .run = run_sliced_backward};
+const Backward sliced_backward_last{.name = "sliced", .fits = fits_sliced_backward, .run = run_sliced_backward};
 const Backward few_rows_backward_way{.name = "few_rows", .fits = fits_few_rows_backward, .run = run_few_rows_backward};
-constexpr std::array backward{&few_rows_backward_way, &library_backward_first, &own_backward_way,
-                              &library_backward_last};
+constexpr std::array backward{&few_rows_backward_way, &sliced_backward_first, &library_backward_first,
+                              &own_backward_way,      &library_backward_last, &sliced_backward_last};
 
 }  // namespace
 

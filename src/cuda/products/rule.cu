@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <string_view>
 
+#include "cuda/products/cost.cuh"
 #include "cuda/products/own.cuh"
 
 namespace tern::cuda::products {
@@ -57,32 +57,24 @@ struct Work {
   int split = 1;
 };
 
-// Blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own waits.
 float cost(const Fit& fit, const Work* work, int count) {
-  float total = 0, largest = 0, slowest = 0, blocks = 0;
+  Load loads[2];
   int resident = 8, cluster = 1;
   for (int i = 0; i < count; ++i) {
     const auto& [tile, m, n, k, batch, split] = work[i];
     if (m == 0) continue;
     const Figures& of = fit.of[tile];
     const float share = static_cast<float>(ceil_div(k, split)) / 1000;
-    const float count_here = static_cast<float>(ceil_div(m, of.rows) * ceil_div(n, of.columns) * split * batch);
-    const float one = of.work_once + of.work_k * share;
-    const float alone =
+    loads[i].blocks = static_cast<float>(ceil_div(m, of.rows) * ceil_div(n, of.columns) * split * batch);
+    loads[i].work = of.work_once + of.work_k * share;
+    loads[i].wait =
         of.wait_once + of.wait_k * share + (split > 1 ? fit.split + fit.part * static_cast<float>(split) : 0.0f);
-    total += count_here * one;
-    largest = std::max(largest, one);
-    slowest = std::max(slowest, alone);
-    blocks += count_here;
     resident = std::min(resident, of.resident);
     cluster = std::max(cluster, split);
   }
-  if (blocks == 0) return 0;
-  const float multiprocessors =
-      static_cast<float>(card().multiprocessors) * fit.reached[std::countr_zero(static_cast<unsigned>(cluster))];
-  const float fullest = std::ceil(blocks / multiprocessors) * total / blocks;
-  const float rounds = std::ceil(blocks / (multiprocessors * static_cast<float>(resident)));
-  return std::max(fullest + slowest * 0.26f, slowest * (1 + 0.498f * (rounds - 1)));
+  const float reached = fit.reached[std::countr_zero(static_cast<unsigned>(cluster))];
+  return time_of(loads,
+                 {static_cast<float>(card().multiprocessors) * reached, static_cast<float>(resident), 0.26f, 0.498f});
 }
 
 const Fit& fit_of(const Problem& p) {

@@ -113,6 +113,8 @@ cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 const char* cudaGetErrorName(cudaError_t status);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio };
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 inline void __threadfence_system() {}

@@ -1,0 +1,38 @@
+#pragma once
+// What the rules guess of a kernel's time.
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace tern::cuda::products {
+
+/// Equal blocks of a launch: how many, the share of a busy multiprocessor that one takes, and the time that it takes
+/// however idle the card is, both in microseconds.
+struct Load {
+  float blocks = 0, work = 0, wait = 0;
+};
+
+/// Of the multiprocessors and how many blocks fit on one; which part of a wait is not hidden behind the work of others,
+/// and what part of it each further round of blocks costs.
+struct Place {
+  float multiprocessors, resident, exposed, again;
+};
+
+/// Microseconds: blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own
+/// waits.
+inline float time_of(std::span<const Load> loads, const Place& place) {
+  float blocks = 0, work = 0, slowest = 0;
+  for (const Load& load : loads) {
+    if (load.blocks == 0) continue;
+    blocks += load.blocks;
+    work += load.blocks * load.work;
+    slowest = std::max(slowest, load.wait);
+  }
+  if (blocks == 0) return 0;
+  const float fullest = std::ceil(blocks / place.multiprocessors) * work / blocks;
+  const float rounds = std::ceil(blocks / (place.multiprocessors * place.resident));
+  return std::max(fullest + slowest * place.exposed, slowest * (1 + place.again * (rounds - 1)));
+}
+
+}  // namespace tern::cuda::products

@@ -1,0 +1,34 @@
+#include "cuda/branches.cuh"
+#include "cuda/products/sliced_shapes.cuh"
+#include "cuda/products/slots.cuh"
+
+namespace tern::cuda::products {
+namespace {
+
+template <class Shape, bool Shared>
+__global__ void __launch_bounds__(Shape::threads) sliced_kernel(const __grid_constant__ Given<Product, Shared> given) {
+  extern __shared__ float4 shared[];
+  compute_slices<Shape, true, true, false, true>(given.mine(), static_cast<int>(blockIdx.x),
+                                                 reinterpret_cast<float*>(shared));
+}
+
+template <bool Doubles>
+void run(const Context& context, const Product& product, int number) {
+  with_slices<ForwardShapes<Doubles>>(number, [&]<class Shape>(std::type_identity<Shape>) {
+    const Grid grid(static_cast<unsigned>(Shape::tiles(product.m, product.n)), Shape::threads, Shape::shared_bytes);
+    // Larger tiles fill the card by themselves.
+    if constexpr (Shape::rows * Shape::all_columns <= 16 * 32)
+      launch_shared(context, grid, product, [](auto shared) { return sliced_kernel<Shape, shared>; });
+    else
+      launch(context, grid, sliced_kernel<Shape, false>, Given<Product, false>{product});
+  });
+}
+
+}  // namespace
+
+void sliced_product(const Context& context, const Product& product, const Problem& problem) {
+  const int number = slices_of(context, problem);
+  problem.precision == Precision::strict ? run<true>(context, product, number) : run<false>(context, product, number);
+}
+
+}  // namespace tern::cuda::products

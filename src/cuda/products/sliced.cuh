@@ -1,0 +1,28 @@
+#pragma once
+// Float32 products of small layers and batches, which are bound by waiting: see slices.cuh. The rule that gives each
+// shape its tiles is arithmetic, as that of own.cuh.
+
+#include "cuda/products/own.cuh"
+
+namespace tern::cuda::products {
+
+/// Factors in rows of whole 16 bytes; in a backward pass the output's gradient may lie in any. Strict float32 takes a
+/// card with fast doubles.
+bool fits_sliced(const Problem& problem);
+bool fits_sliced_backward(const Problem& problem);
+/// Whether the other ways are slower, on an H200.
+bool prefers_sliced(const Problem& problem);
+bool prefers_sliced_backward(const Problem& problem);
+
+/// Of the context only the forced way "product_slices" counts.
+void sliced_product(const Context& context, const Product& product, const Problem& problem);
+/// Both gradients of a linear layer in one kernel; a product without `out` is left out.
+void sliced_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem);
+
+// ---- the rule (sliced_rule.cu) ----
+
+/// An index into ForwardShapes, or into the pairs of a backward pass (sliced_shapes.cuh).
+int slices_of(const Context& context, const Problem& problem);
+int slices_of_backward(const Context& context, const Problem& problem);
+
+}  // namespace tern::cuda::products

@@ -1,0 +1,180 @@
+#include <iterator>
+#include <limits>
+#include <string_view>
+
+#include "cuda/products/cost.cuh"
+#include "cuda/products/sliced_shapes.cuh"
+#include "cuda/products/slots.cuh"
+
+namespace tern::cuda::products {
+
+// ---- where they fit, and where they win ----
+
+namespace {
+
+bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; }
+bool fits_card(const Problem& p) {
+  return p.in == Element::float32 && p.batch == 1 && p.k > 0 && p.k % 4 == 0 && whole(p.given.a) && whole(p.given.b) &&
+         (p.precision == Precision::strict ? card().doubles : card().code >= 80);
+}
+
+}  // namespace
+
+bool fits_sliced(const Problem& p) { return fits_card(p) && row_by_row(p) && fits_tiles(p.m, p.n, p.k, 1); }
+bool fits_sliced_backward(const Problem& p) {
+  return fits_card(p) && fits_tiles(p.m, p.k, p.n, 1) && fits_tiles(p.n, p.k, p.m, 1);
+}
+
+bool prefers_sliced(const Problem& p) { return p.work() <= (p.precision == Precision::strict ? 6e8 : 1.4e8); }
+bool prefers_sliced_backward(const Problem& p) {
+  if (p.n % 4 != 0 || !whole(p.gradients.out)) return p.work() <= 1.1e6;  // single elements
+  const bool weight_alone = p.gradients.a == 0;
+  if (p.precision == Precision::strict) return p.work() <= (weight_alone ? 2e8 : 1.6e8);
+  if (weight_alone) return p.work() <= (p.m <= 128 ? 3e7 : 8e7);
+  return p.work() <= (p.m <= 128 ? 8e7 : 4e7);
+}
+
+// ---- the shapes ----
+
+namespace {
+
+/// What a block costs, in microseconds, fitted to the times of all shapes of 66 layers of 8 to 512 rows on an H200: see
+/// Load; each per 1000 k and once.
+struct Figures {
+  float work_k, work_once, wait_k, wait_once;
+};
+Load load_of(const Figures& of, std::int64_t blocks, std::int64_t k) {
+  const float thousands = static_cast<float>(k) / 1000;
+  return {static_cast<float>(blocks), of.work_once + of.work_k * thousands, of.wait_once + of.wait_k * thousands};
+}
+
+struct ForwardFit {
+  Figures of[forward_shapes];
+  float resident[forward_shapes];
+  float exposed, again;
+};
+constexpr ForwardFit strict_forward{{{1.45f, 0.843f, 2.29f, 1.26f},
+                                     {0.161f, 0.28f, 2.65f, 1.46f},
+                                     {0.138f, 1.1f, 4.34f, 0.686f},
+                                     {2.47f, 0.865f, 5.44f, 1.35f},
+                                     {5.82f, 2.14f, 3.49f, 1.03f},
+                                     {7.08f, 1.16f, 3.3f, 1.19f},
+                                     {3.91f, 1.23f, 11.3f, 1.42f},
+                                     {3.57f, 0.637f, 20.7f, 3.66f}},
+                                    {1, 1, 2, 2, 1, 1, 2, 1},
+                                    0.396f,
+                                    0.992f};
+constexpr ForwardFit rounded_forward{{{0.52f, 1.18f, 3.95f, 0.846f},
+                                      {0.16f, 0.257f, 2.1f, 1.57f},
+                                      {1.17f, 0.786f, 3.18f, 1.07f},
+                                      {1.96f, 0.619f, 3.67f, 1.31f},
+                                      {2.48f, 0.951f, 4.06f, 1.91f},
+                                      {4.32f, 0.766f, 4.53f, 1.78f},
+                                      {4.45f, 0.936f, 4.02f, 1.35f},
+                                      {13.8f, 1.63f, 3.23f, 1.43f}},
+                                     {2, 1, 3, 2, 1, 2, 2, 1},
+                                     0.491f,
+                                     1.09f};
+
+/// Of pairs: both sums are as long as the rows and the outputs are many.
+struct BackwardFit {
+  struct Of {
+    Figures weight, data;
+    float resident;
+  } of[backward_shapes];
+  float exposed, again;
+};
+constexpr BackwardFit strict_backward{{{{3.81f, 0.643f, 7.14f, 1.62f}, {2.55f, 0.477f, 5.63f, 1.2f}, 2},
+                                       {{3.81f, 0.643f, 7.14f, 1.62f}, {4.87f, 0.538f, 7.3f, 1.27f}, 2},
+                                       {{6.51f, 0.838f, 13, 2.03f}, {4.87f, 0.538f, 7.3f, 1.27f}, 2},
+                                       {{13.2f, 0.851f, 24.1f, 2.2f}, {2.55f, 0.477f, 5.63f, 1.2f}, 2},
+                                       {{4.02f, 1.44f, 3.77f, 1.33f}, {1.76f, 1.48f, 7.27f, 0.003f}, 1},
+                                       {{8.21f, 1.33f, 7.19f, 1.8f}, {4.87f, 0.538f, 7.3f, 1.27f}, 1},
+                                       {{11.4f, 2.27f, 22.3f, 0.945f}, {4.87f, 0.538f, 7.3f, 1.27f}, 2},
+                                       {{27.3f, 2.22f, 30.8f, 0.755f}, {4.87f, 0.538f, 7.3f, 1.27f}, 2}},
+                                      0.364f,
+                                      0.128f};
+constexpr BackwardFit rounded_backward{{{{3.56f, 0.739f, 7.08f, 1.65f}, {2.93f, 0.421f, 6, 1.21f}, 2},
+                                        {{3.56f, 0.739f, 7.08f, 1.65f}, {4.98f, 0.183f, 7.19f, 1.32f}, 2},
+                                        {{6.65f, 0.82f, 13.4f, 2.01f}, {4.98f, 0.183f, 7.19f, 1.32f}, 2},
+                                        {{13.9f, 0.766f, 24.7f, 2.09f}, {2.93f, 0.421f, 6, 1.21f}, 2},
+                                        {{3.46f, 1.52f, 4.21f, 1.05f}, {1.99f, 1.5f, 1.65f, 1.01f}, 1},
+                                        {{5.03f, 0.76f, 8.43f, 1.97f}, {4.98f, 0.183f, 7.19f, 1.32f}, 1},
+                                        {{8.85f, 1.07f, 15.9f, 2.88f}, {4.98f, 0.183f, 7.19f, 1.32f}, 2},
+                                        {{18.7f, 1.01f, 36.7f, 2.8f}, {4.98f, 0.183f, 7.19f, 1.32f}, 2}},
+                                       0.381f,
+                                       0.0594f};
+
+Place place_of(float resident, float exposed, float again) {
+  return {static_cast<float>(card().multiprocessors), resident, exposed, again};
+}
+
+template <bool Doubles>
+float forward_cost(const Problem& p, int number) {
+  const ForwardFit& fit = Doubles ? strict_forward : rounded_forward;
+  Load load;
+  with_slices<ForwardShapes<Doubles>>(number, [&]<class Shape>(std::type_identity<Shape>) {
+    load = load_of(fit.of[number], Shape::tiles(p.m, p.n), p.k);
+  });
+  return time_of({&load, 1}, place_of(fit.resident[number], fit.exposed, fit.again));
+}
+
+template <bool Doubles>
+float backward_cost(const Problem& p, int number) {
+  const BackwardFit& fit = Doubles ? strict_backward : rounded_backward;
+  Load loads[2];
+  with_slices<BackwardShapes<Doubles>>(number, [&]<class Pair>(std::type_identity<Pair>) {
+    const BackwardFit::Of& of = fit.of[number];
+    if (p.gradients.b != 0) loads[0] = load_of(of.weight, Pair::weight::tiles(p.n, p.k), p.m);
+    if (p.gradients.a != 0) loads[1] = load_of(of.data, Pair::data::tiles(p.m, p.k), p.n);
+  });
+  return time_of(loads, place_of(fit.of[number].resident, fit.exposed, fit.again));
+}
+
+// Rows x columns of a block's tiles / warps of a tile (/ slices of a warp); of the weight's gradient and of x's.
+constexpr const char* forward_names[]{"16x16/16/1", "16x16/16/4", "16x16/8/2", "16x32/8/2",
+                                      "32x32/16/1", "32x32/8/2",  "16x64/4/2", "32x128/4/1"};
+constexpr const char* backward_names[]{"16x32/8+16x16/8",   "16x32/8+16x32/8", "16x64/4+16x32/8", "16x128/2+16x16/8",
+                                       "16x32/16+16x16/16", "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"};
+static_assert(std::size(forward_names) == forward_shapes && std::size(backward_names) == backward_shapes);
+
+/// The one that is forced, else the cheapest.
+template <class Rule, class Cost, std::size_t Count>
+int chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], const Problem& problem,
+              const Cost& cost) {
+  int chosen = -1;
+  if (const std::string_view forced = forced_way(context, decision); !forced.empty())
+    for (std::size_t i = 0; i < Count; ++i)
+      if (forced == names[i]) chosen = static_cast<int>(i);
+  if (chosen < 0)
+    chosen = remembered<Rule>(problem, [&] {
+      int best = 0;
+      float least = std::numeric_limits<float>::max();
+      for (int i = 0; i < static_cast<int>(Count); ++i)
+        if (const float guess = cost(problem, i); guess < least) {
+          best = i;
+          least = guess;
+        }
+      return best;
+    });
+  took_way(context, decision, names[chosen]);
+  return chosen;
+}
+
+}  // namespace
+
+int slices_of(const Context& context, const Problem& problem) {
+  struct Rule;
+  const bool doubles = problem.precision == Precision::strict;
+  return chosen_of<Rule>(context, "product_slices", forward_names, problem,
+                         doubles ? forward_cost<true> : forward_cost<false>);
+}
+
+int slices_of_backward(const Context& context, const Problem& problem) {
+  struct Rule;
+  const bool doubles = problem.precision == Precision::strict;
+  return chosen_of<Rule>(context, "backward_slices", backward_names, problem,
+                         doubles ? backward_cost<true> : backward_cost<false>);
+}
+
+}  // namespace tern::cuda::products

@@ -1,0 +1,48 @@
+#pragma once
+// The shapes of sliced products.
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/products/sliced.cuh"
+#include "cuda/products/slices.cuh"
+
+namespace tern::cuda::products {
+
+// Rows and columns of a tile, tiles side by side, warps of a tile, slices of a warp.
+template <bool Doubles>
+using ForwardShapes =
+    std::tuple<Sliced<16, 16, 1, 16, 1, Doubles>, Sliced<16, 16, 1, 16, 4, Doubles>, Sliced<16, 16, 1, 8, 2, Doubles>,
+               Sliced<16, 32, 1, 8, 2, Doubles>, Sliced<32, 32, 1, 16, 1, Doubles>, Sliced<32, 32, 1, 8, 2, Doubles>,
+               Sliced<16, 32, 2, 4, 2, Doubles>, Sliced<32, 32, 4, 4, 1, Doubles>>;
+
+/// Tiles of the weight's gradient, and of x's, in one launch.
+template <class Weight, class Data>
+struct SlicedPair {
+  using weight = Weight;
+  using data = Data;
+  static_assert(Weight::threads == Data::threads);
+};
+template <bool Doubles>
+using BackwardShapes = std::tuple<SlicedPair<Sliced<16, 32, 1, 8, 1, Doubles>, Sliced<16, 16, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<16, 32, 1, 8, 1, Doubles>, Sliced<16, 32, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<16, 32, 2, 4, 1, Doubles>, Sliced<16, 32, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<16, 32, 4, 2, 1, Doubles>, Sliced<16, 16, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<16, 32, 1, 16, 1, Doubles>, Sliced<16, 16, 1, 16, 1, Doubles>>,
+                                  SlicedPair<Sliced<32, 32, 1, 8, 1, Doubles>, Sliced<16, 32, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<32, 32, 2, 4, 1, Doubles>, Sliced<16, 32, 1, 8, 2, Doubles>>,
+                                  SlicedPair<Sliced<32, 32, 4, 2, 1, Doubles>, Sliced<16, 32, 1, 8, 2, Doubles>>>;
+
+/// Calls body(std::type_identity<Shape>{}) with the shape of that number.
+template <class Shapes, class Body>
+void with_slices(int number, const Body& body) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((static_cast<int>(I) == number ? body(std::type_identity<std::tuple_element_t<I, Shapes>>{}) : void()), ...);
+  }
+  (std::make_index_sequence<std::tuple_size_v<Shapes>>{});
+}
+inline constexpr int forward_shapes = std::tuple_size_v<ForwardShapes<false>>;
+inline constexpr int backward_shapes = std::tuple_size_v<BackwardShapes<false>>;
+
+}  // namespace tern::cuda::products
