@@ -46,8 +46,8 @@ struct CrossEntropyGradient {
   }
 };
 
-/// What one row costs: `run` is called by all threads of its group and gives each the same. A label below 0 is none.
-/// Its gradient is multiplied by `scale`, of which 0 says that the row does not count.
+/// What one row costs: `run` is called by all threads of its group and gives each the same, with what `hold` has asked
+/// for. A label below 0 is none. Its gradient is multiplied by `scale`, of which 0 says that the row does not count.
 template <class T>
 struct CrossEntropyRow {
   T *probabilities, *grad_logits;
@@ -56,9 +56,13 @@ struct CrossEntropyRow {
   CrossEntropyGradient<T> gradient;
   __device__ bool has_gradient() const { return grad_logits != nullptr; }
   template <class Walk>
-  __device__ T run(const Walk& walk, std::int64_t label, T scale) const {
+  __device__ Held<Walk, T> hold(const Walk& walk) const {
+    return {walk, logits};
+  }
+  template <class Walk>
+  __device__ T run(const Walk& walk, const Held<Walk, T>& held, std::int64_t label, T scale) const {
     const T logit = label >= 0 ? logits[walk.at(label)] : T(0);
-    const SoftmaxRow<Walk, T> row(walk, logits);
+    const SoftmaxRow<Walk, T> row(walk, held);
     walk.each([&](int k, std::int64_t i) {
       const T probability = row.probability(k, i);
       probabilities[walk.at(i)] = probability;
@@ -78,8 +82,13 @@ template <class T>
 struct NllRow {
   const T* log_probabilities;
   __device__ bool has_gradient() const { return false; }
+  struct Nothing {};
   template <class Walk>
-  __device__ T run(const Walk& walk, std::int64_t label, T) const {
+  __device__ Nothing hold(const Walk&) const {
+    return {};
+  }
+  template <class Walk>
+  __device__ T run(const Walk& walk, Nothing, std::int64_t label, T) const {
     return label >= 0 ? -log_probabilities[walk.at(label)] : T(0);
   }
 };
@@ -128,22 +137,26 @@ __global__ void __launch_bounds__(most_threads<Shape>)
   const RowsReducer<T> reducer{mine.loss, sizes.reduce == Reduce::mean};
   auto state = reducer.init();
   T scale = 1;
-  if (mine.row_loss.has_gradient() && sizes.reduce == Reduce::mean) {
-    int rows = 0;
-    for (std::int64_t first = 0; first < sizes.rows; first += blockDim.x) {
-      const std::int64_t row = first + threadIdx.x;
-      rows += __syncthreads_count(row < sizes.rows && mine.labels[row] != sizes.ignore_index);
+  bool counts = mine.row_loss.has_gradient() && sizes.reduce == Reduce::mean;
+  const std::int64_t groups = blockDim.x / Threads;
+  for (std::int64_t first = blockIdx.x * groups; first < sizes.rows; first += gridDim.x * groups) {
+    const std::int64_t row = first + threadIdx.x / Threads;
+    const bool exists = row < sizes.rows;
+    const typename Shape::Walk walk{row * sizes.classes, exists ? sizes.classes : 0};
+    const auto held = mine.row_loss.hold(walk);
+    const std::int64_t label = exists ? mine.labels[row] : sizes.ignore_index;
+    if (counts) {  // while what the row reads is on its way
+      int rows = 0;
+      for (std::int64_t begin = 0; begin < sizes.rows; begin += blockDim.x) {
+        const std::int64_t other = begin + threadIdx.x;
+        rows += __syncthreads_count(other < sizes.rows && mine.labels[other] != sizes.ignore_index);
+      }
+      scale = 1 / static_cast<T>(rows);
+      counts = false;
     }
-    scale = 1 / static_cast<T>(rows);
-  }
-  const std::int64_t step = global_threads() / Threads;
-  for (std::int64_t row = global_thread() / Threads; row < sizes.rows; row += step) {
-    const std::int64_t label = mine.labels[row];
+    if (!exists) continue;
     const bool ignored = label == sizes.ignore_index, bad = !ignored && (label < 0 || label >= sizes.classes);
-    T cost = mine.row_loss.run(typename Shape::Walk{row * sizes.classes, sizes.classes}, ignored || bad ? -1 : label,
-                               ignored ? T(0)
-                               : bad   ? quiet_nan<T>()
-                                       : scale);
+    T cost = mine.row_loss.run(walk, held, ignored || bad ? -1 : label, ignored ? T(0) : bad ? quiet_nan<T>() : scale);
     if (Group<Threads>::rank() != 0) continue;
     if (bad) report(mine.cell, Fault::label, label, sizes.classes);
     cost = bad ? quiet_nan<T>() : ignored ? T(0) : cost;
@@ -162,15 +175,14 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     reducer.store(0, state);
 }
 
-/// How many blocks of a cluster share the rows of a reduced loss: 0 when a few turns of the largest cluster would not
-/// do. Blocks of 256 threads, for one multiprocessor has enough to do with as many.
+/// How many blocks of a cluster share the rows of a reduced loss: 0 when a few turns of them would not do.
 template <class Shape>
 unsigned blocks_of_cluster(const CrossEntropy& sizes) {
   constexpr unsigned largest = 8;  // that every card with clusters grants
+  constexpr std::int64_t turn = most_threads<Shape> / Shape::threads;
   if (Shape::threads > 32 || sizes.reduce == Reduce::none) return 0;
-  unsigned blocks = 1;
-  while (card().overlap && blocks < largest && sizes.rows * Shape::threads > blocks * 256) blocks *= 2;
-  return sizes.rows <= 4 * blocks * (most_threads<Shape> / Shape::threads) ? blocks : 0;
+  const unsigned blocks = card().overlap && sizes.rows > turn ? largest : 1;
+  return sizes.rows <= 4 * blocks * turn ? blocks : 0;
 }
 
 template <class Shape, class T, class Row>

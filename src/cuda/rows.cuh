@@ -77,7 +77,8 @@ class SoftmaxRow {
  public:
   T largest = -infinity<T>(), sum = 0;
 
-  __device__ SoftmaxRow(const Walk& walk, const T* in) : held_(walk, in) {
+  __device__ SoftmaxRow(const Walk& walk, const T* in) : SoftmaxRow(walk, Held<Walk, T>(walk, in)) {}
+  __device__ SoftmaxRow(const Walk& walk, const Held<Walk, T>& held) : held_(held) {
     walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held_.get(k, i)); });
     largest = walk.reduce(largest, Largest{});
     walk.each([&](int k, std::int64_t i) {
