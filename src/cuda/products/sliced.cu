@@ -13,8 +13,8 @@ __global__ void __launch_bounds__(Shape::threads) sliced_kernel(const __grid_con
 }
 
 template <bool Doubles>
-void run(const Context& context, const Product& product, int number) {
-  with_slices<ForwardShapes<Doubles>>(number, [&]<class Shape>(std::type_identity<Shape>) {
+void run(const Context& context, const Product& product, int shape) {
+  with_slices<ForwardShapes<Doubles>>(shape, [&]<class Shape>(std::type_identity<Shape>) {
     const Grid grid(static_cast<unsigned>(Shape::tiles(product.m, product.n)), Shape::threads, Shape::shared_bytes);
     // Larger tiles fill the card by themselves.
     if constexpr (Shape::rows * Shape::all_columns <= 16 * 32)
@@ -27,8 +27,8 @@ void run(const Context& context, const Product& product, int number) {
 }  // namespace
 
 void sliced_product(const Context& context, const Product& product, const Problem& problem) {
-  const int number = slices_of(context, problem);
-  problem.precision == Precision::strict ? run<true>(context, product, number) : run<false>(context, product, number);
+  const Slices slices = slices_of(context, problem);
+  slices.doubles ? run<true>(context, product, slices.shape) : run<false>(context, product, slices.shape);
 }
 
 }  // namespace tern::cuda::products

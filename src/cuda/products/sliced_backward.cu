@@ -42,20 +42,19 @@ void launch_pair(const Context& context, const Product& weight, const Product& d
 }
 
 template <bool Doubles>
-void run(const Context& context, const Product& weight, const Product& data, int number) {
+void run(const Context& context, const Product& weight, const Product& data, int shape) {
   // Where single elements are read, as of ten classes, there is little to choose.
   if (!(weight.out == nullptr ? data : weight).a.aligned)
     return launch_pair<std::tuple_element_t<0, BackwardShapes<Doubles>>, false>(context, weight, data);
   with_slices<BackwardShapes<Doubles>>(
-      number, [&]<class Pair>(std::type_identity<Pair>) { launch_pair<Pair, true>(context, weight, data); });
+      shape, [&]<class Pair>(std::type_identity<Pair>) { launch_pair<Pair, true>(context, weight, data); });
 }
 
 }  // namespace
 
 void sliced_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem) {
-  const int number = slices_of_backward(context, problem);
-  problem.precision == Precision::strict ? run<true>(context, weight, data, number)
-                                         : run<false>(context, weight, data, number);
+  const Slices slices = slices_of_backward(context, problem);
+  slices.doubles ? run<true>(context, weight, data, slices.shape) : run<false>(context, weight, data, slices.shape);
 }
 
 }  // namespace tern::cuda::products

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 #include <limits>
 #include <string_view>
@@ -26,8 +27,10 @@ bool fits_sliced_backward(const Problem& p) {
 }
 
 bool prefers_sliced(const Problem& p) { return p.work() <= (p.precision == Precision::strict ? 6e8 : 1.4e8); }
+// Whether the gradient that comes, and what it comes through, lie in packs; else single elements are read.
+static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.given.out); }
 bool prefers_sliced_backward(const Problem& p) {
-  if (p.n % 4 != 0 || !whole(p.gradients.out)) return p.work() <= 1.1e6;  // single elements
+  if (!in_packs(p)) return p.work() <= 1.1e6;
   const bool weight_alone = p.gradients.a == 0;
   if (p.precision == Precision::strict) return p.work() <= (weight_alone ? 2e8 : 1.6e8);
   if (weight_alone) return p.work() <= (p.m <= 128 ? 3e7 : 8e7);
@@ -138,43 +141,54 @@ constexpr const char* backward_names[]{"16x32/8+16x16/8",   "16x32/8+16x32/8", "
                                        "16x32/16+16x16/16", "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"};
 static_assert(std::size(forward_names) == forward_shapes && std::size(backward_names) == backward_shapes);
 
-/// The one that is forced, else the cheapest.
-template <class Rule, class Cost, std::size_t Count>
-int chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], const Problem& problem,
-              const Cost& cost) {
-  int chosen = -1;
-  if (const std::string_view forced = forced_way(context, decision); !forced.empty())
-    for (std::size_t i = 0; i < Count; ++i)
-      if (forced == names[i]) chosen = static_cast<int>(i);
-  if (chosen < 0)
-    chosen = remembered<Rule>(problem, [&] {
-      int best = 0;
-      float least = std::numeric_limits<float>::max();
-      for (int i = 0; i < static_cast<int>(Count); ++i)
-        if (const float guess = cost(problem, i); guess < least) {
-          best = i;
-          least = guess;
-        }
-      return best;
-    });
-  took_way(context, decision, names[chosen]);
+/// The one that is forced, else the cheapest of the first `count`. Where factors may be read as TF32, doubles win where
+/// waits are all there is; they take a card that has them.
+template <class Rule, std::size_t Count>
+Slices chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], int count,
+                 const Problem& problem, float (*doubles_cost)(const Problem&, int),
+                 float (*rounded_cost)(const Problem&, int)) {
+  const std::string_view factors = forced_way(context, "slice_factors");
+  const bool may_round = problem.precision != Precision::strict;
+  const bool by_tf32 = may_round && !(factors == "doubles" && card().doubles);
+  const bool by_doubles = card().doubles && !(factors == "tf32" && may_round);
+  const auto cheapest = [&](int first, int end) {
+    Slices best;
+    float least = std::numeric_limits<float>::max();
+    const auto consider = [&](int number, bool doubles) {
+      const float guess = (doubles ? doubles_cost : rounded_cost)(problem, number);
+      if (guess >= least) return;
+      best = {number, doubles};
+      least = guess;
+    };
+    for (int i = first; i < end; ++i) {
+      if (by_doubles) consider(i, true);
+      if (by_tf32) consider(i, false);
+    }
+    return best;
+  };
+  int forced = count;
+  if (const std::string_view name = forced_way(context, decision); !name.empty())
+    forced = static_cast<int>(std::find(std::begin(names), std::end(names), name) - std::begin(names));
+  const Slices chosen = forced < count    ? cheapest(forced, forced + 1)
+                        : factors.empty() ? remembered<Rule>(problem, [&] { return cheapest(0, count); })
+                                          : cheapest(0, count);
+  took_way(context, decision, names[chosen.shape]);
+  took_way(context, "slice_factors", chosen.doubles ? "doubles" : "tf32");
   return chosen;
 }
 
 }  // namespace
 
-int slices_of(const Context& context, const Problem& problem) {
+Slices slices_of(const Context& context, const Problem& problem) {
   struct Rule;
-  const bool doubles = problem.precision == Precision::strict;
-  return chosen_of<Rule>(context, "product_slices", forward_names, problem,
-                         doubles ? forward_cost<true> : forward_cost<false>);
+  return chosen_of<Rule>(context, "product_slices", forward_names, forward_shapes, problem, forward_cost<true>,
+                         forward_cost<false>);
 }
 
-int slices_of_backward(const Context& context, const Problem& problem) {
+Slices slices_of_backward(const Context& context, const Problem& problem) {
   struct Rule;
-  const bool doubles = problem.precision == Precision::strict;
-  return chosen_of<Rule>(context, "backward_slices", backward_names, problem,
-                         doubles ? backward_cost<true> : backward_cost<false>);
+  return chosen_of<Rule>(context, "backward_slices", backward_names, in_packs(problem) ? backward_shapes : 1, problem,
+                         backward_cost<true>, backward_cost<false>);
 }
 
 }  // namespace tern::cuda::products
