@@ -376,22 +376,12 @@ void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss
                  gradient_of(probabilities, sizes));
 }
 
-/// Calls function(RowShape{}) with what suits the rows. Of few classes a thread takes a row by itself where rows are
-/// few, too: neighbours that share one wait for each other more than they save.
-template <class Function>
-void with_loss_row(const CrossEntropy& sizes, Function function) {
-  if (sizes.classes <= 16 && sizes.rows <= 2048)
-    function(RowShape<1, 16>{});
-  else
-    with_row(sizes.rows, sizes.classes, function);
-}
-
 template <class T>
 void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
                    const std::int64_t* labels, const CrossEntropy& sizes) {
   CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<T>(sizes.label_smoothing),
                          gradient_of(probabilities, sizes)};
-  with_loss_row(sizes, [&](auto shape) {
+  with_row(sizes.rows, sizes.classes, [&](auto shape) {
     const bool together = sizes.reduce != Reduce::mean || blocks_of_cluster<decltype(shape)>(sizes) > 0;
     if (!together) row.grad_logits = nullptr;
     label_loss<decltype(shape)>(context, loss, labels, sizes, row);

@@ -58,9 +58,7 @@ struct Group {
   /// Every thread of the group gets the same bits.
   template <class State, class Combine>
   static __device__ State reduce(State state, Combine combine) {
-    if constexpr (Threads == 1) {
-      return state;
-    } else if constexpr (Threads > 32) {
+    if constexpr (Threads > 32) {
       return reduce_block(state, combine);
     } else {
       // Only the group's own lanes take part: its neighbours in the warp may be elsewhere.
