@@ -179,7 +179,7 @@ def main():
         f"Command: `python3 compare.py {' '.join(sys.argv[1:])}`. {options.label}",
         "",
         "| net | phase | batch | PyTorch eager | best peer | how | Tern | ratio | 10th to 90th percentile | transfers "
-        "| peak MB, PyTorch eager : Tern |" + " Tern --fastest | ratio |" * options.fastest,
+        "| peak MB, PyTorch eager : Tern |" + " Tern --fastest | its ratio |" * options.fastest,
         "|---|---|---|---|---|---|---|---|---|---|---|" + "---|---|" * options.fastest,
     ]
     print("\n".join(lines), flush=True)
