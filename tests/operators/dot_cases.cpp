@@ -247,6 +247,11 @@ Operator linear() {
   op.samples.push_back(linear_sample({3, 784}, 70, false, Activation::tanh, "tanh", false));
   op.samples.push_back(linear_sample({4, 40}, 600, true, Activation::sigmoid, "sigmoid", false));
   op.samples.push_back(linear_sample({4, 0}, 3, true, Activation::none, "none", false));
+  // Slices: sums of several rounds, rows and outputs that end inside a tile, gradients in packs and in single elements.
+  op.samples.push_back(linear_sample({9, 1100}, 12, true, Activation::sigmoid, "sigmoid", false));
+  op.samples.push_back(linear_sample({70, 300}, 36, true, Activation::relu, "relu", false));
+  op.samples.push_back(linear_sample({130, 196}, 10, true, Activation::tanh, "tanh", true));
+  op.samples.push_back(linear_sample({40, 784}, 196, false, Activation::relu, "relu", true));
   op.samples.push_back(linear_sample({128, 300}, 196, true, Activation::relu, "relu", true));
   op.samples.push_back(linear_sample({500, 61}, 67, true, Activation::tanh, "tanh", true));
   op.invalid.push_back({"features differ", Kind::shape, {"[2,3]", "[5,4]"}, [] {

@@ -89,6 +89,13 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 10}, Shape{7, 10}, Shape{17, 3}, Shape{33, 2}, Shape{5, 33},
                              Shape{2, 1031}, Shape{128, 10}})
     for (const Reduce reduce : reductions) add("", scores(shape), labels({shape[0]}, shape[1]), {.reduce = reduce});
+  // More rows than a block has threads for.
+  for (const Shape& shape : {Shape{129, 10}, Shape{300, 3}, Shape{1000, 12}, Shape{70, 40}})
+    for (const Reduce reduce : {Reduce::mean, Reduce::sum}) {
+      add("", scores(shape), labels({shape[0]}, shape[1]), {.reduce = reduce});
+      add(" with an ignored class", scores(shape), labels({shape[0]}, shape[1]), {.ignore_index = 1, .reduce = reduce});
+    }
+  add(" by several turns", scores({3000, 10}), labels({3000}, 10), {}, true, true);
   for (const Reduce reduce : reductions) {
     Argument some_ignored = listed({6}, {0, -100, 2, 3, -100, 1});
     some_ignored.dtype = DType::int64;

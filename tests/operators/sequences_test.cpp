@@ -196,6 +196,9 @@ std::vector<Known> for_ways() {
   uses.push_back({{"linear, many rows", {{300, 20}, {68, 20}, {68}}, {true, true, true}, [](const auto& in) {
                      return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu);
                    }}});
+  uses.push_back({{"linear, several rounds", {{70, 300}, {36, 300}, {36}}, {true, true, true}, [](const auto& in) {
+                     return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu);
+                   }}});
   // Small planes: one and several blocks of rows, of channels in and out, whole packs and none.
   uses.push_back(conv({9, 1, 28, 28}, {20, 1, 5, 5}, {}, true));
   uses.push_back(conv({5, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}, true));
