@@ -15,13 +15,13 @@ struct Load {
 
 /// Of the multiprocessors and how many blocks fit on one; which part of a wait is not hidden behind the work of others,
 /// and what part of it each further round of blocks costs.
-struct Place {
+struct Occupancy {
   float multiprocessors, resident, exposed, again;
 };
 
 /// Microseconds: blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own
 /// waits.
-inline float time_of(std::span<const Load> loads, const Place& place) {
+inline float time_of(std::span<const Load> loads, const Occupancy& occupancy) {
   float blocks = 0, work = 0, slowest = 0;
   for (const Load& load : loads) {
     if (load.blocks == 0) continue;
@@ -30,9 +30,9 @@ inline float time_of(std::span<const Load> loads, const Place& place) {
     slowest = std::max(slowest, load.wait);
   }
   if (blocks == 0) return 0;
-  const float fullest = std::ceil(blocks / place.multiprocessors) * work / blocks;
-  const float rounds = std::ceil(blocks / (place.multiprocessors * place.resident));
-  return std::max(fullest + slowest * place.exposed, slowest * (1 + place.again * (rounds - 1)));
+  const float fullest = std::ceil(blocks / occupancy.multiprocessors) * work / blocks;
+  const float rounds = std::ceil(blocks / (occupancy.multiprocessors * occupancy.resident));
+  return std::max(fullest + slowest * occupancy.exposed, slowest * (1 + occupancy.again * (rounds - 1)));
 }
 
 }  // namespace tern::cuda::products

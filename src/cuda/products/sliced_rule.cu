@@ -108,7 +108,7 @@ constexpr BackwardFit rounded_backward{{{{3.56f, 0.739f, 7.08f, 1.65f}, {2.93f, 
                                        0.381f,
                                        0.0594f};
 
-Place place_of(float resident, float exposed, float again) {
+Occupancy occupancy_of(float resident, float exposed, float again) {
   return {static_cast<float>(card().multiprocessors), resident, exposed, again};
 }
 
@@ -119,7 +119,7 @@ float forward_cost(const Problem& p, int number) {
   with_slices<ForwardShapes<Doubles>>(number, [&]<class Shape>(std::type_identity<Shape>) {
     load = load_of(fit.of[number], Shape::tiles(p.m, p.n), p.k);
   });
-  return time_of({&load, 1}, place_of(fit.resident[number], fit.exposed, fit.again));
+  return time_of({&load, 1}, occupancy_of(fit.resident[number], fit.exposed, fit.again));
 }
 
 template <bool Doubles>
@@ -131,7 +131,7 @@ float backward_cost(const Problem& p, int number) {
     if (p.gradients.b != 0) loads[0] = load_of(of.weight, Pair::weight::tiles(p.n, p.k), p.m);
     if (p.gradients.a != 0) loads[1] = load_of(of.data, Pair::data::tiles(p.m, p.k), p.n);
   });
-  return time_of(loads, place_of(fit.of[number].resident, fit.exposed, fit.again));
+  return time_of(loads, occupancy_of(fit.of[number].resident, fit.exposed, fit.again));
 }
 
 // Rows x columns of a block's tiles / warps of a tile (/ slices of a warp); of the weight's gradient and of x's.

@@ -52,8 +52,8 @@ class FactorReader {
   /// Of the lines from `first` on, of `extent`.
   __device__ __forceinline__ FactorReader(const Factor& factor, int first, int extent, int g, int t)
       : stride_(factor.stride), free_(extent - first - Part::line(0, g)), t_(t) {
-    masked = MayMask && factor.mask != nullptr;
-    to_mask_ = masked ? factor.mask - factor.data : 0;
+    masked_ = MayMask && factor.mask != nullptr;
+    to_mask_ = masked_ ? factor.mask - factor.data : 0;
     const std::int64_t line = first + Part::line(0, g), k = 4 * t;
     from_ = factor.data + (KContiguous ? line * stride_ + k : k * stride_ + line);
   }
@@ -67,13 +67,13 @@ class FactorReader {
       const int valid = KContiguous ? (i * 8 < free_ ? end - k - 4 * t_ : 0) : (k + 4 * t_ + i < end ? free_ : 0);
       load_part(part.value[i], from, valid);
       if constexpr (MayMask)
-        if (masked) load_part(part.mask[i], from + to_mask_, valid);
+        if (masked_) load_part(part.mask[i], from + to_mask_, valid);
     }
   }
 
   __device__ __forceinline__ void pass_through(Part& part, Activation through) const {
     if constexpr (MayMask) {
-      if (!masked) return;
+      if (!masked_) return;
       const auto each = [&](const auto& rule) {
 #pragma unroll
         for (int i = 0; i < Part::loads; ++i)
@@ -86,8 +86,6 @@ class FactorReader {
         each([=](float gradient, float out) { return through_activation(gradient, out, through); });
     }
   }
-
-  bool masked;
 
  private:
   __device__ __forceinline__ void load_part(float (&to)[Part::each], const float* from, int valid) const {
@@ -107,6 +105,7 @@ class FactorReader {
   std::ptrdiff_t to_mask_;
   std::int64_t stride_;
   int free_, t_;
+  bool masked_;
 };
 
 /// A warp's sums. Which k meet in one multiplication is the same for both factors.
