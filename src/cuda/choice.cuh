@@ -111,6 +111,9 @@ struct Trials {
 
 constexpr int most_plans = 16;  // of a way that a trial looks at
 
+/// Between short kernels a trial sees little but their launches: a later one must be faster by so many microseconds.
+constexpr float least_gain = 0.5f;
+
 /// Times every plan of every way on `arrays`, whose results are overwritten: a quick look at each, a longer one at the
 /// promising. One that fails, or for which there is no memory, is none; without any there is no result.
 template <class Problem, class Arrays>
@@ -127,7 +130,7 @@ std::optional<Chosen<Problem, Arrays>> fastest(Context& context, std::span<const
         if (best && quick > 1.5f * best_quick) continue;
         best_quick = best ? std::min(best_quick, quick) : quick;
         const float time = microseconds(context, run, 2, 5);
-        if (best && time >= best_time) continue;
+        if (best && time > best_time - least_gain) continue;
         best = {way, plan};
         best_time = time;
       } catch (const Error&) {

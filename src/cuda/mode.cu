@@ -54,9 +54,9 @@ std::string why_not() {
 namespace {
 
 constexpr Decision decisions[]{
-    {"conv2d", {"general", "direct", "implicit", "library", "finished", "product"}},
-    {"conv2d_grad_x", {"general", "direct", "implicit", "turned", "library", "product"}},
-    {"conv2d_grad_weight", {"general", "direct", "implicit", "library"}},
+    {"conv2d", {"general", "direct", "direct_tensor", "implicit", "library", "finished", "product"}},
+    {"conv2d_grad_x", {"general", "direct", "direct_tensor", "implicit", "turned", "library", "product"}},
+    {"conv2d_grad_weight", {"general", "direct", "direct_tensor", "implicit", "library"}},
     {"matmul", {"few_rows", "sliced", "own", "library"}},
     {"linear", {"few_rows", "sliced", "own", "library"}},
     {"linear_backward", {"few_rows", "sliced", "own", "library"}},

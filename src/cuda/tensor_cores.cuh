@@ -2,6 +2,7 @@
 // The multiply-add of the tensor cores, of cards from compute capability 8.0 on.
 
 #include <cstdint>
+#include <type_traits>
 
 namespace tern::cuda {
 
@@ -39,5 +40,19 @@ __device__ __forceinline__ float rounded_tf32(float value) {
 #endif
   return value;
 }
+
+/// What they multiply floats as: doubles, in which products of floats are exact, or TF32, the nearest or (`Rounds` is
+/// false) the float as it is, of which the multiplication reads the upper bits.
+template <bool Doubles, bool Rounds = true>
+struct TensorCores {
+  using Sum = std::conditional_t<Doubles, double, float>;
+  using Element = std::conditional_t<Doubles, double, std::uint32_t>;
+  static __device__ __forceinline__ Element element(float value) {
+    if constexpr (Doubles)
+      return value;
+    else
+      return __float_as_uint(Rounds ? rounded_tf32(value) : value);
+  }
+};
 
 }  // namespace tern::cuda

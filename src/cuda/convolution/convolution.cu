@@ -15,14 +15,31 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{
-    &direct_forward,  &implicit_forward_first, &library_forward_bf16, &finished_forward_bf16, &product_forward_bf16,
-    &library_forward, &finished_forward,       &product_forward,      &implicit_forward_last, &general_forward};
-constexpr std::array grad_x{&direct_grad_x,           &implicit_grad_x_first,  &turned_grad_x,
-                            &implicit_grad_x_last,    &turned_grad_x_in_place, &library_grad_x,
-                            &library_grad_x_in_place, &product_grad_x,         &general_grad_x};
-constexpr std::array grad_weight{&direct_grad_weight, &implicit_grad_weight, &library_grad_weight,
-                                 &library_grad_weight_in_place, &general_grad_weight};
+constexpr std::array forward{&direct_tensor_forward_first,
+                             &direct_forward,
+                             &direct_tensor_forward_last,
+                             &implicit_forward_first,
+                             &library_forward_bf16,
+                             &finished_forward_bf16,
+                             &product_forward_bf16,
+                             &library_forward,
+                             &finished_forward,
+                             &product_forward,
+                             &implicit_forward_last,
+                             &general_forward};
+constexpr std::array grad_x{&direct_tensor_grad_x_first,
+                            &direct_grad_x,
+                            &direct_tensor_grad_x_last,
+                            &implicit_grad_x_first,
+                            &turned_grad_x,
+                            &implicit_grad_x_last,
+                            &turned_grad_x_in_place,
+                            &library_grad_x,
+                            &library_grad_x_in_place,
+                            &product_grad_x,
+                            &general_grad_x};
+constexpr std::array grad_weight{&direct_tensor_grad_weight, &direct_grad_weight,           &implicit_grad_weight,
+                                 &library_grad_weight,       &library_grad_weight_in_place, &general_grad_weight};
 
 }  // namespace
 
@@ -88,7 +105,7 @@ bool runs_channels_last(const Conv2d& shape) {
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_way(context, "conv2d");
-  if (forced == "general" || forced == "direct") return Layout::channels_first;
+  if (forced == "general" || forced == "direct" || forced == "direct_tensor") return Layout::channels_first;
   const bool last = std::is_same_v<T, float> && runs_channels_last(shape);
   return last ? Layout::channels_last : Layout::channels_first;
 }

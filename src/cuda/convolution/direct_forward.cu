@@ -1,4 +1,4 @@
-#include "cuda/convolution/direct_tensor.cuh"
+#include "cuda/convolution/direct.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -125,12 +125,10 @@ Cut chosen_cut(const Problem& shape) {
 }
 
 bool fits(const Problem& problem) {
-  if (fits_tensor_forward(problem)) return true;
   return small_window(problem) && planes(problem).segments * problem.OH <= 128 && chosen_cut(problem).threads > 0;
 }
 
 void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
-  if (fits_tensor_forward(problem)) return run_tensor_forward(context, problem, arrays);
   const Planes p = planes(problem);
   const int per_thread = channels_per_thread(problem.O);
   const Cut cut = chosen_cut(problem);

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/convolution/direct_tensor.cuh"
+#include "cuda/convolution/direct.cuh"
 #include "cuda/fused_rows.cuh"
 
 namespace tern::cuda::convolution {
@@ -163,20 +163,13 @@ WeightCut chosen_cut(const Problem& problem) {
                           [&] { return find_weight_cut(problem, planes(problem), channels_per_thread(problem.O)); });
 }
 
-bool fits(const Problem& problem) {
-  return fits_tensor_grad_weight(problem) || (small_window(problem) && chosen_cut(problem).cut.threads > 0);
-}
-
-std::int64_t slices(const Problem& problem) {
-  return fits_tensor_grad_weight(problem) ? tensor_slices(problem) : std::int64_t{chosen_cut(problem).slices};
-}
+bool fits(const Problem& problem) { return small_window(problem) && chosen_cut(problem).cut.threads > 0; }
 
 std::size_t workspace(const Problem& problem, int) {
-  return static_cast<std::size_t>(slices(problem) * (problem.weights() + problem.O)) * sizeof(float);
+  return static_cast<std::size_t>(chosen_cut(problem).slices * (problem.weights() + problem.O)) * sizeof(float);
 }
 
 void write_slices(Context& context, const Problem& problem, const Arrays& arrays, float* partials) {
-  if (fits_tensor_grad_weight(problem)) return run_tensor_grad_weight(context, problem, arrays, partials);
   const Planes p = planes(problem);
   const WeightCut way = chosen_cut(problem);
   with_sizes(problem.KH, channels_per_thread(problem.O), [&](auto window, auto channels) {
@@ -192,8 +185,8 @@ void write_slices(Context& context, const Problem& problem, const Arrays& arrays
 void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void* workspace) {
   auto* const partials = static_cast<float*>(workspace);
   write_slices(context, problem, arrays, partials);
-  sum_slices(context, static_cast<float*>(arrays.weight), static_cast<float*>(arrays.bias), partials, slices(problem),
-             problem.weights(), problem.O);
+  sum_slices(context, static_cast<float*>(arrays.weight), static_cast<float*>(arrays.bias), partials,
+             chosen_cut(problem).slices, problem.weights(), problem.O);
 }
 
 }  // namespace

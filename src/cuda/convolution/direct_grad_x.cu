@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cuda/convolution/direct_tensor.cuh"
+#include "cuda/convolution/direct.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -138,12 +138,10 @@ Cut chosen_cut(const Problem& shape) {
 }
 
 bool fits(const Problem& problem) {
-  if (fits_tensor_grad_x(problem)) return true;
   return small_window(problem) && problem.OW <= run && problem.H <= 32 && chosen_cut(problem).threads > 0;
 }
 
 void run_direct(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
-  if (fits_tensor_grad_x(problem)) return run_tensor_grad_x(context, problem, arrays);
   const Planes p = planes(problem);
   const int per_thread = channels_per_thread(problem.C);
   const Cut cut = chosen_cut(problem);

@@ -1,7 +1,12 @@
 #pragma once
-// The direct convolutions on tensor cores, where float32 factors may be read as TF32. A block of 8 warps keeps whole
-// planes in shared memory, rounded on their way there; a warp sums tiles of 32 rows. One of the factors is gathered
-// from the planes: what it reads at (row, k) is where the row begins, and a step that depends on k alone.
+// The direct convolutions on tensor cores: of TF32 where float32 factors may be read so, else of doubles, in which
+// products of floats are exact. A block keeps whole planes in shared memory. Forward and for the weight one of the
+// factors is gathered from them: what it reads at (row, k) is where the row begins, and a step that depends on k alone.
+// The other factor lies in rows along k. What bounds these kernels is how many instructions there are for a
+// multiplication, so nothing is rounded on its way: the multiplication reads the upper 19 bits of each float.
+
+#include <algorithm>
+#include <cmath>
 
 #include "cuda/convolution/direct.cuh"
 #include "cuda/tensor_cores.cuh"
@@ -9,13 +14,8 @@
 namespace tern::cuda::convolution {
 
 constexpr int tensor_warps = 8, tensor_threads = 32 * tensor_warps;
-constexpr int tensor_rows = 32;  // of a warp's tile: two multiplications behind one another
-
-/// Whether direct convolutions run on tensor cores.
-inline bool on_tensor_cores(const Problem& problem) { return problem.tensor_cores() && card().code >= 80; }
-/// Sums over so few elements (a first layer of one channel) are as fast by plain multiply-adds, and faster at many
-/// positions: 15 against 21 microseconds forward for 512 images of LeNet on an H200.
-inline bool short_sums(const Problem& problem) { return problem.C * problem.KH * problem.KW <= 32; }
+constexpr int tensor_rows = 32;   // of a warp's tile: two multiplications behind one another
+constexpr int tensor_depth = 16;  // k of a slice
 
 constexpr int padded(std::int64_t count, int of) { return static_cast<int>((count + of - 1) / of) * of; }
 
@@ -40,14 +40,6 @@ inline TensorSizes tensor_sizes(const Problem& p) {
   return s;
 }
 
-/// What a way to cut a pass costs, in cycles: the work of the fullest multiprocessor, no less than what one block takes
-/// however idle the card is. The figures of the three passes are fitted to all cuts of 30 convolutions on an H200.
-inline double tensor_cost(double blocks, double work, double alone, std::size_t shared) {
-  const double deep = std::ceil(blocks / static_cast<double>(card().multiprocessors));
-  const double fits = std::max(1.0, std::min(8.0, std::floor(225.0 * 1024 / static_cast<double>(shared + 1024))));
-  return std::max(deep * work, std::ceil(deep / fits) * alone);
-}
-
 /// Calls body with the fewest columns of 8 that a warp may have side by side and that hold `columns`.
 template <class Body>
 void with_columns(int columns, const Body& body) {
@@ -58,170 +50,173 @@ void with_columns(int columns, const Body& body) {
 }
 constexpr int column_choices[]{8, 24, 32, 56, 64};
 
-__device__ __forceinline__ float4 rounded_pack(const float4& four) {
-  return {rounded_tf32(four.x), rounded_tf32(four.y), rounded_tf32(four.z), rounded_tf32(four.w)};
+/// Asks for the planes of `channels` channels of each of `images`, `most` floats apart in shared memory, with zeros
+/// around them where the convolution pads. All threads of the block take part.
+__device__ __forceinline__ void copy_images(float* to, const float* from, int images, int channels, int most,
+                                            const TensorSizes& s) {
+  const int stride = s.C * s.H * s.W, count = channels * s.plane;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const bool flat = s.pad_h == 0 && s.pad_w == 0;
+  const bool fours =
+      flat && count % 4 == 0 && stride % 4 == 0 && most % 4 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+  for (int image = 0; image < images; ++image) {
+    float* const there = to + image * most;
+    const float* const here = from + static_cast<std::int64_t>(image) * stride;
+    if (fours) {
+#pragma unroll 4
+      for (int i = thread * 4; i < count; i += threads * 4) copy_async<4>(there + i, here + i, true);
+      continue;
+    }
+#pragma unroll 1
+    for (int i = thread; i < count; i += threads) {
+      int at = i;
+      bool inside = true;
+      if (!flat) {
+        int plane, rest, row, column;
+        s.of_plane.split(i, plane, rest);
+        s.of_pitch.split(rest, row, column);
+        const int h = row - s.pad_h, w = column - s.pad_w;
+        inside = h >= 0 && h < s.H && w >= 0 && w < s.W;
+        at = inside ? (plane * s.H + h) * s.W + w : 0;
+      }
+      copy_async<1>(there + i, here + at, inside);
+    }
+  }
 }
 
-/// Copies `rows` rows of `count` elements, rounded; from one to the next it is `stride` and `pitch`. What is beyond
-/// `count`, up to 4 times `packs`, becomes 0. All threads of the block take part; a thread's loads are under way
-/// together. Out of line: these kernels are bound by fetching their own code.
-template <int batch>
-__device__ __noinline__ void stage_rows(float* to, const float* from, int rows, int count, int stride, int pitch,
-                                        int packs) {
-  const bool packed = count % 4 == 0 && stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
-  const int shift = packs <= 16 ? 4 : packs <= 32 ? 5 : packs <= 128 ? 7 : 8;  // of the lanes of a row
-  const int lanes = 1 << shift, step = tensor_threads >> shift;
-  for (int pack = static_cast<int>(threadIdx.x) & (lanes - 1); pack < packs; pack += lanes)
-    for (int first = static_cast<int>(threadIdx.x) >> shift; first < rows; first += step * batch) {
-      const int left = count - pack * 4;
-      const float* const here = from + first * stride + pack * 4;
-      float* const there = to + first * pitch + pack * 4;
-      if (packed) {
-        float4 four[batch];
-#pragma unroll
-        for (int i = 0; i < batch; ++i) {
-          four[i] = float4{0, 0, 0, 0};
-          if (left > 0 && first + i * step < rows) four[i] = *reinterpret_cast<const float4*>(here + i * step * stride);
-        }
-#pragma unroll
-        for (int i = 0; i < batch; ++i)
-          if (first + i * step < rows) *reinterpret_cast<float4*>(there + i * step * pitch) = rounded_pack(four[i]);
-        continue;
-      }
-#pragma unroll 2
-      for (int i = 0; i < batch; ++i) {
-        if (first + i * step >= rows) break;
-        const float* const at = here + i * step * stride;
-        float4 four{0, 0, 0, 0};
-        if (left > 0) four.x = at[0];
-        if (left > 1) four.y = at[1];
-        if (left > 2) four.z = at[2];
-        if (left > 3) four.w = at[3];
-        *reinterpret_cast<float4*>(there + i * step * pitch) = rounded_pack(four);
-      }
-    }
-}
+/// Where rows of `length` floats begin in shared memory, whole slices of them: neighbours' fours lie in different
+/// banks.
+inline int pitch_of_rows(int length) { return (padded(length, tensor_depth) + 15) / 32 * 32 + 16; }
 
-/// Copies the planes of `channels` for each of `images`, `most` floats apart in shared memory, padded and rounded.
-__device__ __forceinline__ void stage_images(float* to, const float* from, int images, int channels, int most,
-                                             const TensorSizes& s) {
-  const int stride = s.C * s.H * s.W;
-  if (s.pad_h == 0 && s.pad_w == 0) {
-    if (channels == s.C && most == stride) {
-      // One run, cut into rows.
-      const int count = images * stride, whole = count / (tensor_threads * 4), rest = whole * tensor_threads * 4;
-      stage_rows<8>(to, from, whole, tensor_threads * 4, tensor_threads * 4, tensor_threads * 4, tensor_threads);
-      stage_rows<8>(to + rest, from + rest, 1, count - rest, 0, 0, (count - rest) / 4);
-    } else {
-      stage_rows<8>(to, from, images, channels * s.plane, stride, most, most / 4);
-    }
+/// Asks for `rows` rows of `count` floats, one `stride` and `pitch` behind the other, and writes zeros from their ends
+/// to whole slices. All threads of the block take part.
+__device__ __forceinline__ void copy_rows(float* to, const float* from, int rows, int count, int stride, int pitch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int whole = (count + tensor_depth - 1) / tensor_depth * tensor_depth;
+  if (count % 4 == 0 && stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+    const int shift = whole <= 64 ? 4 : 5, lanes = 1 << shift;  // that share a row
+#pragma unroll 1
+    for (int row = thread >> shift; row < rows; row += tensor_threads >> shift)
+#pragma unroll 4
+      for (int i = (thread & (lanes - 1)) * 4; i < whole; i += lanes * 4)
+        copy_async<4>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
     return;
   }
-  for (int image = 0; image < images; ++image)
-#pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x); i < channels * s.plane; i += tensor_threads) {
-      int plane, rest, row, column;
-      s.of_plane.split(i, plane, rest);
-      s.of_pitch.split(rest, row, column);
-      const int h = row - s.pad_h, w = column - s.pad_w;
-      const bool inside = h >= 0 && h < s.H && w >= 0 && w < s.W;
-      const float value = inside ? from[image * stride + (plane * s.H + h) * s.W + w] : 0.0f;
-      to[image * most + i] = rounded_tf32(value);
-    }
+#pragma unroll 1
+  for (int row = thread / 32; row < rows; row += tensor_warps)
+#pragma unroll 1
+    for (int i = thread % 32; i < whole; i += 32)
+      copy_async<1>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
 }
 
 /// A warp's tile: 32 rows by `Across` columns of 8.
-template <int Across>
+template <int Across, bool Doubles>
 struct WarpTile {
-  float sum[2][Across][4] = {};
+  using Cores = TensorCores<Doubles, false>;
+  typename Cores::Sum sum[2][Across][4] = {};
   int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 
-  /// Adds 8 k. The left factor at (row, k) is left[row_at + step]: `row_at` of the lane's rows, `step` of its two k,
-  /// 0 where those are not `inside`; the right factor at (k, column) is right(k, column).
-  template <class Right>
-  __device__ __forceinline__ void add(const float* left, const int (&row_at)[4], const int (&step)[2],
-                                      const bool (&inside)[2], const Right& right) {
-    std::uint32_t a[2][4], b[Across][2];
+  /// Adds a slice. The gathered factor at (row, k) is left[row_at + step], `row_at` of the lane's rows and `step` of
+  /// its four k, which are 4 t to 4 t + 3 of the slice; unless `Whole`, 0 where that is negative. The right factor's
+  /// columns are `pitch` apart.
+  template <bool Whole>
+  __device__ __forceinline__ void add(const float* left, const int (&row_at)[4], const int4& steps, const float* right,
+                                      int pitch) {
+    const int step[4]{steps.x, steps.y, steps.z, steps.w};
+    float4 b_value[Across];
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < Across; ++j) b_value[j] = *reinterpret_cast<const float4*>(right + (j * 8 + g) * pitch + 4 * t);
 #pragma unroll
-      for (int part = 0; part < 4; ++part)
-        a[i][part] = inside[part / 2] ? __float_as_uint(left[row_at[i * 2 + part % 2] + step[part / 2]]) : 0u;
+    for (int half = 0; half < 2; ++half) {
+      typename Cores::Element a[2][4], b[Across][2];
 #pragma unroll
-    for (int j = 0; j < Across; ++j)
+      for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int part = 0; part < 2; ++part) b[j][part] = __float_as_uint(right(t + part * 4, j * 8 + g));
+        for (int part = 0; part < 4; ++part) {
+          const int at = step[2 * half + part / 2];
+          a[i][part] = Cores::element(Whole || at >= 0 ? left[row_at[i * 2 + part % 2] + at] : 0.0f);
+        }
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < Across; ++j) {
+        b[j][0] = Cores::element(half == 0 ? b_value[j].x : b_value[j].z);
+        b[j][1] = Cores::element(half == 0 ? b_value[j].y : b_value[j].w);
+      }
 #pragma unroll
-      for (int j = 0; j < Across; ++j) multiply_add(sum[i][j], a[i], b[j]);
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < Across; ++j) multiply_add(sum[i][j], a[i], b[j]);
+    }
   }
 
-  /// use(row, column, sum) for all of the lane's.
+  /// The lane's rows: row(i) of 4.
+  __device__ __forceinline__ int row(int i) const { return i * 8 + g; }
+  /// use(i, column, sum) for all of the lane's, i of its rows.
   template <class Use>
   __device__ __forceinline__ void each(const Use& use) const {
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int j = 0; j < Across; ++j)
 #pragma unroll
-        for (int part = 0; part < 4; ++part) use(i * 16 + part / 2 * 8 + g, j * 8 + 2 * t + part % 2, sum[i][j][part]);
+        for (int part = 0; part < 2; ++part)
+          use(i, j * 8 + 2 * t + part, static_cast<float>(sum[i / 2][j][i % 2 * 2 + part]));
   }
 };
 
-/// use(row, column, sum) for all of a warp's tile, row by lane, 8 columns after 8 through `slab` in shared memory.
-constexpr int slab_pitch = tensor_rows + 4, slab = 8 * slab_pitch;
-template <int Across, class Use>
-__device__ __forceinline__ void each_by_rows(float* slab, const WarpTile<Across>& mine, const Use& use) {
-#pragma unroll
-  for (int j = 0; j < Across; ++j) {
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int part = 0; part < 4; ++part)
-        slab[(2 * mine.t + part % 2) * slab_pitch + i * 16 + part / 2 * 8 + mine.g] = mine.sum[i][j][part];
-    __syncwarp();
-#pragma unroll 1
-    for (int column = 0; column < 8; ++column) {
-      const int row = static_cast<int>(threadIdx.x) % 32;
-      use(row, j * 8 + column, slab[column * slab_pitch + row]);
-    }
-  }
-}
-
-/// Adds the parts of `splits` warps of each tile of rows in order: use(row, column, sum). A warp's tile is warp /
-/// splits. All threads of the block take part; shared memory of split_bytes() is overwritten.
-template <int Across, class Use>
-__device__ __forceinline__ void add_warps(float* part, const WarpTile<Across>& mine, int tiles, int splits, int rows,
-                                          const Use& use) {
+/// Adds the parts of `splits` warps of each tile of rows in order: use(place(row), column, sum). A warp's tile is warp
+/// / splits. All threads of the block take part; shared memory of split_bytes() is overwritten.
+template <int Across, bool Doubles, class Place, class Use>
+__device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, int tiles, int splits,
+                                          int rows, int columns, const Place& place, const Use& use) {
   const int warp = static_cast<int>(threadIdx.x) / 32, tile = warp / splits, split = warp % splits;
   const int pitch = tiles * tensor_rows + 4, size = pitch * Across * 8;
   __syncthreads();
   if (tile < tiles)
-    mine.each(
-        [&](int row, int column, float sum) { part[split * size + column * pitch + tile * tensor_rows + row] = sum; });
+    mine.each([&](int i, int column, float sum) {
+      part[split * size + column * pitch + tile * tensor_rows + mine.row(i)] = sum;
+    });
   __syncthreads();
-  for (int row = static_cast<int>(threadIdx.x) % 32; row < rows; row += 32)
-#pragma unroll 1
-    for (int column = warp; column < Across * 8; column += tensor_warps) {
-      float total = 0;
+  for (int row = static_cast<int>(threadIdx.x) % 32; row < rows; row += 32) {
+    const auto at = place(row);
+    const float* from = part + warp * pitch + row;
 #pragma unroll 4
-      for (int s = 0; s < splits; ++s) total += part[s * size + column * pitch + row];
-      use(row, column, total);
+    for (int column = warp; column < columns; column += tensor_warps, from += tensor_warps * pitch) {
+      float total = from[0];
+      for (int s = 1; s < splits; ++s) total += from[s * size];
+      use(at, column, total);
     }
+  }
 }
 inline std::size_t split_bytes(int columns, int tiles, int splits) {
   return static_cast<std::size_t>(splits * columns * (tiles * tensor_rows + 4)) * sizeof(float);
 }
 
-// The three passes: whether one fits, and its work. A gradient of the weight leaves `tensor_slices` partial sums.
-bool fits_tensor_forward(const Problem& problem);
-void run_tensor_forward(Context& context, const Problem& problem, const Arrays& arrays);
-bool fits_tensor_grad_x(const Problem& problem);
-void run_tensor_grad_x(Context& context, const Problem& problem, const Arrays& arrays);
-bool fits_tensor_grad_weight(const Problem& problem);
-std::int64_t tensor_slices(const Problem& problem);
-void run_tensor_grad_weight(Context& context, const Problem& problem, const Arrays& arrays, float* partials);
+// ---- what a cut costs ----
+
+/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100: of a block's share of a busy
+/// multiprocessor, of its time alone however idle the card is, and which part of the latter is not hidden behind
+/// others.
+template <std::size_t Works, std::size_t Waits>
+struct TensorFit {
+  double work[Works], wait[Waits], exposed;
+};
+
+/// The figures times what they are for; the fullest multiprocessor decides, on which so many blocks fit.
+template <std::size_t Works, std::size_t Waits>
+double tensor_cost(const TensorFit<Works, Waits>& fit, const double (&work)[Works], const double (&wait)[Waits],
+                   double blocks, int by_registers, std::size_t shared) {
+  double work_of = 0, wait_of = 0;
+  for (std::size_t i = 0; i < Works; ++i) work_of += fit.work[i] * work[i];
+  for (std::size_t i = 0; i < Waits; ++i) wait_of += fit.wait[i] * wait[i];
+  const double deep = std::ceil(blocks / static_cast<double>(card().multiprocessors));
+  const double by_shared = std::floor(225.0 * 1024 / static_cast<double>(shared + 1024));
+  const double resident = std::max(1.0, std::min(static_cast<double>(by_registers), by_shared));
+  return std::max(deep * work_of + fit.exposed * wait_of, std::ceil(deep / resident) * wait_of);
+}
+
+/// Whether the card's tensor cores multiply what a problem's factors may be read as.
+inline bool on_tensor_cores(const Problem& problem) {
+  return problem.tensor_cores() ? card().code >= 80 : card().doubles;
+}
 
 }  // namespace tern::cuda::convolution

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "cuda/convolution/direct_tensor.cuh"
@@ -7,24 +5,24 @@
 namespace tern::cuda::convolution {
 namespace {
 
-/// Rows are output positions, columns output channels, k is (channel, tap) as the weight has it.
+/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) as the weight has it.
 struct ForwardCut {
   int columns = 0;            // of a block; 0: nothing fits
   int tiles = 1, splits = 1;  // of 32 rows in a block; of the sum over k
-  int images = 1;             // that a block may touch
-  int image = 0, planes = 0;  // floats of an image, and of all of them, in shared memory
+  int image = 0, pitch = 0;   // floats of an image, and of an output channel's weights, in shared memory
+  int planes = 0;             // floats of all images there
   std::size_t shared = 0;
 };
 
-template <int Across>
+template <int Across, bool Doubles>
 __global__ void __launch_bounds__(tensor_threads)
     tensor_forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
                           const __grid_constant__ TensorSizes s, const __grid_constant__ ForwardCut cut,
                           Activation activation) {
   extern __shared__ float4 memory[];
-  const int depth = (s.length + 7) / 8 * 8, pitch = depth + 4;
+  const int slices = (s.length + tensor_depth - 1) / tensor_depth;
   int* const steps = reinterpret_cast<int*>(memory);
-  float* const shift = reinterpret_cast<float*>(memory) + depth;
+  float* const shift = reinterpret_cast<float*>(memory) + slices * tensor_depth;
   float* const planes = shift + Across * 8;
   float* const weights = planes + cut.planes;
   const int row_first = static_cast<int>(blockIdx.x) * cut.tiles * tensor_rows;
@@ -33,100 +31,119 @@ __global__ void __launch_bounds__(tensor_threads)
   const int images = static_cast<int>(s.of_area.quotient(row_first + rows - 1)) - image_first + 1;
   const int o_first = static_cast<int>(blockIdx.y) * cut.columns, o_count = min(cut.columns, s.O - o_first);
 
-  for (int k = static_cast<int>(threadIdx.x); k < depth; k += tensor_threads) {
+  for (int k = static_cast<int>(threadIdx.x); k < slices * tensor_depth; k += tensor_threads) {
     int c, tap, kh, kw;
     s.of_window.split(k, c, tap);
     s.of_side.split(tap, kh, kw);
-    steps[k] = k < s.length ? c * s.plane + kh * s.pitch + kw : 0;
+    steps[k] = k < s.length ? c * s.plane + kh * s.pitch + kw : -1;
   }
+  WarpTile<Across, Doubles> sums;
+  const int warp = static_cast<int>(threadIdx.x) / 32, split = warp % cut.splits, tile_step = tensor_warps / cut.splits;
+
   begin_kernel();
+  copy_images(planes, x + static_cast<std::int64_t>(image_first) * s.C * s.H * s.W, images, s.C, cut.image, s);
+  copy_rows(weights, weight + static_cast<std::int64_t>(o_first) * s.length, o_count, s.length, s.length, cut.pitch);
+  commit_copies();
   if (threadIdx.x < Across * 8)
     shift[threadIdx.x] =
         bias != nullptr && static_cast<int>(threadIdx.x) < o_count ? bias[o_first + threadIdx.x] : 0.0f;
-  stage_images(planes, x + static_cast<std::int64_t>(image_first) * s.C * s.H * s.W, images, s.C, cut.image, s);
-  stage_rows<8>(weights, weight + static_cast<std::int64_t>(o_first) * s.length, o_count, s.length, s.length, pitch,
-                depth / 4);
+  await_copies<0>();
   __syncthreads();
 
-  float* const to = y + (static_cast<std::int64_t>(image_first) * s.O + o_first) * s.area;
   // Where row r of the block is: its image among those of the block, and its position.
-  const auto place = [&](int r, int& image, int& position) {
+  const auto locate = [&](int r, int& image, int& position) {
     s.of_area.split(row_first + r, image, position);
     image -= image_first;
   };
-  const auto finish = [&](int row, int column, float total) {
-    if (row >= rows || column >= o_count) return;
+  float* const to = y + (static_cast<std::int64_t>(image_first) * s.O + o_first) * s.area;
+  const auto place = [&](int row) {
     int image, position;
-    place(row, image, position);
-    to[(image * s.O + column) * s.area + position] = activate(total + shift[column], activation);
+    locate(row, image, position);
+    return image * s.O * s.area + position;
   };
-  const int warp = static_cast<int>(threadIdx.x) / 32, split = warp % cut.splits, tile_step = tensor_warps / cut.splits;
-  const auto sums_of = [&](WarpTile<Across>& sums, int tile) {
+  const auto finish = [&](int at, int column, float total) {
+    if (column < o_count) to[at + column * s.area] = activate(total + shift[column], activation);
+  };
+  for (int tile = warp / cut.splits; tile < cut.tiles && tile * tensor_rows < rows; tile += tile_step) {
     int row_at[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = tile * tensor_rows + i * 8 + sums.g;
       int image, position, oh, ow;
-      place(min(row, rows - 1), image, position);
+      locate(min(tile * tensor_rows + sums.row(i), rows - 1), image, position);
       s.of_width.split(position, oh, ow);
       row_at[i] = image * cut.image + oh * s.pitch + ow;
     }
-#pragma unroll 2
-    for (int k = split * 8; k < depth; k += cut.splits * 8) {
-      const int step[2]{steps[k + sums.t], steps[k + sums.t + 4]};
-      const bool inside[2]{k + sums.t < s.length, k + sums.t + 4 < s.length};
-      sums.add(planes, row_at, step, inside, [&](int at, int column) { return weights[column * pitch + k + at]; });
-    }
-  };
-  if (cut.splits > 1) {
-    WarpTile<Across> sums;
-    if (warp / cut.splits < cut.tiles) sums_of(sums, warp / cut.splits);
-    add_warps(planes, sums, cut.tiles, cut.splits, rows, finish);
-    return;
+    const auto add = [&](int slice, auto whole) {
+      sums.template add<whole.value>(planes, row_at, reinterpret_cast<const int4*>(steps)[slice * 4 + sums.t],
+                                     weights + slice * tensor_depth, cut.pitch);
+    };
+    int slice = split;
+#pragma unroll 1
+    for (; slice < s.length / tensor_depth; slice += cut.splits) add(slice, std::true_type());
+    if (slice < slices) add(slice, std::false_type());
+    if (cut.splits > 1) break;
+    int at[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) at[i] = place(min(tile * tensor_rows + sums.row(i), rows - 1));
+    sums.each([&](int i, int column, float sum) {
+      if (tile * tensor_rows + sums.row(i) < rows) finish(at[i], column, sum);
+    });
+    sums = {};
   }
-  for (int tile = warp; tile < cut.tiles && tile * tensor_rows < rows; tile += tile_step) {
-    WarpTile<Across> sums;
-    sums_of(sums, tile);
-    each_by_rows(weights + Across * 8 * pitch + warp * slab, sums,
-                 [&](int row, int column, float sum) { finish(tile * tensor_rows + row, column, sum); });
-  }
+  if (cut.splits > 1) add_warps(planes, sums, cut.tiles, cut.splits, rows, o_count, place, finish);
+}
+
+// Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
+// of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another.
+constexpr TensorFit<6, 6> doubles_fit{
+    {0.328, 2.61, 2.94, 0.329, 1.69, 1.48}, {1.07, 1.38, 2.18, 0.339, 0.985, 6.9}, 0.426};
+constexpr TensorFit<6, 6> rounded_fit{
+    {0, 0.291, 2.81, 0, 2.26, 1.19}, {2.79, 2.21, 0.516, 0.0995, 0.496, 0.639}, 0.901};
+
+/// Blocks that the registers of a multiprocessor hold.
+int resident(const Problem& problem, int columns) {
+  if (columns <= 8) return problem.tensor_cores() ? 4 : 3;
+  return columns <= 24 || (columns <= 32 && problem.tensor_cores()) ? 2 : 1;
 }
 
 ForwardCut find_cut(const Problem& p) {
   const TensorSizes s = tensor_sizes(p);
-  const int depth = padded(s.length, 8);
+  const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
+  const int slices = padded(s.length, tensor_depth) / tensor_depth;
   const std::int64_t rows = p.positions();
   ForwardCut best;
   double best_cost = std::numeric_limits<double>::max();
   for (const int columns : column_choices)
-    for (int tiles = 1; tiles <= 64; tiles *= 2) {
-      if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
-      ForwardCut cut;
-      cut.columns = columns, cut.tiles = tiles;
-      while (cut.splits * 2 * tiles <= tensor_warps && cut.splits * 64 <= depth) cut.splits *= 2;
-      const std::int64_t covered = std::int64_t{tiles} * tensor_rows;
-      cut.images = static_cast<int>(
-          std::min(p.N, covered % s.area == 0 ? covered / s.area : (covered + s.area - 2) / s.area + 1));
-      if (std::int64_t{cut.images} * s.C * s.plane > (1 << 20)) continue;
-      cut.image = padded(std::int64_t{s.C} * s.plane, 4), cut.planes = cut.images * cut.image;
-      const std::size_t head = static_cast<std::size_t>(depth + columns) * sizeof(float);
-      const std::size_t staged = static_cast<std::size_t>(cut.planes + columns * (depth + 4)) * sizeof(float);
-      cut.shared = head + (cut.splits == 1 ? staged + tensor_warps * slab * sizeof(float)
-                                           : std::max(staged, split_bytes(columns, tiles, cut.splits)));
-      if (cut.shared > shared_limit()) continue;
-      const auto blocks = static_cast<double>(ceil_div(rows, covered) * ceil_div(s.O, columns));
-      const double steps = depth / 8, across = columns / 8;
-      const double staging = static_cast<double>(staged) / 32;
-      const double turns = std::ceil(static_cast<double>(tiles * cut.splits) / tensor_warps);
-      const double work = 865 + 1.09 * staging + tiles * (steps * (3.66 + 0.536 * across) + across * 6.23);
-      const double alone = 2080 + std::ceil(steps / cut.splits) * turns * (201 + 3.94 * across) + turns * across * 391 +
-                           (cut.splits > 1 ? 656 : 0);
-      const double cost = tensor_cost(blocks, work, alone, cut.shared);
-      if (cost < best_cost) {
-        best = cut;
-        best_cost = cost;
+    for (int tiles = 1; tiles <= 64; tiles *= 2)
+      for (int splits = 1; splits == 1 || splits * tiles <= tensor_warps; splits *= 2) {
+        if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
+        if (splits > slices) continue;
+        ForwardCut cut;
+        cut.columns = columns, cut.tiles = tiles, cut.splits = splits;
+        const std::int64_t covered = std::int64_t{tiles} * tensor_rows;
+        const std::int64_t images =
+            std::min(p.N, covered % s.area == 0 ? covered / s.area : (covered + s.area - 2) / s.area + 1);
+        if (images * s.C * s.plane > (1 << 20)) continue;
+        cut.image = padded(std::int64_t{s.C} * s.plane, 4), cut.planes = static_cast<int>(images) * cut.image;
+        cut.pitch = pitch_of_rows(s.length);
+        const std::size_t head = static_cast<std::size_t>(slices * tensor_depth + columns) * sizeof(float);
+        const std::size_t staged = static_cast<std::size_t>(cut.planes + columns * cut.pitch) * sizeof(float);
+        cut.shared = head + (splits == 1 ? staged : std::max(staged, split_bytes(columns, tiles, splits)));
+        if (cut.shared > shared_limit()) continue;
+        const auto blocks = static_cast<double>(ceil_div(rows, covered) * ceil_div(s.O, columns));
+        const double packs = static_cast<double>(staged) / (128 * 1000), across = columns / 8;
+        const double turns = (tiles * splits + tensor_warps - 1) / tensor_warps;
+        const double products = tiles * slices / 100.0, in_turn = (slices + splits - 1) / splits * turns / 10;
+        const double split = splits > 1 ? 1 : 0;
+        const double cost = tensor_cost(
+            fit, {1, packs, products, products * across, split * tiles * splits * across / 100, tiles * across / 100},
+            {1, packs, in_turn, in_turn * across, split, turns * across / 10}, blocks, resident(p, columns),
+            cut.shared);
+        if (cost < best_cost) {
+          best = cut;
+          best_cost = cost;
+        }
       }
-    }
   return best;
 }
 
@@ -135,24 +152,35 @@ ForwardCut chosen_cut(const Problem& problem) {
   return remembered<Rule>(problem, [&] { return find_cut(problem); });
 }
 
-}  // namespace
-
-bool fits_tensor_forward(const Problem& problem) {
-  const std::int64_t most = short_sums(problem) ? 1 << 13 : 1 << 30;
-  return small_window(problem) && on_tensor_cores(problem) && problem.positions() < most &&
-         chosen_cut(problem).columns > 0;
+bool fits(const Problem& problem) {
+  return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).columns > 0;
 }
+// Short sums (a first layer's) over many outputs are faster by multiply-adds: 7.4 against 8.1 microseconds in strict
+// float32 for 128 images of LeNet, 16.9 against 17.8 in TF32 for 512.
+bool many_short_sums(const Problem& problem) {
+  return problem.C * problem.KH * problem.KW <= 32 && problem.outputs() >= (problem.tensor_cores() ? 2500000 : 1200000);
+}
+bool fits_first(const Problem& problem) { return fits(problem) && !many_short_sums(problem); }
+bool fits_last(const Problem& problem) { return fits(problem) && many_short_sums(problem); }
 
-void run_tensor_forward(Context& context, const Problem& problem, const Arrays& arrays) {
+void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   const ForwardCut cut = chosen_cut(problem);
   with_columns(cut.columns, [&](auto across) {
-    constexpr auto kernel = tensor_forward_kernel<across.value>;
-    const dim3 blocks(static_cast<unsigned>(ceil_div(problem.positions(), std::int64_t{cut.tiles} * tensor_rows)),
-                      static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
-    launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.y),
-           static_cast<const float*>(arrays.x), static_cast<const float*>(arrays.weight),
-           static_cast<const float*>(arrays.bias), tensor_sizes(problem), cut, problem.activation);
+    const auto run = [&](auto kernel) {
+      const dim3 blocks(static_cast<unsigned>(ceil_div(problem.positions(), std::int64_t{cut.tiles} * tensor_rows)),
+                        static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
+      launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.y),
+             static_cast<const float*>(arrays.x), static_cast<const float*>(arrays.weight),
+             static_cast<const float*>(arrays.bias), tensor_sizes(problem), cut, problem.activation);
+    };
+    run(problem.tensor_cores() ? tensor_forward_kernel<across.value, false>
+                               : tensor_forward_kernel<across.value, true>);
   });
 }
+
+}  // namespace
+
+const Way direct_tensor_forward_first{"direct_tensor", fits_first, nullptr, run_tensor};
+const Way direct_tensor_forward_last{"direct_tensor", fits_last, nullptr, run_tensor};
 
 }  // namespace tern::cuda::convolution

@@ -1,100 +1,147 @@
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "cuda/convolution/direct_tensor.cuh"
+#include "cuda/fused_rows.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
 
-/// Rows are (channel, tap), columns output channels, k is the positions of the images of a slice.
+/// Rows are (channel, tap), gathered from x; columns output channels; k is output positions. A block sums a slice of
+/// the images for some of the channels.
 struct GradWeightCut {
-  int columns = 0;            // of a block; 0: nothing fits
-  int channels = 1;           // of x, in a block
-  int tiles = 1, splits = 1;  // of 32 rows in a block; of the sum over k
+  int columns = 0;              // of a block; 0: nothing fits
+  int channels = 1, tiles = 1;  // of x in a block, and the tiles of their rows
+  int splits = 1;               // of the sum over k, among warps
   int slices = 1, images_per_slice = 1;
-  int together = 1;  // images in shared memory at a time
-  int planes = 0;    // floats of them, an image's
+  int together = 1;           // images in shared memory at a time
+  int planes = 0, pitch = 0;  // floats of an image's planes, and of a row of y's gradient
   std::size_t shared = 0;
 };
 
-template <int Across>
-__global__ void __launch_bounds__(tensor_threads, 2)
+template <int Across, bool Doubles>
+__global__ void __launch_bounds__(tensor_threads)
     tensor_grad_weight_kernel(float* partials, const float* __restrict__ g, const float* __restrict__ x,
-                              const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut) {
+                              const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut,
+                              Divisor<std::uint32_t> of_depths) {
   extern __shared__ float4 memory[];
-  const int depth = (s.area + 7) / 8 * 8, pitch = depth + 4;
+  const int depths = static_cast<int>(of_depths.value());  // of an image, of 16 positions
   int* const steps = reinterpret_cast<int*>(memory);
-  float* const planes = reinterpret_cast<float*>(memory) + depth;
+  float* const planes = reinterpret_cast<float*>(memory) + depths * tensor_depth;
   float* const staged_g = planes + cut.together * cut.planes;
   const int slice = static_cast<int>(blockIdx.x), c_first = static_cast<int>(blockIdx.y) * cut.channels;
   const int o_first = static_cast<int>(blockIdx.z) * cut.columns, o_count = min(cut.columns, s.O - o_first);
   const int channels = min(cut.channels, s.C - c_first), rows = channels * s.window;
   const int begin = slice * cut.images_per_slice, end = min(begin + cut.images_per_slice, s.N);
-  const int o_rows = min(cut.columns, s.O);
-  const std::int64_t sums_of_slice = static_cast<std::int64_t>(s.O) * s.length + s.O;
-  float* const to = partials + slice * sums_of_slice;
 
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (c_first >= s.C) {
-    // The block behind those of the channels sums the bias, of what is not rounded.
-    begin_kernel();
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    for (int o = o_first + warp; o < o_first + o_count; o += tensor_warps) {
-      const float sum =
-          sum_channel(g + (static_cast<std::int64_t>(begin) * s.O + o) * s.area, end - begin, s.O * s.area, s.of_area);
-      if (lane == 0) to[sums_of_slice - s.O + o] = sum;
-    }
-    return;
-  }
-  for (int k = static_cast<int>(threadIdx.x); k < depth; k += tensor_threads) {
+  for (int k = static_cast<int>(threadIdx.x); k < depths * tensor_depth; k += tensor_threads) {
     int oh, ow;
     s.of_width.split(k, oh, ow);
-    steps[k] = k < s.area ? oh * s.pitch + ow : 0;
+    steps[k] = k < s.area ? oh * s.pitch + ow : -1;
   }
-  WarpTile<Across> sums;
-  const int split = warp % cut.splits, tile = warp / cut.splits;
+  WarpTile<Across, Doubles> sums;
+  const int warp = static_cast<int>(threadIdx.x) / 32, split = warp % cut.splits, tile = warp / cut.splits;
+  const bool works = tile < cut.tiles && tile * tensor_rows < rows;
   int row_at[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     int c, tap, kh, kw;
-    s.of_window.split(min(tile * tensor_rows + i * 8 + sums.g, rows - 1), c, tap);
+    s.of_window.split(min(tile * tensor_rows + sums.row(i), rows - 1), c, tap);
     s.of_side.split(tap, kh, kw);
     row_at[i] = c * s.plane + kh * s.pitch + kw;
   }
+  // The bias is the sum of its output channel: what the warps of the first rows load anyway, as it comes.
+  const bool with_bias = c_first == 0 && tile == 0;
+  float bias[Across] = {};
+  const int whole = s.area / tensor_depth;
+
   begin_kernel();
-  for (int first = begin; first < end; first += cut.together) {
-    if (first > begin) __syncthreads();
-    const int images = min(cut.together, end - first);
-    stage_images(planes, x + (static_cast<std::int64_t>(first) * s.C + c_first) * s.H * s.W, images, channels,
-                 cut.planes, s);
-    // The rows of all channels follow each other from image to image. Those of columns beyond o_count are not written.
-    const float* const from_g = g + (static_cast<std::int64_t>(first) * s.O + o_first) * s.area;
-    const int runs = o_count == s.O ? 1 : images;
+  for (int first = 0; first < end - begin; first += cut.together) {
+    if (first > 0) __syncthreads();
+    const int images = min(cut.together, end - begin - first);
+    copy_images(planes, x + (static_cast<std::int64_t>(begin + first) * s.C + c_first) * s.H * s.W, images, channels,
+                cut.planes, s);
+    // The rows of all channels follow each other from image to image.
+    const float* const from_g = g + (static_cast<std::int64_t>(begin + first) * s.O + o_first) * s.area;
+    const int runs = o_count == s.O ? 1 : images, g_rows = o_count * images / runs;
     for (int i = 0; i < runs; ++i)
-      stage_rows<8>(staged_g + i * o_rows * pitch, from_g + i * s.O * s.area, o_count * images / runs, s.area, s.area,
-                    pitch, depth / 4);
+      copy_rows(staged_g + i * o_count * cut.pitch, from_g + i * s.O * s.area, g_rows, s.area, s.area, cut.pitch);
+    commit_copies();
+    await_copies<0>();
     __syncthreads();
-    if (tile >= cut.tiles || tile * tensor_rows >= rows) continue;
-    for (int i = 0; i < images; ++i) {
-      const float* const from = planes + i * cut.planes;
-      const float* const right = staged_g + i * o_rows * pitch;
-#pragma unroll 2
-      for (int k = split * 8; k < depth; k += cut.splits * 8) {
-        const int step[2]{steps[k + sums.t], steps[k + sums.t + 4]};
-        const bool inside[2]{k + sums.t < s.area, k + sums.t + 4 < s.area};
-        sums.add(from, row_at, step, inside, [&](int at, int column) { return right[column * pitch + k + at]; });
+    if (!works) continue;
+#pragma unroll 1
+    for (int number = split; number < images * depths; number += cut.splits) {
+      int image, depth;
+      of_depths.split(number, image, depth);
+      const float* const left = planes + image * cut.planes;
+      const float* const right = staged_g + image * o_count * cut.pitch + depth * tensor_depth;
+      const int4 step = reinterpret_cast<const int4*>(steps)[depth * 4 + sums.t];
+      if (depth < whole)
+        sums.template add<true>(left, row_at, step, right, cut.pitch);
+      else
+        sums.template add<false>(left, row_at, step, right, cut.pitch);
+      if (!with_bias) continue;
+#pragma unroll
+      for (int j = 0; j < Across; ++j) {
+        const float4 four = *reinterpret_cast<const float4*>(right + (j * 8 + sums.g) * cut.pitch + 4 * sums.t);
+        bias[j] += (four.x + four.y) + (four.z + four.w);
       }
     }
   }
-  add_warps(reinterpret_cast<float*>(memory), sums, cut.tiles, cut.splits, rows, [&](int row, int column, float total) {
-    if (column < o_count) to[static_cast<std::int64_t>(o_first + column) * s.length + c_first * s.window + row] = total;
-  });
+  const std::int64_t sums_of_slice = static_cast<std::int64_t>(s.O) * s.length + s.O;
+  float* const to = partials + slice * sums_of_slice;
+  float* const parts = reinterpret_cast<float*>(memory);
+  const auto use = [&](int row, int column, float total) {
+    to[static_cast<std::int64_t>(o_first + column) * s.length + c_first * s.window + row] = total;
+  };
+  if (cut.splits == 1) {
+    if (works)
+      sums.each([&](int i, int column, float sum) {
+        const int row = tile * tensor_rows + sums.row(i);
+        if (row < rows && column < o_count) use(row, column, sum);
+      });
+  } else {
+    add_warps(
+        parts, sums, cut.tiles, cut.splits, rows, o_count, [](int row) { return row; }, use);
+  }
+  if (c_first > 0) return;
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < Across; ++j) {
+    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 1);
+    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 2);
+    if (with_bias && sums.t == 0) parts[split * Across * 8 + j * 8 + sums.g] = bias[j];
+  }
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= o_count) return;
+  float total = 0;
+  for (int i = 0; i < cut.splits; ++i) total += parts[i * Across * 8 + column];
+  to[sums_of_slice - s.O + o_first + column] = total;
+}
+
+// Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
+// of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another, and of each
+// further round of images.
+constexpr TensorFit<6, 7> doubles_fit{
+    {0.0056, 3.28, 1.11, 1.27, 0.657, 5.59}, {0.0984, 5.32, 3.92, 0.513, 1.06, 1.16, 0.0963}, 0.13};
+constexpr TensorFit<6, 7> rounded_fit{
+    {0.468, 1.29, 2.47, 0.0329, 0.00427, 1.78}, {2.91, 3.32, 3.65, 0.32, 0.637, 0.908, 0.00289}, 0.502};
+/// What adding up a million partial sums takes.
+double adding(const Problem& problem) { return problem.tensor_cores() ? 1.29 : 2.93; }
+
+/// Blocks that the registers of a multiprocessor hold.
+int resident(const Problem& problem, int columns) {
+  const bool rounds = problem.tensor_cores();
+  if (columns <= 8) return rounds ? 4 : 3;
+  if (columns <= 24) return rounds ? 3 : 2;
+  return rounds && columns <= 56 ? 2 : 1;
 }
 
 GradWeightCut find_cut(const Problem& p) {
   const TensorSizes s = tensor_sizes(p);
-  const int depth = padded(s.area, 8);
+  const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
+  const int depths = padded(s.area, tensor_depth) / tensor_depth;
   GradWeightCut best;
   double best_cost = std::numeric_limits<double>::max();
   for (const int columns : column_choices) {
@@ -104,33 +151,34 @@ GradWeightCut find_cut(const Problem& p) {
       cut.columns = columns, cut.channels = static_cast<int>(ceil_div(s.C, chunks));
       if (cut.channels * s.window > tensor_warps * tensor_rows) continue;
       cut.tiles = padded(cut.channels * s.window, tensor_rows) / tensor_rows;
-      while (cut.splits * 2 * cut.tiles <= tensor_warps && cut.splits * 32 <= depth) cut.splits *= 2;
-      cut.planes = padded(cut.channels * s.plane, 4);
-      const std::size_t image = static_cast<std::size_t>(cut.planes + columns * (depth + 4)) * sizeof(float);
-      const std::size_t table = static_cast<std::size_t>(depth) * sizeof(float);
-      if (table + image > shared_limit()) continue;
+      cut.splits = tensor_warps / cut.tiles;
+      cut.planes = padded(cut.channels * s.plane, 4), cut.pitch = pitch_of_rows(s.area);
+      const int image = cut.planes + std::min(columns, s.O) * cut.pitch;
+      // Besides: the table of steps; and what columns beyond the last channel read.
+      const std::size_t once = static_cast<std::size_t>(depths * tensor_depth + columns * cut.pitch) * sizeof(float);
+      const std::size_t bytes = static_cast<std::size_t>(image) * sizeof(float);
+      if (once + bytes > shared_limit()) continue;
+      const std::size_t wanted = std::max(std::min<std::size_t>(shared_limit(), 110 * 1024), once + bytes);
       for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
         cut.images_per_slice = per_slice, cut.slices = static_cast<int>(ceil_div(p.N, per_slice));
         if (cut.slices > 256) continue;
-        cut.together =
-            std::min(per_slice, static_cast<int>((std::min<std::size_t>(shared_limit(), 110 * 1024) - table) / image));
-        cut.together = std::max(cut.together, 1);
-        cut.shared = std::max(table + static_cast<std::size_t>(cut.together) * image,
-                              split_bytes(columns, cut.tiles, cut.splits));
-        const auto blocks =
-            static_cast<double>(cut.slices * (ceil_div(s.C, cut.channels) + 1) * ceil_div(s.O, columns));
-        const double steps = depth / 8, across = columns / 8;
-        const double staging = static_cast<double>(image) * per_slice / 32;
-        // The rows of some of the output channels are copied image by image.
-        const double waits =
-            std::ceil(static_cast<double>(per_slice) / cut.together) * 1340 + (columns < s.O ? per_slice * 981 : 0);
-        const double parts = static_cast<double>(cut.tiles * cut.splits) * across * 21.2;
-        const double work = 335 + 0.982 * staging + per_slice * steps * cut.tiles * (10.7 + 0.369 * across) + parts;
-        const double alone = 1840 + 1.34 * staging + waits +
-                             per_slice * std::ceil(steps / cut.splits) * (49.7 + 4.98 * across) + 0.938 * parts;
-        const double adding =
-            static_cast<double>(cut.slices) * static_cast<double>(p.weights()) * 8 / (card().multiprocessors * 9.32);
-        const double cost = tensor_cost(blocks, work, alone, cut.shared) + adding;
+        cut.together = std::min(per_slice, static_cast<int>((wanted - once) / bytes));
+        cut.shared = std::max(once + static_cast<std::size_t>(cut.together) * bytes,
+                              cut.splits == 1 ? 0 : split_bytes(columns, cut.tiles, cut.splits));
+        if (cut.shared > shared_limit()) continue;
+        const auto blocks = static_cast<double>(cut.slices * ceil_div(s.C, cut.channels) * ceil_div(s.O, columns));
+        const double packs = static_cast<double>(per_slice) * image / (32 * 1000), across = columns / 8;
+        const double products = static_cast<double>(per_slice) * depths * cut.tiles / 100;
+        const double rounds = static_cast<double>(per_slice) / cut.together;
+        const double in_turn = static_cast<double>(ceil_div(cut.together * depths, cut.splits)) * rounds / 10;
+        const double split = cut.splits > 1 ? 1 : 0;
+        const double cost =
+            tensor_cost(fit,
+                        {1, packs, products, products * across, split * cut.tiles * cut.splits * across / 100,
+                         cut.tiles * across / 100},
+                        {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1}, blocks,
+                        resident(p, columns), cut.shared) +
+            adding(p) * cut.slices * static_cast<double>(p.weights() + p.O) / 1e6;
         if (cost < best_cost) {
           best = cut;
           best_cost = cost;
@@ -146,24 +194,34 @@ GradWeightCut chosen_cut(const Problem& problem) {
   return remembered<Rule>(problem, [&] { return find_cut(problem); });
 }
 
-}  // namespace
-
-bool fits_tensor_grad_weight(const Problem& problem) {
-  return small_window(problem) && on_tensor_cores(problem) &&
-         !(short_sums(problem) && problem.positions() >= 1 << 15) && chosen_cut(problem).columns > 0;
+bool fits(const Problem& problem) {
+  return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).columns > 0;
 }
 
-std::int64_t tensor_slices(const Problem& problem) { return chosen_cut(problem).slices; }
+std::size_t workspace(const Problem& problem, int) {
+  return static_cast<std::size_t>(chosen_cut(problem).slices * (problem.weights() + problem.O)) * sizeof(float);
+}
 
-void run_tensor_grad_weight(Context& context, const Problem& problem, const Arrays& arrays, float* partials) {
+void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void* workspace) {
+  auto* const partials = static_cast<float*>(workspace);
   const GradWeightCut cut = chosen_cut(problem);
   with_columns(cut.columns, [&](auto across) {
-    constexpr auto kernel = tensor_grad_weight_kernel<across.value>;
-    const dim3 blocks(static_cast<unsigned>(cut.slices), static_cast<unsigned>(ceil_div(problem.C, cut.channels) + 1),
-                      static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
-    launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, partials, static_cast<const float*>(arrays.y),
-           static_cast<const float*>(arrays.x), tensor_sizes(problem), cut);
+    const auto run = [&](auto kernel) {
+      const dim3 blocks(static_cast<unsigned>(cut.slices), static_cast<unsigned>(ceil_div(problem.C, cut.channels)),
+                        static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
+      launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, partials, static_cast<const float*>(arrays.y),
+             static_cast<const float*>(arrays.x), tensor_sizes(problem), cut,
+             Divisor<std::uint32_t>(ceil_div(problem.OH * problem.OW, tensor_depth)));
+    };
+    run(problem.tensor_cores() ? tensor_grad_weight_kernel<across.value, false>
+                               : tensor_grad_weight_kernel<across.value, true>);
   });
+  sum_slices(context, static_cast<float*>(arrays.weight), static_cast<float*>(arrays.bias), partials, cut.slices,
+             problem.weights(), problem.O);
 }
+
+}  // namespace
+
+const Way direct_tensor_grad_weight{"direct_tensor", fits, workspace, run_tensor};
 
 }  // namespace tern::cuda::convolution

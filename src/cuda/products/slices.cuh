@@ -111,17 +111,11 @@ class FactorReader {
 /// A warp's sums. Which k meet in one multiplication is the same for both factors.
 template <class Shape, bool KA, bool KB>
 struct SlicedSums {
-  using Sum = std::conditional_t<Shape::doubles, double, float>;
-  using Element = std::conditional_t<Shape::doubles, double, std::uint32_t>;
+  using Cores = TensorCores<Shape::doubles>;
+  using Sum = typename Cores::Sum;
+  using Element = typename Cores::Element;
   static constexpr int down = Shape::rows / 16, across = Shape::columns / 8;
   Sum sum[down][across][4] = {};
-
-  static __device__ __forceinline__ Element element(float value) {
-    if constexpr (Shape::doubles)
-      return value;
-    else
-      return __float_as_uint(rounded_tf32(value));
-  }
 
   template <class PartA, class PartB>
   __device__ __forceinline__ void add(const PartA& part_a, const PartB& part_b) {
@@ -131,11 +125,12 @@ struct SlicedSums {
 #pragma unroll
       for (int i = 0; i < down; ++i)
 #pragma unroll
-        for (int part = 0; part < 4; ++part) a[i][part] = element(part_a.at(2 * i + part % 2, 2 * half + part / 2));
+        for (int part = 0; part < 4; ++part)
+          a[i][part] = Cores::element(part_a.at(2 * i + part % 2, 2 * half + part / 2));
 #pragma unroll
       for (int j = 0; j < across; ++j)
 #pragma unroll
-        for (int part = 0; part < 2; ++part) b[j][part] = element(part_b.at(j, 2 * half + part));
+        for (int part = 0; part < 2; ++part) b[j][part] = Cores::element(part_b.at(j, 2 * half + part));
 #pragma unroll
       for (int i = 0; i < down; ++i)
 #pragma unroll
