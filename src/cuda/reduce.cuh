@@ -50,7 +50,7 @@ __device__ State reduce_block(State state, Combine combine);
 /// `Threads` neighbouring threads that work on one row: one, part of a warp, a warp, or (above 32) a whole block.
 template <int Threads>
 struct Group {
-  static_assert(Threads == 1 || Threads == 8 || Threads % 32 == 0);
+  static_assert((Threads <= 32 && 32 % Threads == 0) || Threads % 32 == 0);
   static constexpr int lanes = Threads < 32 ? Threads : 32;
 
   static __device__ int rank() { return static_cast<int>(threadIdx.x % Threads); }

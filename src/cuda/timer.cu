@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
 
@@ -54,6 +55,14 @@ double elapsed(void* first, void* second) {
 
 void destroy(void* handle) { delete static_cast<Mark*>(handle); }
 
+__global__ void delay_kernel(unsigned long long nanoseconds) {
+  begin_kernel();
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - begin < nanoseconds);
+}
+
 #ifdef TERN_NVTX
 void begin_range(const char* name) { nvtxRangePushA(name); }
 void end_range() { nvtxRangePop(); }
@@ -63,6 +72,10 @@ void end_range() {}
 #endif
 
 }  // namespace
+
+void delay(const Context& context, unsigned microseconds) {
+  launch(context, Grid(1, 1), delay_kernel, microseconds * 1000ull);
+}
 
 const Timer& timer() {
   static const Timer timer{.make = make,

@@ -13,7 +13,7 @@
 
 namespace tern::cuda::convolution {
 
-constexpr int tensor_warps = 8, tensor_threads = 32 * tensor_warps;
+constexpr int tensor_warps = 8, tensor_threads = 32 * tensor_warps;  // of most blocks
 constexpr int tensor_rows = 32;   // of a warp's tile: two multiplications behind one another
 constexpr int tensor_depth = 16;  // k of a slice
 
@@ -91,19 +91,19 @@ inline int pitch_of_rows(int length) { return (padded(length, tensor_depth) + 15
 /// Asks for `rows` rows of `count` floats, one `stride` and `pitch` behind the other, and writes zeros from their ends
 /// to whole slices. All threads of the block take part.
 __device__ __forceinline__ void copy_rows(float* to, const float* from, int rows, int count, int stride, int pitch) {
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int whole = (count + tensor_depth - 1) / tensor_depth * tensor_depth;
   if (count % 4 == 0 && stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
     const int shift = whole <= 64 ? 4 : 5, lanes = 1 << shift;  // that share a row
 #pragma unroll 1
-    for (int row = thread >> shift; row < rows; row += tensor_threads >> shift)
+    for (int row = thread >> shift; row < rows; row += threads >> shift)
 #pragma unroll 4
       for (int i = (thread & (lanes - 1)) * 4; i < whole; i += lanes * 4)
         copy_async<4>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
     return;
   }
 #pragma unroll 1
-  for (int row = thread / 32; row < rows; row += tensor_warps)
+  for (int row = thread / 32; row < rows; row += threads / 32)
 #pragma unroll 1
     for (int i = thread % 32; i < whole; i += 32)
       copy_async<1>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
@@ -169,7 +169,7 @@ template <int Across, bool Doubles, class Place, class Use>
 __device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, int tiles, int splits,
                                           int rows, int columns, const Place& place, const Use& use) {
   const int warp = static_cast<int>(threadIdx.x) / 32, tile = warp / splits, split = warp % splits;
-  const int pitch = tiles * tensor_rows + 4, size = pitch * Across * 8;
+  const int warps = static_cast<int>(blockDim.x) / 32, pitch = tiles * tensor_rows + 4, size = pitch * Across * 8;
   __syncthreads();
   if (tile < tiles)
     mine.each([&](int i, int column, float sum) {
@@ -180,7 +180,7 @@ __device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Do
     const auto at = place(row);
     const float* from = part + warp * pitch + row;
 #pragma unroll 4
-    for (int column = warp; column < columns; column += tensor_warps, from += tensor_warps * pitch) {
+    for (int column = warp; column < columns; column += warps, from += warps * pitch) {
       float total = from[0];
       for (int s = 1; s < splits; ++s) total += from[s * size];
       use(at, column, total);

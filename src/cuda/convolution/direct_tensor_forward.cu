@@ -15,7 +15,7 @@ struct ForwardCut {
 };
 
 template <int Across, bool Doubles>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(tensor_threads, Across <= 3 && !Doubles ? 3 : 1)
     tensor_forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
                           const __grid_constant__ TensorSizes s, const __grid_constant__ ForwardCut cut,
                           Activation activation) {
@@ -103,7 +103,8 @@ constexpr TensorFit<6, 6> rounded_fit{
 /// Blocks that the registers of a multiprocessor hold.
 int resident(const Problem& problem, int columns) {
   if (columns <= 8) return problem.tensor_cores() ? 4 : 3;
-  return columns <= 24 || (columns <= 32 && problem.tensor_cores()) ? 2 : 1;
+  if (columns <= 24) return problem.tensor_cores() ? 3 : 2;
+  return columns <= 32 && problem.tensor_cores() ? 2 : 1;
 }
 
 ForwardCut find_cut(const Problem& p) {

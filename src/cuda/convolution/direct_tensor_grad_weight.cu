@@ -11,7 +11,7 @@ namespace {
 struct GradWeightCut {
   int columns = 0;              // of a block; 0: nothing fits
   int channels = 1, tiles = 1;  // of x in a block, and the tiles of their rows
-  int splits = 1;               // of the sum over k, among warps
+  int warps = 1, splits = 1;    // of a block; of the sum over k, among them
   int slices = 1, images_per_slice = 1;
   int together = 1;           // images in shared memory at a time
   int planes = 0, pitch = 0;  // floats of an image's planes, and of a row of y's gradient
@@ -19,7 +19,7 @@ struct GradWeightCut {
 };
 
 template <int Across, bool Doubles>
-__global__ void __launch_bounds__(tensor_threads)
+__global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_threads)
     tensor_grad_weight_kernel(float* partials, const float* __restrict__ g, const float* __restrict__ x,
                               const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut,
                               Divisor<std::uint32_t> of_depths) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(tensor_threads)
   const int channels = min(cut.channels, s.C - c_first), rows = channels * s.window;
   const int begin = slice * cut.images_per_slice, end = min(begin + cut.images_per_slice, s.N);
 
-  for (int k = static_cast<int>(threadIdx.x); k < depths * tensor_depth; k += tensor_threads) {
+  for (int k = static_cast<int>(threadIdx.x); k < depths * tensor_depth; k += static_cast<int>(blockDim.x)) {
     int oh, ow;
     s.of_width.split(k, oh, ow);
     steps[k] = k < s.area ? oh * s.pitch + ow : -1;
@@ -151,7 +151,9 @@ GradWeightCut find_cut(const Problem& p) {
       cut.columns = columns, cut.channels = static_cast<int>(ceil_div(s.C, chunks));
       if (cut.channels * s.window > tensor_warps * tensor_rows) continue;
       cut.tiles = padded(cut.channels * s.window, tensor_rows) / tensor_rows;
-      cut.splits = tensor_warps / cut.tiles;
+      // Few rows leave a block little to do: more warps wait less for each other.
+      cut.warps = columns <= 24 && cut.tiles <= 2 ? 2 * tensor_warps : tensor_warps;
+      cut.splits = cut.warps / cut.tiles;
       cut.planes = padded(cut.channels * s.plane, 4), cut.pitch = pitch_of_rows(s.area);
       const int image = cut.planes + std::min(columns, s.O) * cut.pitch;
       // Besides: the table of steps; and what columns beyond the last channel read.
@@ -177,7 +179,7 @@ GradWeightCut find_cut(const Problem& p) {
                         {1, packs, products, products * across, split * cut.tiles * cut.splits * across / 100,
                          cut.tiles * across / 100},
                         {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1}, blocks,
-                        resident(p, columns), cut.shared) +
+                        resident(p, columns) * tensor_warps / cut.warps, cut.shared) +
             adding(p) * cut.slices * static_cast<double>(p.weights() + p.O) / 1e6;
         if (cost < best_cost) {
           best = cut;
@@ -209,8 +211,8 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
     const auto run = [&](auto kernel) {
       const dim3 blocks(static_cast<unsigned>(cut.slices), static_cast<unsigned>(ceil_div(problem.C, cut.channels)),
                         static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
-      launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, partials, static_cast<const float*>(arrays.y),
-             static_cast<const float*>(arrays.x), tensor_sizes(problem), cut,
+      launch(context, Grid(blocks, static_cast<unsigned>(cut.warps * 32), cut.shared), kernel, partials,
+             static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.x), tensor_sizes(problem), cut,
              Divisor<std::uint32_t>(ceil_div(problem.OH * problem.OW, tensor_depth)));
     };
     run(problem.tensor_cores() ? tensor_grad_weight_kernel<across.value, false>
