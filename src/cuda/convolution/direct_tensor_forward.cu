@@ -14,8 +14,15 @@ struct ForwardCut {
   std::size_t shared = 0;
 };
 
+/// Blocks whose registers a multiprocessor holds.
 template <int Across, bool Doubles>
-__global__ void __launch_bounds__(tensor_threads, Across <= 3 && !Doubles ? 3 : 1)
+constexpr int forward_resident = Across == 1               ? (Doubles ? 3 : 4)
+                                 : Across == 3             ? (Doubles ? 2 : 3)
+                                 : Across == 4 && !Doubles ? 2
+                                                           : 1;
+
+template <int Across, bool Doubles>
+__global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doubles>))
     tensor_forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
                           const __grid_constant__ TensorSizes s, const __grid_constant__ ForwardCut cut,
                           Activation activation) {
@@ -96,15 +103,15 @@ __global__ void __launch_bounds__(tensor_threads, Across <= 3 && !Doubles ? 3 : 
 // Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
 // of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another.
 constexpr TensorFit<6, 6> doubles_fit{
-    {0.328, 2.61, 2.94, 0.329, 1.69, 1.48}, {1.07, 1.38, 2.18, 0.339, 0.985, 6.9}, 0.426};
-constexpr TensorFit<6, 6> rounded_fit{
-    {0, 0.291, 2.81, 0, 2.26, 1.19}, {2.79, 2.21, 0.516, 0.0995, 0.496, 0.639}, 0.901};
+    {0.759, 2.58, 0.586, 1.66, 1.54, 2.47}, {0.977, 4.46, 2.08, 0.173, 0.439, 6.53}, 0.0579};
+constexpr TensorFit<6, 6> rounded_fit{{0.476, 1.16, 1.45, 0, 1.35, 2.87}, {0.539, 0, 1.29, 0, 0.525, 2.75}, 1.32};
 
-/// Blocks that the registers of a multiprocessor hold.
 int resident(const Problem& problem, int columns) {
-  if (columns <= 8) return problem.tensor_cores() ? 4 : 3;
-  if (columns <= 24) return problem.tensor_cores() ? 3 : 2;
-  return columns <= 32 && problem.tensor_cores() ? 2 : 1;
+  int blocks = 1;
+  with_columns(columns, [&](auto across) {
+    blocks = problem.tensor_cores() ? forward_resident<across.value, false> : forward_resident<across.value, true>;
+  });
+  return blocks;
 }
 
 ForwardCut find_cut(const Problem& p) {

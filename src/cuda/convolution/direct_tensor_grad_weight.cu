@@ -19,7 +19,8 @@ struct GradWeightCut {
 };
 
 template <int Across, bool Doubles>
-__global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_threads)
+__global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_threads,
+                                  !Doubles && (Across == 4 || Across == 7) ? 2 : 1)
     tensor_grad_weight_kernel(float* partials, const float* __restrict__ g, const float* __restrict__ x,
                               const __grid_constant__ TensorSizes s, const __grid_constant__ GradWeightCut cut,
                               Divisor<std::uint32_t> of_depths) {
@@ -124,18 +125,17 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
 // of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another, and of each
 // further round of images.
 constexpr TensorFit<6, 7> doubles_fit{
-    {0.0056, 3.28, 1.11, 1.27, 0.657, 5.59}, {0.0984, 5.32, 3.92, 0.513, 1.06, 1.16, 0.0963}, 0.13};
+    {0, 4.29, 0, 1.46, 3.47, 6.36}, {0.592, 4.85, 3.45, 0.651, 1.1, 0.593, 0.155}, 0.117};
 constexpr TensorFit<6, 7> rounded_fit{
-    {0.468, 1.29, 2.47, 0.0329, 0.00427, 1.78}, {2.91, 3.32, 3.65, 0.32, 0.637, 0.908, 0.00289}, 0.502};
+    {0.0942, 1.13, 0.274, 0.0499, 0, 5.19}, {2.09, 5.45, 2.84, 0.257, 0.604, 0.868, 0}, 0.771};
 /// What adding up a million partial sums takes.
-double adding(const Problem& problem) { return problem.tensor_cores() ? 1.29 : 2.93; }
+double adding(const Problem& problem) { return problem.tensor_cores() ? 1.7 : 2.47; }
 
-/// Blocks that the registers of a multiprocessor hold.
+/// Blocks of 8 warps whose registers a multiprocessor holds.
 int resident(const Problem& problem, int columns) {
   const bool rounds = problem.tensor_cores();
-  if (columns <= 8) return rounds ? 4 : 3;
-  if (columns <= 24) return rounds ? 3 : 2;
-  return rounds && columns <= 56 ? 2 : 1;
+  if (columns <= 8) return rounds ? 3 : 2;
+  return columns <= 24 || (rounds && columns <= 56) ? 2 : 1;
 }
 
 GradWeightCut find_cut(const Problem& p) {

@@ -242,15 +242,17 @@ GradXCut chosen_cut(const Problem& problem) {
 bool fits(const Problem& problem) {
   return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).channels > 0;
 }
-// Doubles want several warps on each part of a multiprocessor, or so few that the others wait longer: where each part
-// has one, multiply-adds are faster (32 images of LeNet's second layer: 10.9 against 12.6 microseconds).
-bool spread_thin(const Problem& problem) {
+// Where each part of a multiprocessor has a warp or two of doubles and no more, multiply-adds are faster (32 images of
+// LeNet's second layer: 10.9 against 12.6 microseconds), and where there is so much to do that nothing waits (512: 53
+// against 54 and more).
+bool suits_multiply_adds(const Problem& problem) {
   if (problem.tensor_cores() || !direct_grad_x.fits(problem)) return false;
   const std::int64_t units = problem.N * patches_of(problem).count * ceil_div(problem.C * problem.KW, 8);
-  return units >= card().multiprocessors && units < 4 * card().multiprocessors;
+  const std::int64_t each = units / card().multiprocessors;
+  return (each >= 1 && each < 4) || each >= 32;
 }
-bool fits_first(const Problem& problem) { return fits(problem) && !spread_thin(problem); }
-bool fits_last(const Problem& problem) { return fits(problem) && spread_thin(problem); }
+bool fits_first(const Problem& problem) { return fits(problem) && !suits_multiply_adds(problem); }
+bool fits_last(const Problem& problem) { return fits(problem) && suits_multiply_adds(problem); }
 
 void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   const GradXCut cut = chosen_cut(problem);
