@@ -193,9 +193,9 @@ inline std::size_t split_bytes(int columns, int tiles, int splits) {
 
 // ---- what a cut costs ----
 
-/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100: of a block's share of a busy
-/// multiprocessor, of its time alone however idle the card is, and which part of the latter is not hidden behind
-/// others.
+/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100 and an H200: of a block's
+/// share of a busy multiprocessor, of its time alone however idle the card is, and which part of the latter is not
+/// hidden behind others.
 template <std::size_t Works, std::size_t Waits>
 struct TensorFit {
   double work[Works], wait[Waits], exposed;

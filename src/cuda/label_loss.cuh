@@ -1,0 +1,21 @@
+#pragma once
+// Losses of rows whose targets are labels, as the slots of kernels::Loss want them; of float and double.
+
+#include "tern/kernels/loss.hpp"
+
+namespace tern::cuda {
+
+template <class T>
+void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
+                   const std::int64_t* labels, const kernels::CrossEntropy& sizes);
+template <class T>
+void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss, const T* probabilities,
+                            const std::int64_t* labels, const kernels::CrossEntropy& sizes);
+template <class T>
+void nll(Context& context, T* loss, const T* log_probabilities, const std::int64_t* labels,
+         const kernels::CrossEntropy& sizes);
+template <class T>
+void nll_backward(Context& context, T* grad_in, const T* grad_loss, const std::int64_t* labels,
+                  const kernels::CrossEntropy& sizes);
+
+}  // namespace tern::cuda
