@@ -51,6 +51,7 @@ class TorchRacer:
                     torch.from_numpy(labels).long().to(self.device))
 
         self.train, self.test = resident(*train), resident(*test)
+        self.images, self.test_images = (self.normalized(images) for images, _ in (self.train, self.test))
         where = f"{options.threads} threads" if options.threads else torch.cuda.get_device_name()
         self.name = f"PyTorch {torch.__version__}, {where}{', compiled' * options.compile}"
 
@@ -68,10 +69,10 @@ class TorchRacer:
         loss_of = torch.compile(self.net.loss, dynamic=False) if options.compile else self.net.loss
         self.rows = torch.zeros(options.batch, dtype=torch.int64, device=self.device)
         start = [p.detach().clone() for p in self.net.parameters()]
-        images, labels = self.train
+        images, labels = self.images, self.train[1]
 
         def step():
-            self.loss = loss_of(self.normalized(images[self.rows]), labels[self.rows])
+            self.loss = loss_of(images[self.rows], labels[self.rows])
             sgd.zero_grad(set_to_none=True)
             self.loss.backward()
             sgd.step()
@@ -101,6 +102,11 @@ class TorchRacer:
             step()
         self.step = graph.replay
 
+    def normalize(self):
+        """Into the tensors that a recorded step reads."""
+        self.images.copy_(self.normalized(self.train[0]))
+        self.test_images.copy_(self.normalized(self.test[0]))
+
     def epoch(self, rates):
         order = self.torch.randperm(len(self.train[0]), device=self.device)
         batch = self.options.batch
@@ -112,7 +118,7 @@ class TorchRacer:
 
     def accuracy(self):
         with self.torch.no_grad():
-            return (self.net(self.normalized(self.test[0])).argmax(1) == self.test[1]).float().mean().item()
+            return (self.net(self.test_images).argmax(1) == self.test[1]).float().mean().item()
 
 
 class JaxRacer:
@@ -134,9 +140,10 @@ class JaxRacer:
         self.train, self.test = resident(*train), resident(*test)
         self.name = f"JAX {jax.__version__}, {jax.devices()[0].device_kind}"
 
+        self.normalized = jax.jit(lambda images: (images.astype(jnp.float32) / 255 - 0.1307) / 0.3081)
+
         def logits(weights, images):
-            x = (images.astype(jnp.float32) / 255 - 0.1307) / 0.3081
-            return net(jax_peer.Forward(precision, True, None), weights, x)[0]
+            return net(jax_peer.Forward(precision, True, None), weights, images)[0]
 
         def step(state, at, images, labels):
             rows, rate = at
@@ -168,6 +175,7 @@ class JaxRacer:
         self.run_epoch = step_by_step if options.threads else jax.jit(epoch, donate_argnums=0)
         self.read = jax.jit(accuracy)
         self.prepare(0)
+        self.normalize()
         self.epoch(numpy.zeros(len(self.train[0]) // options.batch, numpy.float32))
         self.accuracy()
 
@@ -182,13 +190,16 @@ class JaxRacer:
         self.key = self.jax.random.key(seed, impl="rbg")
         self.state = self.jax.block_until_ready((weights, self.jax.tree.map(self.jax.numpy.zeros_like, weights)))
 
+    def normalize(self):
+        self.images, self.test_images = self.normalized(self.train[0]), self.normalized(self.test[0])
+
     def epoch(self, rates):
         self.key, own = self.jax.random.split(self.key)
-        self.state, losses = self.run_epoch(self.state, own, rates, *self.train)
+        self.state, losses = self.run_epoch(self.state, own, rates, self.images, self.train[1])
         losses[-1].item()
 
     def accuracy(self):
-        return self.read(self.state[0], *self.test).item()
+        return self.read(self.state[0], self.test_images, self.test[1]).item()
 
 
 def race(racer, options, seed):
@@ -198,6 +209,7 @@ def race(racer, options, seed):
     rates = learning_rates(options, steps)
     reached, fastest = None, math.inf
     begin = time.perf_counter()
+    racer.normalize()
     for at in range(0, len(rates), steps):
         first = time.perf_counter()
         racer.epoch(rates[at:at + steps])

@@ -55,12 +55,14 @@ double elapsed(void* first, void* second) {
 
 void destroy(void* handle) { delete static_cast<Mark*>(handle); }
 
-__global__ void delay_kernel(unsigned long long nanoseconds) {
+__global__ void delay_kernel([[maybe_unused]] unsigned long long nanoseconds) {
   begin_kernel();
+#ifdef __CUDA_ARCH__
   unsigned long long begin, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   while (now - begin < nanoseconds);
+#endif
 }
 
 #ifdef TERN_NVTX
