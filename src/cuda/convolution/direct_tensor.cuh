@@ -5,10 +5,8 @@
 // The other factor lies in rows along k. What bounds these kernels is how many instructions there are for a
 // multiplication, so nothing is rounded on its way: the multiplication reads the upper 19 bits of each float.
 
-#include <algorithm>
-#include <cmath>
-
 #include "cuda/convolution/direct.cuh"
+#include "cuda/cost.cuh"
 #include "cuda/tensor_cores.cuh"
 
 namespace tern::cuda::convolution {
@@ -193,25 +191,27 @@ inline std::size_t split_bytes(int columns, int tiles, int splits) {
 
 // ---- what a cut costs ----
 
+constexpr float number(std::int64_t count) { return static_cast<float>(count); }
+
 /// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100 and an H200: of a block's
 /// share of a busy multiprocessor, of its time alone however idle the card is, and which part of the latter is not
 /// hidden behind others.
 template <std::size_t Works, std::size_t Waits>
 struct TensorFit {
-  double work[Works], wait[Waits], exposed;
+  float work[Works], wait[Waits], exposed;
 };
 
-/// The figures times what they are for; the fullest multiprocessor decides, on which so many blocks fit.
+/// time_of() equal blocks, of whose work and wait the figures are multiplied by what they are for. By registers so many
+/// blocks fit on a multiprocessor; each further round of blocks waits as long as the first.
 template <std::size_t Works, std::size_t Waits>
-double tensor_cost(const TensorFit<Works, Waits>& fit, const double (&work)[Works], const double (&wait)[Waits],
-                   double blocks, int by_registers, std::size_t shared) {
-  double work_of = 0, wait_of = 0;
-  for (std::size_t i = 0; i < Works; ++i) work_of += fit.work[i] * work[i];
-  for (std::size_t i = 0; i < Waits; ++i) wait_of += fit.wait[i] * wait[i];
-  const double deep = std::ceil(blocks / static_cast<double>(card().multiprocessors));
-  const double by_shared = std::floor(225.0 * 1024 / static_cast<double>(shared + 1024));
-  const double resident = std::max(1.0, std::min(static_cast<double>(by_registers), by_shared));
-  return std::max(deep * work_of + fit.exposed * wait_of, std::ceil(deep / resident) * wait_of);
+float tensor_cost(const TensorFit<Works, Waits>& fit, const float (&work)[Works], const float (&wait)[Waits],
+                  std::int64_t blocks, int by_registers, std::size_t shared) {
+  Load load{static_cast<float>(blocks)};
+  for (std::size_t i = 0; i < Works; ++i) load.work += fit.work[i] * work[i];
+  for (std::size_t i = 0; i < Waits; ++i) load.wait += fit.wait[i] * wait[i];
+  const auto by_shared = static_cast<int>(std::size_t{225 * 1024} / (shared + 1024));
+  const auto resident = static_cast<float>(std::max(1, std::min(by_registers, by_shared)));
+  return time_of({&load, 1}, {static_cast<float>(card().multiprocessors), resident, fit.exposed, 1});
 }
 
 /// Whether the card's tensor cores multiply what a problem's factors may be read as.

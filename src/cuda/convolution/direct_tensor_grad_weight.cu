@@ -125,11 +125,11 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
 // of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another, and of each
 // further round of images.
 constexpr TensorFit<6, 7> doubles_fit{
-    {0, 4.29, 0, 1.46, 3.47, 6.36}, {0.592, 4.85, 3.45, 0.651, 1.1, 0.593, 0.155}, 0.117};
+    {0, 4.29f, 0, 1.46f, 3.47f, 6.36f}, {0.592f, 4.85f, 3.45f, 0.651f, 1.1f, 0.593f, 0.155f}, 0.117f};
 constexpr TensorFit<6, 7> rounded_fit{
-    {0.0942, 1.13, 0.274, 0.0499, 0, 5.19}, {2.09, 5.45, 2.84, 0.257, 0.604, 0.868, 0}, 0.771};
+    {0.0942f, 1.13f, 0.274f, 0.0499f, 0, 5.19f}, {2.09f, 5.45f, 2.84f, 0.257f, 0.604f, 0.868f, 0}, 0.771f};
 /// What adding up a million partial sums takes.
-double adding(const Problem& problem) { return problem.tensor_cores() ? 1.7 : 2.47; }
+float adding(const Problem& problem) { return problem.tensor_cores() ? 1.7f : 2.47f; }
 
 /// Blocks of 8 warps whose registers a multiprocessor holds.
 int resident(const Problem& problem, int columns) {
@@ -143,7 +143,7 @@ GradWeightCut find_cut(const Problem& p) {
   const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
   const int depths = padded(s.area, tensor_depth) / tensor_depth;
   GradWeightCut best;
-  double best_cost = std::numeric_limits<double>::max();
+  float best_cost = std::numeric_limits<float>::max();
   for (const int columns : column_choices) {
     if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
     for (int chunks = 1; chunks <= s.C; ++chunks) {
@@ -168,19 +168,18 @@ GradWeightCut find_cut(const Problem& p) {
         cut.shared = std::max(once + static_cast<std::size_t>(cut.together) * bytes,
                               cut.splits == 1 ? 0 : split_bytes(columns, cut.tiles, cut.splits));
         if (cut.shared > shared_limit()) continue;
-        const auto blocks = static_cast<double>(cut.slices * ceil_div(s.C, cut.channels) * ceil_div(s.O, columns));
-        const double packs = static_cast<double>(per_slice) * image / (32 * 1000), across = columns / 8;
-        const double products = static_cast<double>(per_slice) * depths * cut.tiles / 100;
-        const double rounds = static_cast<double>(per_slice) / cut.together;
-        const double in_turn = static_cast<double>(ceil_div(cut.together * depths, cut.splits)) * rounds / 10;
-        const double split = cut.splits > 1 ? 1 : 0;
-        const double cost =
+        const std::int64_t blocks = cut.slices * ceil_div(s.C, cut.channels) * ceil_div(s.O, columns);
+        const float images = number(per_slice), rounds = images / number(cut.together), across = number(columns / 8);
+        const float packs = images * number(image) / (32 * 1000), products = images * number(depths * cut.tiles) / 100;
+        const float in_turn = number(ceil_div(cut.together * depths, cut.splits)) * rounds / 10;
+        const float split = cut.splits > 1 ? 1 : 0;
+        const float cost =
             tensor_cost(fit,
-                        {1, packs, products, products * across, split * cut.tiles * cut.splits * across / 100,
-                         cut.tiles * across / 100},
+                        {1, packs, products, products * across, split * number(cut.tiles * cut.splits) * across / 100,
+                         number(cut.tiles) * across / 100},
                         {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1}, blocks,
                         resident(p, columns) * tensor_warps / cut.warps, cut.shared) +
-            adding(p) * cut.slices * static_cast<double>(p.weights() + p.O) / 1e6;
+            adding(p) * number(cut.slices) * number(p.weights() + p.O) / 1e6f;
         if (cost < best_cost) {
           best = cut;
           best_cost = cost;

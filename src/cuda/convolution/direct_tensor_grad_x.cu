@@ -192,8 +192,9 @@ Patches patches_of(const Problem& p) {
 
 // Of a block once, of 1000 weights and 1000 elements of y's gradient that it copies, of 1000 multiplications, of 1000
 // sums of kw for 8 neighbours; alone of a warp's copies, of 100 multiplications and 100 sums that follow one another.
-constexpr TensorFit<5, 5> doubles_fit{{0.438, 0, 0.083, 3.67, 1.49}, {3.9, 0.818, 1.04, 1.09, 0.248}, 0.265};
-constexpr TensorFit<5, 5> rounded_fit{{0.637, 0.0153, 0.057, 0.745, 0.193}, {3.15, 0.455, 0.663, 0.243, 1.31}, 0.504};
+constexpr TensorFit<5, 5> doubles_fit{{0.438f, 0, 0.083f, 3.67f, 1.49f}, {3.9f, 0.818f, 1.04f, 1.09f, 0.248f}, 0.265f};
+constexpr TensorFit<5, 5> rounded_fit{
+    {0.637f, 0.0153f, 0.057f, 0.745f, 0.193f}, {3.15f, 0.455f, 0.663f, 0.243f, 1.31f}, 0.504f};
 
 /// Of a patch: multiplications for 8 columns and 8 output channels.
 constexpr int multiplications(std::int64_t window) { return window == 3 ? 13 : 22; }
@@ -202,9 +203,9 @@ GradXCut find_cut(const Problem& p) {
   const int depth = padded(p.O, 8), window = static_cast<int>(p.KH), area = window * window;
   const Patches patches = patches_of(p);
   const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
-  const double eights = static_cast<double>(p.H * ceil_div(p.W + p.pad_w, patch) * window);
+  const auto eights = static_cast<float>(p.H * ceil_div(p.W + p.pad_w, patch) * window);
   GradXCut best;
-  double best_cost = std::numeric_limits<double>::max();
+  float best_cost = std::numeric_limits<float>::max();
   for (int channels = 1; channels <= p.C; ++channels)
     for (int images = 1; images <= 8; images *= 2) {
       GradXCut cut;
@@ -215,17 +216,18 @@ GradXCut find_cut(const Problem& p) {
                                             count * columns * product_stride(window)) *
                    sizeof(float);
       if (cut.shared > shared_limit()) continue;
-      const auto blocks = static_cast<double>(ceil_div(p.N, images) * ceil_div(p.C, channels));
-      const int units = count * columns / 8, warps = std::min(units, most_units);
-      const double turns = (units + warps - 1) / warps, products = multiplications(window) * depth / 8;
+      const std::int64_t blocks = ceil_div(p.N, images) * ceil_div(p.C, channels);
+      const int units = count * columns / 8, of_block = std::min(units, most_units);
+      const float warps = number(of_block), turns = number(ceil_div(units, of_block));
+      const float products = number(multiplications(window) * depth / 8) / 1000;
       // Copied by packs or one by one.
-      const double weights = depth * channels * area * (channels * area % 4 == 0 && p.C * area % 4 == 0 ? 1e-3 : 4e-3);
-      const double staged = depth * count * patch_area * (p.OW % 4 == 0 ? 1e-3 : 4e-3);
-      const double sums = images * channels * eights;
-      const double cost =
-          tensor_cost(fit, {1, weights, staged, units * products / 1000, sums / 1000},
-                      {1, weights / warps, staged / warps, turns * products / 100, sums / (100.0 * warps)}, blocks,
-                      65536 / ((p.tensor_cores() ? 96 : 128) * 32 * warps), cut.shared);
+      const bool packs = channels * area % 4 == 0 && p.C * area % 4 == 0;
+      const float weights = number(depth * channels * area) * (packs ? 1e-3f : 4e-3f);
+      const float staged = number(depth * count * patch_area) * (p.OW % 4 == 0 ? 1e-3f : 4e-3f);
+      const float sums = number(images * channels) * eights / 1000;
+      const float cost = tensor_cost(fit, {1, weights, staged, number(units) * products, sums},
+                                     {1, weights / warps, staged / warps, turns * products * 10, sums * 10 / warps},
+                                     blocks, 65536 / ((p.tensor_cores() ? 96 : 128) * 32 * of_block), cut.shared);
       if (cost < best_cost) {
         best = cut;
         best_cost = cost;
@@ -257,7 +259,7 @@ bool fits_last(const Problem& problem) { return fits(problem) && suits_multiply_
 void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   const GradXCut cut = chosen_cut(problem);
   const Patches patches = patches_of(problem);
-  const std::int64_t column_tiles = ceil_div(std::min<std::int64_t>(cut.channels, problem.C) * problem.KW, 8);
+  const std::int64_t column_tiles = ceil_div(cut.channels * problem.KW, 8);
   const std::int64_t row_eights = ceil_div(problem.W + problem.pad_w, patch);
   const std::int64_t units = cut.images * patches.count * column_tiles;
   const auto kernel = problem.tensor_cores()

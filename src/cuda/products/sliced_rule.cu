@@ -3,7 +3,7 @@
 #include <limits>
 #include <string_view>
 
-#include "cuda/products/cost.cuh"
+#include "cuda/cost.cuh"
 #include "cuda/products/sliced_shapes.cuh"
 #include "cuda/products/slots.cuh"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-namespace tern::cuda::products {
+namespace tern::cuda {
 
 /// Equal blocks of a launch: how many, the share of a busy multiprocessor that one takes, and the time that it takes
 /// however idle the card is, both in microseconds.
@@ -35,4 +35,4 @@ inline float time_of(std::span<const Load> loads, const Occupancy& occupancy) {
   return std::max(fullest + slowest * occupancy.exposed, slowest * (1 + occupancy.again * (rounds - 1)));
 }
 
-}  // namespace tern::cuda::products
+}  // namespace tern::cuda
