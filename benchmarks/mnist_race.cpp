@@ -60,8 +60,8 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
   const auto begin = std::chrono::steady_clock::now();
   // Once, since every epoch wants the same images.
   const Tensor images = normalized(bytes), test_images = normalized(test_bytes);
-  Step train([&](const Tensor& rows) {
-    const Tensor loss = net.loss(op::index_select(images, 0, rows), op::index_select(labels, 0, rows));
+  Step train([&](const Tensor& x, const Tensor& y) {
+    const Tensor loss = net.loss(x, y);
     sgd.zero_grad();
     loss.backward();
     sgd.step();
@@ -73,15 +73,17 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
   });
   for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
-    const Tensor order = resident(randperm(images.size(0), generator));
-    const Tensor rows = order.slice(0, 0, steps * options.batch).reshape({steps, options.batch});
+    const Tensor order = resident(randperm(images.size(0), generator)).slice(0, 0, steps * options.batch);
+    const Tensor x =
+        op::index_select(images, 0, order).reshape({steps, options.batch, 1, images.size(2), images.size(3)});
+    const Tensor y = op::index_select(labels, 0, order).reshape({steps, options.batch});
     Tensor losses;
     if (options.loops) {
-      losses = train.run_each({rows}, rate.changes(steps));
+      losses = train.run_each({x, y}, rate.changes(steps));
       rate.set_position(rate.position() + steps);
     } else {
-      for (const Tensor& batch : rows) {
-        losses = train(batch);
+      for (std::int64_t i = 0; i < steps; ++i) {
+        losses = train(x[i], y[i]);
         rate.step();
       }
     }

@@ -67,12 +67,11 @@ class TorchRacer:
         sgd = torch.optim.SGD(self.net.parameters(), lr=self.learning_rate, momentum=0.9, nesterov=True,
                               weight_decay=5e-4, fused=True)
         loss_of = torch.compile(self.net.loss, dynamic=False) if options.compile else self.net.loss
-        self.rows = torch.zeros(options.batch, dtype=torch.int64, device=self.device)
+        self.batch = self.images[:options.batch].clone(), self.train[1][:options.batch].clone()
         start = [p.detach().clone() for p in self.net.parameters()]
-        images, labels = self.images, self.train[1]
 
         def step():
-            self.loss = loss_of(images[self.rows], labels[self.rows])
+            self.loss = loss_of(*self.batch)
             sgd.zero_grad(set_to_none=True)
             self.loss.backward()
             sgd.step()
@@ -103,16 +102,15 @@ class TorchRacer:
         self.step = graph.replay
 
     def normalize(self):
-        """Into the tensors that a recorded step reads."""
-        self.images.copy_(self.normalized(self.train[0]))
-        self.test_images.copy_(self.normalized(self.test[0]))
+        self.images, self.test_images = self.normalized(self.train[0]), self.normalized(self.test[0])
 
     def epoch(self, rates):
-        order = self.torch.randperm(len(self.train[0]), device=self.device)
-        batch = self.options.batch
+        order = self.torch.randperm(len(self.train[0]), device=self.device)[:len(rates) * self.options.batch]
+        images, labels = (whole[order].split(self.options.batch) for whole in (self.images, self.train[1]))
         for at, rate in enumerate(rates):
             self.learning_rate.fill_(float(rate))
-            self.rows.copy_(order[at * batch:(at + 1) * batch])
+            self.batch[0].copy_(images[at])
+            self.batch[1].copy_(labels[at])
             self.step()
         self.loss.item()
 
@@ -145,20 +143,22 @@ class JaxRacer:
         def logits(weights, images):
             return net(jax_peer.Forward(precision, True, None), weights, images)[0]
 
-        def step(state, at, images, labels):
-            rows, rate = at
+        def step(state, batch):
+            images, labels, rate = batch
             weights, momenta = state
             loss, gradients = jax.value_and_grad(
-                lambda weights: jax_peer.cross_entropy(logits(weights, images[rows]), labels[rows]))(weights)
+                lambda weights: jax_peer.cross_entropy(logits(weights, images), labels))(weights)
             gradients = jax.tree.map(lambda g, p: g + 5e-4 * p, gradients, weights)
             momenta = jax.tree.map(lambda v, g: 0.9 * v + g, momenta, gradients)
             weights = jax.tree.map(lambda p, g, v: p - rate * (g + 0.9 * v), weights, gradients, momenta)
             return (weights, momenta), loss
 
+        def shuffled(key, count, *whole):
+            order = jax.random.permutation(key, len(whole[0]))[:count * options.batch]
+            return [part[order].reshape(count, options.batch, *part.shape[1:]) for part in whole]
+
         def epoch(state, key, rates, images, labels):
-            order = jax.random.permutation(key, len(images))
-            rows = order[:len(rates) * options.batch].reshape(len(rates), options.batch)
-            return jax.lax.scan(lambda state, at: step(state, at, images, labels), state, (rows, rates))
+            return jax.lax.scan(step, state, (*shuffled(key, len(rates), images, labels), rates))
 
         def accuracy(weights, images, labels):
             return jnp.mean(jnp.argmax(logits(weights, images), 1) == labels)
@@ -166,10 +166,8 @@ class JaxRacer:
         one_step = jax.jit(step, donate_argnums=0)
 
         def step_by_step(state, key, rates, images, labels):
-            order = jax.random.permutation(key, len(images))
-            for at, rate in enumerate(rates):
-                rows = order[at * options.batch:(at + 1) * options.batch]
-                state, loss = one_step(state, (rows, rate), images, labels)
+            for batch in zip(*shuffled(key, len(rates), images, labels), rates):
+                state, loss = one_step(state, batch)
             return state, [loss]
 
         self.run_epoch = step_by_step if options.threads else jax.jit(epoch, donate_argnums=0)

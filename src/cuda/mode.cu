@@ -57,6 +57,7 @@ constexpr Decision decisions[]{
     {"conv2d", {"general", "direct", "direct_tensor", "implicit", "library", "finished", "product"}},
     {"conv2d_grad_x", {"general", "direct", "direct_tensor", "implicit", "turned", "library", "product"}},
     {"conv2d_grad_weight", {"general", "direct", "direct_tensor", "implicit", "library"}},
+    {"conv2d_max_pool2d", {"fused", "composed"}},
     {"matmul", {"few_rows", "sliced", "own", "library"}},
     {"linear", {"few_rows", "sliced", "own", "library"}},
     {"linear_backward", {"few_rows", "sliced", "own", "library"}},

@@ -9,12 +9,6 @@ namespace {
 
 // ---- what a pool does with the values of a window ----
 
-/// The rule of max pooling: the first maximum, but the first NaN over everything.
-template <class T>
-__device__ bool beats(T value, T best) {
-  return !(value <= best) && best == best;
-}
-
 template <bool Indexed, int V, class T>
 struct LargestOf {
   static constexpr bool repeats_edges = true;  // an element of the window again changes no maximum

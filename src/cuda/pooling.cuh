@@ -10,6 +10,12 @@ namespace tern::cuda {
 using kernels::AdaptivePool2d;
 using kernels::Pool2d;
 
+/// The rule of max pooling: the first maximum, but the first NaN over everything.
+template <class T>
+__device__ bool beats(T value, T best) {
+  return !(value <= best) && best == best;
+}
+
 /// The sizes of one plane as the card counts them. `K` above 0: square windows of K elements at a stride of S without
 /// dilation, known to the compiler; 0: as the sizes say.
 template <int K, int S>

@@ -53,6 +53,14 @@ Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) const {
   return typeid(*this) == typeid(Conv2d) ? compute(x, activation) : Module::forward_activated(x, activation);
 }
 
+Tensor Conv2d::forward_pooled(const Tensor& x, Activation activation) const {
+  if (typeid(*this) != typeid(Conv2d) || (options_.activation != Activation::none && activation != Activation::none))
+    return Module::forward_pooled(x, activation);
+  operators::Conv2dOptions options = options_;
+  if (activation != Activation::none) options.activation = activation;
+  return operators::conv2d_max_pool2d(x, weight_, bias_, options);
+}
+
 Tensor Conv2d::compute(const Tensor& x, Activation activation) const {
   if (options_.activation != Activation::none)
     return operators::activate(operators::conv2d(x, weight_, bias_, options_), activation);

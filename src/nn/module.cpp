@@ -10,6 +10,7 @@
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/arithmetic.hpp"
+#include "tern/operators/pooling.hpp"
 
 namespace tern::nn {
 namespace {
@@ -120,6 +121,12 @@ Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) c
   return call([&] { return forward_activated(x, activation); });
 }
 
+Tensor Module::call_pooled(const Tensor& x, kernels::Activation activation) const {
+  if (current_log != nullptr) [[unlikely]]
+    return operators::max_pool2d(operators::activate((*this)(x), activation), 2);
+  return call([&] { return forward_pooled(x, activation); });
+}
+
 Tensor Module::call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
   if (current_log != nullptr) [[unlikely]]
     return operators::activate(operators::add((*this)(x), added), activation);
@@ -135,6 +142,9 @@ Tensor Module::operator()(const Tensor& x) const {
 
 Tensor Module::forward_activated(const Tensor& x, kernels::Activation activation) const {
   return operators::activate(forward(x), activation);
+}
+Tensor Module::forward_pooled(const Tensor& x, kernels::Activation activation) const {
+  return operators::max_pool2d(forward_activated(x, activation), 2);
 }
 Tensor Module::forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
   return operators::activate(operators::add(forward(x), added), activation);

@@ -20,15 +20,15 @@ Sequential Sequential::part(std::size_t begin, std::size_t end) const {
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
   const bool fuse = call_log() == nullptr;
-  for (std::size_t i = 0; i < size(); ++i) {
-    const kernels::Activation next =
-        fuse && i + 1 < size() ? child(i + 1).fusable_activation() : kernels::Activation::none;
-    if (next == kernels::Activation::none) {
-      y = child(i)(y);
-    } else {
-      y = child(i).call_activated(y, next);
-      ++i;
-    }
+  const auto fusable = [&](std::size_t i) { return fuse && i < size(); };
+  for (std::size_t i = 0; i < size();) {
+    const Module& module = child(i++);
+    const kernels::Activation activation = fusable(i) ? child(i).fusable_activation() : kernels::Activation::none;
+    const bool activates = activation != kernels::Activation::none;
+    i += activates;
+    const bool pools = fusable(i) && child(i).fusable_max_pool2d();
+    i += pools;
+    y = pools ? module.call_pooled(y, activation) : activates ? module.call_activated(y, activation) : module(y);
   }
   return y;
 }

@@ -6,6 +6,7 @@
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
 #include "tern/operators/arithmetic.hpp"
+#include "tern/operators/pooling.hpp"
 
 namespace tern::operators {
 
@@ -101,8 +102,8 @@ struct Backward {
         bias_needs(needs(call.bias)) {}
 
   /// Of the gradient and the output, both in the layout of `sizes`. Without an activation the output is not read and
-  /// may be undefined.
-  Gradients operator()(const Tensor& grad, const Tensor& out) const {
+  /// may be undefined. `index` is defined where the output is pooled.
+  Gradients operator()(const Tensor& grad, const Tensor& out, const Tensor& index = {}) const {
     Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
     Tensor grad_weight =
         weight_needs ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, grad.dtype()) : Tensor{};
@@ -110,9 +111,16 @@ struct Backward {
     visit("conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
+      const auto& table = call.table().conv;
+      T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight), *const to_bias = call.out(grad_bias);
       const T* const y = sizes.activation != Activation::none ? call.in(out) : nullptr;
-      call.table().conv.conv2d_backward(call.context(), call.out(grad_x), call.out(grad_weight), call.out(grad_bias),
-                                        call.in(grad), call.in(x.get()), call.in(weight.get()), y, sizes);
+      if (index.defined())
+        table.conv2d_max_pool2d_backward(call.context(), to_x, to_weight, to_bias, call.in(grad),
+                                         call.template in_as<std::uint8_t>(index), call.in(x.get()),
+                                         call.in(weight.get()), y, sizes);
+      else
+        table.conv2d_backward(call.context(), to_x, to_weight, to_bias, call.in(grad), call.in(x.get()),
+                              call.in(weight.get()), y, sizes);
     });
     return {grad_x, grad_weight, grad_bias};
   }
@@ -127,18 +135,60 @@ void run(const Prepared& prepared, Tensor out) {
   });
 }
 
+/// Whether the mode has kernels for these sizes and the largest of each 2 x 2 outputs.
+bool fuses_max_pool2d(const kernels::Conv2d& sizes, DType dtype) {
+  constexpr const char* op = "conv2d_max_pool2d";
+  bool result = false;
+  where_it_runs(op, [&] {
+    with_type(op, dtype, [&]<class T>() {
+      const Call<T> call;
+      result = call.table().conv.fuses_max_pool2d(call.context(), sizes);
+    });
+  });
+  return result;
+}
+
+Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
+  const kernels::Conv2d& sizes = prepared.sizes;
+  Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, call.x.dtype());
+  run(prepared, out);
+  if (recording(call.x, call.weight, call.bias))
+    record("conv2d", out, {call.x, call.weight, call.bias},
+           [backward = Backward(call, prepared), out = saved_if(call.options.activation != Activation::none, out)](
+               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
+  return out;
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
+  return convolved(call, prepare(call));
+}
+
+Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  const Conv2dCall call = evenly_padded({x, weight, bias, options});
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
-  Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, x.dtype());
-  run(prepared, out);
-  if (recording(call.x, weight, bias))
-    record("conv2d", out, {call.x, weight, bias},
-           [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out)](
-               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
+  const Shape shape{sizes.N, sizes.O, window_count("max_pool2d", "height", sizes.OH, 2, 2, 0, 0, 1, false),
+                    window_count("max_pool2d", "width", sizes.OW, 2, 2, 0, 0, 1, false)};
+  if (!fuses_max_pool2d(sizes, x.dtype())) return max_pool2d(convolved(call, prepared), 2);
+  Tensor out = empty_in(sizes.layout, shape, x.dtype());
+  const bool records = recording(call.x, weight, bias);
+  Tensor index = records ? empty_in(sizes.layout, shape, DType::uint8) : Tensor{};
+  visit("conv2d_max_pool2d", x.dtype(), [&]<class T>() {
+    const Call<T> use;
+    use.flops(multiply_adds(sizes) * 2);
+    use.table().conv.conv2d_max_pool2d(use.context(), use.out(out),
+                                       records ? use.template out_as<std::uint8_t>(index) : nullptr, use.in(prepared.x),
+                                       use.in(prepared.weight), use.in(prepared.bias), sizes);
+  });
+  if (records)
+    record("conv2d_max_pool2d", out, {call.x, weight, bias},
+           [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out),
+            index = Saved(index)](const Tensor& grad) {
+             return backward(in_layout(grad, backward.sizes.layout), out.get(), index.get());
+           });
   return out;
 }
 

@@ -19,7 +19,8 @@ struct Piece {
 std::vector<Piece> pieces_of(const nn::Sequential& net, const std::vector<double>& costs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < net.size(); ++i) {
-    if (i == 0 || net[i].fusable_activation() == kernels::Activation::none) pieces.push_back({.first = i});
+    const bool fusable = net[i].fusable_activation() != kernels::Activation::none || net[i].fusable_max_pool2d();
+    if (i == 0 || !fusable) pieces.push_back({.first = i});
     pieces.back().cost += costs[i];
   }
   return pieces;
@@ -34,7 +35,8 @@ std::vector<std::size_t> cut_stages(const nn::Sequential& net, std::vector<doubl
     expects<ShapeError>(std::isfinite(cost) && cost >= 0, "Pipeline: a module costs ", cost, ", expected 0 or more");
   const std::vector<Piece> pieces = pieces_of(net, costs);
   expects<ShapeError>(stages <= pieces.size(), "Pipeline: ", stages, " ranks for a net of ", net.size(), " modules, ",
-                      pieces.size(), " of them with the activations behind them; every rank needs one at least");
+                      pieces.size(),
+                      " of them with the activations and 2x2 max pools behind them; every rank needs one at least");
 
   // dearest[s][n]: of the first n pieces in s stages, what the dearest stage costs; before[s][n]: where its last
   // begins.

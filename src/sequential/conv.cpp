@@ -96,11 +96,60 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   }
 }
 
+// ---- and the largest of each 2 x 2 outputs ----
+
+// The slope of the others is multiplied by the zeros of what did not win, too, where an output is NaN.
+bool fuses_max_pool2d(const Context&, const Conv2d& shape) {
+  return shape.activation == kernels::Activation::none || shape.activation == kernels::Activation::relu;
+}
+
+kernels::Pool2d pool_of(const Conv2d& shape) {
+  return {.planes = shape.N * shape.O,
+          .H = shape.OH,
+          .W = shape.OW,
+          .OH = shape.OH / 2,
+          .OW = shape.OW / 2,
+          .KH = 2,
+          .KW = 2,
+          .stride_h = 2,
+          .stride_w = 2,
+          .channels = shape.layout == kernels::Layout::channels_last ? shape.O : 1};
+}
+
+template <class T>
+void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias,
+                       const Conv2d& shape) {
+  const Scratch whole(context, static_cast<std::size_t>(shape.N * shape.O * shape.OH * shape.OW) * sizeof(T));
+  conv2d(context, whole.as<T>(), x, weight, bias, shape);
+  pooling<T>().max_pool2d(context, y, index, whole.as<T>(), pool_of(shape));
+}
+
+template <class T>
+void conv2d_max_pool2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y,
+                                const std::uint8_t* index, const T* x, const T* weight, const T* y,
+                                const Conv2d& shape) {
+  const kernels::Pool2d pool = pool_of(shape);
+  const std::int64_t pooled = pool.planes * pool.OH * pool.OW;
+  const Scratch through(context, static_cast<std::size_t>(pooled) * sizeof(T));
+  for (std::int64_t i = 0; i < pooled; ++i)
+    through.as<T>()[i] = store<T>(activate_gradient(shape.activation, grad_y, y, i));
+  const Scratch whole(context, static_cast<std::size_t>(pool.planes * pool.H * pool.W) * sizeof(T));
+  pooling<T>().max_pool2d_backward(context, whole.as<T>(), through.as<T>(), index, pool);
+  Conv2d plain = shape;
+  plain.activation = kernels::Activation::none;
+  conv2d_backward<T>(context, grad_x, grad_weight, grad_bias, whole.as<T>(), x, weight, nullptr, plain);
+}
+
 }  // namespace
 
 template <class T>
 kernels::Conv<T> conv() {
-  return {.layout = layout, .conv2d = conv2d<T>, .conv2d_backward = conv2d_backward<T>};
+  return {.layout = layout,
+          .conv2d = conv2d<T>,
+          .conv2d_backward = conv2d_backward<T>,
+          .fuses_max_pool2d = fuses_max_pool2d,
+          .conv2d_max_pool2d = conv2d_max_pool2d<T>,
+          .conv2d_max_pool2d_backward = conv2d_max_pool2d_backward<T>};
 }
 template kernels::Conv<float> conv<float>();
 template kernels::Conv<double> conv<double>();

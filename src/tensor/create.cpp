@@ -51,15 +51,31 @@ Product multiply(std::uint64_t a, std::uint64_t b) {
   return {(a >> 32) * (b >> 32) + (first >> 32) + (second >> 32), a * b};
 }
 
-// Uniform in [0, bound) without bias: Lemire's multiplication, drawing again in the rare rejected case.
-std::uint64_t bounded(const random::Key& key, std::uint64_t& index, std::uint64_t bound) {
-  const std::uint64_t threshold = (0 - bound) % bound;
-  for (;;) {
-    const std::uint64_t high = word(key, index++), low = word(key, index++);
-    const Product product = multiply((high << 32) | low, bound);
-    if (product.low >= threshold) return product.high;
+/// Numbers of one key, each of the next two of its words.
+class WholeNumbers {
+ public:
+  explicit WholeNumbers(const random::Key& key) : key_(key) {}
+
+  // Uniform in [0, bound) without bias: Lemire's multiplication, drawing again in the rare rejected case.
+  std::uint64_t below(std::uint64_t bound) {
+    for (;;) {
+      const std::uint64_t high = next(), low = next();
+      const Product product = multiply((high << 32) | low, bound);
+      // The division is not needed where the first comparison holds, which nearly always does.
+      if (product.low >= bound || product.low >= (0 - bound) % bound) return product.high;
+    }
   }
-}
+
+ private:
+  std::uint32_t next() {
+    if (index_ % 4 == 0) words_ = random::philox(key_.seed, index_ / 4, key_.offset);
+    return words_.word[index_++ % 4];
+  }
+
+  random::Key key_;
+  std::uint64_t index_ = 0;
+  random::Words words_{};
+};
 
 }  // namespace
 
@@ -190,10 +206,10 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
   expects<NumericError>(smallest <= low && high - 1 <= largest, "randint: ", dtype, " holds the integers from ",
                         smallest, " to ", largest, ", not all of [", low, ", ", high, ")");
   const random::Key key = PartStreams::shifted(generator.next());
-  std::uint64_t index = 0;
+  WholeNumbers numbers(key);
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, [&](std::size_t) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bounded(key, index, range));
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + numbers.below(range));
   });
 }
 
@@ -217,11 +233,9 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
 Tensor randperm(std::int64_t n, Generator& generator) {
   expects<ShapeError>(n >= 0, "randperm: ", n, " elements");
   Tensor result = arange(0, n);
-  const random::Key key = PartStreams::shifted(generator.next());
-  std::uint64_t index = 0;
+  WholeNumbers numbers(PartStreams::shifted(generator.next()));
   std::int64_t* const order = result.write<std::int64_t>().data();
-  for (std::int64_t i = n - 1; i > 0; --i)
-    std::swap(order[i], order[bounded(key, index, static_cast<std::uint64_t>(i) + 1)]);
+  for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[numbers.below(static_cast<std::uint64_t>(i) + 1)]);
   return result;
 }
 

@@ -173,6 +173,8 @@ const std::vector<std::pair<const char*, Slots>>& all_operators() {
        {[](None none) { op::cross_entropy(none, labels); }, [](None none) { op::cross_entropy(x, none); }}},
       {"nll", {[](None none) { op::nll(none, labels); }, [](None none) { op::nll(x, none); }}},
       {"conv2d", {[](None none) { op::conv2d(none, kernel); }, [](None none) { op::conv2d(image, none); }}},
+      {"conv2d_max_pool2d",
+       {[](None none) { op::conv2d_max_pool2d(none, kernel); }, [](None none) { op::conv2d_max_pool2d(image, none); }}},
       {"conv2d_cat",
        {[](None none) {
           op::conv2d_cat({{none, kernel}});

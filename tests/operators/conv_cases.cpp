@@ -130,6 +130,87 @@ Operator joined() {
   return op;
 }
 
+/// The largest of each 2 x 2: the first one, but the first NaN over everything.
+Array pooled(const Array& y) {
+  const std::int64_t H = y.size(2), W = y.size(3), planes = y.size(0) * y.size(1);
+  Array out({y.size(0), y.size(1), H / 2, W / 2});
+  std::int64_t next = 0;
+  for (std::int64_t plane = 0; plane < planes; ++plane)
+    for (std::int64_t h = 0; h < H / 2; ++h)
+      for (std::int64_t w = 0; w < W / 2; ++w) {
+        double best = y[(plane * H + 2 * h) * W + 2 * w];
+        for (int i = 1; i < 4; ++i) {
+          const double value = y[(plane * H + 2 * h + i / 2) * W + 2 * w + i % 2];
+          if (!std::isnan(best) && (value > best || std::isnan(value))) best = value;
+        }
+        out[next++] = best;
+      }
+  return out;
+}
+
+// Planes and windows that the kernels of cuda take, and some that they do not. Which output won, and has the gradient,
+// hangs on the last bit: gradients are those of small integers, whose sums every type holds exactly.
+Operator max_pooled() {
+  Operator op{.name = "conv2d_max_pool2d"};
+  const auto add = [&](const Use& use, bool exact, bool large = false) {
+    Sample made = sample(use, exact, large);
+    made.call = [options = use.options](const std::vector<Tensor>& in) {
+      return std::vector{op::conv2d_max_pool2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor{}, options)};
+    };
+    made.reference = [options = use.options](const std::vector<Array>& in) {
+      return std::vector{pooled(convolution(in, options))};
+    };
+    made.gradient = true, made.smooth = false, made.compares = true;
+    if (exact) {
+      made.arguments[0] = integers(use.x, -1, 1);
+      made.arguments[1] = integers(use.weight, -2, 2);
+    }
+    op.samples.push_back(made);
+  };
+  const Use uses[]{{"plain", {2, 3, 8, 6}, {4, 3, 3, 3}},
+                   {"no bias", {2, 3, 8, 6}, {5, 3, 3, 3}, {}, false},
+                   {"relu", {2, 3, 8, 6}, {4, 3, 3, 3}, {.activation = Activation::relu}},
+                   {"sigmoid", {2, 2, 6, 10}, {3, 2, 3, 3}, {.padding = 1, .activation = Activation::sigmoid}},
+                   {"tanh", {3, 2, 6, 6}, {3, 2, 3, 3}, {.padding = {1, 0}, .activation = Activation::tanh}, false},
+                   {"odd height and width", {2, 2, 9, 7}, {3, 2, 3, 3}},
+                   {"one window", {3, 2, 4, 4}, {3, 2, 3, 3}},
+                   {"windows in fours, padded", {3, 5, 8, 8}, {9, 5, 3, 3}, {.padding = 1}},
+                   {"padded 5x5", {2, 5, 10, 12}, {9, 5, 5, 5}, {.padding = 2}},
+                   {"windows across images", {7, 3, 8, 8}, {10, 3, 3, 3}},
+                   {"stride 2", {2, 2, 9, 9}, {3, 2, 3, 3}, {.stride = 2}},
+                   {"two groups", {2, 4, 6, 6}, {6, 2, 3, 3}, {.padding = 1, .groups = 2}},
+                   {"1x1", {2, 5, 4, 6}, {7, 5, 1, 1}},
+                   {"eights of channels", {2, 8, 8, 6}, {16, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+                   {"padded unequally", {1, 3, 6, 7}, {2, 3, 3, 3}, {.padding = {2, 0}, .end_padding = Pair(1, 3)}},
+                   {"LeNet's first", {2, 1, 28, 28}, {20, 1, 5, 5}},
+                   {"LeNet's second", {2, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}},
+                   {"no images", {0, 2, 6, 6}, {3, 2, 3, 3}},
+                   {"no output channels", {2, 2, 6, 6}, {0, 2, 3, 3}}};
+  for (const Use& use : uses) {
+    add(use, false);
+    if (use.options.activation == Activation::none || use.options.activation == Activation::relu) add(use, true);
+  }
+  const Use large[]{{"large", {19, 6, 14, 14}, {16, 6, 5, 5}, {.activation = Activation::relu}},
+                    {"large 3x3", {33, 10, 16, 16}, {20, 10, 3, 3}, {.padding = 1}}};
+  for (const Use& use : large)
+    for (const bool exact : {false, true}) add(use, exact, true);
+  op.invalid = {{"channels differ",
+                 Kind::shape,
+                 {"3 channels"},
+                 [] {
+                   op::conv2d_max_pool2d(ones({2, 3, 8, 8}), ones({6, 1, 3, 3}));
+                 },
+                 "conv2d"},
+                {"one row of outputs",
+                 Kind::shape,
+                 {"2", "1"},
+                 [] {
+                   op::conv2d_max_pool2d(ones({1, 1, 3, 8}), ones({1, 1, 3, 3}));
+                 },
+                 "max_pool2d"}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<Operator> conv_cases() {
@@ -301,7 +382,7 @@ std::vector<Operator> conv_cases() {
                 {"integers", Kind::dtype, {"uint8"}, [] {
                    op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
                  }}};
-  return {op, joined()};
+  return {op, joined(), max_pooled()};
 }
 
 }  // namespace tern::testing

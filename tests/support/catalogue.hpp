@@ -63,6 +63,7 @@ struct Sample {
   int gradient_outputs = 100;  ///< only the first so many results have one
   bool smooth = true;          ///< central differences of the reference mean something
   bool exact = false;          ///< every bit is determined
+  bool compares = false;       ///< what it computed: where bits are not determined, neither is the gradient
   double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
   double gradient_terms = 1;   ///< the same for the gradient
   double magnitude = 1;        ///< of terms that may cancel in a result: the tolerance is never below that of theirs

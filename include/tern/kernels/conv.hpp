@@ -40,7 +40,20 @@ struct Conv {
               const T* y, const Conv2d&)>
       conv2d_backward;
 
-  using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_backward>;
+  /// Whether the mode computes this convolution, in the layout that it asked for, and the largest of each 2 x 2 of its
+  /// outputs by the two kernels below; else they are a convolution and a pooling. Where it never does they are absent.
+  Kernel<bool(const Context&, const Conv2d&)> fuses_max_pool2d;
+  /// max_pool2d of conv2d in windows of 2 x 2 that do not overlap: y and `index` are [N, O, OH / 2, OW / 2]. `bias` may
+  /// be null, and `index` when no gradient will be asked for.
+  Kernel<void(Context&, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias, const Conv2d&)>
+      conv2d_max_pool2d;
+  /// As conv2d_backward, of what conv2d_max_pool2d wrote.
+  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const std::uint8_t* index, const T* x,
+              const T* weight, const T* y, const Conv2d&)>
+      conv2d_max_pool2d_backward;
+
+  using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_backward, &Conv::fuses_max_pool2d,
+                             &Conv::conv2d_max_pool2d, &Conv::conv2d_max_pool2d_backward>;
 };
 
 }  // namespace tern::kernels

@@ -14,7 +14,8 @@ enum class Layout : std::uint8_t { channels_first, channels_last };
 template <class Signature>
 class Kernel;
 
-/// What fills the slots of a mode that borrows its operators from another one; see Mode::inner.
+/// What fills the slots of a mode that borrows its operators from another one (see Mode::inner), and those that a mode
+/// says that it never uses.
 struct Absent {};
 inline constexpr Absent absent;
 

@@ -24,6 +24,7 @@ class Conv2d : public Module {
 
   Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
   Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  Tensor forward_pooled(const Tensor& x, Activation activation) const override;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 

@@ -82,10 +82,16 @@ class Module {
   /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear, Conv2d or
   /// BatchNorm2d gets two, since its `forward` may be another.
   virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
+  /// Whether this module is max_pool2d(x, 2), which a convolution before it may compute in its own kernel; false in a
+  /// class that derives from MaxPool2d.
+  virtual bool fusable_max_pool2d() const { return false; }
+  /// `forward`, the activation, and then max_pool2d(x, 2): in one kernel where the module can.
+  virtual Tensor forward_pooled(const Tensor& x, kernels::Activation activation) const;
   /// `forward` plus `added`, which has its shape, and then the activation: in one kernel where the module can.
   virtual Tensor forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
-  /// Run `forward_activated` and `forward_added`, as operator() runs `forward`.
+  /// Run `forward_activated`, `forward_pooled` and `forward_added`, as operator() runs `forward`.
   Tensor call_activated(const Tensor& x, kernels::Activation activation) const;
+  Tensor call_pooled(const Tensor& x, kernels::Activation activation) const;
   Tensor call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.

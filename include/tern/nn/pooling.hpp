@@ -14,6 +14,7 @@ class MaxPool2d : public Module {
   explicit MaxPool2d(Pair kernel, const MaxPool2dOptions& options = {}) : kernel_(kernel), options_(options) {}
   Tensor forward(const Tensor& x) const override { return operators::max_pool2d(x, kernel_, options_); }
   std::string describe() const override;
+  bool fusable_max_pool2d() const override;
 
  private:
   Pair kernel_;

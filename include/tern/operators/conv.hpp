@@ -27,6 +27,11 @@ struct Conv2dOptions {
 /// - 1) - 1) / stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
+/// The largest of each 2 x 2 outputs of that convolution, windows that do not overlap: max_pool2d(conv2d(...), 2), as
+/// one kernel, which stores no convolution, where the mode has it: [N, O, OH / 2, OW / 2], rounded down.
+Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                         const Conv2dOptions& options = {});
+
 struct Conv1dOptions {
   std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Activation activation = Activation::none;

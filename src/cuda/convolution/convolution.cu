@@ -41,6 +41,10 @@ constexpr std::array grad_x{&direct_tensor_grad_x_first,
 constexpr std::array grad_weight{&direct_tensor_grad_weight, &direct_grad_weight,           &implicit_grad_weight,
                                  &library_grad_weight,       &library_grad_weight_in_place, &general_grad_weight};
 
+constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
+constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};
+constexpr std::array pooled_grad_weight{&direct_tensor_grad_weight};
+
 }  // namespace
 
 // ---- problems ----
@@ -63,8 +67,8 @@ std::string text_of(const Problem& p) {
   return message(passes[static_cast<int>(p.pass)], " [", p.N, ", ", p.C, ", ", p.H, ", ", p.W, "] to ", p.O,
                  " channels, kernel ", pair(p.KH, p.KW), ", stride ", pair(p.stride_h, p.stride_w), ", padding ",
                  pair(p.pad_h, p.pad_w), ", dilation ", pair(p.dilation_h, p.dilation_w), ", groups ", p.groups,
-                 p.channels_last() ? ", channels last, " : ", ", name_of(p.element), ", ", name_of(p.precision),
-                 p.deterministic ? ", deterministic" : "",
+                 p.channels_last() ? ", channels last" : "", p.pools ? ", pooled, " : ", ", name_of(p.element), ", ",
+                 name_of(p.precision), p.deterministic ? ", deterministic" : "",
                  p.device == 0 ? std::string() : message(", card ", p.device));
 }
 
@@ -123,10 +127,11 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
 
 // ---- backward ----
 
-/// What a backward pass gets. The first three may be null.
+/// What a backward pass gets. The first three may be null; `index` is what a pooled y has.
 struct Gradients {
   void *grad_x, *grad_weight, *grad_bias;
   const void *grad_y, *x, *weight, *y;
+  const std::uint8_t* index = nullptr;
 };
 
 /// The gradients, from g; last(context) is queued behind that of x. Those of x and of the weight are independent of
@@ -142,12 +147,15 @@ void run_halves(Context& context, Problem problem, const Gradients& to, bool wan
     problem.given = alignments_of(arrays);
     half.emplace(context, decision, ways, problem, arrays);
   };
+  using Ways = std::span<const Way* const>;
+  auto* const index = const_cast<std::uint8_t*>(to.index);
   std::optional<Half> to_x, to_weight;
   if (to.grad_x != nullptr)
-    prepare(to_x, "conv2d_grad_x", grad_x, Pass::grad_x, {to.grad_x, address(to.weight), address(g)});
+    prepare(to_x, "conv2d_grad_x", problem.pools ? Ways(pooled_grad_x) : Ways(grad_x), Pass::grad_x,
+            {to.grad_x, address(to.weight), address(g), nullptr, index});
   if (want_weight)
-    prepare(to_weight, "conv2d_grad_weight", grad_weight, Pass::grad_weight,
-            {address(to.x), to.grad_weight, address(g), grad_bias});
+    prepare(to_weight, "conv2d_grad_weight", problem.pools ? Ways(pooled_grad_weight) : Ways(grad_weight),
+            Pass::grad_weight, {address(to.x), to.grad_weight, address(g), grad_bias, index});
   run_side_by_side(context, to_x, to_weight, last);
 }
 
@@ -172,7 +180,7 @@ __global__ void bias_only_kernel(T* grad_bias, const T* g, std::int64_t N, std::
 
 template <class T>
 void backward_channels_first(Context& context, const Problem& problem, const Gradients& to) {
-  const std::int64_t outputs = problem.outputs();
+  const std::int64_t outputs = problem.outputs() / (problem.pools ? 4 : 1);
   const bool masked = problem.activation != Activation::none;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(outputs) * sizeof(T) : 0);
   const auto* g = static_cast<const T*>(to.grad_y);
@@ -274,6 +282,52 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
   }
 }
 
+// ---- and the largest of each 2 x 2 outputs ----
+
+constexpr const char* pooled = "conv2d_max_pool2d";  // the decision
+
+Problem pooled_problem(const Context& context, Pass pass, const Conv2d& shape) {
+  Problem problem = problem_of(context, pass, shape, Element::float32);
+  problem.pools = true;
+  return problem;
+}
+
+template <class T>
+bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
+  // The slope of the others is multiplied by zeros too, where y is NaN; not where another way is forced.
+  const auto runs = [&](const char* decision, Pass pass, const Way& way) {
+    const std::string_view forced = forced_way(context, decision);
+    return (forced.empty() || forced == way.name) && way.fits(pooled_problem(context, pass, shape));
+  };
+  const bool passes = shape.activation == Activation::none || shape.activation == Activation::relu;
+  const bool whole = shape.OH % 2 == 0 && shape.OW % 2 == 0 && shape.N * shape.OH * shape.OW * shape.O * shape.C > 0;
+  const bool fuses = std::is_same_v<T, float> && passes && whole && forced_way(context, pooled) != "composed" &&
+                     runs("conv2d", Pass::forward, direct_tensor_forward_pooled) &&
+                     runs("conv2d_grad_x", Pass::grad_x, direct_tensor_grad_x_pooled) &&
+                     runs("conv2d_grad_weight", Pass::grad_weight, direct_tensor_grad_weight);
+  if (!fuses) took_way(context, pooled, "composed");
+  return fuses;
+}
+
+template <class T>
+void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias,
+                       const Conv2d& shape) {
+  took_way(context, pooled, "fused");
+  Problem problem = pooled_problem(context, Pass::forward, shape);
+  const Arrays arrays{address(x), address(weight), y, address(bias), index};
+  problem.given = alignments_of(arrays);
+  Prepared<Problem, Arrays>(context, "conv2d", pooled_forward, problem, arrays).run(context);
+}
+
+template <class T>
+void conv2d_max_pool2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_bias, const T* grad_y,
+                                const std::uint8_t* index, const T* x, const T* weight, const T* y,
+                                const Conv2d& shape) {
+  took_way(context, pooled, "fused");
+  backward_channels_first<T>(context, pooled_problem(context, Pass::backward, shape),
+                             {grad_x_to, grad_weight_to, grad_bias, grad_y, x, weight, y, index});
+}
+
 }  // namespace
 }  // namespace tern::cuda::convolution
 
@@ -283,7 +337,10 @@ template <class T>
 kernels::Conv<T> conv() {
   return {.layout = convolution::layout<T>,
           .conv2d = convolution::conv2d<T>,
-          .conv2d_backward = convolution::conv2d_backward<T>};
+          .conv2d_backward = convolution::conv2d_backward<T>,
+          .fuses_max_pool2d = convolution::fuses_max_pool2d<T>,
+          .conv2d_max_pool2d = convolution::conv2d_max_pool2d<T>,
+          .conv2d_max_pool2d_backward = convolution::conv2d_max_pool2d_backward<T>};
 }
 
 template kernels::Conv<float> conv<float>();

@@ -23,6 +23,7 @@ struct TensorSizes {
   int area, window, length;  // OH OW, KH KW, C KH KW
   int plane, pitch;          // floats of a stored plane, and of its rows
   Divisor<std::uint32_t> of_area, of_width, of_window, of_side, of_plane, of_pitch;
+  Divisor<std::uint32_t> of_pooled, of_pooled_width;  // of a y of 2 x 2 outputs each: its area and width
 };
 
 inline TensorSizes tensor_sizes(const Problem& p) {
@@ -35,6 +36,7 @@ inline TensorSizes tensor_sizes(const Problem& p) {
   s.pitch = i(p.OW + p.KW - 1), s.plane = i(p.OH + p.KH - 1) * s.pitch;
   s.of_area = Divide(s.area), s.of_width = Divide(s.OW), s.of_window = Divide(s.window), s.of_side = Divide(p.KW);
   s.of_plane = Divide(s.plane), s.of_pitch = Divide(s.pitch);
+  s.of_pooled = Divide(std::max(s.area / 4, 1)), s.of_pooled_width = Divide(std::max(s.OW / 2, 1));
   return s;
 }
 
@@ -107,6 +109,75 @@ __device__ __forceinline__ void copy_rows(float* to, const float* from, int rows
       copy_async<1>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
 }
 
+/// Gives the gradients of a pooled y to the outputs of their windows that won, of `Beside` windows side by side at a
+/// time. For each i below `count`, place(i, at, to) says which gradients they are (below 0: none, zeros are written)
+/// and where the first window begins, whose two rows lie `pitch` apart. All threads of the block take part.
+template <int Beside, class Place>
+__device__ __forceinline__ void spread_windows(const float* __restrict__ g, const std::uint8_t* __restrict__ index,
+                                               int count, int pitch, const Place& place) {
+  constexpr int loads = 2;  // on their way at once
+  const int threads = static_cast<int>(blockDim.x);
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += loads * threads) {
+    Pack<float, Beside> gradients[loads];
+    Pack<std::uint8_t, Beside> winners[loads];
+    float* to[loads]{};
+#pragma unroll
+    for (int j = 0; j < loads; ++j) {
+      const int i = first + j * threads;
+      if (i >= count) break;
+      int at = -1;
+      place(i, at, to[j]);
+      gradients[j] = at < 0 ? Pack<float, Beside>{} : load<Beside>(g + at);
+      winners[j] = at < 0 ? Pack<std::uint8_t, Beside>{} : load<Beside>(index + at);
+    }
+#pragma unroll
+    for (int j = 0; j < loads; ++j) {
+      if (to[j] == nullptr) break;
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        Pack<float, 2 * Beside> outputs;
+#pragma unroll
+        for (int i = 0; i < 2 * Beside; ++i)
+          outputs.value[i] = winners[j].value[i / 2] == 2 * row + i % 2 ? gradients[j].value[i / 2] : 0.0f;
+        constexpr int width = Beside == 1 ? 2 : 4;
+#pragma unroll
+        for (int i = 0; i < 2 * Beside; i += width)
+          store<width>(to[j] + row * pitch + i, reinterpret_cast<const Pack<float, width>&>(outputs.value[i]));
+      }
+    }
+  }
+}
+
+/// Calls spread(windows side by side) with as many as may be taken at a time.
+template <class Spread>
+__device__ __forceinline__ void with_windows_beside(const float* g, const std::uint8_t* index, const TensorSizes& s,
+                                                    const Spread& spread) {
+  const bool fours = s.OW % 8 == 0 && reinterpret_cast<std::uintptr_t>(g) % 16 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(index) % 4 == 0;
+  fours ? spread(std::integral_constant<int, 4>()) : spread(std::integral_constant<int, 1>());
+}
+
+/// As copy_rows, of `rows` channels of a pooled y's gradient.
+__device__ __forceinline__ void spread_rows(float* to, const float* g, const std::uint8_t* index, int rows, int pitch,
+                                            const TensorSizes& s) {
+  with_windows_beside(g, index, s, [&](auto beside) {
+    constexpr int Beside = decltype(beside)::value;
+    const int count = rows * static_cast<int>(s.of_pooled.value()) / Beside;
+    spread_windows<Beside>(g, index, count, s.OW, [&](int i, int& at, float*& there) {
+      int row, window, h, w;
+      at = i * Beside;
+      s.of_pooled.split(at, row, window);
+      s.of_pooled_width.split(window, h, w);
+      there = to + row * pitch + 2 * (h * s.OW + w);
+    });
+  });
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int beyond = (tensor_depth - s.area % tensor_depth) % tensor_depth;
+  if (beyond == 0) return;
+  for (int i = thread; i < rows * tensor_depth; i += threads)
+    if (i % tensor_depth < beyond) to[i / tensor_depth * pitch + s.area + i % tensor_depth] = 0;
+}
+
 /// A warp's tile: 32 rows by `Across` columns of 8.
 template <int Across, bool Doubles>
 struct WarpTile {
@@ -148,40 +219,50 @@ struct WarpTile {
 
   /// The lane's rows: row(i) of 4.
   __device__ __forceinline__ int row(int i) const { return i * 8 + g; }
-  /// use(i, column, sum) for all of the lane's, i of its rows.
-  template <class Use>
+  /// use(i, column, sums) for all of the lane's, `Rows` of its rows from row(i) on at a time.
+  template <int Rows, class Use>
   __device__ __forceinline__ void each(const Use& use) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; i += Rows)
 #pragma unroll
       for (int j = 0; j < Across; ++j)
 #pragma unroll
-        for (int part = 0; part < 2; ++part)
-          use(i, j * 8 + 2 * t + part, static_cast<float>(sum[i / 2][j][i % 2 * 2 + part]));
+        for (int part = 0; part < 2; ++part) {
+          float sums[Rows];
+#pragma unroll
+          for (int r = 0; r < Rows; ++r) sums[r] = static_cast<float>(sum[(i + r) / 2][j][(i + r) % 2 * 2 + part]);
+          use(i, j * 8 + 2 * t + part, sums);
+        }
   }
 };
 
-/// Adds the parts of `splits` warps of each tile of rows in order: use(place(row), column, sum). A warp's tile is warp
-/// / splits. All threads of the block take part; shared memory of split_bytes() is overwritten.
-template <int Across, bool Doubles, class Place, class Use>
+/// Adds the parts of `splits` warps of each tile of rows in order: use(place(item), column, sums) for items of a row
+/// each, or of the four that a lane has. A warp's tile is warp / splits. All threads of the block take part; shared
+/// memory of split_bytes() is overwritten.
+template <int Rows, int Across, bool Doubles, class Place, class Use>
 __device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, int tiles, int splits,
-                                          int rows, int columns, const Place& place, const Use& use) {
+                                          int items, int columns, const Place& place, const Use& use) {
   const int warp = static_cast<int>(threadIdx.x) / 32, tile = warp / splits, split = warp % splits;
   const int warps = static_cast<int>(blockDim.x) / 32, pitch = tiles * tensor_rows + 4, size = pitch * Across * 8;
   __syncthreads();
   if (tile < tiles)
-    mine.each([&](int i, int column, float sum) {
-      part[split * size + column * pitch + tile * tensor_rows + mine.row(i)] = sum;
+    mine.template each<1>([&](int i, int column, const float(&sum)[1]) {
+      part[split * size + column * pitch + tile * tensor_rows + mine.row(i)] = sum[0];
     });
   __syncthreads();
-  for (int row = static_cast<int>(threadIdx.x) % 32; row < rows; row += 32) {
-    const auto at = place(row);
+  const int lane = static_cast<int>(threadIdx.x) % 32, rows = Rows == 1 ? items : (items + 7) / 8 * tensor_rows;
+  for (int row = lane; row < rows; row += 32) {
+    const int item = Rows == 1 ? row : row / tensor_rows * 8 + lane % 8;
+    const auto at = place(min(item, items - 1));
     const float* from = part + warp * pitch + row;
 #pragma unroll 4
     for (int column = warp; column < columns; column += warps, from += warps * pitch) {
       float total = from[0];
       for (int s = 1; s < splits; ++s) total += from[s * size];
-      use(at, column, total);
+      float totals[Rows];
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) totals[r] = Rows == 1 ? total : __shfl_sync(0xffffffffu, total, lane % 8 + r * 8);
+      if (Rows == 1 || (lane < 8 && item < items)) use(at, column, totals);
     }
   }
 }

@@ -1,11 +1,13 @@
 #include <limits>
 
 #include "cuda/convolution/direct_tensor.cuh"
+#include "cuda/pooling.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
 
-/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) as the weight has it.
+/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) as the weight has it. Where
+/// y is pooled, a lane's four rows are the outputs of a window.
 struct ForwardCut {
   int columns = 0;            // of a block; 0: nothing fits
   int tiles = 1, splits = 1;  // of 32 rows in a block; of the sum over k
@@ -21,21 +23,26 @@ constexpr int forward_resident = Across == 1               ? (Doubles ? 3 : 4)
                                  : Across == 4 && !Doubles ? 2
                                                            : 1;
 
-template <int Across, bool Doubles>
+template <int Across, bool Doubles, bool Pools>
 __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doubles>))
-    tensor_forward_kernel(float* y, const float* __restrict__ x, const float* __restrict__ weight, const float* bias,
-                          const __grid_constant__ TensorSizes s, const __grid_constant__ ForwardCut cut,
-                          Activation activation) {
+    tensor_forward_kernel(float* y, std::uint8_t* index, const float* __restrict__ x, const float* __restrict__ weight,
+                          const float* bias, const __grid_constant__ TensorSizes s,
+                          const __grid_constant__ ForwardCut cut, Activation activation) {
   extern __shared__ float4 memory[];
+  // An item is an element of a channel of y.
+  constexpr int rows_of_item = Pools ? 4 : 1, items_of_tile = tensor_rows / rows_of_item;
+  const Divisor<std::uint32_t>& of_area = Pools ? s.of_pooled : s.of_area;
+  const Divisor<std::uint32_t>& of_width = Pools ? s.of_pooled_width : s.of_width;
+  const int area = s.area / rows_of_item;
   const int slices = (s.length + tensor_depth - 1) / tensor_depth;
   int* const steps = reinterpret_cast<int*>(memory);
   float* const shift = reinterpret_cast<float*>(memory) + slices * tensor_depth;
   float* const planes = shift + Across * 8;
   float* const weights = planes + cut.planes;
-  const int row_first = static_cast<int>(blockIdx.x) * cut.tiles * tensor_rows;
-  const int rows = min(cut.tiles * tensor_rows, s.N * s.area - row_first);
-  const int image_first = static_cast<int>(s.of_area.quotient(row_first));
-  const int images = static_cast<int>(s.of_area.quotient(row_first + rows - 1)) - image_first + 1;
+  const int item_first = static_cast<int>(blockIdx.x) * cut.tiles * items_of_tile;
+  const int items = min(cut.tiles * items_of_tile, s.N * area - item_first);
+  const int image_first = static_cast<int>(of_area.quotient(item_first));
+  const int images = static_cast<int>(of_area.quotient(item_first + items - 1)) - image_first + 1;
   const int o_first = static_cast<int>(blockIdx.y) * cut.columns, o_count = min(cut.columns, s.O - o_first);
 
   for (int k = static_cast<int>(threadIdx.x); k < slices * tensor_depth; k += tensor_threads) {
@@ -57,27 +64,41 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
   await_copies<0>();
   __syncthreads();
 
-  // Where row r of the block is: its image among those of the block, and its position.
-  const auto locate = [&](int r, int& image, int& position) {
-    s.of_area.split(row_first + r, image, position);
+  // Where an item of the block is: its image among those of the block, and its position.
+  const auto locate = [&](int item, int& image, int& position) {
+    of_area.split(item_first + item, image, position);
     image -= image_first;
   };
-  float* const to = y + (static_cast<std::int64_t>(image_first) * s.O + o_first) * s.area;
-  const auto place = [&](int row) {
+  const std::int64_t first = (static_cast<std::int64_t>(image_first) * s.O + o_first) * area;
+  const auto place = [&](int item) {
     int image, position;
-    locate(row, image, position);
-    return image * s.O * s.area + position;
+    locate(item, image, position);
+    return image * s.O * area + position;
   };
-  const auto finish = [&](int at, int column, float total) {
-    if (column < o_count) to[at + column * s.area] = activate(total + shift[column], activation);
+  const auto finish = [&](int at, int column, const float(&total)[rows_of_item]) {
+    if (column >= o_count) return;
+    float best = activate(total[0] + shift[column], activation);
+    int winner = 0;
+#pragma unroll
+    for (int i = 1; i < rows_of_item; ++i) {
+      const float value = activate(total[i] + shift[column], activation);
+      if (!beats(value, best)) continue;
+      best = value;
+      winner = i;
+    }
+    const std::int64_t to = first + at + column * area;
+    y[to] = best;
+    if (Pools && index != nullptr) index[to] = static_cast<std::uint8_t>(winner);
   };
-  for (int tile = warp / cut.splits; tile < cut.tiles && tile * tensor_rows < rows; tile += tile_step) {
+  for (int tile = warp / cut.splits; tile < cut.tiles && tile * items_of_tile < items; tile += tile_step) {
+    const auto item = [&](int i) { return tile * items_of_tile + (Pools ? sums.g : sums.row(i)); };
     int row_at[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       int image, position, oh, ow;
-      locate(min(tile * tensor_rows + sums.row(i), rows - 1), image, position);
-      s.of_width.split(position, oh, ow);
+      locate(min(item(i), items - 1), image, position);
+      of_width.split(position, oh, ow);
+      if (Pools) oh = 2 * oh + i / 2, ow = 2 * ow + i % 2;
       row_at[i] = image * cut.image + oh * s.pitch + ow;
     }
     const auto add = [&](int slice, auto whole) {
@@ -91,13 +112,13 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
     if (cut.splits > 1) break;
     int at[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) at[i] = place(min(tile * tensor_rows + sums.row(i), rows - 1));
-    sums.each([&](int i, int column, float sum) {
-      if (tile * tensor_rows + sums.row(i) < rows) finish(at[i], column, sum);
+    for (int i = 0; i < 4; i += rows_of_item) at[i] = place(min(item(i), items - 1));
+    sums.template each<rows_of_item>([&](int i, int column, const float(&sum)[rows_of_item]) {
+      if (item(i) < items) finish(at[i], column, sum);
     });
     sums = {};
   }
-  if (cut.splits > 1) add_warps(planes, sums, cut.tiles, cut.splits, rows, o_count, place, finish);
+  if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, cut.tiles, cut.splits, items, o_count, place, finish);
 }
 
 // Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
@@ -179,12 +200,15 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
     const auto run = [&](auto kernel) {
       const dim3 blocks(static_cast<unsigned>(ceil_div(problem.positions(), std::int64_t{cut.tiles} * tensor_rows)),
                         static_cast<unsigned>(ceil_div(problem.O, cut.columns)));
-      launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.y),
+      launch(context, Grid(blocks, tensor_threads, cut.shared), kernel, static_cast<float*>(arrays.y), arrays.index,
              static_cast<const float*>(arrays.x), static_cast<const float*>(arrays.weight),
              static_cast<const float*>(arrays.bias), tensor_sizes(problem), cut, problem.activation);
     };
-    run(problem.tensor_cores() ? tensor_forward_kernel<across.value, false>
-                               : tensor_forward_kernel<across.value, true>);
+    const auto of_kind = [&](auto doubles) {
+      run(problem.pools ? tensor_forward_kernel<across.value, doubles.value, true>
+                        : tensor_forward_kernel<across.value, doubles.value, false>);
+    };
+    problem.tensor_cores() ? of_kind(std::false_type()) : of_kind(std::true_type());
   });
 }
 
@@ -192,5 +216,6 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
 
 const Way direct_tensor_forward_first{"direct_tensor", fits_first, nullptr, run_tensor};
 const Way direct_tensor_forward_last{"direct_tensor", fits_last, nullptr, run_tensor};
+const Way direct_tensor_forward_pooled{"direct_tensor", fits, nullptr, run_tensor};
 
 }  // namespace tern::cuda::convolution

@@ -27,15 +27,17 @@ struct GradXCut {
 struct Patches {
   int down, across, count;                      // count: of an image
   int stride;                                   // floats from an output channel to the next
-  Divisor<std::uint32_t> of_channel, of_width;  // by packs of a channel, and of a row of patches' row
+  Divisor<std::uint32_t> of_channel, of_width;  // by elements of a channel, and patches side by side
+  Divisor<std::uint32_t> of_depth;              // by channels of an image, with those that fill up
 };
 
 template <int K, bool Doubles>
 __global__ void __launch_bounds__(most_units * 32, 1)
-    tensor_grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight,
-                         const __grid_constant__ TensorSizes s, const __grid_constant__ GradXCut cut,
-                         const __grid_constant__ Patches patches, Divisor<std::uint32_t> of_image,
-                         Divisor<std::uint32_t> of_row, Divisor<std::uint32_t> of_columns) {
+    tensor_grad_x_kernel(float* grad_x, const float* __restrict__ g, const std::uint8_t* __restrict__ index,
+                         const float* __restrict__ weight, const __grid_constant__ TensorSizes s,
+                         const __grid_constant__ GradXCut cut, const __grid_constant__ Patches patches,
+                         Divisor<std::uint32_t> of_image, Divisor<std::uint32_t> of_row,
+                         Divisor<std::uint32_t> of_columns) {
   using Cores = TensorCores<Doubles, false>;
   constexpr int pairs = products_of(K) / 2, stride = product_stride(K);
   extern __shared__ float4 memory[];
@@ -63,24 +65,49 @@ __global__ void __launch_bounds__(most_units * 32, 1)
     else
       for (int i = lane; i < of_output; i += 32) copy_async<1>(there + i, here + i, o < s.O);
   }
-  const bool rows_of_packs = s.OW % 4 == 0 && reinterpret_cast<std::uintptr_t>(g) % 16 == 0;
-  for (int image = 0; image < images; ++image) {
-    const float* const from = g + static_cast<std::int64_t>(image_first + image) * s.O * s.area;
+  // Where element i of an image's part of y's gradient is: of which channel, where there among the patches, and where
+  // its patch begins.
+  const auto locate = [&](int i, int& o, int& rest, int& oh, int& ow) {
+    patches.of_channel.split(i, o, rest);
+    patches.of_width.split(rest / patch_area, oh, ow);
+    oh *= patch, ow *= patch;
+  };
+  const std::int64_t o_before = static_cast<std::int64_t>(image_first) * s.O;
+  if (index == nullptr) {
+    const bool rows_of_packs = s.OW % 4 == 0 && reinterpret_cast<std::uintptr_t>(g) % 16 == 0;
     const int step = rows_of_packs ? 4 : 1;
-    for (int i = thread * step; i < depth * patches.count * patch_area; i += threads * step) {
-      int o, rest, piece, oh, ow;
-      patches.of_channel.split(i, o, rest);
-      const int within = rest % patch_area;
-      patches.of_width.split(rest / patch_area, piece, ow);
-      oh = piece * patch + within / patch, ow = ow * patch + within % patch;
-      const bool inside = o < s.O && oh < s.OH && ow < s.OW;
-      float* const there = staged_g + image * image_size + o * patches.stride + rest;
-      const float* const here = from + (inside ? o * s.area + oh * s.OW + ow : 0);
-      if (rows_of_packs)
-        copy_async<4>(there, here, inside);
-      else
-        copy_async<1>(there, here, inside);
+    for (int image = 0; image < images; ++image) {
+      const float* const from = g + (o_before + image * s.O) * s.area;
+      for (int i = thread * step; i < depth * patches.count * patch_area; i += threads * step) {
+        int o, rest, oh, ow;
+        locate(i, o, rest, oh, ow);
+        oh += rest % patch_area / patch, ow += rest % patch;
+        const bool inside = o < s.O && oh < s.OH && ow < s.OW;
+        float* const there = staged_g + image * image_size + o * patches.stride + rest;
+        const float* const here = from + (inside ? o * s.area + oh * s.OW + ow : 0);
+        if (rows_of_packs)
+          copy_async<4>(there, here, inside);
+        else
+          copy_async<1>(there, here, inside);
+      }
     }
+  } else {
+    // The channels of all images follow each other, four elements to a window.
+    const std::int64_t before = o_before * (s.area / 4);
+    with_windows_beside(g + before, index + before, s, [&](auto beside) {
+      constexpr int elements = 4 * decltype(beside)::value;
+      const int count = images * depth * patches.count * patch_area / elements;
+      spread_windows<decltype(beside)::value>(
+          g + before, index + before, count, patch, [&](int i, int& at, float*& there) {
+            int channel, image, o, rest, oh, ow;
+            locate(elements * i, channel, rest, oh, ow);
+            patches.of_depth.split(channel, image, o);
+            const int window = rest % patch_area / 4, down = window / 4 * 2, across = window % 4 * 2;
+            oh += down, ow += across;
+            if (o < s.O && oh < s.OH && ow < s.OW) at = ((image * s.O + o) * s.area + oh * s.OW) / 4 + ow / 2;
+            there = staged_g + channel * patches.stride + rest / patch_area * patch_area + down * patch + across;
+          });
+    });
   }
   commit_copies();
   await_copies<0>();
@@ -187,6 +214,7 @@ Patches patches_of(const Problem& p) {
   of.down = static_cast<int>(ceil_div(p.OH, patch)), of.across = static_cast<int>(ceil_div(p.OW, patch));
   of.count = of.down * of.across, of.stride = of.count * patch_area + 8;
   of.of_channel = Divisor<std::uint32_t>(of.count * patch_area), of.of_width = Divisor<std::uint32_t>(of.across);
+  of.of_depth = Divisor<std::uint32_t>(padded(p.O, 8));
   return of;
 }
 
@@ -268,7 +296,7 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
   const dim3 blocks(static_cast<unsigned>(ceil_div(problem.N, cut.images)),
                     static_cast<unsigned>(ceil_div(problem.C, cut.channels)));
   launch(context, Grid(blocks, static_cast<unsigned>(std::min<std::int64_t>(units, most_units) * 32), cut.shared),
-         kernel, static_cast<float*>(arrays.x), static_cast<const float*>(arrays.y),
+         kernel, static_cast<float*>(arrays.x), static_cast<const float*>(arrays.y), arrays.index,
          static_cast<const float*>(arrays.weight), tensor_sizes(problem), cut, patches,
          Divisor<std::uint32_t>(problem.H * row_eights), Divisor<std::uint32_t>(row_eights),
          Divisor<std::uint32_t>(column_tiles));
@@ -278,5 +306,6 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
 
 const Way direct_tensor_grad_x_first{"direct_tensor", fits_first, nullptr, run_tensor};
 const Way direct_tensor_grad_x_last{"direct_tensor", fits_last, nullptr, run_tensor};
+const Way direct_tensor_grad_x_pooled{"direct_tensor", fits, nullptr, run_tensor};
 
 }  // namespace tern::cuda::convolution

@@ -31,6 +31,7 @@ struct Problem : Conv2d {
   Pass pass = Pass::forward;
   std::int64_t x_channels = 0;         ///< elements from a position of x to the next, channels last
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
+  bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
   bool float_out = false;              ///< what an engine computes is float32 all the same
   bool finished =
       false;  ///< forward: the engine adds the bias, if it is given, and takes the activation (relu or none)
@@ -49,9 +50,11 @@ struct Problem : Conv2d {
 };
 
 /// The arrays of a pass. It writes the one that it is named after, which is a gradient in a backward pass, and y is
-/// one there; a bias is read forward, and its gradient written with that of the weight. Null: not given.
+/// one there; a bias is read forward, and its gradient written with that of the weight; `index` says which of the
+/// outputs that it is the largest of a pooled y has. Null: not given.
 struct Arrays {
   void *x = nullptr, *weight = nullptr, *y = nullptr, *bias = nullptr;
+  std::uint8_t* index = nullptr;
 };
 
 inline Alignments alignments_of(const Arrays& arrays) {

@@ -11,10 +11,11 @@ namespace tern::cuda::convolution {
 // Any sizes: a matrix product whose factors are gathered element by element (general.cu).
 extern const Way general_forward, general_grad_x, general_grad_weight;
 // Small planes, stride 1: whole planes in shared memory, on multiply-adds (direct_*.cu) and on tensor cores
-// (direct_tensor_*.cu), `first` where those are preferred, `last` where not.
+// (direct_tensor_*.cu), `first` where those are preferred, `last` where not; what is `pooled` has no other way.
 extern const Way direct_forward, direct_grad_x, direct_grad_weight;
 extern const Way direct_tensor_forward_first, direct_tensor_forward_last;
 extern const Way direct_tensor_grad_x_first, direct_tensor_grad_x_last, direct_tensor_grad_weight;
+extern const Way direct_tensor_forward_pooled, direct_tensor_grad_x_pooled;
 
 // ---- channels last ----
 

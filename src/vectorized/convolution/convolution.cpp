@@ -144,6 +144,8 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (count > 0) run_all(context, std::span<const Call<T>>(calls.data(), count));
 }
 
+bool fuses_max_pool2d(const Context&, const Conv2d&) { return false; }
+
 }  // namespace
 }  // namespace convolution
 
@@ -151,7 +153,10 @@ template <class T>
 kernels::Conv<T> conv() {
   return {.layout = convolution::layout<T>,
           .conv2d = convolution::conv2d<T>,
-          .conv2d_backward = convolution::conv2d_backward<T>};
+          .conv2d_backward = convolution::conv2d_backward<T>,
+          .fuses_max_pool2d = convolution::fuses_max_pool2d,
+          .conv2d_max_pool2d = kernels::absent,
+          .conv2d_max_pool2d_backward = kernels::absent};
 }
 template kernels::Conv<float> conv();
 template kernels::Conv<double> conv();
