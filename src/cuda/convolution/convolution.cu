@@ -7,6 +7,7 @@
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
+#include "cuda/pooling.cuh"
 #include "cuda/streams.cuh"
 
 namespace tern::cuda::convolution {
@@ -178,8 +179,20 @@ __global__ void bias_only_kernel(T* grad_bias, const T* g, std::int64_t N, std::
   grad_bias[o] = sum;
 }
 
+Pool2d pool_of(const Conv2d& s) {
+  return {.planes = s.N * s.O,
+          .H = s.OH,
+          .W = s.OW,
+          .OH = s.OH / 2,
+          .OW = s.OW / 2,
+          .KH = 2,
+          .KW = 2,
+          .stride_h = 2,
+          .stride_w = 2};
+}
+
 template <class T>
-void backward_channels_first(Context& context, const Problem& problem, const Gradients& to) {
+void backward_channels_first(Context& context, Problem problem, Gradients to) {
   const std::int64_t outputs = problem.outputs() / (problem.pools ? 4 : 1);
   const bool masked = problem.activation != Activation::none;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(outputs) * sizeof(T) : 0);
@@ -189,6 +202,16 @@ void backward_channels_first(Context& context, const Problem& problem, const Gra
     launch(context, Grid(blocks_for(outputs), 256), through_kernel<T>, masked_gradient.as<T>(),
            static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
   }
+  const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
+  // Both gradients of many outputs read them more often than it takes to write them once, on an H100 (LeNet's second
+  // layer, 128 images: 33.0 and 19.4 microseconds against 34.3 and 20.4, strict and TF32; 32 images: 18.3, 14.0).
+  const bool spreads = problem.pools && to.grad_x != nullptr && wants_weight && problem.outputs() >= 300000;
+  const Scratch spread(context, spreads ? static_cast<std::size_t>(problem.outputs()) * sizeof(T) : 0);
+  if (spreads) {
+    max_pool2d_backward(context, spread.as<T>(), g, to.index, pool_of(problem));
+    g = spread.as<T>();
+    problem.pools = false, to.index = nullptr;
+  }
   if (problem.weights() == 0) {
     // No input channels: the output is the bias alone.
     if (to.grad_bias != nullptr)
@@ -196,8 +219,7 @@ void backward_channels_first(Context& context, const Problem& problem, const Gra
              problem.N, problem.O, problem.OH * problem.OW);
     return;
   }
-  run_halves(context, problem, to, to.grad_weight != nullptr || to.grad_bias != nullptr, to.grad_bias, g,
-             [](Context&) {});
+  run_halves(context, problem, to, wants_weight, to.grad_bias, g, [](Context&) {});
 }
 
 /// An array, or an aligned copy: views may begin anywhere.
