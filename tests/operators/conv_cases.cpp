@@ -191,7 +191,7 @@ Operator max_pooled() {
     if (use.options.activation == Activation::none || use.options.activation == Activation::relu) add(use, true);
   }
   const Use large[]{{"large", {19, 6, 14, 14}, {16, 6, 5, 5}, {.activation = Activation::relu}},
-                    {"large 3x3", {61, 10, 16, 16}, {20, 10, 3, 3}, {.padding = 1}}};
+                    {"large 3x3", {33, 10, 16, 16}, {20, 10, 3, 3}, {.padding = 1}}};
   for (const Use& use : large)
     for (const bool exact : {false, true}) add(use, exact, true);
   op.invalid = {{"channels differ",

@@ -203,9 +203,9 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
            static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
   }
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
-  // Both gradients of many outputs read them more often than it takes to write them once, on an H100 (LeNet's second
-  // layer, 128 images: 33.0 and 19.4 microseconds against 34.3 and 20.4, strict and TF32; 32 images: 18.3, 14.0).
-  const bool spreads = problem.pools && to.grad_x != nullptr && wants_weight && problem.outputs() >= 300000;
+  // For very many outputs multiply-adds are the fastest way to x in strict float32, and they read no pooled gradient
+  // (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients against 106).
+  const bool spreads = problem.pools && to.grad_x != nullptr && !problem.tensor_cores() && problem.outputs() >= 1000000;
   const Scratch spread(context, spreads ? static_cast<std::size_t>(problem.outputs()) * sizeof(T) : 0);
   if (spreads) {
     max_pool2d_backward(context, spread.as<T>(), g, to.index, pool_of(problem));
