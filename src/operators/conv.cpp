@@ -108,7 +108,7 @@ struct Backward {
     Tensor grad_weight =
         weight_needs ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, grad.dtype()) : Tensor{};
     Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
-    visit("conv2d", grad.dtype(), [&]<class T>() {
+    visit(index.defined() ? "conv2d_max_pool2d" : "conv2d", grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
       const auto& table = call.table().conv;

@@ -64,6 +64,45 @@ TEST_CASE("kernels: the row of an index or a label that is none is zeros", "[ope
   });
 }
 
+// No operator hands it to them: a verifier does, for other modes.
+TEST_CASE("kernels: the reference's pooled convolution is its convolution and its pooling", "[operators]") {
+  const Mode& reference = mode("sequential");
+  const Device device("sequential");
+  Context context = current_scope().context;
+  const auto& conv = reference.operators.conv;
+  const auto& pooling = reference.operators.pooling;
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    const kernels::Conv2d sizes{
+        .N = 2, .C = 3, .H = 7, .W = 8, .O = 4, .KH = 3, .KW = 3, .OH = 5, .OW = 6, .activation = activation};
+    const kernels::Pool2d pool{
+        .planes = 8, .H = 5, .W = 6, .OH = 2, .OW = 3, .KH = 2, .KW = 2, .stride_h = 2, .stride_w = 2};
+    Generator generator(3);
+    const auto drawn = [&](std::int64_t n) {
+      std::vector<float> values;
+      for (const double value : randn({n}, generator).values()) values.push_back(static_cast<float>(value));
+      return values;
+    };
+    const std::vector<float> x = drawn(2 * 3 * 7 * 8), weight = drawn(4 * 3 * 9), bias = drawn(4), gradient = drawn(48);
+    std::vector<float> whole(2 * 4 * 5 * 6), y(48), pooled(48), grad_whole(whole.size());
+    std::vector<std::uint8_t> index(48), pooled_index(48);
+    conv.conv2d(context, whole.data(), x.data(), weight.data(), bias.data(), sizes);
+    pooling.max_pool2d(context, y.data(), index.data(), whole.data(), pool);
+    conv.conv2d_max_pool2d(context, pooled.data(), pooled_index.data(), x.data(), weight.data(), bias.data(), sizes);
+    CHECK(pooled == y);
+    CHECK(pooled_index == index);
+    std::vector<float> to_x(x.size()), to_weight(weight.size()), to_bias(4), x_of(x.size()), weight_of(weight.size()),
+        bias_of(4);
+    pooling.max_pool2d_backward(context, grad_whole.data(), gradient.data(), index.data(), pool);
+    conv.conv2d_backward(context, to_x.data(), to_weight.data(), to_bias.data(), grad_whole.data(), x.data(),
+                         weight.data(), whole.data(), sizes);
+    conv.conv2d_max_pool2d_backward(context, x_of.data(), weight_of.data(), bias_of.data(), gradient.data(),
+                                    index.data(), x.data(), weight.data(), pooled.data(), sizes);
+    CHECK(x_of == to_x);
+    CHECK(weight_of == to_weight);
+    CHECK(bias_of == to_bias);
+  }
+}
+
 TEST_CASE("kernels: a batch of nothing leaves the running statistics alone", "[operators]") {
   everywhere([](const Mode& mode, Context& context) {
     std::vector<float> mean(2), deviation(2), running_mean{3, 4}, running_var{5, 6};

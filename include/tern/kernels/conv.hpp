@@ -40,8 +40,8 @@ struct Conv {
               const T* y, const Conv2d&)>
       conv2d_backward;
 
-  /// Whether the mode computes this convolution, in the layout that it asked for, and the largest of each 2 x 2 of its
-  /// outputs by the two kernels below; else they are a convolution and a pooling. Where it never does they are absent.
+  /// Whether this convolution, in the layout that was asked for, is pooled by the two kernels below, absent if it never
+  /// is. A copy of a mode with a `conv2d` of its own answers no, or its convolution is passed by.
   Kernel<bool(const Context&, const Conv2d&)> fuses_max_pool2d;
   /// max_pool2d of conv2d in windows of 2 x 2 that do not overlap: y and `index` are [N, O, OH / 2, OW / 2]. `bias` may
   /// be null, and `index` when no gradient will be asked for.
