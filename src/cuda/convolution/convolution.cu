@@ -316,7 +316,7 @@ Problem pooled_problem(const Context& context, Pass pass, const Conv2d& shape) {
 
 template <class T>
 bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
-  // The slope of the others is multiplied by zeros too, where y is NaN; not where another way is forced.
+  // Not where another way is forced; nor with a slope, whose product with what did not win is NaN where y is.
   const auto runs = [&](const char* decision, Pass pass, const Way& way) {
     const std::string_view forced = forced_way(context, decision);
     return (forced.empty() || forced == way.name) && way.fits(pooled_problem(context, pass, shape));
