@@ -67,6 +67,23 @@ Conv2dCall evenly_padded(const Conv2dCall& call) {
   return even;
 }
 
+/// What the mode's convolutions of a dtype answer: question(table, context).
+template <class Answer, class Question>
+Answer asked(const char* op, DType dtype, const Question& question) {
+  Answer answer{};
+  where_it_runs(op, [&] {
+    with_type(op, dtype, [&]<class T>() {
+      const Call<T> call;
+      answer = question(call.table().conv, call.context());
+    });
+  });
+  return answer;
+}
+
+Layout layout_of(const char* op, DType dtype, const kernels::Conv2d& sizes) {
+  return asked<Layout>(op, dtype, [&](const auto& table, const auto& context) { return table.layout(context, sizes); });
+}
+
 /// A convolution whose arguments are checked and lie as the mode wants them.
 struct Prepared {
   kernels::Conv2d sizes;
@@ -75,12 +92,7 @@ struct Prepared {
 
 Prepared prepare(const Conv2dCall& call) {
   Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
-  where_it_runs("conv2d", [&] {
-    with_type("conv2d", call.x.dtype(), [&]<class T>() {
-      const Call<T> use;
-      made.sizes.layout = use.table().conv.layout(use.context(), made.sizes);
-    });
-  });
+  made.sizes.layout = layout_of("conv2d", call.x.dtype(), made.sizes);
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();
   if (call.bias.defined()) made.bias = call.bias.detach().contiguous();
@@ -137,15 +149,8 @@ void run(const Prepared& prepared, Tensor out) {
 
 /// Whether the mode has kernels for these sizes and the largest of each 2 x 2 outputs.
 bool fuses_max_pool2d(const kernels::Conv2d& sizes, DType dtype) {
-  constexpr const char* op = "conv2d_max_pool2d";
-  bool result = false;
-  where_it_runs(op, [&] {
-    with_type(op, dtype, [&]<class T>() {
-      const Call<T> call;
-      result = call.table().conv.fuses_max_pool2d(call.context(), sizes);
-    });
-  });
-  return result;
+  return asked<bool>("conv2d_max_pool2d", dtype,
+                     [&](const auto& table, const auto& context) { return table.fuses_max_pool2d(context, sizes); });
 }
 
 Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
@@ -278,12 +283,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
     const Unshortened unshortened(x.dtype());
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
   }
-  where_it_runs("conv_transpose2d", [&] {
-    with_type("conv_transpose2d", x.dtype(), [&]<class T>() {
-      const Call<T> use;
-      sizes.layout = use.table().conv.layout(use.context(), sizes);
-    });
-  });
+  sizes.layout = layout_of("conv_transpose2d", x.dtype(), sizes);
   const Tensor y = in_layout(x, sizes.layout), whole = weight.detach().contiguous();
   Tensor out = turned(sizes, y, {}, whole);
   if (recording(x, weight))
