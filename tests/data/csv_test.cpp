@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "tern/data/scaling.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -264,7 +265,7 @@ TEST_CASE("csv: rows over the edges of the window are whole, from files as from 
 }
 
 TEST_CASE("csv: the real files", "[data]") {
-  const std::string folder = TERN_SHARED_DATA "/csv/";
+  const std::string folder = shared_data("csv/");
   if (!std::filesystem::exists(folder)) {
     WARN("skipped: " << folder << " is not there");
     return;

@@ -6,6 +6,7 @@
 
 #include "data/image_folders.hpp"
 #include "support/catch.hpp"
+#include "support/places.hpp"
 
 #if TERN_TEST_IMAGES
 
@@ -150,7 +151,7 @@ TEST_CASE("image folder: extreme shapes cost no more than what is shown", "[data
 }
 
 TEST_CASE("image folder: real photographs, beside another decoder", "[data][image]") {
-  const std::string folder = TERN_SHARED_DATA "/imagenet-sample";
+  const std::string folder = shared_data("imagenet-sample");
   if (!std::filesystem::exists(folder)) {
     WARN("skipped: no photographs in " << folder);
     return;

@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "tern/data/idx.hpp"
 #include "tern/io/sha256.hpp"
 #include "tern/tensor/create.hpp"
@@ -125,7 +126,7 @@ TEST_CASE("mnist: a download that brings other bytes is refused and leaves nothi
 }
 
 TEST_CASE("mnist: the real files", "[data]") {
-  const std::string folder = std::string(TERN_SHARED_DATA) + "/mnist";
+  const std::string folder = shared_data("mnist");
   if (!std::filesystem::exists(folder)) {
     WARN("skipped: no MNIST in " << folder);
     return;

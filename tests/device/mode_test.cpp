@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "support/catch.hpp"
+#include "support/places.hpp"
 #include "support/summary.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/plugin.hpp"
@@ -104,7 +105,7 @@ TEST_CASE("mode: plug-ins that do not fit are refused with the reason", "[device
   CHECK_THROWS_WITH(load_mode(folder + "plugin_no_entry.so"), ContainsSubstring("tern_plugin"));
   CHECK_THROWS_WITH(load_mode(folder + "plugin_no_device.so"), ContainsSubstring("no abacus is connected"));
   CHECK_THROWS_WITH(load_mode(folder + "not_there.so"), ContainsSubstring("not_there.so"));
-  CHECK_THROWS_AS(load_mode(TERN_INCLUDE "/tern/tern.hpp"), DeviceUnavailable);
+  CHECK_THROWS_AS(load_mode(testing::source_path("include/tern/tern.hpp")), DeviceUnavailable);
 }
 
 TEST_CASE("mode: an error that a plug-in throws is caught by its type", "[device]") {

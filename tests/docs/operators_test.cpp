@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/places.hpp"
 
 namespace tern::testing {
 
@@ -18,7 +19,7 @@ namespace {
 Names declared() {
   Names names;
   const std::regex declaration("\n(?:Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) ([a-z]\\w*)\\(");
-  const fs::path folder = message(TERN_INCLUDE, "/tern/operators");
+  const fs::path folder = source_path("include/tern/operators");
   for (const auto& header : fs::directory_iterator(folder)) {
     const std::string text = read_bytes(header.path().string());
     for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end; ++found)
@@ -29,7 +30,7 @@ Names declared() {
 
 /// Names in the rows of the page's table.
 Names listed() {
-  const std::string page = read_bytes(message(TERN_INCLUDE, "/../docs/operators.md"));
+  const std::string page = read_bytes(source_path("docs/operators.md"));
   const std::size_t begin = page.find("|---|"), end = page.find("\n\n", begin);
   const std::string table = page.substr(begin, end - begin);
   Names names;
@@ -55,11 +56,11 @@ TEST_CASE("documentation: the list of operators is whole", "[docs]") {
 }
 
 TEST_CASE("documentation: the tests that show what users missed are there", "[docs]") {
-  const std::string page = read_bytes(message(TERN_INCLUDE, "/../benchmarks/results/users.md"));
+  const std::string page = read_bytes(source_path("benchmarks/results/users.md"));
   const std::regex named("(tests/[\\w/]+\\.cpp): ((?:\"[^\"]+\"(?:, )?)+)"), quoted("\"[^\"]+\"");
   int tests = 0;
   for (std::sregex_iterator found(page.begin(), page.end(), named), last; found != last; ++found) {
-    const std::string text = read_bytes(message(TERN_INCLUDE, "/../", (*found)[1].str())), names = (*found)[2];
+    const std::string text = read_bytes(source_path((*found)[1].str())), names = (*found)[2];
     for (std::sregex_iterator name(names.begin(), names.end(), quoted), end; name != end; ++name, ++tests) {
       INFO(found->str(1) << " has no test " << name->str());
       CHECK(text.find(message("TEST_CASE(", name->str())) != std::string::npos);

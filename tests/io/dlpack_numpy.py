@@ -104,6 +104,11 @@ else:
     assert tensor.stride() == (12, 1, 8) and (tensor.numpy() == expected).all()
     del tensor
     assert library.lent_is_gone()
-    good, text = taken(torch.utils.dlpack.to_dlpack(torch.tensor([[True, False]])))
-    assert good and text == "bool [1,2] 1 0", text
+    try:
+        capsule = torch.utils.dlpack.to_dlpack(torch.tensor([[True, False]]))
+    except RuntimeError as error:  # its bools are newer than its DLPack
+        print(f"PyTorch {torch.__version__} lends no bools ({error}): that part is left out")
+    else:
+        good, text = taken(capsule)
+        assert good and text == "bool [1,2] 1 0", text
 print("NumPy", numpy.__version__, "and Tern read each other's tensors")

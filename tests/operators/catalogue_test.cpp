@@ -12,6 +12,7 @@
 
 #include "support/catch.hpp"
 #include "support/checks.hpp"
+#include "support/places.hpp"
 #include "support/summary.hpp"
 #include "support/ways.hpp"
 
@@ -159,7 +160,7 @@ void run_free(const std::string& mode) {
 std::map<std::string, int> declared_operators() {
   std::map<std::string, int> declared;
   const std::regex declaration(R"(^(?:Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) (\w+)\()");
-  for (const auto& entry : std::filesystem::directory_iterator(TERN_INCLUDE "/tern/operators")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("include/tern/operators"))) {
     std::ifstream file(entry.path().string());
     for (std::string line; std::getline(file, line);) {
       std::smatch match;

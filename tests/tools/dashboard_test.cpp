@@ -67,7 +67,7 @@ struct Training {
   Training() {
     write_bytes(folder / "c.csv", clusters(60));
     process = std::make_unique<Process>(
-        std::vector<std::string>{TERN_PROGRAM, "train", "--dataset", "c.csv", "--epochs", "1000000", "--dashboard",
+        std::vector<std::string>{program_path, "train", "--dataset", "c.csv", "--epochs", "1000000", "--dashboard",
                                  "--mode", "vectorized", "--layers", "3,8,3"},
         ProcessOptions{.folder = folder.path()});
     std::string said;

@@ -26,7 +26,7 @@ struct Place {
   Place() { write_bytes(folder / "c.csv", clusters(60)); }
 
   std::vector<std::string> train(const std::string& run, const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments{TERN_PROGRAM, "train",   "--dataset", "c.csv",     "--run",
+    std::vector<std::string> arguments{program_path, "train",   "--dataset", "c.csv",     "--run",
                                        run,          "--quiet", "--mode",    "vectorized"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
@@ -73,7 +73,7 @@ TEST_CASE("folders: two trainings do not share one", "[tools][folders]") {
 
 TEST_CASE("folders: two searches do not share one", "[tools][folders]") {
   const Place place;
-  const std::vector<std::string> search{TERN_PROGRAM, "tune",     "--dataset", "c.csv", "--epochs", "1000000",
+  const std::vector<std::string> search{program_path, "tune",     "--dataset", "c.csv", "--epochs", "1000000",
                                         "--grid",     "seed=1,2", "--run",     "t",     "--quiet"};
   const auto first = place.start(search);
   place.wait_for("t/tune.json", *first);

@@ -85,7 +85,7 @@ TEST_CASE("importance: the column that decides, with all its categories", "[tool
       {"test", "--model", "run", "--dataset", "c.csv", "--importance", "--format", "csv", "--out", "columns.csv"});
   CHECK(csv.code == 0);
   const std::string table = read_bytes(model.folder / "columns.csv");
-  CHECK_THAT(table, Catch::StartsWith("column,accuracy_fall,deviation,loss_rise\ncolour,0."));
+  CHECK(table.starts_with("column,accuracy_fall,deviation,loss_rise\ncolour,0."));
   CHECK(std::count(table.begin(), table.end(), '\n') == 4);
   const Outcome text = model.run({"test", "--model", "run", "--dataset", "c.csv", "--importance"});
   CHECK_THAT(text.out, ContainsSubstring("Importance of columns: by how much the accuracy falls from 1.0000"));

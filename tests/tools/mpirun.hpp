@@ -18,7 +18,7 @@ inline std::vector<std::string> mpirun_words(int ranks, const std::vector<std::s
   std::vector<std::string> words{TERN_TEST_MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n",
                                  std::to_string(ranks)};
   words.insert(words.end(), more.begin(), more.end());
-  words.push_back(TERN_PROGRAM);
+  words.push_back(program_path);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }

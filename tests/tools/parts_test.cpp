@@ -99,8 +99,7 @@ TEST_CASE("parts: a search ranks by validation and tells the test figure beside 
   CHECK_THAT(table, ContainsSubstring(",problem,test_accuracy\n1,0.01,done,"));
   const auto best = events_of(trainings.folder / "search/trial-001");
   const std::string line = table.substr(table.find("\n1,") + 1);
-  CHECK_THAT(line.substr(0, line.find('\n')),
-             Catch::EndsWith("," + std::to_string(best.back()["accuracy"].get<double>())));
+  CHECK(line.substr(0, line.find('\n')).ends_with("," + std::to_string(best.back()["accuracy"].get<double>())));
 }
 
 TEST_CASE("parts: shares that leave nothing are errors with the way out", "[tools][parts]") {

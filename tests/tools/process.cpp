@@ -151,8 +151,10 @@ Outcome Process::wait() {
   return outcome_;
 }
 
+const char* const program_path = TERN_PROGRAM;
+
 Outcome tern(const std::vector<std::string>& arguments, const ProcessOptions& options) {
-  std::vector<std::string> words{TERN_PROGRAM};
+  std::vector<std::string> words{program_path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return Process(words, options).wait();
 }

@@ -52,6 +52,9 @@ class Process {
   bool ended_ = false;
 };
 
+/// The program tern of this build.
+extern const char* const program_path;
+
 /// `tern ARGUMENTS...`
 Outcome tern(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
 

@@ -270,7 +270,7 @@ TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {
   std::filesystem::remove(folder / "attempts");
   write_bytes(folder / "launcher", "#!/bin/sh\necho attempt >> attempts\nexec sleep 60\n");
   std::vector<std::string> words = training("r", {"--restarts", "2", "--launcher", "./launcher"});
-  words.insert(words.begin(), TERN_PROGRAM);
+  words.insert(words.begin(), program_path);
   Process process(words, {.seconds = 20, .folder = folder.path()});
   while (process.running() && !std::filesystem::exists(folder / "attempts"))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -144,7 +144,7 @@ TEST_CASE("report: a run that is unfinished, and what is no run", "[tools][repor
 TEST_CASE("dashboard: the curves are there and grow while the training runs", "[tools][report]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(300));
-  Process process({TERN_PROGRAM, "train", "--dataset", "c.csv", "--epochs", "1000000", "--layers", "3,200,200,3",
+  Process process({program_path, "train", "--dataset", "c.csv", "--epochs", "1000000", "--layers", "3,200,200,3",
                    "--batch-size", "4", "--dashboard"},
                   {.folder = folder.path()});
   std::string address;

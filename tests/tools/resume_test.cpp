@@ -62,7 +62,7 @@ bool appears(const std::string& file, Process& process) {
 }
 
 std::vector<std::string> with_program(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TERN_PROGRAM);
+  arguments.insert(arguments.begin(), program_path);
   return arguments;
 }
 

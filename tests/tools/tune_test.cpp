@@ -221,7 +221,7 @@ TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][t
   auto part = search;
   part.insert(part.end(), {"part", "--checkpoint-every", "5"});
   std::vector<std::string> words = part;
-  words.insert(words.begin(), TERN_PROGRAM);
+  words.insert(words.begin(), program_path);
   for (int i = 0; i < 12; ++i) {
     Process process(words, {.folder = folder.path()});
     std::this_thread::sleep_for(std::chrono::milliseconds(30 + 3 * i));
@@ -229,8 +229,8 @@ TEST_CASE("tune: halving, stopped and killed, comes to the same end", "[tools][t
     const Outcome outcome = process.wait();
     INFO(outcome.err);
     REQUIRE((outcome.code == 0 || outcome.code == 130 || outcome.code == 128 + SIGKILL));
-    words = {TERN_PROGRAM, "tune", "--dataset", "c.csv", "--resume", "--run", "part", "--quiet"};
-    if (!fs::exists(folder / "part/tune.json")) words = part, words.insert(words.begin(), TERN_PROGRAM);
+    words = {program_path, "tune", "--dataset", "c.csv", "--resume", "--run", "part", "--quiet"};
+    if (!fs::exists(folder / "part/tune.json")) words = part, words.insert(words.begin(), program_path);
   }
   // On a slow machine every kill may have come before the search was written down: then it begins here.
   const Outcome last = tern({words.begin() + 1, words.end()}, {.folder = folder.path()});

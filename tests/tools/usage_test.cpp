@@ -289,7 +289,7 @@ TEST_CASE("usage: bench measures every mode, export writes what others read", "[
 
 TEST_CASE("usage: a closed pipe and a full standard output are errors, not crashes", "[tools][usage]") {
   const TemporaryFolder folder;
-  const Outcome full = Process({"/bin/sh", "-c", std::string(TERN_PROGRAM) + " info > /dev/full"}, {}).wait();
+  const Outcome full = Process({"/bin/sh", "-c", std::string(program_path) + " info > /dev/full"}, {}).wait();
   CHECK(full.code == 1);
   CHECK_THAT(full.err, ContainsSubstring("standard output cannot be written"));
 }
@@ -297,7 +297,7 @@ TEST_CASE("usage: a closed pipe and a full standard output are errors, not crash
 TEST_CASE("usage: what is printed to a closed stream goes into no file", "[tools][usage]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(60));
-  const std::string train = std::string(TERN_PROGRAM) + " train --dataset c.csv --epochs 2 --run r";
+  const std::string train = std::string(program_path) + " train --dataset c.csv --epochs 2 --run r";
   const Outcome outcome = Process({"/bin/sh", "-c", train + " <&- >&- 2>&-"}, {.folder = folder.path()}).wait();
   CHECK(outcome.code == 1);
   CHECK(tern({"report", "r"}, {.folder = folder.path()}).code == 0);

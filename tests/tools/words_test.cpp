@@ -22,7 +22,7 @@ namespace {
 int run_hints(const std::string& said, const TemporaryFolder& folder) {
   const std::size_t at = said.find("next: ");
   REQUIRE(at != std::string::npos);
-  std::string script = "set -e; cd '" + folder.path() + "'; tern() { '" + std::string(TERN_PROGRAM) + "' \"$@\"; }\n" +
+  std::string script = "set -e; cd '" + folder.path() + "'; tern() { '" + std::string(program_path) + "' \"$@\"; }\n" +
                        said.substr(at + 6);
   write_bytes(folder / "hints.sh", script);
   const int status =

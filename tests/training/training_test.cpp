@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "support/catch.hpp"
+#include "support/places.hpp"
 #include "support/summary.hpp"
 #include "tern/tern.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 /// The first training images of MNIST where it lies beside the tree, else drawn digits.
 const data::Dataset& digits() {
   static const data::Dataset set = [] {
-    const std::string folder = std::string(TERN_SHARED_DATA) + "/mnist";
+    const std::string folder = testing::shared_data("mnist");
     if (std::filesystem::exists(folder)) return data::load_mnist({.folder = folder}).train.take(2048);
     return data::synthetic_digits(2048);
   }();

@@ -30,6 +30,11 @@ class Hash {
     for (int i = 0; i < 8; ++i) step(number >> (8 * i) & 255);
   }
   constexpr std::uint64_t value() const { return value_; }
+  static constexpr std::uint64_t of(std::string_view text) {
+    Hash hash;
+    hash.add(text);
+    return hash.value();
+  }
 
  private:
   constexpr void step(std::uint64_t byte) { value_ = (value_ ^ byte) * 0x100000001b3; }  // FNV-1a
@@ -39,12 +44,18 @@ class Hash {
 /// As the compiler writes them: both sides are of one compiler family.
 template <class T>
 constexpr std::string_view type_name() {
-  return __PRETTY_FUNCTION__;
+  return {__PRETTY_FUNCTION__, sizeof __PRETTY_FUNCTION__ - 1};
 }
 template <auto value>
 constexpr std::string_view value_name() {
-  return __PRETTY_FUNCTION__;
+  return {__PRETTY_FUNCTION__, sizeof __PRETTY_FUNCTION__ - 1};
 }
+
+/// Variables: each is computed once, and in fewer steps than a compiler grants one constant.
+template <class T>
+inline constexpr std::uint64_t type_hash = Hash::of(type_name<T>());
+template <auto value>
+inline constexpr std::uint64_t value_hash = Hash::of(value_name<value>());
 
 template <class T, class Member>
 std::type_identity<Member> member_type(Member T::*);
@@ -54,8 +65,8 @@ constexpr void add_members(Hash& hash, MemberList<members...>) {
   std::size_t end = 0;
   const auto add = [&]<auto member>(MemberList<member>) {
     using Member = typename decltype(member_type(member))::type;
-    hash.add(value_name<member>());
-    hash.add(type_name<Member>());
+    hash.add(value_hash<member>);
+    hash.add(type_hash<Member>);
     end = (end + alignof(Member) - 1) / alignof(Member) * alignof(Member);
     hash.add(end);
     end += sizeof(Member);
@@ -66,15 +77,24 @@ constexpr void add_members(Hash& hash, MemberList<members...>) {
   if ((end + alignof(T) - 1) / alignof(T) * alignof(T) != sizeof(T)) throw "Members lacks a member";
 }
 
+template <class T>
+constexpr std::uint64_t hash_of_struct() {
+  Hash hash;
+  add_members<T>(hash, typename T::Members{});
+  return hash.value();
+}
+template <class T>
+inline constexpr std::uint64_t struct_hash = hash_of_struct<T>();
+
 template <class... Structs>
 constexpr void add_structs(Hash& hash) {
-  (add_members<Structs>(hash, typename Structs::Members{}), ...);
+  (hash.add(struct_hash<Structs>), ...);
 }
 
 template <class Enumeration>
 constexpr void add_values(Hash& hash) {
   const auto add = [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (hash.add(value_name<static_cast<Enumeration>(i)>()), ...);
+    (hash.add(value_hash<static_cast<Enumeration>(i)>), ...);
   };
   add(std::make_index_sequence<16>{});
 }
@@ -117,7 +137,7 @@ constexpr std::uint64_t number() {
   hash.add(sizeof(void*));
   hash.add(sizeof(std::string));
   const auto add_calls = [&]<auto... calls>(MemberList<calls...>) {
-    ((hash.add(value_name<calls>()), hash.add(type_name<decltype(calls)>())), ...);
+    ((hash.add(value_hash<calls>), hash.add(type_hash<decltype(calls)>)), ...);
   };
   add_calls(MemoryCalls{});
   hash.add(sizeof(Memory));

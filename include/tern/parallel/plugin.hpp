@@ -24,7 +24,7 @@ inline constexpr std::uint32_t carrier_form = 1;
 constexpr std::uint64_t carrier_number() {
   contract::Hash hash;
   const auto add = [&]<auto... calls>(MemberList<calls...>) {
-    ((hash.add(contract::value_name<calls>()), hash.add(contract::type_name<decltype(calls)>())), ...);
+    ((hash.add(contract::value_hash<calls>), hash.add(contract::type_hash<decltype(calls)>)), ...);
   };
   add(contract::MemoryCalls{});
   add(MemberList<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
