@@ -1,6 +1,7 @@
 // What weights of other classes are worth: ResNet18 (its form for images of 32x32) learns five classes of CIFAR-10, and
 // then the other five from few images: from scratch, from these weights, and its last layer alone on these weights.
-// Each way takes the same number of steps on the same images; a row for each number of images, the mean over the seeds.
+// Each method takes the same number of steps on the same images; a row for each number of images, the mean over the
+// seeds.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -59,21 +60,22 @@ models::ResNet18 make_net(const Options& options, std::uint64_t seed) {
       {.classes = 5, .image_size = 32, .width_divisor = options.width_divisor, .stem = models::Stem::small}, seed);
 }
 
-struct Way {
+struct Method {
   bool whole = true;  ///< else the last layer alone, and the statistics of the body stay
   double rate = 0.1;
   std::int64_t steps = 0;
 };
 
 /// Trains what takes a gradient. The images come in another order in each pass, moved and mirrored by chance.
-void train(models::ResNet18& net, const Images& set, const Way& way, const Options& options, std::uint64_t seed) {
-  net.train(way.whole);
+void train(models::ResNet18& net, const Images& set, const Method& method, const Options& options, std::uint64_t seed) {
+  net.train(method.whole);
   const std::int64_t batch = std::min(options.batch, set.size()), passes = set.size() / batch;
   const data::Augment augment({.shift = 4, .mirror = true, .cover = 120, .seed = seed});
   const Normalize normalize;
-  optim::SGD sgd(nn::trained_parameters(net),
-                 {.learning_rate = way.rate, .momentum = 0.9, .weight_decay = options.weight_decay, .nesterov = true});
-  optim::Scheduler rate(sgd, optim::OneCycleLr{.total = way.steps, .rise = 0.25});
+  optim::SGD sgd(
+      nn::trained_parameters(net),
+      {.learning_rate = method.rate, .momentum = 0.9, .weight_decay = options.weight_decay, .nesterov = true});
+  optim::Scheduler rate(sgd, optim::OneCycleLr{.total = method.steps, .rise = 0.25});
   Step step([&](const Tensor& rows, const Tensor& drawn) {
     const Tensor x = normalize(augment(op::index_select(set.bytes, 0, rows), drawn));
     const Tensor loss = op::cross_entropy(net(x), op::index_select(set.labels, 0, rows));
@@ -83,10 +85,10 @@ void train(models::ResNet18& net, const Images& set, const Way& way, const Optio
     return loss;
   });
   Generator generator(seed);
-  for (std::int64_t done = 0, pass = 0; done < way.steps; ++pass) {
+  for (std::int64_t done = 0, pass = 0; done < method.steps; ++pass) {
     const Tensor numbers = randperm(set.size(), generator);
     const Tensor order = resident(numbers), drawn = resident(augment.draw(pass, numbers));
-    for (std::int64_t i = 0; i < passes && done < way.steps; ++i, ++done) {
+    for (std::int64_t i = 0; i < passes && done < method.steps; ++i, ++done) {
       step(order.slice(0, i * batch, (i + 1) * batch), drawn.slice(0, i * batch, (i + 1) * batch));
       rate.step();
     }

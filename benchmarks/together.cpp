@@ -19,7 +19,7 @@ namespace {
 using namespace tern;
 
 struct Options {
-  std::string mode = "fastest", net = "mlp-small", way = "threads";
+  std::string mode = "fastest", net = "mlp-small", method = "threads";
   std::vector<std::int64_t> models{1, 8, 32}, batches{1, 32, 128};
   std::int64_t loop = 64, loops = 20;
   int threads = 0;
@@ -128,17 +128,17 @@ Outcome in_branches(const Options& options, std::int64_t batch, std::int64_t mod
 void run(const Options& options) {
   std::printf("%s in %s, loops of %lld steps\n\n", options.net.c_str(), options.mode.c_str(),
               static_cast<long long>(options.loop));
-  std::printf("| batch | models | way | a step of all | one after another : at once | same bits |\n");
+  std::printf("| batch | models | method | a step of all | one after another : at once | same bits |\n");
   std::printf("|---|---|---|---|---|---|\n");
   for (const std::int64_t batch : options.batches) {
     const Outcome alone = in_threads(options, batch, 1);
     for (const std::int64_t models : options.models) {
-      const bool threads = options.way == "threads";
+      const bool threads = options.method == "threads";
       const Outcome all = threads ? in_threads(options, batch, models) : in_branches(options, batch, models);
       const bool same = all.weights.front() == alone.weights[0] &&
                         all.weights.back() == in_threads(options, batch, 1, models - 1).weights[0];
       std::printf("| %lld | %lld | %s | %.1f us | %.2f | %s |\n", static_cast<long long>(batch),
-                  static_cast<long long>(models), options.way.c_str(), all.step,
+                  static_cast<long long>(models), options.method.c_str(), all.step,
                   alone.step * static_cast<double>(models) / all.step, same ? "yes" : "NO");
       std::fflush(stdout);
     }
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Training steps of models of one shape, one after another and at once"};
   app.add_option("--mode", options.mode, "the mode")->capture_default_str();
   app.add_option("--net", options.net, "mlp-small, mlp-medium, mlp-big, lenet")->capture_default_str();
-  app.add_option("--way", options.way, "threads or branches")->check(CLI::IsMember({"threads", "branches"}));
+  app.add_option("--method", options.method, "threads or branches")->check(CLI::IsMember({"threads", "branches"}));
   app.add_option("--threads", options.threads, "of each model in vectorized; 0: all cores")->capture_default_str();
   app.add_option("--models", options.models, "how many")->delimiter(',')->capture_default_str();
   app.add_option("--batches", options.batches, "batch sizes")->delimiter(',')->capture_default_str();

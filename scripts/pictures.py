@@ -73,8 +73,8 @@ class Drawing:
                           f'text-anchor="{anchor}" font-weight="{weight}">{html.escape(text)}</text>')
 
     def line(self, points, colour, width=1.0, opacity=1.0):
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{way}" fill="none" stroke="{self.theme[colour]}" stroke-width="{width}" '
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{line}" fill="none" stroke="{self.theme[colour]}" stroke-width="{width}" '
                           f'stroke-opacity="{opacity}" stroke-linejoin="round"/>')
 
     def done(self):
@@ -159,9 +159,9 @@ def curve(drawing, left, top, width, height, title, kinds, percent=False, log=Fa
     values = [v for _, points, *_ in kinds for _, v in points]
     low, high = (min(values) / 1.15, max(values) * 1.15) if log else (min(values) - 0.002, 1)
     last = max(e for _, points, *_ in kinds for e, _ in points)
-    way = (lambda v: math.log(v / low) / math.log(high / low)) if log else (lambda v: (v - low) / (high - low))
+    scaled = (lambda v: math.log(v / low) / math.log(high / low)) if log else (lambda v: (v - low) / (high - low))
     x = lambda e: left + 62 + (width - 84) * e / last
-    y = lambda v: top + height - 62 - (height - 108) * way(v)
+    y = lambda v: top + height - 62 - (height - 108) * scaled(v)
     if log:
         ticks = [m * 10.0 ** p for p in range(-4, 3) for m in (1, 3)]
     else:  # the finest steps below 1 of which six reach the lowest value

@@ -1,6 +1,6 @@
 """Tern beside PyTorch and JAX, cell by cell, interleaved in one run on one machine.
 
-For every net, phase and batch: PyTorch's ways of running it (eager, torch.compile, and on cuda the whole step as one
+For every net, phase and batch: PyTorch's modes of execution (eager, torch.compile, and on cuda the whole step as one
 CUDA graph) and, with --jax, those of JAX (one jitted call a step, and a loop of steps inside one program) are timed
 once; the fastest of all is then timed in turn with Tern's, pair by pair, and the ratio peer / Tern of every pair is
 kept: its median, 10th and 90th percentile are reported. Above 1 Tern is faster. With --fastest a second Tern, whose
@@ -47,7 +47,7 @@ class Tern:
 
 
 class TorchPeer:
-    """One net in PyTorch, ready to run in several ways."""
+    """One net in PyTorch, ready to run in several variants."""
 
     def __init__(self, net, batch, phase, device, precision, layout):
         make, shape, classes = NETS[net]
@@ -100,8 +100,8 @@ class TorchPeer:
             run()
         return graph.replay
 
-    def ways(self, compiles):
-        """(name, run, steps in a run) of each way."""
+    def variants(self, compiles):
+        """(name, run, steps in a run) of each variant."""
         for how, run in [("eager", self.function(False))] + [("compile", self.function(True))] * compiles:
             yield how, run, 1
             if self.device == "cuda":
@@ -200,7 +200,7 @@ def main():
                     if device == "cuda":
                         torch.cuda.reset_peak_memory_stats()
                     peer = TorchPeer(net, batch, phase, device, options.precision, layout)
-                    for how, run, steps in peer.ways(compiles and layout == options.layouts.split(",")[-1]):
+                    for how, run, steps in peer.variants(compiles and layout == options.layouts.split(",")[-1]):
                         for _ in range(3):
                             run()
                         took = microseconds(run, peer.wait, steps, options.seconds)
@@ -209,7 +209,7 @@ def main():
                             their_peak = torch.cuda.max_memory_allocated()
                 if options.jax:
                     peer = jax_peer.JaxPeer(net, batch, phase, options.precision)
-                    for how, run, steps in peer.ways():
+                    for how, run, steps in peer.variants():
                         run()
                         found[how] = (microseconds(run, peer.wait, steps, options.seconds), run, peer.wait, steps)
                 how, (_, run, wait, steps) = min(found.items(), key=lambda item: item[1][0])
@@ -229,7 +229,7 @@ def main():
                 ratios = [sorted(peer / value for peer, value in zip(theirs, values)) for values in times]
                 ratio = statistics.median(ratios[0])
                 behind += ratio < 1
-                eager = min(way[0] for name, way in found.items() if name.startswith("eager"))
+                eager = min(variant[0] for name, variant in found.items() if name.startswith("eager"))
                 lines.append(
                     f"| {net} | {phase} | {batch} | {eager:.1f} | {statistics.median(theirs):.1f} | {how} "
                     f"| {statistics.median(times[0]):.1f} "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Data parallel training in PyTorch, on as many GPUs as there are processes: what benchmarks/scale stands beside.
 
-Every way trains the nets of nets.py with SGD: DistributedDataParallel as it is, over layers that torch.compile made,
+Every variant trains the nets of nets.py with SGD: DistributedDataParallel as it is, over layers that torch.compile made,
 and the whole step, compiled or not, as one CUDA graph in which all gradients are one vector with one all-reduce. The
 fastest is the peer, beside the fastest step of one GPU. With --tern FILE, the table that `scale` printed, each row has
 Tern's time and memory for as many GPUs and the ratio (above 1: Tern is faster).
@@ -134,8 +134,8 @@ def microseconds(run, seconds):
     return statistics.median(samples)
 
 
-def ways(net, batch, options, device, ranks):
-    """(name, whether it is on one GPU alone, microseconds, peak MB) of every way that works here."""
+def variants(net, batch, options, device, ranks):
+    """(name, whether it is on one GPU alone, microseconds, peak MB) of every variant that works here."""
     for compiled in (False, True) if options.compile else (False,):
         extra = "compile, " if compiled else ""
         for name, alone, make in (
@@ -173,7 +173,7 @@ def main():
     parser.add_argument("--batches", default="128", help="images of each GPU")
     parser.add_argument("--precision", default="tf32", choices=("strict", "tf32", "bf16"))
     parser.add_argument("--seconds", type=float, default=0.3, help="length of one measurement")
-    parser.add_argument("--limit", type=float, default=120, help="seconds after which a way says where it hangs")
+    parser.add_argument("--limit", type=float, default=120, help="seconds after which a variant says where it hangs")
     parser.add_argument("--compile", action="store_true", help="torch.compile too: half a minute or more for a cell")
     parser.add_argument("--tern", help="the table that benchmarks/scale printed")
     options = parser.parse_args()
@@ -195,10 +195,10 @@ def main():
         "| its peak MB | ratio |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for net in options.nets.split(","):
         for batch in map(int, options.batches.split(",")):
-            found = list(ways(net, batch, options, device, ranks))
-            one = min((way for way in found if way[1]), key=lambda way: way[2])
-            best = min((way for way in found if not way[1]), key=lambda way: way[2])
-            plain = next(way for way in found if way[0] == "DDP")
+            found = list(variants(net, batch, options, device, ranks))
+            one = min((variant for variant in found if variant[1]), key=lambda variant: variant[2])
+            best = min((variant for variant in found if not variant[1]), key=lambda variant: variant[2])
+            plain = next(variant for variant in found if variant[0] == "DDP")
             ours = tern.get((net, options.precision, batch, ranks))
             beside = f"{ours[0]:.1f} | {ours[1]:.0f} | {best[2] / ours[0]:.2f}" if ours else " | | "
             say(f"| {net} | {options.precision} | {batch} each | {one[2]:.1f} | {one[0]} | {ranks} | {plain[2]:.1f} "

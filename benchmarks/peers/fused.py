@@ -1,6 +1,6 @@
 """Fused normalisation and attention: Tern beside PyTorch, interleaved, on a GPU or (--device cpu) on the processor.
 
-PyTorch's ways (eager and torch.compile, each under a CUDA graph) are timed once per cell; the fastest is then timed in
+PyTorch's variants (eager and torch.compile, each under a CUDA graph) are timed once per cell; the fastest is then timed in
 turn with Tern's, pair by pair. A line has the median of the ratios PyTorch / Tern, above 1 where Tern is faster, with
 their 10th and 90th percentile, the microseconds of both and the bytes that a call takes beside its inputs.
 
@@ -67,7 +67,7 @@ class Peer:
                 return function(*self.inputs)
         return torch.autograd.grad(function(*self.inputs), self.inputs, self.gradient)
 
-    def ways(self, compiles):
+    def variants(self, compiles):
         yield "eager", self.graphed(self.forward)
         if compiles:
             yield "compile", self.graphed(torch.compile(self.forward, dynamic=False))
@@ -156,7 +156,7 @@ def main():
     tern = Tern(arguments.program, arguments.device)
     name = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} threads"
     lines = [f"{name}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}", "",
-             "| operator | phase | precision | sizes | PyTorch / Tern | p10 - p90 | Tern us | PyTorch us | its way | "
+             "| operator | phase | precision | sizes | PyTorch / Tern | p10 - p90 | Tern us | PyTorch us | its variant | "
              "Tern MiB | PyTorch MiB |", "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     def numbers(text):
@@ -166,8 +166,8 @@ def main():
                                                arguments.precisions.split(","), numbers(arguments.sequences),
                                                numbers(arguments.widths)):
         peer = Peer(arguments.device, kind, phase, precision, sizes)
-        ways = dict(peer.ways(not arguments.no_compile))
-        best = min(ways, key=lambda way: peer.measure(ways[way], arguments.seconds))
+        variants = dict(peer.variants(not arguments.no_compile))
+        best = min(variants, key=lambda variant: peer.measure(variants[variant], arguments.seconds))
         try:
             tern.measure(kind, phase, precision, arguments.seconds, sizes)
         except RuntimeError as error:
@@ -177,7 +177,7 @@ def main():
         for _ in range(arguments.pairs):
             us, held = tern.measure(kind, phase, precision, arguments.seconds, sizes)
             own.append(us)
-            theirs.append(peer.measure(ways[best], arguments.seconds))
+            theirs.append(peer.measure(variants[best], arguments.seconds))
             ratios.append(theirs[-1] / own[-1])
         line = (f"| {kind} | {phase} | {precision} | {' x '.join(map(str, sizes))} | {statistics.median(ratios):.2f} | "
                 f"{quantile(ratios, 0.1):.2f} - {quantile(ratios, 0.9):.2f} | {statistics.median(own):.2f} | "

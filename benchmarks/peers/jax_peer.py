@@ -195,8 +195,8 @@ class JaxPeer:
         keys = jax.random.split(key, self.loop)
         return lax.scan(self.step, state, keys)
 
-    def ways(self):
-        """(name, run, steps in a run) of each way."""
+    def variants(self):
+        """(name, run, steps in a run) of each variant."""
         if self.phase == "infer":
             forward = jax.jit(lambda weights, x: self.net(Forward(self.precision, False, None), weights, x)[0])
 

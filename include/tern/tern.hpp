@@ -21,7 +21,7 @@
 #include "tern/io/safetensors.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/borrow.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/nn/calibration.hpp"
 #include "tern/nn/classification.hpp"
 #include "tern/nn/metrics.hpp"

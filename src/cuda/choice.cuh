@@ -13,14 +13,14 @@
 #include "cuda/streams.cuh"
 #include "modes/memo.hpp"
 #include "tern/core/error.hpp"
-#include "tern/kernels/ways.hpp"
+#include "tern/kernels/algorithms.hpp"
 
 namespace tern::cuda {
 
-/// One way (algorithm) to solve problems of a kind, for the lists that choose() reads. Under Problem::deterministic it
-/// repeats bit for bit.
+/// One algorithm (algorithm) to solve problems of a kind, for the lists that choose() reads. Under
+/// Problem::deterministic it repeats bit for bit.
 template <class Problem, class Arrays>
-struct Way {
+struct Algorithm {
   const char* name;                                                    ///< one of its decision's (mode.cu)
   bool (*fits)(const Problem&) = [](const Problem&) { return true; };  ///< cheap: asked in each call
   std::size_t (*workspace)(const Problem&, int plan) = nullptr;        ///< bytes; null: none
@@ -90,17 +90,17 @@ float microseconds(const Context& context, const Work& work, int turns, int repe
 
 // ---- trials ----
 
-/// One of the ways of a list, and one of its plans.
+/// One of the algorithms of a list, and one of its plans.
 template <class Problem, class Arrays>
 struct Chosen {
-  const Way<Problem, Arrays>* way = nullptr;
+  const Algorithm<Problem, Arrays>* algorithm = nullptr;
   int plan = 0;
 };
 
 /// What trials found for problems of a kind, in this process.
 template <class Problem, class Arrays>
 struct Trials {
-  /// Trials among the ways of one name, because it is forced, are others than those among all.
+  /// Trials among the algorithms of one name, because it is forced, are others than those among all.
   struct Key {
     Problem problem;
     const char* forced;
@@ -115,29 +115,30 @@ struct Trials {
   }
 };
 
-constexpr int most_plans = 16;  // of a way that a trial looks at
+constexpr int most_plans = 16;  // of an algorithm that a trial looks at
 
 /// What trials cannot tell apart, in microseconds: a later one must be faster by more.
 constexpr float least_gain = 0.2f;
 
-/// Times every plan of every way on `arrays`, whose results are overwritten: a quick look at each, a longer one at the
-/// promising. One that fails, or for which there is no memory, is none; without any there is no result.
+/// Times every plan of every algorithm on `arrays`, whose results are overwritten: a quick look at each, a longer one
+/// at the promising. One that fails, or for which there is no memory, is none; without any there is no result.
 template <class Problem, class Arrays>
-std::optional<Chosen<Problem, Arrays>> fastest(Context& context, std::span<const Way<Problem, Arrays>* const> ways,
+std::optional<Chosen<Problem, Arrays>> fastest(Context& context,
+                                               std::span<const Algorithm<Problem, Arrays>* const> algorithms,
                                                const Problem& problem, const Arrays& arrays) {
   std::optional<Chosen<Problem, Arrays>> best;
   float best_quick = 0, best_time = 0;
-  for (const auto* way : ways) {
-    int plan = way->plan_after(problem, -1);
-    for (int seen = 0; plan >= 0 && seen < most_plans; ++seen, plan = way->plan_after(problem, plan)) try {
-        const Scratch workspace(context, way->bytes(problem, plan));
-        const auto run = [&] { way->run(context, problem, arrays, plan, workspace.as<void>()); };
+  for (const auto* algorithm : algorithms) {
+    int plan = algorithm->plan_after(problem, -1);
+    for (int seen = 0; plan >= 0 && seen < most_plans; ++seen, plan = algorithm->plan_after(problem, plan)) try {
+        const Scratch workspace(context, algorithm->bytes(problem, plan));
+        const auto run = [&] { algorithm->run(context, problem, arrays, plan, workspace.as<void>()); };
         const float quick = microseconds(context, run, 1, 1);
         if (best && quick > 1.5f * best_quick) continue;
         best_quick = best ? std::min(best_quick, quick) : quick;
         const float time = microseconds(context, run, 2, 5);
         if (best && time > best_time - least_gain) continue;
-        best = {way, plan};
+        best = {algorithm, plan};
         best_time = time;
       } catch (const Error&) {
       }
@@ -145,31 +146,33 @@ std::optional<Chosen<Problem, Arrays>> fastest(Context& context, std::span<const
   return best;
 }
 
-/// The way and the plan for a problem: of those ways of the list that fit, or of those with the name that is forced for
-/// `decision` (null: none can be) if one fits, the first; without `deterministic` the one that the first call outside a
-/// recording, on `arrays`, finds the fastest. What a recording meets first is not timed, and not remembered.
+/// The algorithm and the plan for a problem: of those algorithms of the list that fit, or of those with the name that
+/// is forced for `decision` (null: none can be) if one fits, the first; without `deterministic` the one that the first
+/// call outside a recording, on `arrays`, finds the fastest. What a recording meets first is not timed, and not
+/// remembered.
 template <class Problem, class Arrays>
 Chosen<Problem, Arrays> choose(Context& context, const char* decision,
-                               std::span<const Way<Problem, Arrays>* const> ways, const Problem& problem,
+                               std::span<const Algorithm<Problem, Arrays>* const> algorithms, const Problem& problem,
                                const Arrays& arrays) {
   using All = Trials<Problem, Arrays>;
-  const std::string_view forced = decision == nullptr ? std::string_view() : forced_way(context, decision);
+  const std::string_view forced = decision == nullptr ? std::string_view() : forced_algorithm(context, decision);
   const auto first = [&](std::string_view name) {
-    for (const auto* way : ways)
-      if ((name.empty() || name == way->name) && way->fits(problem))
-        if (const int plan = way->plan_after(problem, -1); plan >= 0) return Chosen<Problem, Arrays>{way, plan};
+    for (const auto* algorithm : algorithms)
+      if ((name.empty() || name == algorithm->name) && algorithm->fits(problem))
+        if (const int plan = algorithm->plan_after(problem, -1); plan >= 0)
+          return Chosen<Problem, Arrays>{algorithm, plan};
     return Chosen<Problem, Arrays>{};
   };
   const Chosen<Problem, Arrays> by_force = forced.empty() ? Chosen<Problem, Arrays>{} : first(forced);
   const auto by_rule = [&] {
-    const auto chosen = by_force.way != nullptr ? by_force : first({});
-    expects(chosen.way != nullptr, "cuda: no kernel of this build runs ", text_of(problem),
+    const auto chosen = by_force.algorithm != nullptr ? by_force : first({});
+    expects(chosen.algorithm != nullptr, "cuda: no kernel of this build runs ", text_of(problem),
             "; split the batch, or build with the libraries that CMake did not find");
     return chosen;
   };
   const auto find = [&] {
     if (context.deterministic) return by_rule();
-    const typename All::Key key{problem, by_force.way == nullptr ? nullptr : by_force.way->name};
+    const typename All::Key key{problem, by_force.algorithm == nullptr ? nullptr : by_force.algorithm->name};
     All& all = All::all();
     {
       const std::scoped_lock lock(all.mutex);
@@ -177,9 +180,10 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision,
     }
     const auto untried = by_rule();
     if (recording(context)) return untried;
-    std::vector<const Way<Problem, Arrays>*> candidates;
-    for (const auto* way : ways)
-      if ((key.forced == nullptr || forced == way->name) && way->fits(problem)) candidates.push_back(way);
+    std::vector<const Algorithm<Problem, Arrays>*> candidates;
+    for (const auto* algorithm : algorithms)
+      if ((key.forced == nullptr || forced == algorithm->name) && algorithm->fits(problem))
+        candidates.push_back(algorithm);
     std::optional<Chosen<Problem, Arrays>> found;
     if (candidates.size() == 1 && candidates[0]->next_plan == nullptr)
       found = untried;
@@ -190,7 +194,7 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision,
     return all.found.keep(key, *found);
   };
   const Chosen<Problem, Arrays> chosen = find();
-  if (decision != nullptr) took_way(context, decision, chosen.way->name);
+  if (decision != nullptr) took_algorithm(context, decision, chosen.algorithm->name);
   return chosen;
 }
 
@@ -198,15 +202,15 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision,
 template <class Problem, class Arrays>
 class Prepared {
  public:
-  Prepared(Context& context, const char* decision, std::span<const Way<Problem, Arrays>* const> ways,
+  Prepared(Context& context, const char* decision, std::span<const Algorithm<Problem, Arrays>* const> algorithms,
            const Problem& problem, const Arrays& arrays)
       : problem_(problem),
         arrays_(arrays),
-        chosen_(choose(context, decision, ways, problem, arrays)),
-        workspace_(context, chosen_.way->bytes(problem, chosen_.plan)) {}
+        chosen_(choose(context, decision, algorithms, problem, arrays)),
+        workspace_(context, chosen_.algorithm->bytes(problem, chosen_.plan)) {}
   /// All its work on the stream of `where`.
   void run(Context& where) const {
-    chosen_.way->run(where, problem_, arrays_, chosen_.plan, workspace_.template as<void>());
+    chosen_.algorithm->run(where, problem_, arrays_, chosen_.plan, workspace_.template as<void>());
   }
 
  private:
@@ -229,14 +233,14 @@ void run_side_by_side(Context& context, const std::optional<Half>& first, const 
   forks ? join(context) : last(context);
 }
 
-/// What trials found, a line each: the problem, the way and the plan.
+/// What trials found, a line each: the problem, the algorithm and the plan.
 template <class Problem, class Arrays>
 std::vector<std::string> remembered_choices() {
   auto& all = Trials<Problem, Arrays>::all();
   const std::scoped_lock lock(all.mutex);
   std::vector<std::string> lines;
   all.found.each([&](const auto& key, const auto& chosen) {
-    lines.push_back(message(text_of(key.problem), ": ", chosen.way->name, ", plan ", chosen.plan,
+    lines.push_back(message(text_of(key.problem), ": ", chosen.algorithm->name, ", plan ", chosen.plan,
                             key.forced == nullptr ? "" : " (forced)"));
   });
   return lines;

@@ -26,7 +26,7 @@ using Skeleton = std::vector<Stroke>;
 
 constexpr bool curved = true, straight = false;
 
-// The ways to write each digit, in a box one wide and one high, y downwards.
+// The styles of each digit, in a box one wide and one high, y downwards.
 const std::array<std::vector<Skeleton>, 10>& skeletons() {
   static const std::array<std::vector<Skeleton>, 10> all{{
       // 0: plain, narrow
@@ -209,8 +209,8 @@ std::uint8_t to_byte(float value) {
 
 void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
   Canvas canvas{};
-  const auto& ways = skeletons()[static_cast<std::size_t>(digit)];
-  const Skeleton& skeleton = ways[draws.below(ways.size())];
+  const auto& styles = skeletons()[static_cast<std::size_t>(digit)];
+  const Skeleton& skeleton = styles[draws.below(styles.size())];
   const Affine place = random_affine(draws);
   const float radius = draws.uniform(.7f, 1.8f), wobble = draws.uniform(.005f, .05f);
   for (const Stroke& stroke : skeleton) draw_stroke(canvas, stroke, place, wobble, radius, draws);

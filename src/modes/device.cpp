@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "modes/algorithm_book.hpp"
 #include "modes/cores.hpp"
 #include "modes/explanations.hpp"
 #include "modes/observed.hpp"
 #include "modes/registry.hpp"
 #include "modes/scope_observer.hpp"
-#include "modes/way_book.hpp"
 #include "tern/core/error.hpp"
 
 namespace tern {
@@ -40,7 +40,7 @@ void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
   scope.context.threads = outside.context.threads;
   scope.context.precision = outside.context.precision;
   scope.context.deterministic = outside.context.deterministic;
-  scope.context.ways = outside.context.ways;
+  scope.context.algorithms = outside.context.algorithms;
   scope.transfers = outside.transfers;
   scope.numerics = outside.numerics;
   scope.verify = outside.verify;
@@ -67,7 +67,7 @@ const Mode& lasting(const Mode& mode) {
   if (&mode != known) {
     expects(is_registered(mode), "Device: the mode \"", mode.name,
             "\" is a copy of one's own, not a registered one; pass what register_mode returns");
-    check_environment_ways(mode);
+    check_environment_algorithms(mode);
     known = &mode;
   }
   return mode;
@@ -109,8 +109,8 @@ constinit thread_local Scope* latest_default = nullptr;
     if (scope->mode == &mode) return *(latest_default = scope.get());
   Scope outside;
   outside.context.threads = default_threads();
-  outside.context.ways = &ways();
-  check_environment_ways(mode);
+  outside.context.algorithms = &algorithms();
+  check_environment_algorithms(mode);
   auto made = std::make_unique<Scope>();
   inherit(*made, mode, outside);
   return *(latest_default = scopes.emplace_back(std::move(made)).get());

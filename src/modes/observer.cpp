@@ -3,9 +3,9 @@
 #include <exception>
 #include <new>
 
+#include "modes/algorithm_book.hpp"
 #include "modes/ledger.hpp"
 #include "modes/observed.hpp"
-#include "modes/way_book.hpp"
 
 namespace tern {
 
@@ -36,9 +36,9 @@ void* OperatorCall::use(const Operand& operand) {
   return stage_ == nullptr ? nullptr : stage_->pointer(operand);
 }
 
-void OperatorCall::took(const char* decision, const char* way) noexcept {
+void OperatorCall::took(const char* decision, const char* algorithm) noexcept {
   try {
-    ways_.emplace_back(decision, way);
+    algorithms_.emplace_back(decision, algorithm);
   } catch (const std::bad_alloc&) {  // the kernel that says it goes on; its observers know less
   }
 }
@@ -94,7 +94,7 @@ class ObservedCall {
   void begin() {
     for (; told_ < watching_.size(); ++told_) watching_[told_]->before(call_);
     OperatorCall::open_ = &call_;
-    watch_ways(+1);
+    watch_algorithms(+1);
   }
   /// The kernel has returned.
   void succeed() {
@@ -106,7 +106,7 @@ class ObservedCall {
   void close() {
     if (OperatorCall::open_ != &call_) return;
     OperatorCall::open_ = outer_;
-    watch_ways(-1);
+    watch_algorithms(-1);
   }
 
   OperatorCall call_;

@@ -64,7 +64,7 @@ Group on_devices(const Group& host) {
   std::ranges::sort(devices);
   if (devices[0].empty() || std::ranges::adjacent_find(devices) != devices.end()) return host;
   const std::shared_ptr<Collective> carrier =
-      plugin->open({.over = &host.collective(), .memory = &memory, .ways = current_scope().context.ways});
+      plugin->open({.over = &host.collective(), .memory = &memory, .algorithms = current_scope().context.algorithms});
   host.collective().opened(carrier);
   return Group(carrier);
 }

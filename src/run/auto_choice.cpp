@@ -21,7 +21,7 @@ namespace {
 using Clock = AutoChoice::Clock;
 
 // A stretch lasts this long and has so many calls, unless they are slow. Before it come calls that warm the mode up:
-// the first moves parameters there and makes momenta, one of the next is recorded, and kernels choose their ways.
+// the first moves parameters there and makes momenta, one of the next is recorded, and kernels choose their algorithms.
 constexpr double stretch_seconds = 0.01, slow_seconds = 0.2;
 constexpr int stretch_calls = 3, warm_calls = 4;
 // Two stretches of equal modes lie within a few per cent of each other on a machine with nothing else to do.

@@ -38,9 +38,9 @@ std::string index_of(const Tensor& tensor, std::int64_t i) {
 
 std::string describe(const OperatorCall& call) {
   std::string text = message(call.name(), call.backward() ? " backward" : "", " in ", current_scope().mode->name);
-  for (std::size_t i = 0; i < call.ways().size(); ++i)
-    text += message(i == 0 ? " (" : ", ", call.ways()[i].first, ':', call.ways()[i].second);
-  if (!call.ways().empty()) text += ')';
+  for (std::size_t i = 0; i < call.algorithms().size(); ++i)
+    text += message(i == 0 ? " (" : ", ", call.algorithms()[i].first, ':', call.algorithms()[i].second);
+  if (!call.algorithms().empty()) text += ')';
   if (const std::string where = whereabouts(); !where.empty()) text += message(", at ", where);
   // The larger ones first: images, then weights, then biases.
   std::vector<const Tensor*> inputs;

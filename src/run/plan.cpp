@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tern/autograd/tape.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern {
@@ -22,9 +22,10 @@ Tensor alike(const Tensor& tensor, Scope& scope) {
   return {storage, tensor.dtype(), tensor.shape(), tensor.strides(), 0};
 }
 
-std::string ways_of(const Scope& scope) {
-  const Ways* const ways = scope.context.ways;
-  return ways == nullptr || ways->watched.load(std::memory_order_relaxed) == 0 ? std::string() : forced_ways();
+std::string algorithms_of(const Scope& scope) {
+  const Algorithms* const algorithms = scope.context.algorithms;
+  return algorithms == nullptr || algorithms->watched.load(std::memory_order_relaxed) == 0 ? std::string()
+                                                                                           : forced_algorithms();
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ StepKey::StepKey(const Scope& scope, const std::vector<Tensor>& tensors)
       precision(scope.context.precision),
       deterministic(scope.context.deterministic),
       records_gradients(autograd::enabled()),
-      ways(ways_of(scope)) {
+      algorithms(algorithms_of(scope)) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Input& input = inputs[i];
     input = {true,

@@ -37,7 +37,7 @@ struct StepKey {
   Precision precision = Precision::strict;
   bool deterministic = true;
   bool records_gradients = true;
-  std::string ways;  // that are forced
+  std::string algorithms;  // that are forced
   std::array<Input, most_inputs> inputs;
 
   StepKey(const Scope& scope, const std::vector<Tensor>& tensors);

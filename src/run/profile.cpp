@@ -55,18 +55,18 @@ std::string ProfileTable::text() const {
     calls += row.calls;
     several_modes |= row.mode != rows[0].mode;
     compared |= row.roofline > 0;
-    chosen |= !row.way.empty();
+    chosen |= !row.algorithm.empty();
   }
   std::vector<std::vector<std::string>> lines{{"operator", "calls", "ms", "share", "GFLOP", "GFLOP/s", "MB", "GB/s"}};
   if (compared) lines[0].emplace_back("of roofline");
-  if (chosen) lines[0].emplace_back("way");
+  if (chosen) lines[0].emplace_back("algorithm");
   for (const ProfileRow& row : rows) {
     lines.push_back({row.name + (row.backward ? " backward" : "") + (several_modes ? " (" + row.mode + ")" : ""),
                      std::to_string(row.calls), number(row.seconds * 1e3), percent(row.share), number(row.flops * 1e-9),
                      number(row.flops_per_second() * 1e-9), number(row.bytes * 1e-6),
                      number(row.bytes_per_second() * 1e-9)});
     if (compared) lines.back().push_back(row.roofline > 0 ? percent(row.roofline) : "-");
-    if (chosen) lines.back().push_back(row.way.empty() ? "-" : row.way);
+    if (chosen) lines.back().push_back(row.algorithm.empty() ? "-" : row.algorithm);
   }
   const std::size_t columns = lines[0].size();
   std::vector<std::size_t> width(columns);

@@ -119,7 +119,7 @@ void ProfileRecorder::after(const OperatorCall& call) {
     Piece& piece = pieces_[open_.back().piece];
     piece.flops = call.flops();
     for (const Operand& operand : call.operands()) piece.bytes += bytes_of(operand);
-    piece.ways = call.ways();
+    piece.algorithms = call.algorithms();
   }
   close();
 }
@@ -193,11 +193,11 @@ std::vector<double> ProfileRecorder::own_seconds() const {
 namespace {
 
 /// "tiles", or "grad_x tiles" where the decision is a part of the operator.
-std::string way_of(std::string_view operator_name, std::string_view decision, std::string_view way) {
-  if (decision == operator_name) return std::string(way);
+std::string algorithm_of(std::string_view operator_name, std::string_view decision, std::string_view algorithm) {
+  if (decision == operator_name) return std::string(algorithm);
   if (decision.starts_with(operator_name) && decision.substr(operator_name.size()).starts_with('_'))
     decision.remove_prefix(operator_name.size() + 1);
-  return message(decision, ' ', way);
+  return message(decision, ' ', algorithm);
 }
 
 /// Adds to a list that has each word once.
@@ -235,7 +235,8 @@ ProfileTable ProfileRecorder::table(const Roofline& roofline) {
     row->seconds += own[i];
     row->flops += piece.flops;
     row->bytes += piece.bytes;
-    for (const auto& [decision, way] : piece.ways) add_word(row->way, way_of(piece.name, decision, way));
+    for (const auto& [decision, algorithm] : piece.algorithms)
+      add_word(row->algorithm, algorithm_of(piece.name, decision, algorithm));
     table.seconds += own[i];
     const double compute = roofline.flops_per_second > 0 ? piece.flops / roofline.flops_per_second : 0;
     const double move = roofline.bytes_per_second > 0 ? piece.bytes / roofline.bytes_per_second : 0;

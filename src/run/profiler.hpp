@@ -40,7 +40,7 @@ class ProfileRecorder final : public Observer {
     double begin, end = -1;                   // on the host, seconds after the start
     double device_begin = 0, device_end = 0;  // seconds after the mark of its origin
     double flops = 0, bytes = 0;
-    std::vector<std::pair<const char*, const char*>> ways = {};  // decisions and what they took
+    std::vector<std::pair<const char*, const char*>> algorithms = {};  // decisions and what they took
   };
   // What is open: a piece (-1: nothing is measured), and the mode whose profiler sees a range.
   struct Open {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tern/kernels/ways.hpp"
+#include "tern/kernels/algorithms.hpp"
 #include "vectorized/attention_rows.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
@@ -22,9 +22,9 @@ constexpr std::int64_t key_block = 256;
 constexpr std::int64_t least_heads = 16;
 
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
-  const std::string_view forced = forced_way(context, decision);
+  const std::string_view forced = forced_algorithm(context, decision);
   const bool fused = forced.empty() ? sizes.heads >= least_heads : forced == "fused";
-  if (!fused) took_way(context, decision, "composed");
+  if (!fused) took_algorithm(context, decision, "composed");
   return fused;
 }
 
@@ -99,7 +99,7 @@ struct Tiles {
 template <class T>
 void attention(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
                const ScaledDotProduct& sizes) {
-  took_way(context, decision, "fused");
+  took_algorithm(context, decision, "fused");
   const Tiles<T> t{sizes};
   struct Own {
     T *keys, *values, *queries, *scores;
@@ -160,7 +160,7 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
 template <class T>
 void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
                         const T* key, const T* value, const T* out, const T* log_sum, const ScaledDotProduct& sizes) {
-  took_way(context, decision, "fused");
+  took_algorithm(context, decision, "fused");
   const Tiles<T> t{sizes};
   struct Own {
     T *turned_keys, *keys, *turned_values;    // panels of a head

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tern/kernels/ways.hpp"
+#include "tern/kernels/algorithms.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
 #include "vectorized/sums.hpp"
@@ -20,11 +20,11 @@ std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; 
 template <class T>
 void multiply(Context& context, const char* decision, Problem problem, const Arrays<T>& arrays) {
   if (problem.shape.batch == 0 || problem.shape.m == 0 || problem.shape.n == 0) return;
-  const std::string_view forced = forced_way(context, decision);
+  const std::string_view forced = forced_algorithm(context, decision);
   Plan<T> plan(problem, arrays, forced);
   const int threads = problem.threads = useful_threads(context, plan.nanoseconds());
   if (threads > 1) plan = Plan<T>(problem, arrays, forced);
-  took_way(context, decision, plan.way());
+  took_algorithm(context, decision, plan.algorithm());
   const std::int64_t each = aligned(plan.scratch());
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.shared()) * sizeof(T));
   T* const shared = scratch.as<T>() + each * threads;
@@ -70,8 +70,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
                     .precision = context.precision};
   const Arrays<T> arrays_x{.c = grad_x, .a = g, .b = weight}, arrays_weight{.c = grad_weight, .a = g, .b = x};
   double nanoseconds = 0;
-  const std::string_view forced_x = forced_way(context, "linear_grad_x");
-  const std::string_view forced_weight = forced_way(context, "linear_grad_weight");
+  const std::string_view forced_x = forced_algorithm(context, "linear_grad_x");
+  const std::string_view forced_weight = forced_algorithm(context, "linear_grad_weight");
   Plan<T> plan_x(to_x, arrays_x, forced_x), plan_weight(to_weight, arrays_weight, forced_weight);
   if (grad_x != nullptr) nanoseconds += plan_x.nanoseconds();
   if (grad_weight != nullptr) nanoseconds += plan_weight.nanoseconds();
@@ -80,8 +80,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     plan_x = Plan<T>(to_x, arrays_x, forced_x);
     plan_weight = Plan<T>(to_weight, arrays_weight, forced_weight);
   }
-  if (grad_x != nullptr) took_way(context, "linear_grad_x", plan_x.way());
-  if (grad_weight != nullptr) took_way(context, "linear_grad_weight", plan_weight.way());
+  if (grad_x != nullptr) took_algorithm(context, "linear_grad_x", plan_x.algorithm());
+  if (grad_weight != nullptr) took_algorithm(context, "linear_grad_weight", plan_weight.algorithm());
   const bool wants_x = grad_x != nullptr && shape.rows > 0 && shape.in > 0;
   const bool wants_weight = grad_weight != nullptr && shape.out > 0 && shape.in > 0;
   const std::int64_t each = aligned(std::max(plan_x.scratch(), plan_weight.scratch()));

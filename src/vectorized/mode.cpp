@@ -39,7 +39,7 @@ constexpr Decision decisions[]{
     {"linear_grad_weight", {"panels", "turned"}},
 };
 
-/// The same with the ways of bfloat16 factors that this processor has.
+/// The same with the algorithms of bfloat16 factors that this processor has.
 std::span<const Decision> known_decisions() {
   static const auto known = [] {
     auto all = std::to_array(decisions);
@@ -47,7 +47,7 @@ std::span<const Decision> known_decisions() {
       if (kernels == nullptr) continue;
       for (Decision& decision : all) {
         const bool has = decision.name != std::string_view("attention");
-        if (has) *std::ranges::find(decision.ways, nullptr) = kernels->way;
+        if (has) *std::ranges::find(decision.algorithms, nullptr) = kernels->algorithm;
       }
     }
     return all;

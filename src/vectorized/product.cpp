@@ -63,7 +63,7 @@ double tiles_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n
 /// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, where that packs less, or wastes fewer lanes; vectors
 /// along k; tiles of factors in bfloat16.
 template <class T>
-const typename Plan<T>::Way Plan<T>::ways[] = {
+const typename Plan<T>::Algorithm Plan<T>::algorithms[] = {
     {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
     {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, Sums::chains, true},
     {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, Sums::vectors},
@@ -82,7 +82,7 @@ template <class T>
 double Plan<T>::nanoseconds() const {
   const auto& shape = problem_.shape;
   const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
-  const double cycles = way_->cycles(shape, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
+  const double cycles = algorithm_->cycles(shape, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
   return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by the memory
 }
 
@@ -99,17 +99,17 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   const auto& kernels = gemm_kernels<T>();
 
   // Where it is not forced: for the whole product the kind of sums, and of that kind what is cheapest for the parts.
-  const Way *only = nullptr, *whole = ways;  // the first fits all
+  const Algorithm *only = nullptr, *whole = algorithms;  // the first fits all
   double least = whole->cycles(shape, m, n);
-  for (const Way& way : ways) {
-    if (!way.fits(problem_)) continue;
-    if (forced == way.name) only = &way;
-    const double cycles = way.cycles(shape, m, n);
+  for (const Algorithm& algorithm : algorithms) {
+    if (!algorithm.fits(problem_)) continue;
+    if (forced == algorithm.name) only = &algorithm;
+    const double cycles = algorithm.cycles(shape, m, n);
     if (cycles >= least) continue;
-    whole = &way;
+    whole = &algorithm;
     least = cycles;
   }
-  way_ = only != nullptr ? only : whole;
+  algorithm_ = only != nullptr ? only : whole;
   if (packs_first()) return;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
 
@@ -117,32 +117,32 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
     const std::int64_t column_parts = threads / row_parts;
     if (row_parts > m || column_parts > n) continue;
-    for (const Way& way : ways) {
-      if (only != nullptr ? &way != only : way.sums != whole->sums) continue;
-      const double cycles = way.cycles(shape, divide_up(m, row_parts), divide_up(n, column_parts));
+    for (const Algorithm& algorithm : algorithms) {
+      if (only != nullptr ? &algorithm != only : algorithm.sums != whole->sums) continue;
+      const double cycles = algorithm.cycles(shape, divide_up(m, row_parts), divide_up(n, column_parts));
       if (best >= 0 && cycles >= best) continue;
       best = cycles;
-      way_ = &way;
+      algorithm_ = &algorithm;
       row_parts_ = row_parts;
       column_parts_ = column_parts;
     }
   }
   if (shape.batch >= 2 * threads || slices_ >= 2 * threads) row_parts_ = column_parts_ = 1;
-  if (way_->sums != Sums::chains || m == 0 || n == 0) return;
+  if (algorithm_->sums != Sums::chains || m == 0 || n == 0) return;
 
   const auto element = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t longest = divide_up(k, slices_);
   block_k_ = std::max<std::int64_t>(
       1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
-  if (!way_->turns && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
+  if (!algorithm_->turns && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
     block_k_ = std::min(block_k_, streams);
   const std::int64_t width = kernels.panel_width;
-  const std::int64_t packed_side = way_->turns ? m : n;
+  const std::int64_t packed_side = algorithm_->turns ? m : n;
   const std::int64_t most = std::max<std::int64_t>(1, block_bytes() / element / block_k_ / width) * width;
   const std::int64_t blocks = divide_up(packed_side, most);
   block_columns_ = divide_up(divide_up(packed_side, blocks), width) * width;
   packed_ = block_k_ * block_columns_;
-  if (way_->turns) {
+  if (algorithm_->turns) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
     turned_ = divide_up(rows * turned_row(), 16) * 16;
   }
@@ -152,7 +152,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
 template <class T>
 Bfloat16Product Plan<T>::tiles() const {
   if constexpr (std::is_same_v<T, float>)
-    return {problem_, arrays_, *way_->kernels()};
+    return {problem_, arrays_, *algorithm_->kernels()};
   else
     return {};
 }
@@ -190,8 +190,8 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   part /= row_parts_;
   const std::int64_t slice = part % slices_, batch = part / slices_;
 
-  const std::int64_t row_unit = way_->turns ? kernels.lanes : 1;
-  const std::int64_t column_unit = way_->turns ? 1 : kernels.lanes;
+  const std::int64_t row_unit = algorithm_->turns ? kernels.lanes : 1;
+  const std::int64_t column_unit = algorithm_->turns ? 1 : kernels.lanes;
   const std::int64_t row = edge(shape.m, row_unit, row_parts_, row_part);
   const std::int64_t column = edge(shape.n, column_unit, column_parts_, column_part);
   Part work{};
@@ -206,7 +206,7 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   work.c = c + (batch * shape.m + row) * shape.n + column;
   work.bias = arrays_.column_bias == nullptr || slice > 0 ? nullptr : arrays_.column_bias + column;
 
-  (this->*way_->run)(work, scratch);
+  (this->*algorithm_->run)(work, scratch);
 }
 
 template <class T>

@@ -34,22 +34,22 @@ struct Arrays {
 
 class Bfloat16Product;
 
-/// How one product is computed, by the way that the rule finds. Every element's sum runs in an order that follows from
-/// the shape alone; `threads` only decides where the result is cut.
+/// How one product is computed, by the algorithm that the rule finds. Every element's sum runs in an order that follows
+/// from the shape alone; `threads` only decides where the result is cut.
 template <class T>
 class Plan {
  public:
-  /// By the way called `forced` where it fits; empty: the cheapest one.
+  /// By the algorithm called `forced` where it fits; empty: the cheapest one.
   Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced = {});
-  /// The name of the way that it takes.
-  const char* way() const { return way_->name; }
+  /// The name of the algorithm that it takes.
+  const char* algorithm() const { return algorithm_->name; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
   std::int64_t scratch() const { return packed_ + turned_; }
   std::int64_t shared() const;
 
-  /// Where a way packs for the whole team: this member's share, all of them before any part runs.
-  bool packs_first() const { return way_->sums == Sums::tiles; }
+  /// Where an algorithm packs for the whole team: this member's share, all of them before any part runs.
+  bool packs_first() const { return algorithm_->sums == Sums::tiles; }
   void pack(const Team& team, T* shared) const;
 
   /// Independent parts; any thread may run any of them.
@@ -75,7 +75,7 @@ class Plan {
   /// factors.
   enum class Sums : std::uint8_t { chains, vectors, tiles };
   /// An algorithm.
-  struct Way {
+  struct Algorithm {
     const char* name;
     bool (*fits)(const Problem&);
     double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
@@ -84,7 +84,7 @@ class Plan {
     bool turns = false;
     const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
   };
-  static const Way ways[];
+  static const Algorithm algorithms[];
 
   std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
   /// The stride of c^T; not a power of two, whose rows would meet in the cache.
@@ -99,7 +99,7 @@ class Plan {
 
   Problem problem_;
   Arrays<T> arrays_;
-  const Way* way_ = nullptr;
+  const Algorithm* algorithm_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
   std::int64_t packed_ = 0, turned_ = 0;

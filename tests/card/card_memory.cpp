@@ -33,7 +33,7 @@ int owner_of(const void* address) {
   --piece;
   return byte < piece->first + piece->second.bytes ? piece->second.device : -1;
 }
-std::set<std::pair<int, int>>& ways() {  // from a card to one whose memory it reaches
+std::set<std::pair<int, int>>& links() {  // from a card to one whose memory it reaches
   static auto* all = new std::set<std::pair<int, int>>;
   return *all;
 }
@@ -53,7 +53,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const std::scoped_lock lock(card_mutex());
-  return ways().insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+  return links().insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
 }
 
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
@@ -91,6 +91,6 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   const std::scoped_lock lock(card_mutex());
   if (owner_of(to) != to_device || owner_of(from) != from_device || device_of(stream) != to_device) return misuse();
   ++all_peer_copies;
-  if (ways().contains({to_device, from_device})) ++all_straight_copies;
+  if (links().contains({to_device, from_device})) ++all_straight_copies;
   return push(stream, [=] { std::memcpy(to, from, bytes); });
 }

@@ -179,15 +179,15 @@ TEST_CASE("card: kernels are chosen by what they were compiled for", "[card]") {
 
 namespace {
 
-/// A problem with ways that take so many seconds on the card's clock, by plan; none: out of memory; less than 0: they
-/// fail.
+/// A problem with algorithms that take so many seconds on the card's clock, by plan; none: out of memory; less than 0:
+/// they fail.
 struct Puzzle {
   int number = 0;
   auto operator<=>(const Puzzle&) const = default;
 };
 std::string text_of(const Puzzle& puzzle) { return message("puzzle ", puzzle.number); }
 
-using PuzzleWay = cuda::Way<Puzzle, int>;
+using PuzzleAlgorithm = cuda::Algorithm<Puzzle, int>;
 std::vector<std::optional<int>> first_takes, second_takes;
 int runs = 0;
 
@@ -203,19 +203,21 @@ template <const std::vector<std::optional<int>>& takes>
 int next_puzzle(const Puzzle&, int plan) {
   return plan + 1 < static_cast<int>(takes.size()) ? plan + 1 : -1;
 }
-const PuzzleWay first_way{.name = "first", .run = run_puzzle<first_takes>, .next_plan = next_puzzle<first_takes>};
-const PuzzleWay second_way{.name = "second",
-                           .fits = [](const Puzzle& puzzle) { return puzzle.number < 100; },
-                           .run = run_puzzle<second_takes>,
-                           .next_plan = next_puzzle<second_takes>};
-const std::array puzzle_ways{&first_way, &second_way};
+const PuzzleAlgorithm first_algorithm{
+    .name = "first", .run = run_puzzle<first_takes>, .next_plan = next_puzzle<first_takes>};
+const PuzzleAlgorithm second_algorithm{.name = "second",
+                                       .fits = [](const Puzzle& puzzle) { return puzzle.number < 100; },
+                                       .run = run_puzzle<second_takes>,
+                                       .next_plan = next_puzzle<second_takes>};
+const std::array puzzle_algorithms{&first_algorithm, &second_algorithm};
 
 std::string chosen(int number, std::vector<std::optional<int>> first, std::vector<std::optional<int>> second) {
   first_takes = std::move(first);
   second_takes = std::move(second);
   runs = 0;
-  const auto [way, plan] = cuda::choose<Puzzle, int>(current_scope().context, nullptr, puzzle_ways, Puzzle{number}, 0);
-  return message(way->name, ' ', plan);
+  const auto [algorithm, plan] =
+      cuda::choose<Puzzle, int>(current_scope().context, nullptr, puzzle_algorithms, Puzzle{number}, 0);
+  return message(algorithm->name, ' ', plan);
 }
 
 }  // namespace
@@ -241,7 +243,7 @@ TEST_CASE("card: a trial's choice is remembered under its problem, without one n
     CHECK(chosen(4, {std::nullopt, 2}, {-1, 3}) == "first 1");
     CHECK(chosen(5, {std::nullopt}, {-1}) == "first 0");
     CHECK(chosen(5, {2}, {0}) == "second 0");
-    // One that does not fit is not tried, and a way without plans is none.
+    // One that does not fit is not tried, and an algorithm without plans is none.
     CHECK(chosen(100, {3}, {0}) == "first 0");
     CHECK(chosen(6, {}, {0}) == "second 0");
     CHECK_THROWS_WITH(chosen(101, {}, {0}), Catch::ContainsSubstring("puzzle 101"));
@@ -262,8 +264,8 @@ TEST_CASE("card: a problem prepared for two streams runs beside another in a rec
   Context& context = current_scope().context;
   first_takes = second_takes = {0};
   std::optional<cuda::Prepared<Puzzle, int>> first, second;
-  first.emplace(context, nullptr, puzzle_ways, Puzzle{8}, 0);
-  second.emplace(context, nullptr, puzzle_ways, Puzzle{9}, 0);
+  first.emplace(context, nullptr, puzzle_algorithms, Puzzle{8}, 0);
+  second.emplace(context, nullptr, puzzle_algorithms, Puzzle{9}, 0);
   std::vector<cudaStream_t> streams;
   const auto last = [&](Context& where) { streams.push_back(cuda::stream_of(where)); };
   cuda::run_side_by_side(context, first, second, last);

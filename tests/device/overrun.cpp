@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     if (what == "leaked") (new Tensor(several[0].clone()))->fill_(2);
     return 0;
   }
-  // Both ways through the pool: a small block of the thread's cache, and a large one of the shared cache.
+  // Both paths through the pool: a small block of the thread's cache, and a large one of the shared cache.
   for (const std::int64_t elements : {5, 100'000}) {
     if (what != (elements == 5 ? "small_past" : "large_past") &&
         what != (elements == 5 ? "small_freed" : "large_freed"))

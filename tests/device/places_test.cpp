@@ -17,7 +17,7 @@ namespace op = tern::operators;
 
 namespace {
 
-/// "cards to cards:1: 2", one for each way that tensors took.
+/// "cards to cards:1: 2", one for each path that tensors took.
 std::vector<std::string> moves() {
   std::vector<std::string> result;
   for (const Transfer& transfer : transfers())

@@ -84,7 +84,7 @@ TEST_CASE("verify: GoogLeNet and AlexNet in full size", "[.][verify-long]") {
   train(models::AlexNet({.classes = 1000}), {2, 3, 227, 227}, 1000, "verify:vectorized");
 }
 
-TEST_CASE("verify: the message names module, way, sizes, element and both values", "[verify]") {
+TEST_CASE("verify: the message names module, algorithm, sizes, element and both values", "[verify]") {
   Mode broken = healthy();
   broken.operators.conv.conv2d =
       +[](Context& c, float* y, const float* x, const float* w, const float* b, const kernels::Conv2d& s) {

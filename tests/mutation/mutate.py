@@ -33,7 +33,7 @@ PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "example
 FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "parallel", "io", "models", "docs", "golden",
            "training"]
 SUITE = [*FOLDERS, "operators", "catalogue:sequential", "catalogue:vectorized", "simd:AVX2", "simd:baseline",
-         "teams", "operators:[mode][ways]", "environment:ways", "card", "tools"]
+         "teams", "operators:[mode][algorithms]", "environment:algorithms", "card", "tools"]
 THREADS = 2  # of each test, as on the machines that the suite is made for
 LEAST_TIME = 60  # seconds that a test may take whatever it took without a fault; what runs longer is found as a hang
 
@@ -51,7 +51,7 @@ def command(test):
         return ("tern_test_operators", ["catalogue: vectorized"],
                 {"TERN_TEAMS": "always", "TERN_TEST_CHECK": "threads"})
     if program == "environment":
-        return "tern_test_device", ["[environment-ways]"], {"TERN_WAY": "vectorized.conv2d:rows,matmul:turned"}
+        return "tern_test_device", ["[environment-algorithms]"], {"TERN_ALGORITHM": "vectorized.conv2d:rows,matmul:turned"}
     if program == "tools":
         return "tools/tern_test_tools", rest, {}
     return f"tern_test_{program}", rest or ["~[cuda]~[mode]~[.]"], {}

@@ -10,11 +10,11 @@
 #include <regex>
 #include <set>
 
+#include "support/algorithms.hpp"
 #include "support/catch.hpp"
 #include "support/checks.hpp"
 #include "support/places.hpp"
 #include "support/summary.hpp"
-#include "support/ways.hpp"
 
 using namespace tern;
 using namespace tern::testing;
@@ -80,7 +80,7 @@ void run_catalogue(const std::string& mode, std::int64_t least, std::size_t ever
   if (!sampled && !limited() && check_options().every == every) CHECK(report.cases() >= least);
 }
 
-/// The families whose kernels choose between ways.
+/// The families whose kernels choose between algorithms.
 bool chooses(const Operator& op) {
   return (op.family == "conv" || op.family == "dot" || op.family == "attention") && chosen(op);
 }
@@ -90,43 +90,45 @@ std::string_view family_of(std::string_view decision) {
   return decision.starts_with("conv2d") ? "conv" : decision == "attention" ? "attention" : "dot";
 }
 
-/// The samples of those families by every way of the mode that fits them, all decisions that know the way together.
-void run_ways(const std::string& mode_name) {
+/// The samples of those families by every algorithm of the mode that fits them, all decisions that know the algorithm
+/// together.
+void run_algorithms(const std::string& mode_name) {
   if (!is_available(mode_name)) return;
   const Device device{mode_name};
-  std::map<std::string, std::vector<const char*>> decisions;  // by way
+  std::map<std::string, std::vector<const char*>> decisions;  // by algorithm
   for (const Decision& decision : device.mode().decisions)
-    for (const char* way : decision.ways)
-      if (way != nullptr && decision.name != std::string_view("all_reduce"))  // a group's, which no operator takes
-        decisions[way].push_back(decision.name);
+    for (const char* algorithm : decision.algorithms)
+      if (algorithm != nullptr &&
+          decision.name != std::string_view("all_reduce"))  // a group's, which no operator takes
+        decisions[algorithm].push_back(decision.name);
   REQUIRE(!decisions.empty());
-  for (const auto& [way, names] : decisions) {
-    INFO(way);
-    std::vector<std::unique_ptr<ForcedWay>> forced;
-    for (const char* name : names) forced.push_back(std::make_unique<ForcedWay>(name, way));
+  for (const auto& [algorithm, names] : decisions) {
+    INFO(algorithm);
+    std::vector<std::unique_ptr<ForcedAlgorithm>> forced;
+    for (const char* name : names) forced.push_back(std::make_unique<ForcedAlgorithm>(name, algorithm));
     const auto around = force_around(names.front());
     check_options() = options(3);
-    if (rounds(way)) check_options().precision = Precision::bf16;
+    if (rounds(algorithm)) check_options().precision = Precision::bf16;
     const Device rounded{mode_name, {.precision = check_options().precision}};
-    Report report(mode_name + " by " + way);
+    Report report(mode_name + " by " + algorithm);
     const auto knows = [&names = names](const Operator& op) {
       return std::any_of(names.begin(), names.end(),
                          [&](std::string_view name) { return family_of(name) == op.family; });
     };
     for (const Operator& op : catalogue())
       if (chooses(op) && knows(op)) check_operator(op, mode_name, report);
-    tell(mode_name + " by " + way, report);
+    tell(mode_name + " by " + algorithm, report);
     if (limited()) continue;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      INFO(names[i] << ", " << forced[i]->missed() << " times another way");
-      // Without cuDNN, on an older card or with code for one, some ways are missing.
-      if (mode_name == "cuda" && forced[i]->taken() == 0) WARN("cuda took nowhere " << names[i] << ':' << way);
+      INFO(names[i] << ", " << forced[i]->missed() << " times another algorithm");
+      // Without cuDNN, on an older card or with code for one, some algorithms are missing.
+      if (mode_name == "cuda" && forced[i]->taken() == 0) WARN("cuda took nowhere " << names[i] << ':' << algorithm);
       if (mode_name != "cuda") CHECK(forced[i]->taken() > 0);
     }
   }
 }
 
-/// Products and convolutions of rounded factors, by the ways that the mode chooses.
+/// Products and convolutions of rounded factors, by the algorithms that the mode chooses.
 void run_bf16(const std::string& mode_name) {
   if (!is_available(mode_name)) return;
   check_options() = options(1);
@@ -181,12 +183,12 @@ TEST_CASE("catalogue: cuda on its second card", "[catalogue][mode][cuda][cards]"
 // Queued, in any order, and with every block under guard: no fault is found where there is none.
 TEST_CASE("catalogue: debug", "[catalogue][mode][debug]") { run_catalogue("debug", 2000, 16); }
 
-TEST_CASE("catalogue: vectorized by every way", "[catalogue][mode][ways]") { run_ways("vectorized"); }
-TEST_CASE("catalogue: cuda by every way", "[catalogue][mode][ways][cuda]") { run_ways("cuda"); }
-TEST_CASE("catalogue: vectorized in bf16", "[catalogue][mode][ways]") { run_bf16("vectorized"); }
-TEST_CASE("catalogue: vectorized chooses freely", "[catalogue][mode][ways]") { run_free("vectorized"); }
+TEST_CASE("catalogue: vectorized by every algorithm", "[catalogue][mode][algorithms]") { run_algorithms("vectorized"); }
+TEST_CASE("catalogue: cuda by every algorithm", "[catalogue][mode][algorithms][cuda]") { run_algorithms("cuda"); }
+TEST_CASE("catalogue: vectorized in bf16", "[catalogue][mode][algorithms]") { run_bf16("vectorized"); }
+TEST_CASE("catalogue: vectorized chooses freely", "[catalogue][mode][algorithms]") { run_free("vectorized"); }
 
-TEST_CASE("catalogue: cuda chooses freely", "[catalogue][mode][ways][cuda]") { run_free("cuda"); }
+TEST_CASE("catalogue: cuda chooses freely", "[catalogue][mode][algorithms][cuda]") { run_free("cuda"); }
 
 TEST_CASE("catalogue: every public operator is in it", "[catalogue]") {
   std::map<std::string, int> listed;

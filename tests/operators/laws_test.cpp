@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "support/algorithms.hpp"
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "support/ways.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -68,7 +68,7 @@ TEST_CASE("laws: products", "[laws]") {
   });
 }
 
-TEST_CASE("laws: a convolution gives the same results where the mode may choose its way freely", "[laws]") {
+TEST_CASE("laws: a convolution gives the same results where the mode may choose its algorithm freely", "[laws]") {
   for (const std::string& name : testing::available_modes()) {
     INFO("mode " << name);
     const auto results = [&](bool deterministic, const Shape& input, const Shape& weight, std::int64_t stride) {
@@ -272,11 +272,11 @@ TEST_CASE("laws: a convolution of more groups than a launch has layers", "[laws]
 
 TEST_CASE("laws: relu comes after the whole sum, however a product is cut", "[laws]") {
   Generator generator(11);
-  for (const char* const way : testing::ways_of(mode("vectorized"), "linear")) {
-    const Device device{"vectorized", {.precision = testing::rounds(way) ? Precision::bf16 : Precision::strict}};
+  for (const char* const algorithm : testing::algorithms_of(mode("vectorized"), "linear")) {
+    const Device device{"vectorized", {.precision = testing::rounds(algorithm) ? Precision::bf16 : Precision::strict}};
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{80, 80, 1500}, {7, 6, 20'000}, {70, 75, 600}}) {
-      INFO(message(way, " ", m, " x ", n, " x ", k));
-      const ForcedWay forced{"linear", way};
+      INFO(message(algorithm, " ", m, " x ", n, " x ", k));
+      const ForcedAlgorithm forced{"linear", algorithm};
       const Tensor x = randn({m, k}, generator), weight = randn({n, k}, generator), bias = randn({n}, generator);
       CHECK(op::linear(x, weight, bias, Activation::relu).values() == op::relu(op::linear(x, weight, bias)).values());
       CHECK(forced.taken() == 2);
@@ -290,7 +290,7 @@ TEST_CASE("laws: a gradient of a convolution does not depend on which others are
     const Tensor x = randn({2, C, size, size}, generator), weight = randn({O, C, 3, 3}, generator),
                  bias = randn({O}, generator);
     for (const char* name : {"sequential", "vectorized"}) {
-      if (name == std::string("sequential") && C > 3) continue;  // has no second way
+      if (name == std::string("sequential") && C > 3) continue;  // has no second algorithm
       const Device device{name};
       const auto gradient = [&](int which) {  // of x, weight or bias, alone or (-1) together
         std::vector<Tensor> leaves{x.clone(), weight.clone(), bias.clone()};

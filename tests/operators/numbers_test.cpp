@@ -11,7 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;
@@ -83,7 +83,7 @@ TEST_CASE("numbers: a convolution reads nothing behind the end of its arrays", "
     }
 }
 
-TEST_CASE("numbers: tiles give what they cannot carry to another way", "[numbers]") {
+TEST_CASE("numbers: tiles give what they cannot carry to another algorithm", "[numbers]") {
   const Device device{"vectorized"};
   Generator generator(3);
   const auto run = [&](const Tensor& x_in, const Tensor& weight_in) {
@@ -92,7 +92,8 @@ TEST_CASE("numbers: tiles give what they cannot carry to another way", "[numbers
     op::sum(y).backward();
     return std::vector<std::vector<double>>{y.values(), x.grad().values(), weight.grad().values()};
   };
-  const ForcedWay forward{"conv2d", "tiles"}, to_x{"conv2d_grad_x", "tiles"}, to_weight{"conv2d_grad_weight", "tiles"};
+  const ForcedAlgorithm forward{"conv2d", "tiles"}, to_x{"conv2d_grad_x", "tiles"},
+      to_weight{"conv2d_grad_weight", "tiles"};
   const Tensor ones_of_weight = full({16, 16, 3, 3}, 1e-38);
   const std::vector<double> y = op::conv2d(full({1, 16, 12, 12}, 2e38), ones_of_weight).values();
   for (const double value : y) CHECK(value == Approx(288).epsilon(1e-4));

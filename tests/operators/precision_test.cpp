@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/summary.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace {
@@ -118,7 +118,7 @@ TEST_CASE("products keep to the precision of the scope", "[precision]") {
   }
 }
 
-// By one way the fused kernels take every sum in the order of the separate ones.
+// By one algorithm the fused kernels take every sum in the order of the separate ones.
 TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[precision]") {
   const Conv2dCase cases[]{{{7, 1, 28, 28}, {20, 1, 5, 5}, {}},
                            {{5, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}},
@@ -131,11 +131,11 @@ TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[
       for (const Conv2dCase& c : cases) {
         INFO(mode << ", precision " << static_cast<int>(precision) << ", " << c.x << " * " << c.weight);
         const Device device{mode, {.precision = precision}};
-        std::vector<std::unique_ptr<ForcedWay>> ways;
+        std::vector<std::unique_ptr<ForcedAlgorithm>> algorithms;
         if (mode == "cuda") {
           for (const char* decision : {"conv2d", "conv2d_grad_x", "conv2d_grad_weight"})
-            ways.push_back(std::make_unique<ForcedWay>(decision, "direct_tensor"));
-          ways.push_back(std::make_unique<ForcedWay>("conv2d_max_pool2d", "fused"));
+            algorithms.push_back(std::make_unique<ForcedAlgorithm>(decision, "direct_tensor"));
+          algorithms.push_back(std::make_unique<ForcedAlgorithm>("conv2d_max_pool2d", "fused"));
         }
         const auto run = [&](bool fused) {
           Generator generator{7};
@@ -150,6 +150,6 @@ TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[
         };
         CHECK(run(true) == run(false));
         // Where the card's tensor cores do not multiply such factors it is composed.
-        if (mode == "cuda" && ways.back()->taken() == 0) WARN("cuda fused nothing");
+        if (mode == "cuda" && algorithms.back()->taken() == 0) WARN("cuda fused nothing");
       }
 }

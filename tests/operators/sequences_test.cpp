@@ -7,11 +7,11 @@
 #include <functional>
 #include <optional>
 
+#include "support/algorithms.hpp"
 #include "support/catch.hpp"
 #include "support/summary.hpp"
-#include "support/ways.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace {
@@ -188,8 +188,8 @@ double tolerance(Precision precision) {
   return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
 }
 
-/// Convolutions, products and attention, of which every way of a mode fits some.
-std::vector<Known> for_ways() {
+/// Convolutions, products and attention, of which every algorithm of a mode fits some.
+std::vector<Known> for_algorithms() {
   std::vector<Known> uses = alike(2);
   for (const std::vector<Known>& more : {products(), attentions()}) uses.insert(uses.end(), more.begin(), more.end());
   uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
@@ -213,23 +213,23 @@ std::vector<Known> for_ways() {
   return uses;
 }
 
-/// Every way that the mode knows by name, forced: it runs somewhere, and what it computes is right.
-void run_ways(const std::string& mode_name, const std::vector<Precision>& precisions) {
+/// Every algorithm that the mode knows by name, forced: it runs somewhere, and what it computes is right.
+void run_algorithms(const std::string& mode_name, const std::vector<Precision>& precisions) {
   const std::vector<std::string> modes = tern::testing::available_modes();
   if (std::find(modes.begin(), modes.end(), mode_name) == modes.end()) {
     WARN("skipped: mode " << mode_name << " is not available");
     return;
   }
-  std::vector<Known> uses = for_ways();
+  std::vector<Known> uses = for_algorithms();
   for (const Decision& decision : mode(mode_name).decisions)
-    for (const char* way : decision.ways) {
-      if (way == nullptr || decision.name == std::string_view("all_reduce")) break;  // a group's, no operator's
+    for (const char* algorithm : decision.algorithms) {
+      if (algorithm == nullptr || decision.name == std::string_view("all_reduce")) break;  // a group's, no operator's
       std::int64_t taken = 0;
       for (const Precision precision : precisions) {
-        INFO(decision.name << ':' << way << ", precision " << static_cast<int>(precision));
+        INFO(decision.name << ':' << algorithm << ", precision " << static_cast<int>(precision));
         const Device device{mode_name, {.precision = precision}};
         const auto around = tern::testing::force_around(decision.name);
-        const ForcedWay forced{decision.name, way};
+        const ForcedAlgorithm forced{decision.name, algorithm};
         for (Known& known : uses) {
           const std::string found = wrong(known, mode_name, {.precision = precision}, tolerance(precision));
           INFO(known.use.name << ':' << found);
@@ -237,8 +237,8 @@ void run_ways(const std::string& mode_name, const std::vector<Precision>& precis
         }
         taken += forced.taken();
       }
-      // Without cuDNN, on an older card or with code for one, some ways are missing.
-      if (taken == 0) WARN(mode_name << " took nowhere " << decision.name << ':' << way);
+      // Without cuDNN, on an older card or with code for one, some algorithms are missing.
+      if (taken == 0) WARN(mode_name << " took nowhere " << decision.name << ':' << algorithm);
       if (mode_name == "vectorized") CHECK(taken > 0);
     }
 }
@@ -276,9 +276,9 @@ TEST_CASE("sequences: cuda", "[sequences][mode][cuda]") {
       scopes.push_back({.precision = precision, .deterministic = deterministic});
   run_sequences("cuda", 4, scopes);
 }
-TEST_CASE("sequences: vectorized by every way", "[sequences][mode][vectorized]") {
-  run_ways("vectorized", {Precision::strict, Precision::bf16});
+TEST_CASE("sequences: vectorized by every algorithm", "[sequences][mode][vectorized]") {
+  run_algorithms("vectorized", {Precision::strict, Precision::bf16});
 }
-TEST_CASE("sequences: cuda by every way", "[sequences][mode][cuda]") {
-  run_ways("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
+TEST_CASE("sequences: cuda by every algorithm", "[sequences][mode][cuda]") {
+  run_algorithms("cuda", {Precision::strict, Precision::tf32, Precision::bf16});
 }

@@ -9,7 +9,7 @@
 #include "support/files.hpp"
 #include "tern/models/models.hpp"
 #include "tern/modes/device.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/optim/optim.hpp"
@@ -23,7 +23,7 @@ using Catch::ContainsSubstring;
 using parallel::Group;
 using parallel::Part;
 
-TEST_CASE("groups: on the host there is no other way", "[parallel][ranks]") {
+TEST_CASE("groups: on the host there is no other algorithm", "[parallel][ranks]") {
   check_ranks(2, [](const Group& group) -> std::string {
     if (!parallel::on_devices(group).on_host()) return "the host's memory went over NCCL";
     const Device device{"debug"};
@@ -100,7 +100,8 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
   });
 }
 
-TEST_CASE("groups: short sums by either way have the same bits on two GPUs, at once and recorded", "[parallel][cuda]") {
+TEST_CASE("groups: short sums by either algorithm have the same bits on two GPUs, at once and recorded",
+          "[parallel][cuda]") {
   if (device_name(1).empty()) {
     WARN("SKIPPED: there are fewer than two GPUs");
     return;
@@ -117,8 +118,8 @@ TEST_CASE("groups: short sums by either way have the same bits on two GPUs, at o
           Generator generator(static_cast<std::uint64_t>(7 * size + group.rank()));
           const Tensor x = randn({size}, generator).to(dtype);
           const Tensor odd = randn({size + 1}, generator).to(dtype).slice(0, 1, size + 1);
-          const auto by = [&](const char* way) {
-            const ForcedWay forced{"all_reduce", way};
+          const auto by = [&](const char* algorithm) {
+            const ForcedAlgorithm forced{"all_reduce", algorithm};
             std::vector<double> values;
             Step step([&](const Tensor& a, const Tensor& b) {
               const std::vector<Tensor> sums{a.clone(), b.clone(), a[0].clone()};
@@ -129,7 +130,7 @@ TEST_CASE("groups: short sums by either way have the same bits on two GPUs, at o
             });
             for (int i = 0; i < 6; ++i) values = step(x, odd).values();
             const std::lock_guard lock(mutex);
-            taken[way] += forced.taken();
+            taken[algorithm] += forced.taken();
             replays += step.replays();
             return values;
           };
@@ -156,7 +157,7 @@ TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its pa
   const auto program = [&](const Group& host) {
     const Device device{device_name(host.rank())};
     const Group group = parallel::on_devices(host);
-    const ForcedWay forced{"all_reduce", "peers"};
+    const ForcedAlgorithm forced{"all_reduce", "peers"};
     Tensor x = ones({1000});
     group.all_reduce(x);
     if (forced.taken() == 0) throw ParallelError("these GPUs do not reach each other's memory: on purpose");
@@ -243,10 +244,10 @@ TEST_CASE("data parallel: GPUs count what their sums take and what of it nobody 
     WARN("SKIPPED: there are fewer than two GPUs");
     return;
   }
-  const std::string way = GENERATE("peers", "library");
+  const std::string algorithm = GENERATE("peers", "library");
   check_ranks(2, [&](const Group& host) -> std::string {
     const Device device{device_name(host.rank())};
-    const ForcedWay forced{"all_reduce", way};
+    const ForcedAlgorithm forced{"all_reduce", algorithm};
     const Group group = parallel::on_devices(host);
     parallel::Collective& carrier = group.collective();
     const auto spent = [&] {

@@ -42,7 +42,7 @@ std::vector<unsigned char> content(Memory& memory, const void* pointer, std::siz
 
 void check_copies(Memory& memory) {
   void* const stream = memory.stream();
-  // Around the sizes at which memories change their ways: small blocks, pinned buffers, rings.
+  // Around the sizes at which memories change what they do: small blocks, pinned buffers, rings.
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{3}, std::size_t{63}, std::size_t{4097},
                                   std::size_t{262144}, std::size_t{262145}, std::size_t{9 << 20}}) {
     INFO(bytes << " bytes");

@@ -255,13 +255,14 @@ TEST_CASE("usage: info says what a bug report needs", "[tools][usage]") {
 TEST_CASE("usage: info shows what kernels choose between, and what they take in a net", "[tools][usage]") {
   const Outcome all = tern({"info", "--choices", "lenet", "--batch", "2"});
   CHECK(all.code == 0);
-  // What a processor's instructions add to the three ways follows them in their line.
-  for (const char* line : {"sequential chooses between\n  every operator has one way\n", "vectorized chooses between\n",
-                           "  conv2d               patches rows tiles", "  in lenet, training of 2, strict\n",
-                           "  in lenet, inference of 2, strict\n"})
+  // What a processor's instructions add to the three algorithms follows them in their line.
+  for (const char* line : {"sequential chooses between\n  every operator has one algorithm\n",
+                           "vectorized chooses between\n", "  conv2d               patches rows tiles",
+                           "  in lenet, training of 2, strict\n", "  in lenet, inference of 2, strict\n"})
     CHECK_THAT(all.out, ContainsSubstring(line));
-  const auto forced = [](const std::string& way) {
-    return tern({"info", "--choices", "lenet", "--mode", "vectorized"}, {.environment = {"TERN_WAY=conv2d:" + way}})
+  const auto forced = [](const std::string& algorithm) {
+    return tern({"info", "--choices", "lenet", "--mode", "vectorized"},
+                {.environment = {"TERN_ALGORITHM=conv2d:" + algorithm}})
         .out;
   };
   CHECK_THAT(forced("rows"), ContainsSubstring("[32,1,28,28]") && ContainsSubstring("conv2d:rows") &&

@@ -12,19 +12,20 @@ namespace tern::tool {
 namespace {
 
 /// What every decision of an operator took, by the sizes that it met.
-class TakenWays final : public Observer {
+class TakenAlgorithms final : public Observer {
  public:
-  TakenWays() { begin(); }
-  ~TakenWays() override { end(); }
+  TakenAlgorithms() { begin(); }
+  ~TakenAlgorithms() override { end(); }
 
   void after(const OperatorCall& call) override {
-    if (call.ways().empty()) return;
-    std::string sizes, ways;
+    if (call.algorithms().empty()) return;
+    std::string sizes, algorithms;
     for (const Operand& operand : call.operands())
       if (operand.role == Role::in && operand.tensor->rank() > 1) sizes += message(" ", operand.tensor->shape());
-    for (const auto& [decision, way] : call.ways()) ways += message(ways.empty() ? "" : ", ", decision, ":", way);
+    for (const auto& [decision, algorithm] : call.algorithms())
+      algorithms += message(algorithms.empty() ? "" : ", ", decision, ":", algorithm);
     const std::string name = call.backward() ? message(call.name(), " backward") : call.name();
-    const std::string line = "    " + padded(name, 18) + padded(sizes, 46) + "  " + ways;
+    const std::string line = "    " + padded(name, 18) + padded(sizes, 46) + "  " + algorithms;
     if (times_[line]++ == 0) order_.push_back(line);
   }
 
@@ -41,12 +42,12 @@ class TakenWays final : public Observer {
 };
 
 std::string decisions_of(const Mode& mode) {
-  if (mode.decisions.empty()) return "  every operator has one way\n";
+  if (mode.decisions.empty()) return "  every operator has one algorithm\n";
   std::string text;
   for (const Decision& decision : mode.decisions) {
     text += "  " + padded(decision.name, 20);
-    for (const char* const way : decision.ways)
-      if (way != nullptr) text += message(" ", way);
+    for (const char* const algorithm : decision.algorithms)
+      if (algorithm != nullptr) text += message(" ", algorithm);
     text += "\n";
   }
   return text;
@@ -69,7 +70,7 @@ std::string describe_choices(const std::string& net, std::int64_t batch, const S
     for (const char* const phase : {"train", "infer"}) {
       benchmarks::Workload workload({net, name, phase, batch, precision_of(settings.precision)}, settings.threads);
       // A replay would show nothing: the first run is eager, and what it finds by trial is remembered.
-      const TakenWays taken;
+      const TakenAlgorithms taken;
       workload.run();
       text += message("  in ", net, ", ", std::string_view(phase) == "train" ? "training" : "inference", " of ", batch,
                       ", ", settings.precision, "\n", taken.text());

@@ -23,7 +23,7 @@ class Info : public Command {
              .synopsis = "[--json | --choices NET]",
              .description =
                  "What a bug report needs. With --choices, which algorithms the kernels of each mode know, "
-                 "and which they take in a net: TERN_WAY forces one of them by these names.",
+                 "and which they take in a net: TERN_ALGORITHM forces one of them by these names.",
              .examples = {"tern info", "tern info --choices lenet --batch 32"},
              .options = {std::move(json)}};
     Options own{choice_option("choices", "the algorithms that kernels know and take in a net, such as lenet",

@@ -7,7 +7,7 @@
 
 namespace tern {
 
-struct Ways;
+struct Algorithms;
 
 /// How float32 matrix products and convolutions may round. `strict` is IEEE float32 throughout; `tf32` lets a mode with
 /// such units read the factors with 10 mantissa bits, `bf16` with 7. Sums, everything stored and all other operators
@@ -20,11 +20,11 @@ struct Context {
   void* stream = nullptr;    ///< the order in which the kernel's work runs; null on the host
   int threads = 1;           ///< the most threads that a kernel may use
   Precision precision = Precision::strict;
-  bool deterministic = true;   ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
-  const Ways* ways = nullptr;  ///< see kernels/ways.hpp; null: kernels choose freely and tell nobody
+  bool deterministic = true;  ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
+  const Algorithms* algorithms = nullptr;  ///< see kernels/algorithms.hpp; null: kernels choose freely and tell nobody
 
   using Members = MemberList<&Context::memory, &Context::stream, &Context::threads, &Context::precision,
-                             &Context::deterministic, &Context::ways>;
+                             &Context::deterministic, &Context::algorithms>;
 };
 
 /// Temporary memory of one kernel call, released (in stream order) at the end of the block.

@@ -47,7 +47,7 @@ class Memory {
   virtual void copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
   /// From another memory to this one by a way of their own: after what was queued so far on `producer`, a stream of
   /// `source`, and before what comes later on it or on `consumer`, a stream of this memory. False where there is no
-  /// such way: nothing was done, and the bytes go through the host.
+  /// such algorithm: nothing was done, and the bytes go through the host.
   virtual bool copy_from(Memory& /*source*/, void* /*to*/, const void* /*from*/, std::size_t /*bytes*/,
                          void* /*producer*/, void* /*consumer*/) {
     return false;

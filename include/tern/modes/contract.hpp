@@ -147,7 +147,7 @@ constexpr std::uint64_t number() {
   add_values<kernels::Layout>(hash);
   add_values<kernels::Reduce>(hash);
   using namespace kernels;
-  add_structs<Context, MemoryStatistics, Decision, Ways, random::Key, Axis, Broadcast, Conv2d, Matmul, Linear,
+  add_structs<Context, MemoryStatistics, Decision, Algorithms, random::Key, Axis, Broadcast, Conv2d, Matmul, Linear,
               CrossEntropy, Strided, LocalResponseNorm, BatchNorm, Pool2d, AdaptivePool2d, Sgd, Adam, Movement, Capture,
               Timer, Places, Mode>(hash);
   for_each_compute_type([&]<class T>() { add_table<T>(hash); });

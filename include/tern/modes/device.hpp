@@ -40,8 +40,8 @@ struct DeviceOptions {
   std::optional<bool> deterministic = {};
   std::optional<Numerics> numerics = {};
   /// Every operator also runs in reference_mode(), on copies, in its dtype and in float64. The first one whose result
-  /// lies outside the tolerance is a VerifyError that names its sizes, way, place in the network, the element and both
-  /// values. Slow; a Step runs eagerly.
+  /// lies outside the tolerance is a VerifyError that names its sizes, algorithm, place in the network, the element and
+  /// both values. Slow; a Step runs eagerly.
   std::optional<bool> verify = {};
   /// Which device of the mode: Device{"cuda", {.index = 1}} is Device{"cuda:1"}. Not inherited; without it the first.
   std::optional<int> index = {};

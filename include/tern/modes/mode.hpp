@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "tern/kernels/algorithms.hpp"
 #include "tern/kernels/operators.hpp"
-#include "tern/kernels/ways.hpp"
 
 namespace tern {
 
@@ -106,7 +106,7 @@ struct Mode {
   const Timer* timer = nullptr;
   const Places* places = nullptr;
   int index = 0;                             ///< which of them this is; see mode()
-  std::span<const Decision> decisions = {};  ///< where its kernels know more than one way; lives with the mode
+  std::span<const Decision> decisions = {};  ///< where its kernels know more than one algorithm; lives with the mode
   /// The name of another mode that runs every operator but those of `own`, in its own memory: tensors move there and
   /// back by themselves. Null: this mode has all of them. modes/borrow.hpp makes a mode that has none yet.
   const char* inner = nullptr;

@@ -65,7 +65,7 @@ class OperatorCall {
  public:
   /// Runs the kernel in the scope of the thread, for the compute type.
   using Work = std::function<void(DType compute)>;
-  using Way = std::pair<const char*, const char*>;  ///< a decision and what it took
+  using Algorithm = std::pair<const char*, const char*>;  ///< a decision and what it took
 
   OperatorCall(const char* name, DType compute, const Work* work);
   OperatorCall(const OperatorCall&) = delete;
@@ -81,7 +81,7 @@ class OperatorCall {
   // Complete when the kernel has returned.
   const std::vector<Operand>& operands() const { return operands_; }
   double flops() const { return flops_; }  ///< by the operator's definition; 0 but for products and convolutions
-  const std::vector<Way>& ways() const { return ways_; }
+  const std::vector<Algorithm>& algorithms() const { return algorithms_; }
 
   // ---- for operators and kernels ----
   /// The call that the thread is in, where it is observed; else null.
@@ -89,7 +89,7 @@ class OperatorCall {
   /// Notes an operand. What it returns, unless null, is the pointer to take.
   void* use(const Operand& operand);
   void add_flops(double flops) { flops_ += flops; }
-  void took(const char* decision, const char* way) noexcept;
+  void took(const char* decision, const char* algorithm) noexcept;
   /// What gives the pointers; null: the tensors' own are taken.
   const Stage* stage() const { return stage_; }
 
@@ -105,7 +105,7 @@ class OperatorCall {
   Stage* stage_ = nullptr;
   std::vector<Operand> operands_;
   double flops_ = 0;
-  std::vector<Way> ways_;
+  std::vector<Algorithm> algorithms_;
 };
 
 /// Bytes that go from one memory to another.

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tern/kernels/ways.hpp"
+#include "tern/kernels/algorithms.hpp"
 #include "tern/modes/contract.hpp"
 #include "tern/parallel/collective.hpp"
 
@@ -12,10 +12,10 @@ namespace tern::parallel {
 
 /// How a carrier begins.
 struct Opening {
-  std::int64_t limit = 0;      ///< milliseconds that a rank waits for another one; 0: for ever
-  Collective* over = nullptr;  ///< the same ranks on the host, for a carrier that has to be introduced
-  Memory* memory = nullptr;    ///< then: where the elements are
-  const Ways* ways = nullptr;  ///< how it hears which way a call must take
+  std::int64_t limit = 0;                  ///< milliseconds that a rank waits for another one; 0: for ever
+  Collective* over = nullptr;              ///< the same ranks on the host, for a carrier that has to be introduced
+  Memory* memory = nullptr;                ///< then: where the elements are
+  const Algorithms* algorithms = nullptr;  ///< how it hears which algorithm a call must take
 };
 
 /// The form of CarrierPlugin itself.
@@ -31,7 +31,7 @@ constexpr std::uint64_t carrier_number() {
                  &Collective::all_reduce, &Collective::begin_all_reduce, &Collective::join, &Collective::broadcast,
                  &Collective::reduce_scatter, &Collective::all_gather, &Collective::all_to_all, &Collective::send,
                  &Collective::receive, &Collective::split, &Collective::abandon, &Collective::leave, &Piece::data,
-                 &Piece::count, &Opening::limit, &Opening::over, &Opening::memory, &Opening::ways>{});
+                 &Piece::count, &Opening::limit, &Opening::over, &Opening::memory, &Opening::algorithms>{});
   hash.add(sizeof(Opening));
   contract::add_values<DType>(hash);
   contract::add_values<Reduction>(hash);

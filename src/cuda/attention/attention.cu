@@ -50,10 +50,10 @@ bool composes_faster(const Context& context, const ScaledDotProduct& sizes) {
 template <class T>
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, float>) {
-    const std::string_view forced = forced_way(context, decision);
+    const std::string_view forced = forced_algorithm(context, decision);
     if (fits(context, sizes) && (forced.empty() ? !composes_faster(context, sizes) : forced == "fused")) return true;
   }
-  took_way(context, decision, "composed");
+  took_algorithm(context, decision, "composed");
   return false;
 }
 
@@ -61,7 +61,7 @@ template <class T>
 void attend(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
             const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, float>) {
-    took_way(context, decision, "fused");
+    took_algorithm(context, decision, "fused");
     run_forward(context, {out, log_sum, query, key, value}, sizes_of(sizes, packs(sizes, {out, query, key, value})));
   } else {
     throw Error("cuda: attention of float64 is composed");
@@ -72,7 +72,7 @@ template <class T>
 void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
                      const T* key, const T* value, const T* out, const T* log_sum, const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, float>) {
-    took_way(context, decision, "fused");
+    took_algorithm(context, decision, "fused");
     const Sizes own = sizes_of(sizes, packs(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
     const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
     run_inner(context, inner.as<float>(), grad_out, out, own);

@@ -1,8 +1,8 @@
 #include <array>
 #include <optional>
 
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
-#include "cuda/convolution/ways.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -12,7 +12,7 @@
 
 namespace tern::cuda::convolution {
 
-// ---- the ways of each pass, those that are preferred first ----
+// ---- the algorithms of each pass, those that are preferred first ----
 
 namespace {
 
@@ -98,10 +98,10 @@ bool runs_channels_last(const Conv2d& shape) {
                                      shape.O / shape.groups % lane_channels == 0;
   if (!whole_lanes || has_engines()) return whole_lanes;
   // Without cuDNN there is nothing else than our implicit products.
-  const auto fits = [&](Pass pass, const Way& way) {
+  const auto fits = [&](Pass pass, const Algorithm& algorithm) {
     Problem problem = problem_of(Context{}, pass, shape, Element::float32);
     problem.layout = Layout::channels_last;
-    return way.fits(problem);
+    return algorithm.fits(problem);
   };
   return fits(Pass::forward, implicit_forward_first) && fits(Pass::grad_x, implicit_grad_x_first) &&
          fits(Pass::grad_weight, implicit_grad_weight);
@@ -109,7 +109,7 @@ bool runs_channels_last(const Conv2d& shape) {
 
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
-  const std::string_view forced = forced_way(context, "conv2d");
+  const std::string_view forced = forced_algorithm(context, "conv2d");
   if (forced == "general" || forced == "direct" || forced == "direct_tensor") return Layout::channels_first;
   const bool last = std::is_same_v<T, float> && runs_channels_last(shape);
   return last ? Layout::channels_last : Layout::channels_first;
@@ -141,21 +141,21 @@ template <class Last>
 void run_halves(Context& context, Problem problem, const Gradients& to, bool want_weight, void* grad_bias,
                 const void* g, const Last& last) {
   using Half = Prepared<Problem, Arrays>;
-  const auto prepare = [&](std::optional<Half>& half, const char* decision, std::span<const Way* const> ways, Pass pass,
-                           const Arrays& arrays) {
+  const auto prepare = [&](std::optional<Half>& half, const char* decision,
+                           std::span<const Algorithm* const> algorithms, Pass pass, const Arrays& arrays) {
     problem.pass = pass;
     problem.gradients = {};
     problem.given = alignments_of(arrays);
-    half.emplace(context, decision, ways, problem, arrays);
+    half.emplace(context, decision, algorithms, problem, arrays);
   };
-  using Ways = std::span<const Way* const>;
+  using Algorithms = std::span<const Algorithm* const>;
   auto* const index = const_cast<std::uint8_t*>(to.index);
   std::optional<Half> to_x, to_weight;
   if (to.grad_x != nullptr)
-    prepare(to_x, "conv2d_grad_x", problem.pools ? Ways(pooled_grad_x) : Ways(grad_x), Pass::grad_x,
+    prepare(to_x, "conv2d_grad_x", problem.pools ? Algorithms(pooled_grad_x) : Algorithms(grad_x), Pass::grad_x,
             {to.grad_x, address(to.weight), address(g), nullptr, index});
   if (want_weight)
-    prepare(to_weight, "conv2d_grad_weight", problem.pools ? Ways(pooled_grad_weight) : Ways(grad_weight),
+    prepare(to_weight, "conv2d_grad_weight", problem.pools ? Algorithms(pooled_grad_weight) : Algorithms(grad_weight),
             Pass::grad_weight, {address(to.x), to.grad_weight, address(g), grad_bias, index});
   run_side_by_side(context, to_x, to_weight, last);
 }
@@ -203,8 +203,8 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
            static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
   }
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
-  // For very many outputs multiply-adds are the fastest way to x in strict float32, and they read no pooled gradient
-  // (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients against 106).
+  // For very many outputs multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled
+  // gradient (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients against 106).
   const bool spreads = problem.pools && to.grad_x != nullptr && !problem.tensor_cores() && problem.outputs() >= 1000000;
   const Scratch spread(context, spreads ? static_cast<std::size_t>(problem.outputs()) * sizeof(T) : 0);
   if (spreads) {
@@ -268,7 +268,7 @@ void backward_channels_last(Context& context, const Problem& asked, const Gradie
 
 // Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 lets them be read with more
 // bits, too, and nothing has to be converted then.
-using Backward = cuda::Way<Problem, Gradients>;
+using Backward = cuda::Algorithm<Problem, Gradients>;
 bool narrow(const Problem& problem) { return problem.precision == Precision::bf16 && has_engines(); }
 const Backward backward_bf16{.name = "bfloat16", .fits = narrow, .run = backward_channels_last<bf16>};
 const Backward backward_float{.name = "float32", .run = backward_channels_last<float>};
@@ -297,7 +297,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
     problem.gradients = {alignment_of(grad_x_to), alignment_of(grad_weight_to), alignment_of(grad_y),
                          alignment_of(grad_bias)};
     // What is forced is not timed: our own products know no bfloat16.
-    const std::string_view forced = forced_way(context, "conv2d_grad_x");
+    const std::string_view forced = forced_algorithm(context, "conv2d_grad_x");
     if (!narrow(problem) || forced == "implicit") return backward_float.run(context, problem, to, 0, nullptr);
     if (!forced.empty()) return backward_bf16.run(context, problem, to, 0, nullptr);
     Prepared<Problem, Gradients>(context, nullptr, backward, problem, to).run(context);
@@ -316,25 +316,25 @@ Problem pooled_problem(const Context& context, Pass pass, const Conv2d& shape) {
 
 template <class T>
 bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
-  // Not where another way is forced; nor with a slope, whose product with what did not win is NaN where y is.
-  const auto runs = [&](const char* decision, Pass pass, const Way& way) {
-    const std::string_view forced = forced_way(context, decision);
-    return (forced.empty() || forced == way.name) && way.fits(pooled_problem(context, pass, shape));
+  // Not where another algorithm is forced; nor with a slope, whose product with what did not win is NaN where y is.
+  const auto runs = [&](const char* decision, Pass pass, const Algorithm& algorithm) {
+    const std::string_view forced = forced_algorithm(context, decision);
+    return (forced.empty() || forced == algorithm.name) && algorithm.fits(pooled_problem(context, pass, shape));
   };
   const bool passes = shape.activation == Activation::none || shape.activation == Activation::relu;
   const bool whole = shape.OH % 2 == 0 && shape.OW % 2 == 0 && shape.N * shape.OH * shape.OW * shape.O * shape.C > 0;
-  const bool fuses = std::is_same_v<T, float> && passes && whole && forced_way(context, pooled) != "composed" &&
+  const bool fuses = std::is_same_v<T, float> && passes && whole && forced_algorithm(context, pooled) != "composed" &&
                      runs("conv2d", Pass::forward, direct_tensor_forward_pooled) &&
                      runs("conv2d_grad_x", Pass::grad_x, direct_tensor_grad_x_pooled) &&
                      runs("conv2d_grad_weight", Pass::grad_weight, direct_tensor_grad_weight);
-  if (!fuses) took_way(context, pooled, "composed");
+  if (!fuses) took_algorithm(context, pooled, "composed");
   return fuses;
 }
 
 template <class T>
 void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias,
                        const Conv2d& shape) {
-  took_way(context, pooled, "fused");
+  took_algorithm(context, pooled, "fused");
   Problem problem = pooled_problem(context, Pass::forward, shape);
   const Arrays arrays{address(x), address(weight), y, address(bias), index};
   problem.given = alignments_of(arrays);
@@ -345,7 +345,7 @@ template <class T>
 void conv2d_max_pool2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_bias, const T* grad_y,
                                 const std::uint8_t* index, const T* x, const T* weight, const T* y,
                                 const Conv2d& shape) {
-  took_way(context, pooled, "fused");
+  took_algorithm(context, pooled, "fused");
   backward_channels_first<T>(context, pooled_problem(context, Pass::backward, shape),
                              {grad_x_to, grad_weight_to, grad_bias, grad_y, x, weight, y, index});
 }

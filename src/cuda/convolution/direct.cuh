@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "cuda/async_copy.cuh"
-#include "cuda/convolution/ways.cuh"
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::convolution {

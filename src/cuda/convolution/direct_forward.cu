@@ -149,6 +149,6 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_forward{"direct", fits, nullptr, run_direct};
+const Algorithm direct_forward{"direct", fits, nullptr, run_direct};
 
 }  // namespace tern::cuda::convolution

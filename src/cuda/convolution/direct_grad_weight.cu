@@ -171,14 +171,14 @@ std::size_t workspace(const Problem& problem, int) {
 
 void write_slices(Context& context, const Problem& problem, const Arrays& arrays, float* partials) {
   const Planes p = planes(problem);
-  const WeightCut way = chosen_cut(problem);
+  const WeightCut chosen = chosen_cut(problem);
   with_sizes(problem.KH, channels_per_thread(problem.O), [&](auto window, auto channels) {
     constexpr auto kernel = grad_weight_kernel<window.value, channels.value>;
-    const dim3 blocks(static_cast<unsigned>(way.slices), static_cast<unsigned>(way.group_parts + 1),
-                      static_cast<unsigned>(way.chunks));
-    launch(context, Grid(blocks, whole_warps(way.cut.threads), way.cut.shared), kernel, partials,
-           static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.x), p, way.cut, way.images_per_slice,
-           way.group_parts, Divisor<std::uint32_t>(p.OH * p.OW));
+    const dim3 blocks(static_cast<unsigned>(chosen.slices), static_cast<unsigned>(chosen.group_parts + 1),
+                      static_cast<unsigned>(chosen.chunks));
+    launch(context, Grid(blocks, whole_warps(chosen.cut.threads), chosen.cut.shared), kernel, partials,
+           static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.x), p, chosen.cut,
+           chosen.images_per_slice, chosen.group_parts, Divisor<std::uint32_t>(p.OH * p.OW));
   });
 }
 
@@ -191,6 +191,6 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_grad_weight{"direct", fits, workspace, run_direct};
+const Algorithm direct_grad_weight{"direct", fits, workspace, run_direct};
 
 }  // namespace tern::cuda::convolution

@@ -157,6 +157,6 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_grad_x{"direct", fits, nullptr, run_direct};
+const Algorithm direct_grad_x{"direct", fits, nullptr, run_direct};
 
 }  // namespace tern::cuda::convolution

@@ -214,8 +214,8 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_tensor_forward_first{"direct_tensor", fits_first, nullptr, run_tensor};
-const Way direct_tensor_forward_last{"direct_tensor", fits_last, nullptr, run_tensor};
-const Way direct_tensor_forward_pooled{"direct_tensor", fits, nullptr, run_tensor};
+const Algorithm direct_tensor_forward_first{"direct_tensor", fits_first, nullptr, run_tensor};
+const Algorithm direct_tensor_forward_last{"direct_tensor", fits_last, nullptr, run_tensor};
+const Algorithm direct_tensor_forward_pooled{"direct_tensor", fits, nullptr, run_tensor};
 
 }  // namespace tern::cuda::convolution

@@ -232,6 +232,6 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_tensor_grad_weight{"direct_tensor", fits, workspace, run_tensor};
+const Algorithm direct_tensor_grad_weight{"direct_tensor", fits, workspace, run_tensor};
 
 }  // namespace tern::cuda::convolution

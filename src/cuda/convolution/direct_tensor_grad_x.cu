@@ -304,8 +304,8 @@ void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way direct_tensor_grad_x_first{"direct_tensor", fits_first, nullptr, run_tensor};
-const Way direct_tensor_grad_x_last{"direct_tensor", fits_last, nullptr, run_tensor};
-const Way direct_tensor_grad_x_pooled{"direct_tensor", fits, nullptr, run_tensor};
+const Algorithm direct_tensor_grad_x_first{"direct_tensor", fits_first, nullptr, run_tensor};
+const Algorithm direct_tensor_grad_x_last{"direct_tensor", fits_last, nullptr, run_tensor};
+const Algorithm direct_tensor_grad_x_pooled{"direct_tensor", fits, nullptr, run_tensor};
 
 }  // namespace tern::cuda::convolution

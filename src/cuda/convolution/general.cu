@@ -322,9 +322,9 @@ void by_element(Context& context, const Problem& problem, const Arrays& arrays, 
 
 }  // namespace
 
-const Way general_forward{"general", fits, nullptr, by_element<run_forward<float>, run_forward<double>>};
-const Way general_grad_x{"general", fits, nullptr, by_element<run_grad_x<float>, run_grad_x<double>>};
-const Way general_grad_weight{"general", fits, workspace_of,
-                              by_element<run_grad_weight<float>, run_grad_weight<double>>};
+const Algorithm general_forward{"general", fits, nullptr, by_element<run_forward<float>, run_forward<double>>};
+const Algorithm general_grad_x{"general", fits, nullptr, by_element<run_grad_x<float>, run_grad_x<double>>};
+const Algorithm general_grad_weight{"general", fits, workspace_of,
+                                    by_element<run_grad_weight<float>, run_grad_weight<double>>};
 
 }  // namespace tern::cuda::convolution

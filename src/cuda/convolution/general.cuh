@@ -1,7 +1,7 @@
 #pragma once
 // What the three passes of the general convolutions share.
 
-#include "cuda/convolution/ways.cuh"
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::convolution::general {

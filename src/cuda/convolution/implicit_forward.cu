@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/implicit.cuh"
-#include "cuda/convolution/ways.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -336,7 +336,7 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
   });
 }
 
-// ---- the ways ----
+// ---- the algorithms ----
 
 struct Implicit {
   static int next_plan(const Problem&, const Task&, int plan) { return plan < 0 ? 0 : -1; }
@@ -346,7 +346,7 @@ struct Implicit {
   }
 };
 
-// Where there is no library this is the only way, also for the other activations, in a pass of their own.
+// Where there is no library this is the only algorithm, also for the other activations, in a pass of their own.
 bool finishes(const Problem& asked) {
   return asked.activation == Activation::none || asked.activation == Activation::relu;
 }
@@ -376,13 +376,13 @@ constexpr auto named = "implicit";
 
 }  // namespace
 
-const Way implicit_forward_first = Around<forward_task, Implicit>::way(
+const Algorithm implicit_forward_first = Around<forward_task, Implicit>::algorithm(
     named, [](const Problem& asked) { return before_library(asked) && forward_fits(asked); });
-const Way implicit_forward_last = Around<forward_task, Implicit>::way(
+const Algorithm implicit_forward_last = Around<forward_task, Implicit>::algorithm(
     named, [](const Problem& asked) { return !before_library(asked) && forward_fits(asked); });
-const Way implicit_grad_x_first = Around<grad_x_task, Implicit>::way(
+const Algorithm implicit_grad_x_first = Around<grad_x_task, Implicit>::algorithm(
     named, [](const Problem& asked) { return before_library(asked) && grad_x_fits(asked); });
-const Way implicit_grad_x_last = Around<grad_x_task, Implicit>::way(
+const Algorithm implicit_grad_x_last = Around<grad_x_task, Implicit>::algorithm(
     named, [](const Problem& asked) { return !before_library(asked) && grad_x_fits(asked); });
 
 }  // namespace tern::cuda::convolution

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/implicit.cuh"
-#include "cuda/convolution/ways.cuh"
 #include "cuda/fused_rows.cuh"
 
 namespace tern::cuda::convolution {
@@ -335,6 +335,6 @@ bool fits(const Problem& asked) {
 
 }  // namespace
 
-const Way implicit_grad_weight = Around<task_of, Implicit>::way("implicit", fits);
+const Algorithm implicit_grad_weight = Around<task_of, Implicit>::algorithm("implicit", fits);
 
 }  // namespace tern::cuda::convolution

@@ -1,8 +1,8 @@
 // Convolutions channels last by cuDNN, with what surrounds its engines.
 
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
-#include "cuda/convolution/ways.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -40,7 +40,7 @@ bool finishes(const Problem& asked) {
          (asked.activation == Activation::none || asked.activation == Activation::relu);
 }
 
-// ---- gradients: a way in place is one of its own where engines may write bfloat16 or float32 ----
+// ---- gradients: an algorithm in place is one of its own where engines may write bfloat16 or float32 ----
 
 bool in_place(const Problem& asked, const Problem& packed) {
   return asked.pass == Pass::grad_x ? same_image(asked, packed) && asked.given.x % 16 == 0
@@ -64,20 +64,20 @@ constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 
 }  // namespace
 
-const Way library_forward_bf16 = Around<two_passes<f16>, Library>::way("library", narrow);
-const Way library_forward = Around<two_passes<f32>, Library>::way("library", fits);
-const Way finished_forward_bf16 = Around<one_pass<f16>, Library>::way(
+const Algorithm library_forward_bf16 = Around<two_passes<f16>, Library>::algorithm("library", narrow);
+const Algorithm library_forward = Around<two_passes<f32>, Library>::algorithm("library", fits);
+const Algorithm finished_forward_bf16 = Around<one_pass<f16>, Library>::algorithm(
     "finished", [](const Problem& asked) { return narrow(asked) && finishes(asked); });
-const Way finished_forward = Around<one_pass<f32>, Library>::way(
+const Algorithm finished_forward = Around<one_pass<f32>, Library>::algorithm(
     "finished", [](const Problem& asked) { return fits(asked) && finishes(asked); });
 
-const Way turned_grad_x = Around<gradient<true, false>, Library>::way(
+const Algorithm turned_grad_x = Around<gradient<true, false>, Library>::algorithm(
     "turned", [](const Problem& asked) { return fits(asked) && turning(asked); });
-const Way turned_grad_x_in_place = Around<gradient<true, true>, Library>::way(
+const Algorithm turned_grad_x_in_place = Around<gradient<true, true>, Library>::algorithm(
     "turned", [](const Problem& asked) { return converts(asked) && turning(asked); });
-const Way library_grad_x = Around<gradient<false, false>, Library>::way("library", fits);
-const Way library_grad_x_in_place = Around<gradient<false, true>, Library>::way("library", converts);
-const Way library_grad_weight = Around<gradient<false, false>, Library>::way("library", fits);
-const Way library_grad_weight_in_place = Around<gradient<false, true>, Library>::way("library", converts);
+const Algorithm library_grad_x = Around<gradient<false, false>, Library>::algorithm("library", fits);
+const Algorithm library_grad_x_in_place = Around<gradient<false, true>, Library>::algorithm("library", converts);
+const Algorithm library_grad_weight = Around<gradient<false, false>, Library>::algorithm("library", fits);
+const Algorithm library_grad_weight_in_place = Around<gradient<false, true>, Library>::algorithm("library", converts);
 
 }  // namespace tern::cuda::convolution

@@ -77,7 +77,8 @@ class Packed {
   void *image_, *weight_, *y_, *workspace_;
 };
 
-/// The functions of a way that leaves a task to an engine, of which each function gets what was asked and the task.
+/// The functions of an algorithm that leaves a task to an engine, of which each function gets what was asked and the
+/// task.
 template <Task (*task_of)(const Problem&), class Engine>
 struct Around {
   static int next_plan(const Problem& asked, int plan) { return Engine::next_plan(asked, task_of(asked), plan); }
@@ -92,7 +93,7 @@ struct Around {
     Engine::run(context, asked, task, on.arrays(), plan, on.workspace());
     on.after(context);
   }
-  static constexpr Way way(const char* name, bool (*fits)(const Problem&)) {
+  static constexpr Algorithm algorithm(const char* name, bool (*fits)(const Problem&)) {
     return {name, fits, workspace, run, next_plan};
   }
 };

@@ -67,6 +67,6 @@ Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Eleme
 /// "conv2d_grad_x 8 x 64 x 12 x 12 to 32, kernel 3x3, stride 1x1, ...": for messages and lists.
 std::string text_of(const Problem& problem);
 
-using Way = cuda::Way<Problem, Arrays>;
+using Algorithm = cuda::Algorithm<Problem, Arrays>;
 
 }  // namespace tern::cuda::convolution

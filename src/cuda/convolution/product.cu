@@ -1,8 +1,8 @@
 // A convolution whose kernel has one element is a matrix product over the positions, by cuBLASLt.
 
+#include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
-#include "cuda/convolution/ways.cuh"
 #include "cuda/products/library.cuh"
 
 namespace tern::cuda::convolution {
@@ -75,8 +75,8 @@ constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 
 }  // namespace
 
-const Way product_forward_bf16 = Around<forward_task<f16>, Product>::way("product", forward_fits<f16>);
-const Way product_forward = Around<forward_task<f32>, Product>::way("product", forward_fits<f32>);
-const Way product_grad_x = Around<grad_x_task, Product>::way("product", grad_x_fits);
+const Algorithm product_forward_bf16 = Around<forward_task<f16>, Product>::algorithm("product", forward_fits<f16>);
+const Algorithm product_forward = Around<forward_task<f32>, Product>::algorithm("product", forward_fits<f32>);
+const Algorithm product_grad_x = Around<grad_x_task, Product>::algorithm("product", grad_x_fits);
 
 }  // namespace tern::cuda::convolution

@@ -128,18 +128,18 @@ void run_library(Context& context, const Problem& p, const Arrays& arrays, int p
   p.out == Element::float64 ? finish<double>(context, p, arrays) : finish<float>(context, p, arrays);
 }
 
-// ---- the ways ----
+// ---- the algorithms ----
 
 // Under `deterministic` rules on sizes decide, so that every process sums alike.
-const Way sliced_first{
+const Algorithm sliced_first{
     .name = "sliced", .fits = [](const Problem& p) { return fits_sliced(p) && prefers_sliced(p); }, .run = run_sliced};
-const Way sliced_last{.name = "sliced", .fits = fits_sliced, .run = run_sliced};
-const Way library_first{"library", [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
-                        workspace_of_library, run_library, next_of_library};
-const Way library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
-                       workspace_of_library, run_library, next_of_library};
-const Way own{.name = "own", .fits = fits_own, .run = run_own};
-const Way few_rows{.name = "few_rows", .fits = fits_few_rows, .run = run_few_rows};
+const Algorithm sliced_last{.name = "sliced", .fits = fits_sliced, .run = run_sliced};
+const Algorithm library_first{"library", [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
+                              workspace_of_library, run_library, next_of_library};
+const Algorithm library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
+                             workspace_of_library, run_library, next_of_library};
+const Algorithm own{.name = "own", .fits = fits_own, .run = run_own};
+const Algorithm few_rows{.name = "few_rows", .fits = fits_few_rows, .run = run_few_rows};
 constexpr std::array forward{&few_rows, &sliced_first, &library_first, &own, &library_last, &sliced_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {

@@ -31,7 +31,7 @@ struct Description {
   Operation operation;
   Matrix left, right, out;
   std::array<cublasLtMatmulHeuristicResult_t, candidates_asked> algorithms{};
-  int count = 0;  ///< 0: the library knows no way to finish such a product
+  int count = 0;  ///< 0: the library knows no algorithm to finish such a product
 };
 
 void check_library(cublasStatus_t status, const char* doing,

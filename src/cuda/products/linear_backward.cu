@@ -87,14 +87,14 @@ class Through {
   Scratch partials_;
 };
 
-// ---- the ways ----
+// ---- the algorithms ----
 
 /// On arrays of the type of its factors.
-const Way algorithm{.name = "library",
-                    .workspace = algorithm_workspace,
-                    .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
-                              void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
-                    .next_plan = next_algorithm};
+const Algorithm algorithm{.name = "library",
+                          .workspace = algorithm_workspace,
+                          .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
+                                    void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
+                          .next_plan = next_algorithm};
 constexpr std::array by_library{&algorithm};
 
 /// What a backward pass gets. The first three may be null.
@@ -202,22 +202,23 @@ void run_library_backward_of(Context& context, const Problem& p, const Gradients
                            : run_library_backward<float>(context, p, to, plan, workspace);
 }
 
-using Backward = cuda::Way<Problem, Gradients>;
+using Backward = cuda::Algorithm<Problem, Gradients>;
 const Backward library_backward_first{.name = "library",
                                       .fits = [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
                                       .run = run_library_backward_of};
 const Backward library_backward_last{.name = "library",
                                      .fits = [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                                      .run = run_library_backward_of};
-const Backward own_backward_way{.name = "own", .fits = fits_own, .run = run_own_backward};
+const Backward own_backward_algorithm{.name = "own", .fits = fits_own, .run = run_own_backward};
 const Backward sliced_backward_first{
     .name = "sliced",
     .fits = [](const Problem& p) { return fits_sliced_backward(p) && prefers_sliced_backward(p); },
     .run = run_sliced_backward};
 const Backward sliced_backward_last{.name = "sliced", .fits = fits_sliced_backward, .run = run_sliced_backward};
-const Backward few_rows_backward_way{.name = "few_rows", .fits = fits_few_rows_backward, .run = run_few_rows_backward};
-constexpr std::array backward{&few_rows_backward_way, &sliced_backward_first, &library_backward_first,
-                              &own_backward_way,      &library_backward_last, &sliced_backward_last};
+const Backward few_rows_backward_algorithm{
+    .name = "few_rows", .fits = fits_few_rows_backward, .run = run_few_rows_backward};
+constexpr std::array backward{&few_rows_backward_algorithm, &sliced_backward_first, &library_backward_first,
+                              &own_backward_algorithm,      &library_backward_last, &sliced_backward_last};
 
 }  // namespace
 

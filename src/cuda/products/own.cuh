@@ -25,8 +25,8 @@ inline bool on_tensor_cores(const Problem& problem) {
 /// Whether both factors lie along k.
 inline bool row_by_row(const Problem& problem) { return !problem.transpose_a && problem.transpose_b; }
 
-/// Of the context only the forced ways count: "product_tile" (of the product, or of the gradient of the weight) and
-/// "product_split", the split of every sum that is split.
+/// Of the context only the forced algorithms count: "product_tile" (of the product, or of the gradient of the weight)
+/// and "product_split", the split of every sum that is split.
 Tiling tiling_of(const Context& context, const Problem& problem);
 /// Of a linear layer's gradients, the [n, k] one of the weight over m and the [m, k] one of x over n, those that are
 /// given.

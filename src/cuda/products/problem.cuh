@@ -46,6 +46,6 @@ struct Arrays {
 /// "linear 64 x 256 x 120, ...": for messages and lists.
 std::string text_of(const Problem& problem);
 
-using Way = cuda::Way<Problem, Arrays>;
+using Algorithm = cuda::Algorithm<Problem, Arrays>;
 
 }  // namespace tern::cuda::products

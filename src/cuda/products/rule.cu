@@ -92,7 +92,7 @@ const char* split_name(int split) { return split == 1 ? "1" : split == 2 ? "2" :
 struct Forced {
   std::string_view tile, split;
   explicit Forced(const Context& context)
-      : tile(forced_way(context, "product_tile")), split(forced_way(context, "product_split")) {}
+      : tile(forced_algorithm(context, "product_tile")), split(forced_algorithm(context, "product_split")) {}
   bool nothing() const { return tile.empty() && split.empty(); }
   bool allows(int a_tile, int a_split) const {
     return (tile.empty() || tile == tile_names[a_tile]) && (split.empty() || split == split_name(a_split));
@@ -100,8 +100,8 @@ struct Forced {
 };
 
 Tiling took(const Context& context, const Tiling& tiling) {
-  took_way(context, "product_tile", tile_names[tiling.tile]);
-  took_way(context, "product_split", split_name(std::max(tiling.split, tiling.split_data)));
+  took_algorithm(context, "product_tile", tile_names[tiling.tile]);
+  took_algorithm(context, "product_split", split_name(std::max(tiling.split, tiling.split_data)));
   return tiling;
 }
 

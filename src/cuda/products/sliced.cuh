@@ -10,11 +10,11 @@ namespace tern::cuda::products {
 /// card with fast doubles.
 bool fits_sliced(const Problem& problem);
 bool fits_sliced_backward(const Problem& problem);
-/// Whether the other ways are slower, on an H200.
+/// Whether the other algorithms are slower, on an H200.
 bool prefers_sliced(const Problem& problem);
 bool prefers_sliced_backward(const Problem& problem);
 
-/// Of the context only the forced way "product_slices" counts.
+/// Of the context only the forced algorithm "product_slices" counts.
 void sliced_product(const Context& context, const Product& product, const Problem& problem);
 /// Both gradients of a linear layer in one kernel; a product without `out` is left out.
 void sliced_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem);

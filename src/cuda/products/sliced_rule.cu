@@ -147,7 +147,7 @@ template <class Rule, std::size_t Count>
 Slices chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], int count,
                  const Problem& problem, float (*doubles_cost)(const Problem&, int),
                  float (*rounded_cost)(const Problem&, int)) {
-  const std::string_view factors = forced_way(context, "slice_factors");
+  const std::string_view factors = forced_algorithm(context, "slice_factors");
   const bool may_round = problem.precision != Precision::strict;
   const bool by_tf32 = may_round && !(factors == "doubles" && card().doubles);
   const bool by_doubles = card().doubles && !(factors == "tf32" && may_round);
@@ -167,13 +167,13 @@ Slices chosen_of(const Context& context, const char* decision, const char* const
     return best;
   };
   int forced = count;
-  if (const std::string_view name = forced_way(context, decision); !name.empty())
+  if (const std::string_view name = forced_algorithm(context, decision); !name.empty())
     forced = static_cast<int>(std::find(std::begin(names), std::end(names), name) - std::begin(names));
   const Slices chosen = forced < count    ? cheapest(forced, forced + 1)
                         : factors.empty() ? remembered<Rule>(problem, [&] { return cheapest(0, count); })
                                           : cheapest(0, count);
-  took_way(context, decision, names[chosen.shape]);
-  took_way(context, "slice_factors", chosen.doubles ? "doubles" : "tf32");
+  took_algorithm(context, decision, names[chosen.shape]);
+  took_algorithm(context, "slice_factors", chosen.doubles ? "doubles" : "tf32");
   return chosen;
 }
 

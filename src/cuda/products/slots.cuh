@@ -1,5 +1,5 @@
 #pragma once
-// What the slots of the products share, beside their ways: problems, factors, and their rounding to bfloat16.
+// What the slots of the products share, beside their algorithms: problems, factors, and their rounding to bfloat16.
 
 #include <limits>
 

@@ -9,7 +9,7 @@
 #include "parallel/nccl/meter.hpp"
 #include "parallel/nccl/peers.hpp"
 #include "parallel/nccl/pieces.hpp"
-#include "tern/kernels/ways.hpp"
+#include "tern/kernels/algorithms.hpp"
 #include "tern/parallel/plugin.hpp"
 
 namespace tern::parallel {
@@ -119,14 +119,14 @@ class Nccl final : public Collective {
  public:
   /// Takes over the communicator. Without peers all goes by NCCL.
   Nccl(ncclComm_t comm, Memory& memory, int device, int rank, int size, std::unique_ptr<Peers> peers = nullptr,
-       const Ways* ways = nullptr)
+       const Algorithms* algorithms = nullptr)
       : comm_(comm),
         memory_(memory),
         device_(device),
         rank_(rank),
         size_(size),
         peers_(std::move(peers)),
-        choice_{.ways = ways} {}
+        choice_{.algorithms = algorithms} {}
   // What an exception unwinds has left work that waits for others, and others wait for it.
   ~Nccl() override {
     if (std::uncaught_exceptions() > 0) end();
@@ -298,8 +298,8 @@ class Nccl final : public Collective {
     const bool fits = peers_ != nullptr && bytes > 0 && bytes <= peers_->most_bytes() &&
                       (dtype == DType::float32 || dtype == DType::float64) &&
                       (reduction == Reduction::sum || reduction == Reduction::mean);
-    const bool takes = fits && forced_way(choice_, decision) != "library";
-    took_way(choice_, decision, takes ? "peers" : "library");
+    const bool takes = fits && forced_algorithm(choice_, decision) != "library";
+    took_algorithm(choice_, decision, takes ? "peers" : "library");
     return takes;
   }
 
@@ -347,7 +347,7 @@ class Nccl final : public Collective {
   Memory& memory_;
   int device_, rank_, size_;
   std::unique_ptr<Peers> peers_;
-  Context choice_;                // for the ways that are forced
+  Context choice_;                // for the algorithms that are forced
   std::unique_ptr<Side> side_;    // from the first begin_all_reduce on
   std::unique_ptr<Meter> meter_;  // when it is to measure
   bool begun_ = false;
@@ -374,7 +374,7 @@ std::unique_ptr<Collective> open(const Opening& opening) {
   ncclComm_t comm = nullptr;
   check("start", library().init_rank(&comm, host.size(), id, host.rank()));
   return std::make_unique<Nccl>(comm, *opening.memory, device, host.rank(), host.size(), Peers::open(host, device),
-                                opening.ways);
+                                opening.algorithms);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ __device__ uint4 read(const uint4* from) {
 }
 
 /// Looks again for what another rank sends until it is there; not for what one sends that is gone.
-template <class Way, class Look>
+template <class Protocol, class Look>
 __device__ void wait(const Links& links, int rank, const Look& look) {
   bool over = false;
   for (unsigned looks = 1; !look(); ++looks) {
@@ -75,7 +75,7 @@ __device__ void wait(const Links& links, int rank, const Look& look) {
       return;
     }
     // What it sent before it went is here, or on its way: one round more.
-    over = Way::any(links.gone[rank] != 0 || links.gone[links.rank] != 0);
+    over = Protocol::any(links.gone[rank] != 0 || links.gone[links.rank] != 0);
   }
 }
 
@@ -135,7 +135,7 @@ struct Packets {
 /// Sends what it has, then adds up what all have, in the order of the ranks. A thread sums what it sent itself, so that
 /// it waits for no other thread, and holds it meanwhile.
 /// `batch`: places that a thread has on their way at once.
-template <class T, class Way, int batch>
+template <class T, class Protocol, int batch>
 __global__ void __launch_bounds__(threads)
     sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean,
               Counting counting) {
@@ -143,30 +143,31 @@ __global__ void __launch_bounds__(threads)
   constexpr int width = Pieces::unit / sizeof(T);
   std::uint32_t call = links.state[0] + 1;
   if (call == 0) call = 2;  // no memory holds it to begin with, and it is even
-  const std::uint32_t units = pieces.begin[pieces.count], places = Way::places(units), step = gridDim.x * threads;
+  const std::uint32_t units = pieces.begin[pieces.count], places = Protocol::places(units), step = gridDim.x * threads;
   for (std::uint32_t begin = blockIdx.x * threads + threadIdx.x; begin < places; begin += batch * step) {
     uint4 own[batch] = {};
 #pragma unroll
     for (int k = 0; k < batch; ++k)
-      if (const std::uint32_t place = begin + k * step; place < places && Way::has_unit(place, units))
-        own[k] = unit_of(pieces, Way::unit_at(place)).load();
+      if (const std::uint32_t place = begin + k * step; place < places && Protocol::has_unit(place, units))
+        own[k] = unit_of(pieces, Protocol::unit_at(place)).load();
 #pragma unroll
     for (int k = 0; k < batch; ++k)
-      for (int way = 1; way < links.size && begin + k * step < places; ++way)
-        Way::send(links.out[(links.rank + way) % links.size], links, begin + k * step, own[k], call);
+      for (int hop = 1; hop < links.size && begin + k * step < places; ++hop)
+        Protocol::send(links.out[(links.rank + hop) % links.size], links, begin + k * step, own[k], call);
 
     T sum[batch][width];
     for (int rank = 0; rank < links.size; ++rank) {
       const bool is_own = rank == links.rank;
-      typename Way::Sent sent[batch];
+      typename Protocol::Sent sent[batch];
       bool there[batch];
 #pragma unroll
       for (int k = 0; k < batch; ++k)
-        there[k] = is_own || begin + k * step >= places || Way::look(sent[k], links, rank, begin + k * step, call);
+        there[k] = is_own || begin + k * step >= places || Protocol::look(sent[k], links, rank, begin + k * step, call);
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
-        if (!there[k]) wait<Way>(links, rank, [&] { return Way::look(sent[k], links, rank, begin + k * step, call); });
-        const uint4 value = is_own ? own[k] : Way::value(sent[k]);
+        if (!there[k])
+          wait<Protocol>(links, rank, [&] { return Protocol::look(sent[k], links, rank, begin + k * step, call); });
+        const uint4 value = is_own ? own[k] : Protocol::value(sent[k]);
         T terms[width];
         memcpy(terms, &value, sizeof terms);
 #pragma unroll
@@ -176,12 +177,12 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
       const std::uint32_t place = begin + k * step;
-      if (place >= places || !Way::has_unit(place, units)) continue;
+      if (place >= places || !Protocol::has_unit(place, units)) continue;
       if (mean)
         for (int i = 0; i < width; ++i) sum[k][i] /= static_cast<T>(links.size);
       uint4 result;
       memcpy(&result, sum[k], sizeof result);
-      unit_of(pieces, Way::unit_at(place)).store(result);
+      unit_of(pieces, Protocol::unit_at(place)).store(result);
     }
   }
   // The last block counts the call; all others have read its number.

@@ -141,7 +141,7 @@ void multiply(const Block& block) {
 
 }  // namespace
 
-const Kernels built_amx_kernels{.way = "amx",
+const Kernels built_amx_kernels{.algorithm = "amx",
                                 .tile_cycles = 32,
                                 .pack_a = pack_a,
                                 .pack_b = pack_b,

@@ -82,7 +82,7 @@ void nothing() {}
 
 }  // namespace
 
-const Kernels built_avx512_kernels{.way = "avx512_bf16",
+const Kernels built_avx512_kernels{.algorithm = "avx512_bf16",
                                    .tile_cycles = 128,
                                    .pack_a = pack_a,
                                    .pack_b = pack_b,

@@ -36,7 +36,7 @@ struct Block {
 };
 
 struct Kernels {
-  const char* way;
+  const char* algorithm;
   double tile_cycles;  ///< roughly, of a step of 16 x 16 sums, where a fused multiply-add of a vector takes half a one
   /// One step. Rounds to nearest even; what is smaller than the normal numbers becomes 0. `out` is aligned to 64 bytes.
   void (*pack_a)(std::uint16_t* out, const Source&);

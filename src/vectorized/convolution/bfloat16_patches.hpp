@@ -3,7 +3,7 @@
 // around it, and patches are cut out of that.
 
 #include "vectorized/bfloat16/kernels.hpp"
-#include "vectorized/convolution/way.hpp"
+#include "vectorized/convolution/algorithm.hpp"
 
 namespace tern::vectorized::convolution {
 

@@ -43,19 +43,19 @@ PlanPointer<T> rounded_rows(const Problem& problem, const Arrays<T>& arrays) {
 }
 
 template <class T, MachineKernels kernels>
-constexpr Way<T> rounded_way(const char* name) {
+constexpr Algorithm<T> rounded_algorithm(const char* name) {
   return {name, rounded_fits<T, kernels>, rounded_cycles<kernels>, rounded_rows<T, kernels>};
 }
 
 /// The first one that fits computes any values.
 template <class T>
-constexpr std::array<Way<T>, 5> ways{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
-                                      {"rows", rows_fit, direct_cycles<T>, rows<T>},
-                                      {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>},
-                                      rounded_way<T, bfloat16::avx512_kernels>("avx512_bf16"),
-                                      rounded_way<T, bfloat16::amx_kernels>("amx")}};
+constexpr std::array<Algorithm<T>, 5> algorithms{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
+                                                  {"rows", rows_fit, direct_cycles<T>, rows<T>},
+                                                  {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>},
+                                                  rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
+                                                  rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
 
-/// What trials found, in this process: numbers of ways.
+/// What trials found, in this process: numbers of algorithms.
 struct Trials {
   std::mutex mutex;
   Memo<Problem, std::size_t> found;
@@ -66,36 +66,37 @@ struct Trials {
   }
 };
 
-/// Of the ways that fit, the one with the least cost(way).
+/// Of the algorithms that fit, the one with the least cost(algorithm).
 template <class T, class Cost>
-const Way<T>& cheapest(const Problem& problem, const Cost& cost) {
-  const Way<T>* best = nullptr;
+const Algorithm<T>& cheapest(const Problem& problem, const Cost& cost) {
+  const Algorithm<T>* best = nullptr;
   double least = 0;
-  for (const Way<T>& way : ways<T>) {
-    if (!way.fits(problem)) continue;
-    const double own = cost(way);
+  for (const Algorithm<T>& algorithm : algorithms<T>) {
+    if (!algorithm.fits(problem)) continue;
+    const double own = cost(algorithm);
     if (best != nullptr && own >= least) continue;
-    best = &way;
+    best = &algorithm;
     least = own;
   }
   return *best;
 }
 
 template <class T>
-const Way<T>& tried(Context& context, const Problem& problem, const Arrays<T>& arrays) {
+const Algorithm<T>& tried(Context& context, const Problem& problem, const Arrays<T>& arrays) {
   Trials& trials = Trials::all();
   {
     const std::scoped_lock lock(trials.mutex);
-    if (const std::size_t* const known = trials.found.find(problem)) return ways<T>[*known];
+    if (const std::size_t* const known = trials.found.find(problem)) return algorithms<T>[*known];
   }
-  const Way<T>& fastest = cheapest<T>(problem, [&](const Way<T>& way) {  // not under the lock: other threads go on
-    run_by(context, way, problem, arrays);                               // fetches memory and code
-    const auto start = std::chrono::steady_clock::now();
-    run_by(context, way, problem, arrays);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  });
+  const Algorithm<T>& fastest =
+      cheapest<T>(problem, [&](const Algorithm<T>& algorithm) {  // not under the lock: other threads go on
+        run_by(context, algorithm, problem, arrays);             // fetches memory and code
+        const auto start = std::chrono::steady_clock::now();
+        run_by(context, algorithm, problem, arrays);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      });
   const std::scoped_lock lock(trials.mutex);
-  return ways<T>[trials.found.keep(problem, static_cast<std::size_t>(&fastest - ways<T>.data()))];
+  return algorithms<T>[trials.found.keep(problem, static_cast<std::size_t>(&fastest - algorithms<T>.data()))];
 }
 
 }  // namespace
@@ -129,40 +130,41 @@ std::string text_of(const Problem& problem) {
 }
 
 template <class T>
-const Way<T>& surest(const Problem& problem) {
-  return *std::find_if(ways<T>.begin(), ways<T>.end(), [&](const Way<T>& way) { return way.fits(problem); });
+const Algorithm<T>& surest(const Problem& problem) {
+  return *std::find_if(algorithms<T>.begin(), algorithms<T>.end(),
+                       [&](const Algorithm<T>& algorithm) { return algorithm.fits(problem); });
 }
 
 template <class T>
-void run_by(Context& context, const Way<T>& way, const Problem& problem, const Arrays<T>& arrays) {
-  const PlanPointer<T> plan = way.plan(problem, arrays);
+void run_by(Context& context, const Algorithm<T>& algorithm, const Problem& problem, const Arrays<T>& arrays) {
+  const PlanPointer<T> plan = algorithm.plan(problem, arrays);
   run(context, problem.threads, std::span(&plan, 1));
   if (!plan->done()) run_by(context, surest<T>(problem), problem, arrays);
 }
 
 template <class T>
-const Way<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays) {
-  const auto fits = [&](const Way<T>& way) { return way.fits(problem); };
-  if (std::count_if(ways<T>.begin(), ways<T>.end(), fits) == 1) return surest<T>(problem);
-  const std::string_view forced = forced_way(context, decision(problem.pass));
-  for (const Way<T>& way : ways<T>)
-    if (forced == way.name && fits(way)) return way;
+const Algorithm<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays) {
+  const auto fits = [&](const Algorithm<T>& algorithm) { return algorithm.fits(problem); };
+  if (std::count_if(algorithms<T>.begin(), algorithms<T>.end(), fits) == 1) return surest<T>(problem);
+  const std::string_view forced = forced_algorithm(context, decision(problem.pass));
+  for (const Algorithm<T>& algorithm : algorithms<T>)
+    if (forced == algorithm.name && fits(algorithm)) return algorithm;
   if (!problem.deterministic) return tried(context, problem, arrays);
-  return cheapest<T>(problem, [&](const Way<T>& way) { return way.cycles(problem); });
+  return cheapest<T>(problem, [&](const Algorithm<T>& algorithm) { return algorithm.cycles(problem); });
 }
 
 template <class T>
 Layout choose_layout(const Context& context, Problem problem) {
   const bool empty = problem.N * problem.groups * problem.O * problem.K() * problem.positions() == 0;
   for (const Pass pass : {Pass::forward, Pass::grad_x, Pass::grad_weight}) {
-    const std::string_view forced = forced_way(context, decision(pass));
+    const std::string_view forced = forced_algorithm(context, decision(pass));
     if (forced.empty()) continue;
     problem.pass = pass;
     for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
       if (empty && layout == Layout::channels_last) break;
       problem.layout = layout;
-      for (const Way<T>& way : ways<T>)
-        if (forced == way.name && way.fits(problem)) return layout;
+      for (const Algorithm<T>& algorithm : algorithms<T>)
+        if (forced == algorithm.name && algorithm.fits(problem)) return layout;
     }
   }
   // Lanes that are channels need a number of them that fills vectors, and patches of some length.
@@ -174,18 +176,18 @@ std::vector<std::string> remembered_choices() {
   std::vector<std::string> lines;
   Trials& trials = Trials::all();
   const std::scoped_lock lock(trials.mutex);
-  trials.found.each([&](const Problem& problem, std::size_t way) {
-    lines.push_back(message(text_of(problem), ": ", ways<float>[way].name));
+  trials.found.each([&](const Problem& problem, std::size_t algorithm) {
+    lines.push_back(message(text_of(problem), ": ", algorithms<float>[algorithm].name));
   });
   return lines;
 }
 
-template const Way<float>& choose(Context&, const Problem&, const Arrays<float>&);
-template const Way<double>& choose(Context&, const Problem&, const Arrays<double>&);
-template void run_by(Context&, const Way<float>&, const Problem&, const Arrays<float>&);
-template void run_by(Context&, const Way<double>&, const Problem&, const Arrays<double>&);
-template const Way<float>& surest(const Problem&);
-template const Way<double>& surest(const Problem&);
+template const Algorithm<float>& choose(Context&, const Problem&, const Arrays<float>&);
+template const Algorithm<double>& choose(Context&, const Problem&, const Arrays<double>&);
+template void run_by(Context&, const Algorithm<float>&, const Problem&, const Arrays<float>&);
+template void run_by(Context&, const Algorithm<double>&, const Problem&, const Arrays<double>&);
+template const Algorithm<float>& surest(const Problem&);
+template const Algorithm<double>& surest(const Problem&);
 template Layout choose_layout<float>(const Context&, Problem);
 template Layout choose_layout<double>(const Context&, Problem);
 

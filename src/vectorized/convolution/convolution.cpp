@@ -51,24 +51,24 @@ struct Call {
   Arrays<T> arrays;
 };
 
-/// Chooses a way for each pass of a convolution, and runs them side by side, the last one first.
+/// Chooses an algorithm for each pass of a convolution, and runs them side by side, the last one first.
 template <class T>
 void run_all(Context& context, std::span<const Call<T>> calls) {
   std::array<PlanPointer<T>, most_plans> plans;
   const std::size_t count = calls.size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [problem, arrays] = calls[i];
-    const Way<T>& way = choose(context, problem, arrays);
-    if (const char* const name = decision(problem.pass)) took_way(context, name, way.name);
-    plans[count - 1 - i] = way.plan(problem, arrays);
+    const Algorithm<T>& algorithm = choose(context, problem, arrays);
+    if (const char* const name = decision(problem.pass)) took_algorithm(context, name, algorithm.name);
+    plans[count - 1 - i] = algorithm.plan(problem, arrays);
   }
   run(context, calls[0].problem.threads, std::span<const PlanPointer<T>>(plans.data(), count));
   for (std::size_t i = 0; i < count; ++i) {
     if (plans[count - 1 - i]->done()) continue;
     const auto& [problem, arrays] = calls[i];
-    const Way<T>& way = surest<T>(problem);
-    took_way(context, decision(problem.pass), way.name);
-    run_by(context, way, problem, arrays);
+    const Algorithm<T>& algorithm = surest<T>(problem);
+    took_algorithm(context, decision(problem.pass), algorithm.name);
+    run_by(context, algorithm, problem, arrays);
   }
 }
 

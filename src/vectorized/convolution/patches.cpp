@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "vectorized/cache.hpp"
+#include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/patch_kernels.hpp"
-#include "vectorized/convolution/way.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "vectorized/cache.hpp"
-#include "vectorized/convolution/way.hpp"
+#include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/gemm.hpp"
 
 namespace tern::vectorized::convolution {

@@ -28,7 +28,7 @@ constexpr std::int64_t most_folded_channels = 64;
 /// threads, each does so for its own, some channels at a time, which then stay in its cache.
 ///
 /// The transforms add up neighbours: what is near the end of T's range leaves it, and an infinity or NaN reaches all
-/// outputs of its tiles. Then some output is not finite, and the outputs are another way's business.
+/// outputs of its tiles. Then some output is not finite, and the outputs are another algorithm's business.
 template <class T>
 class Tiles : public Plan<T> {
  public:
@@ -317,7 +317,7 @@ double cycles_of(const Problem& problem) {
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
-  // As in the constructor, but by a cache of a usual size: the choice of the way must not depend on the machine.
+  // As in the constructor, but by a cache of a usual size: the choice of the algorithm must not depend on the machine.
   const bool one_block = tiles <= most_tiles && static_cast<double>(kernels->frequencies()) * C * tiles <= usual_block;
   const double vectors = tiles * (C + O) * transform_cycles +
                          C * O * ((one_block ? near_weight_cycles : far_weight_cycles) + tiles * product_cycles);

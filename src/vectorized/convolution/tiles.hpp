@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
 #include "vectorized/convolution/tile_kernels.hpp"
-#include "vectorized/convolution/way.hpp"
 
 namespace tern::vectorized::convolution {
 

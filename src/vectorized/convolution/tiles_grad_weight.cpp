@@ -17,7 +17,7 @@ constexpr double sum_cycles = 10;
 
 /// For every frequency the product of the inputs' tiles and the gradients' tiles, summed over all tiles in their order.
 /// Threads share out blocks of channels and outputs, so small that the tiles and the sums stay in the second-level
-/// cache. What is not finite is another way's business, as in Tiles.
+/// cache. What is not finite is another algorithm's business, as in Tiles.
 template <class T>
 class TilesGradWeight : public Plan<T> {
  public:

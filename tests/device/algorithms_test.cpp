@@ -1,4 +1,4 @@
-#include "support/ways.hpp"
+#include "support/algorithms.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "support/catch.hpp"
-#include "tern/modes/forced_way.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/tern.hpp"
 #include "vectorized/convolution/choice.hpp"
 
@@ -40,39 +40,41 @@ struct Convolution {
 
 }  // namespace
 
-TEST_CASE("ways: a forced way runs, and a profile says so", "[device][ways]") {
+TEST_CASE("algorithms: a forced algorithm runs, and a profile says so", "[device][algorithms]") {
   const Device device{"vectorized"};
   const Convolution convolution;
-  for (const char* way : {"patches", "rows", "tiles"}) {
-    INFO(way);
-    const ForcedWay forward{"conv2d", way}, to_x{"conv2d_grad_x", way}, to_weight{"conv2d_grad_weight", way};
+  for (const char* algorithm : {"patches", "rows", "tiles"}) {
+    INFO(algorithm);
+    const ForcedAlgorithm forward{"conv2d", algorithm}, to_x{"conv2d_grad_x", algorithm},
+        to_weight{"conv2d_grad_weight", algorithm};
     const Profile profile;
     op::sum(convolution()).backward();
-    for (const ForcedWay* forced : {&forward, &to_x, &to_weight}) {
+    for (const ForcedAlgorithm* forced : {&forward, &to_x, &to_weight}) {
       CHECK(forced->taken() == 1);
       CHECK(forced->missed() == 0);
     }
-    CHECK(row_of(profile.table(), "conv2d", false).way == way);
-    CHECK(row_of(profile.table(), "conv2d", true).way == message("grad_x ", way, ", grad_weight ", way));
-    CHECK_THAT(profile.text(), ContainsSubstring("  way\n"));
+    CHECK(row_of(profile.table(), "conv2d", false).algorithm == algorithm);
+    CHECK(row_of(profile.table(), "conv2d", true).algorithm ==
+          message("grad_x ", algorithm, ", grad_weight ", algorithm));
+    CHECK_THAT(profile.text(), ContainsSubstring("  algorithm\n"));
   }
 }
 
-TEST_CASE("ways: products", "[device][ways]") {
+TEST_CASE("algorithms: products", "[device][algorithms]") {
   const Device device{"vectorized"};
   Generator generator(1);
   const Tensor a = randn({40, 30}, generator), b = randn({20, 30}, generator), c = randn({30, 20}, generator);
-  for (const char* way : {"panels", "turned", "dots"}) {
-    const ForcedWay product{"matmul", way}, layer{"linear", way};
+  for (const char* algorithm : {"panels", "turned", "dots"}) {
+    const ForcedAlgorithm product{"matmul", algorithm}, layer{"linear", algorithm};
     op::matmul(a, b, {.transpose_b = true});
     CHECK(product.taken() == 1);
     op::linear(a, b);
     CHECK(layer.taken() == 1);
     op::matmul(a, c);  // dots need both factors side by side along k
-    CHECK((std::string(way) == "dots" ? product.missed() : product.taken() - 1) == 1);
+    CHECK((std::string(algorithm) == "dots" ? product.missed() : product.taken() - 1) == 1);
   }
-  for (const char* way : {"panels", "turned"}) {
-    const ForcedWay to_x{"linear_grad_x", way}, to_weight{"linear_grad_weight", way};
+  for (const char* algorithm : {"panels", "turned"}) {
+    const ForcedAlgorithm to_x{"linear_grad_x", algorithm}, to_weight{"linear_grad_weight", algorithm};
     Tensor x = a.clone().set_requires_grad(), weight = b.clone().set_requires_grad();
     op::sum(op::linear(x, weight)).backward();
     CHECK(to_x.taken() == 1);
@@ -80,16 +82,16 @@ TEST_CASE("ways: products", "[device][ways]") {
   }
 }
 
-TEST_CASE("ways: factors in bfloat16", "[device][ways]") {
-  std::vector<const char*> ways = testing::ways_of(mode("vectorized"), "matmul");
-  std::erase_if(ways, [](const char* way) { return !testing::rounds(way); });
-  CHECK(ways.empty() == (mode("vectorized").description.find(" for bf16") == std::string::npos));
-  if (ways.empty()) WARN("skipped: this processor has none");
+TEST_CASE("algorithms: factors in bfloat16", "[device][algorithms]") {
+  std::vector<const char*> algorithms = testing::algorithms_of(mode("vectorized"), "matmul");
+  std::erase_if(algorithms, [](const char* algorithm) { return !testing::rounds(algorithm); });
+  CHECK(algorithms.empty() == (mode("vectorized").description.find(" for bf16") == std::string::npos));
+  if (algorithms.empty()) WARN("skipped: this processor has none");
   Generator generator(1);
   const Tensor a = randn({40, 70}, generator), b = randn({50, 70}, generator);
-  for (const char* const way : ways) {
-    INFO(way);
-    const ForcedWay forced{"matmul", way};
+  for (const char* const algorithm : algorithms) {
+    INFO(algorithm);
+    const ForcedAlgorithm forced{"matmul", algorithm};
     const auto product = [&](const DeviceOptions& options, const Tensor& x, const Tensor& y) {
       const Device device{"vectorized", options};
       return op::matmul(x, y, {.transpose_b = true});
@@ -110,7 +112,8 @@ TEST_CASE("ways: factors in bfloat16", "[device][ways]") {
     product({.precision = Precision::bf16, .verify = true}, a, b);  // the bounds are those of rounded factors
     CHECK(forced.taken() == 3);
 
-    const ForcedWay forward{"conv2d", way}, to_x{"conv2d_grad_x", way}, to_weight{"conv2d_grad_weight", way};
+    const ForcedAlgorithm forward{"conv2d", algorithm}, to_x{"conv2d_grad_x", algorithm},
+        to_weight{"conv2d_grad_weight", algorithm};
     for (const Precision precision : {Precision::bf16, Precision::strict}) {
       const Device device{"vectorized", {.precision = precision}};
       Tensor x = randn({2, 8, 9, 7}, generator).set_requires_grad();
@@ -121,30 +124,30 @@ TEST_CASE("ways: factors in bfloat16", "[device][ways]") {
   }
 }
 
-TEST_CASE("ways: attention", "[device][ways]") {
+TEST_CASE("algorithms: attention", "[device][algorithms]") {
   Generator generator(1);
   for (const char* name : {"vectorized", "cuda"}) {
     if (!is_available(name)) continue;
     const Device device{name};
-    for (const char* way : {"fused", "composed"}) {
-      INFO(name << ' ' << way);
-      const ForcedWay forced{"attention", way};
+    for (const char* algorithm : {"fused", "composed"}) {
+      INFO(name << ' ' << algorithm);
+      const ForcedAlgorithm forced{"attention", algorithm};
       const Profile profile;
       const Tensor x = randn({2, 8, 3}, generator).set_requires_grad();
       op::sum(op::scaled_dot_product_attention(x, x, x, {.is_causal = true})).backward();
-      const bool fused = std::string(way) == "fused";
+      const bool fused = std::string(algorithm) == "fused";
       CHECK(forced.taken() == (fused ? 2 : 1));  // a composed one has no backward of its own
       CHECK(forced.missed() == 0);
-      if (fused) CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).way == "attention fused");
+      if (fused) CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).algorithm == "attention fused");
     }
-    const ForcedWay wants_kernels{"attention", "fused"};
+    const ForcedAlgorithm wants_kernels{"attention", "fused"};
     const Tensor x = randn({2, 8, 3}, generator);
     op::scaled_dot_product_attention(x, x, x, {.mask = ones({8, 8}, DType::boolean)});  // masks are always composed
     CHECK(wants_kernels.taken() == 0);
   }
 }
 
-TEST_CASE("ways: attention without a mask stores no scores", "[device][ways]") {
+TEST_CASE("algorithms: attention without a mask stores no scores", "[device][algorithms]") {
   Generator generator(1);
   for (const char* name : {"vectorized", "cuda"}) {
     if (!is_available(name)) continue;
@@ -162,32 +165,33 @@ TEST_CASE("ways: attention without a mask stores no scores", "[device][ways]") {
   }
 }
 
-TEST_CASE("ways: one that does not fit leaves the choice free", "[device][ways]") {
+TEST_CASE("algorithms: one that does not fit leaves the choice free", "[device][algorithms]") {
   const Device device{"vectorized"};
-  const ForcedWay tiles{"conv2d", "tiles"};
+  const ForcedAlgorithm tiles{"conv2d", "tiles"};
   const Convolution one(1);
   one();
   CHECK(tiles.taken() == 0);
   CHECK(tiles.missed() == 1);
 }
 
-TEST_CASE("ways: by themselves convolutions follow a rule", "[device][ways]") {
+TEST_CASE("algorithms: by themselves convolutions follow a rule", "[device][algorithms]") {
   const Device device{"vectorized"};
-  const auto ways = [](const Shape& x, const Shape& weight, std::int64_t stride, std::int64_t padding) {
+  const auto algorithms = [](const Shape& x, const Shape& weight, std::int64_t stride, std::int64_t padding) {
     const Tensor image = ones(x).set_requires_grad(), kernel = ones(weight).set_requires_grad();
     const Profile profile;
     op::sum(op::conv2d(image, kernel, {}, {.stride = stride, .padding = padding})).backward();
     const ProfileTable table = profile.table();
-    return message(row_of(table, "conv2d", false).way, "; ", row_of(table, "conv2d", true).way);
+    return message(row_of(table, "conv2d", false).algorithm, "; ", row_of(table, "conv2d", true).algorithm);
   };
-  CHECK(ways({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "patches; grad_x patches, grad_weight patches");
-  CHECK(ways({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "tiles; grad_x tiles, grad_weight tiles");
-  CHECK(ways({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
-  CHECK(ways({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
-  CHECK(ways({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "tiles; grad_x rows, grad_weight tiles");
+  CHECK(algorithms({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "patches; grad_x patches, grad_weight patches");
+  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "tiles; grad_x tiles, grad_weight tiles");
+  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
+  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
+  CHECK(algorithms({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "tiles; grad_x rows, grad_weight tiles");
 }
 
-TEST_CASE("ways: what a trial finds is remembered under the whole problem, listed and bounded", "[device][ways]") {
+TEST_CASE("algorithms: what a trial finds is remembered under the whole problem, listed and bounded",
+          "[device][algorithms]") {
   const NoGrad no_grad;
   using vectorized::convolution::remembered_choices;
   const Convolution convolution;
@@ -223,55 +227,56 @@ TEST_CASE("ways: what a trial finds is remembered under the whole problem, liste
   CHECK(remembered_choices().size() == 1024);
 }
 
-TEST_CASE("ways: forced ones nest, belong to their mode and are restored", "[device][ways]") {
+TEST_CASE("algorithms: forced ones nest, belong to their mode and are restored", "[device][algorithms]") {
   const Device device{"vectorized"};
   const Convolution convolution;
-  CHECK(forced_ways().empty());
+  CHECK(forced_algorithms().empty());
   {
-    const ForcedWay outer{"conv2d", "tiles"};
+    const ForcedAlgorithm outer{"conv2d", "tiles"};
     {
-      const ForcedWay inner{"conv2d", "rows"}, other{"matmul", "turned"};
-      CHECK(forced_ways() == "conv2d:rows,matmul:turned");
+      const ForcedAlgorithm inner{"conv2d", "rows"}, other{"matmul", "turned"};
+      CHECK(forced_algorithms() == "conv2d:rows,matmul:turned");
       convolution();
       CHECK(inner.taken() == 1);
       CHECK(outer.taken() + outer.missed() == 0);
       const Device reference{"sequential"};
-      CHECK(forced_ways().empty());
+      CHECK(forced_algorithms().empty());
     }
     convolution();
     CHECK(outer.taken() == 1);
-    CHECK(forced_ways() == "conv2d:tiles");
+    CHECK(forced_algorithms() == "conv2d:tiles");
   }
-  CHECK(forced_ways().empty());
+  CHECK(forced_algorithms().empty());
 }
 
-TEST_CASE("ways: an unknown name is an error that lists the names there are", "[device][ways]") {
+TEST_CASE("algorithms: an unknown name is an error that lists the names there are", "[device][algorithms]") {
   {
     const Device device{"vectorized"};
-    CHECK_THROWS_WITH((ForcedWay{"conv2d", "tile"}), ContainsSubstring("\"tile\"") &&
-                                                         ContainsSubstring("patches, rows, tiles") &&
-                                                         ContainsSubstring("vectorized"));
-    CHECK_THROWS_WITH((ForcedWay{"conv3d", "tiles"}),
+    CHECK_THROWS_WITH((ForcedAlgorithm{"conv2d", "tile"}), ContainsSubstring("\"tile\"") &&
+                                                               ContainsSubstring("patches, rows, tiles") &&
+                                                               ContainsSubstring("vectorized"));
+    CHECK_THROWS_WITH((ForcedAlgorithm{"conv3d", "tiles"}),
                       ContainsSubstring("\"conv3d\"") && ContainsSubstring("conv2d, conv2d_grad_x"));
   }
   const Device device{"sequential"};
-  CHECK_THROWS_AS((ForcedWay{"conv2d", "tiles"}), Error);
+  CHECK_THROWS_AS((ForcedAlgorithm{"conv2d", "tiles"}), Error);
 }
 
-TEST_CASE("ways: TERN_WAY=vectorized.conv2d:rows,matmul:turned", "[.][environment-ways]") {
+TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:turned", "[.][environment-algorithms]") {
   const Convolution convolution;
   const Device device{"vectorized"};
-  CHECK(forced_ways() == "conv2d:rows,matmul:turned");
+  CHECK(forced_algorithms() == "conv2d:rows,matmul:turned");
   {
     const Profile profile;
     convolution();
-    CHECK(row_of(profile.table(), "conv2d", false).way == "rows");
+    CHECK(row_of(profile.table(), "conv2d", false).algorithm == "rows");
   }
-  const ForcedWay tiles{"conv2d", "tiles"};
+  const ForcedAlgorithm tiles{"conv2d", "tiles"};
   convolution();
   CHECK(tiles.taken() == 1);
 }
 
-TEST_CASE("ways: TERN_WAY that no mode understands", "[.][environment-no-ways]") {
-  CHECK_THROWS_WITH((Device{"vectorized"}), ContainsSubstring("TERN_WAY") && ContainsSubstring("patches, rows, tiles"));
+TEST_CASE("algorithms: TERN_ALGORITHM that no mode understands", "[.][environment-no-algorithms]") {
+  CHECK_THROWS_WITH((Device{"vectorized"}),
+                    ContainsSubstring("TERN_ALGORITHM") && ContainsSubstring("patches, rows, tiles"));
 }

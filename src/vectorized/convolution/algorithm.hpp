@@ -27,7 +27,7 @@ class Plan {
   virtual std::int64_t shared() const { return 0; }   ///< elements of scratch for the team, through all phases
   virtual std::int64_t scratch() const { return 0; }  ///< and for each of its parts, in a phase
   virtual void run(const Team& team, int phase, T* shared, T* scratch) const = 0;
-  /// After the run: false where the values are nothing for this way, and another one has to compute the outputs.
+  /// After the run: false where the values are nothing for this algorithm, and another one has to compute the outputs.
   virtual bool done() const { return true; }
 };
 
@@ -36,7 +36,7 @@ using PlanPointer = std::unique_ptr<const Plan<T>>;
 
 /// An algorithm. Each repeats bit for bit, whatever the number of threads, but sums in an order of its own.
 template <class T>
-struct Way {
+struct Algorithm {
   const char* name;
   bool (*fits)(const Problem&);
   double (*cycles)(const Problem&);  ///< rough ones, on one thread of a usual machine

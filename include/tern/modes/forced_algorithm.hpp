@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tern/kernels/algorithms.hpp"
+
+namespace tern {
+
+/// Forces an algorithm in the mode of the calling thread's scope and in copies of that mode, to the end of the block:
+///
+///     const Device device{"vectorized"};
+///     const ForcedAlgorithm tiles{"conv2d", "tiles"};
+///
+/// Where it does not fit a problem, the kernel chooses as if nothing were forced. Nests (the innermost one of a
+/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:tiles,matmul:turned, which
+/// forces for the whole process (`vectorized.conv2d:tiles` only in that mode). Throws Error with the names there are
+/// when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device does. A mode without
+/// decisions passes over TERN_ALGORITHM.
+class [[nodiscard]] ForcedAlgorithm {
+ public:
+  ForcedAlgorithm(std::string_view decision, std::string_view algorithm);
+  ForcedAlgorithm(const ForcedAlgorithm&) = delete;
+  ForcedAlgorithm& operator=(const ForcedAlgorithm&) = delete;
+  ~ForcedAlgorithm();
+
+  /// How often the decision took this algorithm meanwhile, on this thread.
+  std::int64_t taken() const { return taken_; }
+  /// How often it took another one, because this one did not fit.
+  std::int64_t missed() const { return missed_; }
+
+ private:
+  friend struct AlgorithmBook;
+  const Decision* decisions_;  // of the mode and of every copy of it
+  const char *decision_, *algorithm_;
+  std::int64_t taken_ = 0, missed_ = 0;
+  ForcedAlgorithm* outer_;
+};
+
+/// What is forced for the calling thread in its mode now, such as "conv2d:tiles,matmul:dots"; empty: nothing. Whoever
+/// remembers what kernels did remembers it with this.
+std::string forced_algorithms();
+
+}  // namespace tern

@@ -1,0 +1,35 @@
+#pragma once
+// The algorithms to convolve, one file (or one per pass) each. Gradients come already through the activation. Lists of
+// them, in the order of preference, are in convolution.cu.
+
+#include "cuda/convolution/problem.cuh"
+
+namespace tern::cuda::convolution {
+
+// ---- in the order of the shape ----
+
+// Any sizes: a matrix product whose factors are gathered element by element (general.cu).
+extern const Algorithm general_forward, general_grad_x, general_grad_weight;
+// Small planes, stride 1: whole planes in shared memory, on multiply-adds (direct_*.cu) and on tensor cores
+// (direct_tensor_*.cu), `first` where those are preferred, `last` where not; what is `pooled` has no other algorithm.
+extern const Algorithm direct_forward, direct_grad_x, direct_grad_weight;
+extern const Algorithm direct_tensor_forward_first, direct_tensor_forward_last;
+extern const Algorithm direct_tensor_grad_x_first, direct_tensor_grad_x_last, direct_tensor_grad_weight;
+extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled;
+
+// ---- channels last ----
+
+// Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` where
+// they are preferred to the library, `last` where not.
+extern const Algorithm implicit_forward_first, implicit_forward_last;
+extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
+// Engines of cuDNN, on factors in bfloat16 or float32; bias and activation in a pass of their own, or `finished` by the
+// engine; the gradient of x by a forward engine on the `turned` weight; gradients in bfloat16, then converted, or
+// written in their `place` (library.cu).
+extern const Algorithm library_forward_bf16, library_forward, finished_forward_bf16, finished_forward;
+extern const Algorithm turned_grad_x, turned_grad_x_in_place, library_grad_x, library_grad_x_in_place;
+extern const Algorithm library_grad_weight, library_grad_weight_in_place;
+// A kernel of one element is a matrix product over the positions, by cuBLASLt (product.cu).
+extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
+
+}  // namespace tern::cuda::convolution
