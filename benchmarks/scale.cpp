@@ -29,7 +29,7 @@ struct Options {
   double seconds = 0.5;
   int shards = 0, threads = 0;
   bool strong = false, all_reduce = false, fastest = false, split_classifier = false;
-  std::string carrier = "threads", wire = "float32";
+  std::string transport = "threads", wire = "float32";
   std::optional<parallel::Group> processes = {};  // that mpirun started
   std::string predict = {};
   benchmarks::Network network;
@@ -159,14 +159,14 @@ void scaling(const Options& options) {
 
 // The bus bandwidth is what each rank sends and receives: 2 (n - 1) / n of the bytes.
 void all_reduce(const Options& options) {
-  std::cout << "| all-reduce | ranks | carrier | us | GB/s | bus GB/s |\n|---|---|---|---|---|---|\n";
+  std::cout << "| all-reduce | ranks | transport | us | GB/s | bus GB/s |\n|---|---|---|---|---|---|\n";
   for (const int ranks : options.ranks) {
     if (ranks == 1) continue;
     for (std::int64_t bytes = std::int64_t{4} << 10; bytes <= std::int64_t{256} << 20; bytes *= 4) {
-      std::string carrier;
+      std::string transport;
       const Timing timing = in_ranks(options, ranks, "strict", [&](const parallel::Group& group, Device& device) {
         const parallel::Group on_device = parallel::on_devices(group);
-        if (group.rank() == 0) carrier = on_device.carrier();
+        if (group.rank() == 0) transport = on_device.transport();
         const Tensor x = zeros({bytes / 4});
         Step step([&](const Tensor& values) {
           Tensor sum = values.clone();
@@ -179,7 +179,7 @@ void all_reduce(const Options& options) {
         return Timing{.median = both.median - copying.median};
       });
       const double rate = static_cast<double>(bytes) / timing.median / 1e3;
-      std::cout << std::fixed << "| " << bytes / 1024 << " KiB | " << ranks << " | " << carrier << " | "
+      std::cout << std::fixed << "| " << bytes / 1024 << " KiB | " << ranks << " | " << transport << " | "
                 << std::setprecision(1) << timing.median << " | " << rate << " | " << rate * 2 * (ranks - 1) / ranks
                 << " |" << std::endl;
     }
@@ -285,9 +285,9 @@ int main(int argc, char** argv) {
   app.add_option("--precisions", options.precisions, "strict, tf32, bf16")->delimiter(',');
   app.add_option("--mode", options.mode, "whose devices; the fastest mode present by default");
   app.add_option("--seconds", options.seconds, "time for one cell");
-  app.add_option("--shards", options.shards, "the same bits for any number of ranks; 0: the carrier adds");
+  app.add_option("--shards", options.shards, "the same bits for any number of ranks; 0: the transport adds");
   app.add_option("--threads", options.threads, "threads of a rank in the vectorized mode; 0: all cores");
-  app.add_option("--carrier", options.carrier, "threads, or mpi: the processes that mpirun started are the ranks");
+  app.add_option("--transport", options.transport, "threads, or mpi: the processes that mpirun started are the ranks");
   app.add_option("--predict", options.predict, "fit a model to the cells of this file and say what many devices take");
   app.add_option("--node", options.network.node, "with --predict: devices of a machine");
   app.add_option("--network", options.network.gigabytes, "with --predict: GB/s of each device between machines");
@@ -301,11 +301,11 @@ int main(int argc, char** argv) {
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (options.carrier == "threads") {
+    if (options.transport == "threads") {
       run(options);
       return 0;
     }
-    parallel::launch({.carrier = options.carrier}, [&](const parallel::Group& processes) {
+    parallel::launch({.transport = options.transport}, [&](const parallel::Group& processes) {
       options.processes = processes;
       options.ranks = {processes.size()};
       if (processes.rank() != 0) std::cout.rdbuf(nullptr);  // one table

@@ -1,6 +1,6 @@
-# The carriers of groups that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI or
+# The transports of groups that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI or
 # NCCL the library works alone and with threads.
-set(TERN_MPI AUTO CACHE STRING "Build the MPI carrier: AUTO (when MPI is found), ON or OFF")
+set(TERN_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when MPI is found), ON or OFF")
 set_property(CACHE TERN_MPI PROPERTY STRINGS AUTO ON OFF)
 
 set(TERN_MPI_BUILT OFF)
@@ -11,7 +11,7 @@ else()
   find_package(MPI QUIET COMPONENTS CXX)
   if(MPI_CXX_FOUND)
     set(TERN_MPI_BUILT ON)
-    add_library(tern_mpi MODULE src/parallel/mpi/carrier.cpp)
+    add_library(tern_mpi MODULE src/parallel/mpi/transport.cpp)
     # Like a mode, it needs the headers alone.
     target_include_directories(tern_mpi PRIVATE include)
     target_link_libraries(tern_mpi PRIVATE MPI::MPI_CXX tern_warnings)
@@ -31,7 +31,7 @@ if(TERN_CUDA_BUILT)
   mark_as_advanced(TERN_NCCL_INCLUDE_DIR)
   if(TERN_NCCL_INCLUDE_DIR)
     set(TERN_NCCL_BUILT ON)
-    add_library(tern_nccl MODULE src/parallel/nccl/carrier.cpp src/parallel/nccl/copies.cu
+    add_library(tern_nccl MODULE src/parallel/nccl/transport.cpp src/parallel/nccl/copies.cu
                 src/parallel/nccl/meter.cu src/parallel/nccl/peers.cu)
     target_include_directories(tern_nccl PRIVATE include src)
     target_include_directories(tern_nccl SYSTEM PRIVATE ${TERN_NCCL_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   const nn::State alone = train(parallel::Group(), digits);
   const bool processes = argc > 1 && std::string_view(argv[1]) == "mpi";
   bool all_same = true;
-  parallel::launch({.carrier = processes ? "mpi" : "threads", .ranks = 3}, [&](const parallel::Group& group) {
+  parallel::launch({.transport = processes ? "mpi" : "threads", .ranks = 3}, [&](const parallel::Group& group) {
     const bool own = same(train(group, digits), alone);
     if (group.rank() == 0) all_same = own;
   });

@@ -339,7 +339,7 @@ if wanted tern; then
 fi
 
 # ---- many GPUs ------------------------------------------------------------------------------------------------------
-# The checks of the carrier, weak scaling beside PyTorch's best, strong scaling, the all-reduce by size, and the
+# The checks of the transport, weak scaling beside PyTorch's best, strong scaling, the all-reduce by size, and the
 # prediction from one and two GPUs. Only when asked for: --only scale.
 if wanted scale; then
   begin scale

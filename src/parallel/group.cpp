@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "modes/branches.hpp"
-#include "parallel/carriers.hpp"
 #include "parallel/threads.hpp"
+#include "parallel/transports.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -34,9 +34,9 @@ std::string machine_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "a machine without a name";
 }
 
-Group::Group() : carrier_(std::move(thread_ranks(1, {})[0])) {}
+Group::Group() : transport_(std::move(thread_ranks(1, {})[0])) {}
 
-/// What carriers know: on the host the mean is a sum that is divided.
+/// What transports know: on the host the mean is a sum that is divided.
 Reduction Group::carried(Reduction reduction) const {
   return on_host() && reduction == Reduction::mean ? Reduction::sum : reduction;
 }
@@ -55,8 +55,8 @@ void* Group::lend(const Tensor& x, bool reads, bool writes) const {
     first = !writes ? const_cast<void*>(storage.read_host()) : reads ? storage.update_host() : storage.write_host();
   } else {
     Scope& scope = current_scope();
-    expects<DeviceUnavailable>(scope.mode->memory == carrier_->memory(), "this group works in the memory of ",
-                               carrier_->memory()->name(), ", the device of the scope is ", scope.mode->name,
+    expects<DeviceUnavailable>(scope.mode->memory == transport_->memory(), "this group works in the memory of ",
+                               transport_->memory()->name(), ", the device of the scope is ", scope.mode->name,
                                "; open the Device that the group was made in");
     first = !writes ? const_cast<void*>(storage.read(scope)) : reads ? storage.update(scope) : storage.write(scope);
   }
@@ -81,17 +81,17 @@ std::vector<std::string> Group::all_gather(const std::string& text) const {
 
 Group Group::split(int colour, int key) const {
   expects<ShapeError>(colour >= 0, "split: a colour is 0 or more, found ", colour);
-  return Group(carrier_->split(colour, key));
+  return Group(transport_->split(colour, key));
 }
 
-void Group::barrier() const { carrier_->barrier(stream()); }
+void Group::barrier() const { transport_->barrier(stream()); }
 
 void Group::all_reduce(Tensor x, Reduction reduction) const {
   check_reduction("all_reduce", x, reduction);
   if (size() == 1) return;
   const NoGrad no_grad;
   Tensor whole = is_half(x.dtype()) ? x.detach().to(DType::float32) : x.detach().contiguous();
-  carrier_->all_reduce(lend(whole, true, true), count_of(whole), whole.dtype(), carried(reduction), stream());
+  transport_->all_reduce(lend(whole, true, true), count_of(whole), whole.dtype(), carried(reduction), stream());
   if (carried(reduction) != reduction) whole.copy_(whole / size());
   if (!x.is_contiguous() || whole.dtype() != x.dtype()) x.copy_(whole);
 }
@@ -111,13 +111,13 @@ void Group::begin_all_reduce(const std::vector<Tensor>& tensors, Reduction reduc
       pieces.push_back({lend(x, true, true), count_of(x)});
   }
   if (pieces.empty()) return;
-  carrier_->begin_all_reduce(pieces, dtype, carried(reduction), stream());
+  transport_->begin_all_reduce(pieces, dtype, carried(reduction), stream());
   if (carried(reduction) == reduction) return;
   for (const Tensor& x : tensors)
     if (x.is_contiguous()) Tensor(x).copy_(x.detach() / size());
 }
 
-void Group::join() const { carrier_->join(stream()); }
+void Group::join() const { transport_->join(stream()); }
 
 void Group::broadcast(Tensor x, int root) const {
   expects<ShapeError>(root >= 0 && root < size(), "broadcast: rank ", root, " of ", size(), " ranks");
@@ -125,7 +125,7 @@ void Group::broadcast(Tensor x, int root) const {
   const NoGrad no_grad;
   Tensor whole = x.detach().contiguous();
   const bool roots = rank() == root;
-  carrier_->broadcast(lend(whole, true, !roots), count_of(whole), whole.dtype(), root, stream());
+  transport_->broadcast(lend(whole, true, !roots), count_of(whole), whole.dtype(), root, stream());
   if (!roots && !x.is_contiguous()) x.copy_(whole);
 }
 
@@ -142,7 +142,7 @@ Tensor Group::all_gather(const Tensor& x) const {
   shape[0] *= size();
   Tensor all(shape, x.dtype());
   void* const from = lend(whole, true, false);
-  carrier_->all_gather(from, lend(all, false, true), count_of(whole), x.dtype(), stream());
+  transport_->all_gather(from, lend(all, false, true), count_of(whole), x.dtype(), stream());
   return all;
 }
 
@@ -154,7 +154,7 @@ Tensor Group::reduce_scatter(const Tensor& x, Reduction reduction) const {
   shape[0] /= size();
   Tensor own(shape, whole.dtype());
   void* const from = lend(whole, true, false);
-  carrier_->reduce_scatter(from, lend(own, false, true), count_of(own), whole.dtype(), carried(reduction), stream());
+  transport_->reduce_scatter(from, lend(own, false, true), count_of(own), whole.dtype(), carried(reduction), stream());
   return (carried(reduction) != reduction ? own / size() : own).to(x.dtype());
 }
 
@@ -163,8 +163,8 @@ Tensor Group::all_to_all(const Tensor& x) const {
   const Tensor whole = blocks("all_to_all", x);
   Tensor all(whole.shape(), x.dtype());
   void* const from = lend(whole, true, false);
-  carrier_->all_to_all(from, lend(all, false, true), count_of(whole) / static_cast<std::size_t>(size()), x.dtype(),
-                       stream());
+  transport_->all_to_all(from, lend(all, false, true), count_of(whole) / static_cast<std::size_t>(size()), x.dtype(),
+                         stream());
   return all;
 }
 
@@ -173,7 +173,7 @@ void Group::send(const Tensor& x, int to) const {
                       rank());
   const NoGrad no_grad;
   const Tensor whole = x.detach().contiguous();
-  carrier_->send(lend(whole, true, false), count_of(whole), x.dtype(), to, stream());
+  transport_->send(lend(whole, true, false), count_of(whole), x.dtype(), to, stream());
 }
 
 void Group::receive(Tensor x, int from) const {
@@ -181,7 +181,7 @@ void Group::receive(Tensor x, int from) const {
                       " ranks, in rank ", rank());
   const NoGrad no_grad;
   Tensor whole = x.detach().contiguous();
-  carrier_->receive(lend(whole, true, true), count_of(whole), x.dtype(), from, stream());
+  transport_->receive(lend(whole, true, true), count_of(whole), x.dtype(), from, stream());
   if (!x.is_contiguous()) x.copy_(whole);
 }
 

@@ -2,8 +2,8 @@
 #include <mutex>
 #include <thread>
 
-#include "parallel/carriers.hpp"
 #include "parallel/threads.hpp"
+#include "parallel/transports.hpp"
 #include "tern/core/error.hpp"
 #include "tern/parallel/group.hpp"
 #include "tern/tensor/create.hpp"
@@ -70,8 +70,8 @@ void launch_threads(const LaunchOptions& options, const Program& program) {
 
 void launch_processes(const LaunchOptions& options, const Program& program) {
   std::string reason;
-  const CarrierPlugin* const plugin = find_carrier(options.carrier, reason);
-  expects<DeviceUnavailable>(plugin != nullptr, options.carrier, " is not available: ", reason);
+  const TransportPlugin* const plugin = find_transport(options.transport, reason);
+  expects<DeviceUnavailable>(plugin != nullptr, options.transport, " is not available: ", reason);
   const Group group(plugin->open({.limit = options.limit.count()}));
   try {
     program(group);
@@ -84,8 +84,8 @@ void launch_processes(const LaunchOptions& options, const Program& program) {
 }  // namespace
 
 void launch(const LaunchOptions& options, const Program& program) {
-  if (options.carrier == "threads") return launch_threads(options, program);
-  expects<DeviceUnavailable>(options.carrier == "mpi", "launch: there is no carrier \"", options.carrier,
+  if (options.transport == "threads") return launch_threads(options, program);
+  expects<DeviceUnavailable>(options.transport == "mpi", "launch: there is no transport \"", options.transport,
                              "\" that starts ranks; there are threads and mpi");
   launch_processes(options, program);
 }

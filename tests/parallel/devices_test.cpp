@@ -39,7 +39,7 @@ TEST_CASE("groups: NCCL carries between two GPUs", "[parallel][cuda]") {
   check_ranks(2, [](const Group& host) -> std::string {
     const Device device{device_name(host.rank())};
     const Group group = parallel::on_devices(host);
-    if (group.carrier() != "nccl") return "without NCCL";
+    if (group.transport() != "nccl") return "without NCCL";
     const int rank = group.rank();
     for (const DType dtype :
          {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64, DType::uint8}) {
@@ -249,15 +249,15 @@ TEST_CASE("data parallel: GPUs count what their sums take and what of it nobody 
     const Device device{device_name(host.rank())};
     const ForcedAlgorithm forced{"all_reduce", algorithm};
     const Group group = parallel::on_devices(host);
-    parallel::Collective& carrier = group.collective();
+    parallel::Collective& transport = group.collective();
     const auto spent = [&] {
-      const parallel::Collective::Spent now = carrier.spent();
+      const parallel::Collective::Spent now = transport.spent();
       return std::pair{now.busy, now.waited};
     };
     Tensor gradient = zeros({1 << 18}), other = zeros({1 << 18});
     group.all_reduce(gradient);
     if (spent() != std::pair{0.0, 0.0}) return "it counts though nobody wants to know";
-    carrier.measure();
+    transport.measure();
     // Alone, all of it is a wait.
     group.all_reduce(gradient);
     const auto [alone, waited] = spent();

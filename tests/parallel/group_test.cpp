@@ -334,7 +334,7 @@ TEST_CASE("group: a rank that has left ends no other, and whoever waits for it i
 TEST_CASE("group: bad calls are typed errors", "[parallel]") {
   const Group alone;
   CHECK(alone.size() == 1);
-  CHECK(alone.carrier() == "threads");
+  CHECK(alone.transport() == "threads");
   CHECK_THAT(said<DTypeError>([&] { alone.all_reduce(zeros({2}, DType::int64), Reduction::mean); }),
              ContainsSubstring("int64 has no mean"));
   CHECK_THAT(said<DTypeError>([&] { alone.all_reduce(zeros({2}, DType::boolean)); }),
@@ -345,7 +345,7 @@ TEST_CASE("group: bad calls are typed errors", "[parallel]") {
   CHECK_THAT(said<ShapeError>([&] { alone.split(-1); }), ContainsSubstring("0 or more"));
   CHECK_THAT(said<ShapeError>([&] { parallel::launch({.ranks = 0}, [](const Group&) {}); }),
              ContainsSubstring("0 ranks"));
-  CHECK_THAT(said<DeviceUnavailable>([&] { parallel::launch({.carrier = "pigeons"}, [](const Group&) {}); }),
+  CHECK_THAT(said<DeviceUnavailable>([&] { parallel::launch({.transport = "pigeons"}, [](const Group&) {}); }),
              ContainsSubstring("there are threads and mpi"));
   Tensor leaf = ones({2});
   leaf.set_requires_grad();

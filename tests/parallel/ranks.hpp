@@ -1,5 +1,5 @@
 #pragma once
-// Runs a check in every rank: threads, or, under mpirun with TERN_TEST_CARRIER=mpi, one in each process.
+// Runs a check in every rank: threads, or, under mpirun with TERN_TEST_TRANSPORT=mpi, one in each process.
 
 #include <cstdlib>
 #include <functional>
@@ -14,8 +14,8 @@ namespace tern::testing {
 
 /// Whether this process is one of several ranks.
 inline bool under_mpi() {
-  const char* carrier = std::getenv("TERN_TEST_CARRIER");
-  return carrier != nullptr && std::string(carrier) == "mpi";
+  const char* transport = std::getenv("TERN_TEST_TRANSPORT");
+  return transport != nullptr && std::string(transport) == "mpi";
 }
 
 /// Numbers of ranks to try; under mpirun there is one, and it is not ours to choose.
@@ -27,7 +27,7 @@ using RankCheck = std::function<std::string(const parallel::Group& group)>;
 inline void check_ranks(int count, const RankCheck& check) {
   std::mutex mutex;
   std::vector<std::string> wrong;
-  parallel::launch({.carrier = under_mpi() ? "mpi" : "threads", .ranks = count, .limit = std::chrono::seconds(120)},
+  parallel::launch({.transport = under_mpi() ? "mpi" : "threads", .ranks = count, .limit = std::chrono::seconds(120)},
                    [&](const parallel::Group& group) {
                      const std::string said = check(group);
                      const std::lock_guard lock(mutex);

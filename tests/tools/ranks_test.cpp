@@ -300,7 +300,7 @@ TEST_CASE("ranks: the metrics say what the ranks' talk took, and which was slowe
   for (const auto& event : events_of(folder / "r")) {
     if (event["event"] == "start") {
       CHECK(event["machine"]["ranks"] == 2);
-      CHECK(event["machine"]["carrier"] == "threads");
+      CHECK(event["machine"]["transport"] == "threads");
     }
     if (event["event"] != "epoch") continue;
     ++epochs;

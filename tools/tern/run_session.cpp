@@ -160,7 +160,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
                   {"step", training.position().step},
                   {"epoch", training.position().epoch},
                   {"ranks", training.group().size()},
-                  {"carrier", training.group().carrier()}});
+                  {"transport", training.group().transport()}});
   if (!settings_.quiet)
     say(message("Going on after step ", checkpoint.step, ", epoch ", checkpoint.epoch, ", from ", resumed_->file));
 }
@@ -217,7 +217,7 @@ void RunSession::write_start() {
                {"processor", processor()},
                {"threads", scope.context.threads},
                {"ranks", training_->group().size()},
-               {"carrier", training_->group().size() > 1 ? training_->group().carrier() : "none"},
+               {"transport", training_->group().size() > 1 ? training_->group().transport() : "none"},
                {"precision", settings_.precision}}},
              {"epochs", *settings_.epochs},
              {"steps_per_epoch", training_->position().batches}};

@@ -64,7 +64,7 @@ class Test : public Command {
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
     keep_inputs(output_.file, {model_, settings_.dataset});
     if (settings_.parallel == "threads") return run_process(parallel::Group());
-    return run_processes({.carrier = settings_.parallel, .limit = limit()},
+    return run_processes({.transport = settings_.parallel, .limit = limit()},
                          [&](const parallel::Group& processes) { return run_process(processes); });
   }
 

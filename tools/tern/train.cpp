@@ -66,7 +66,7 @@ class Train : public Command {
                         "--launcher says what --restarts N starts again; --restarts is missing");
     if (settings_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (settings_.parallel == "threads") return run_process(chosen, parallel::Group());
-    return run_processes({.carrier = settings_.parallel, .limit = limit()},
+    return run_processes({.transport = settings_.parallel, .limit = limit()},
                          [&](const parallel::Group& processes) { return run_process(chosen, processes); });
   }
 
@@ -174,7 +174,7 @@ class Train : public Command {
                   training.net().named_parameters().size(), ", ", grouped(trained_count(training)),
                   " parameters are trained"));
     if (group.size() > 1)
-      say(message(group.size(), " ranks (", group.carrier(), "), each batch of ", *settings_.batch_size, " in ",
+      say(message(group.size(), " ranks (", group.transport(), "), each batch of ", *settings_.batch_size, " in ",
                   *settings_.shards == 0 ? group.size() : *settings_.shards, " parts",
                   *settings_.shards == 0 ? "" : ": the same bits for any number of ranks"));
     if (const std::int64_t stopping = training.stopping_examples(); stopping > 0)

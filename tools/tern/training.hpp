@@ -15,7 +15,7 @@
 #include "tern/nn/load.hpp"
 #include "tern/optim/optim.hpp"
 #include "tern/training/trainer.hpp"
-#include "timed_carrier.hpp"
+#include "timed_transport.hpp"
 
 namespace tern::tool {
 

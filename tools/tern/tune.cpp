@@ -108,7 +108,7 @@ class Tune : public Command {
     if (base_.restarts > 0) return run_with_restarts(restarts(), verb_.name, verb_.words, chosen);
     if (parallel_ == "threads") return run_process(chosen, parallel::Group());
     expects<UsageError>(!compare_, "--compare-serial times the threads of one process; leave --parallel out");
-    return run_processes({.carrier = parallel_, .limit = std::chrono::seconds(base_.rank_limit)},
+    return run_processes({.transport = parallel_, .limit = std::chrono::seconds(base_.rank_limit)},
                          [&](const parallel::Group& processes) { return run_process(chosen, processes); });
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 // What carries elements between the ranks of a group: threads of one process, MPI between processes, NCCL between GPUs.
-// Users call Group; a carrier sees pointers, counts and dtypes.
+// Users call Group; a transport sees pointers, counts and dtypes.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,13 +26,13 @@ struct Piece {
 };
 
 /// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes; a call
-/// that differs is a ParallelError in every rank where the carrier can tell, and so is a rank that failed or does not
+/// that differs is a ParallelError in every rank where the transport can tell, and so is a rank that failed or does not
 /// come within the limit. After a ParallelError the group is of no more use. One thread at a time.
 ///
 /// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done when the
 /// call returns where the memory is the host's. Reductions are sum, max and min, of float32, float64, int32, int64,
-/// uint8 and, but for sum, bool; a carrier on devices knows the mean of floating dtypes, too. Every rank gets the same
-/// bits.
+/// uint8 and, but for sum, bool; a transport on devices knows the mean of floating dtypes, too. Every rank gets the
+/// same bits.
 class Collective {
  public:
   Collective() = default;
@@ -50,7 +50,7 @@ class Collective {
   virtual void barrier(void* stream) = 0;
   /// In place.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) = 0;
-  /// As all_reduce of each piece, in as few messages as the carrier can, beside what is queued on `stream` from here
+  /// As all_reduce of each piece, in as few messages as the transport can, beside what is queued on `stream` from here
   /// on; the pieces are the ranks' until `join`, in all of them. On the host they are one message, and done.
   virtual void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
     if (pieces.size() == 1) return all_reduce(pieces[0].data, pieces[0].count, dtype, reduction, stream);
@@ -83,17 +83,18 @@ class Collective {
   virtual void send(const void* from, std::size_t count, DType dtype, int to, void* stream) = 0;
   virtual void receive(void* to, std::size_t count, DType dtype, int from, void* stream) = 0;
 
-  /// Seconds of a device: in the work of its carrier, and those of them for which the rank's other work waited. What
+  /// Seconds of a device: in the work of its transport, and those of them for which the rank's other work waited. What
   /// lies between was hidden behind it.
   struct Spent {
     double busy = 0, waited = 0;
   };
-  /// From here on a carrier on devices counts its time, by the device's clock; one on the host is in its calls so long.
+  /// From here on a transport on devices counts its time, by the device's clock; one on the host is in its calls so
+  /// long.
   virtual void measure() {}
   /// Since `measure`; waits for the device.
   virtual Spent spent() { return {}; }
-  /// A carrier on devices, which `on_devices` opened over this one.
-  virtual void opened(const std::shared_ptr<Collective>& /*carrier*/) {}
+  /// A transport on devices, which `on_devices` opened over this one.
+  virtual void opened(const std::shared_ptr<Collective>& /*transport*/) {}
 
   /// A group of the ranks that give the same `colour`, numbered by `key` and then by their rank here.
   virtual std::unique_ptr<Collective> split(int colour, int key) = 0;

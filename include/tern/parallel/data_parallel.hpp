@@ -14,7 +14,7 @@ namespace tern::parallel {
 struct DataParallelOptions {
   /// Parts that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
   /// each part is computed alone and all are summed in one fixed binary tree: 1, 2, 4 and 8 ranks train to the same
-  /// bits, and a training may go on with another number of ranks. 0: one part for each rank, summed by the carrier:
+  /// bits, and a training may go on with another number of ranks. 0: one part for each rank, summed by the transport:
   /// the least work, and results that depend on the number of ranks as rounding does.
   int shards = 0;
   /// Gradients are sent in pieces of about so many bytes; a larger one goes alone.

@@ -16,22 +16,22 @@ namespace tern::parallel {
 /// same group. All ranks of a group make the same calls in the same order, with tensors of one shape and dtype; where a
 /// rank's differ, fails or does not come in time, the others throw ParallelError, and the group is of no more use.
 ///
-/// Tensors are of any dtype and layout. Elements move, and come back, as with every other use of a tensor: a carrier
+/// Tensors are of any dtype and layout. Elements move, and come back, as with every other use of a tensor: a transport
 /// of the host's memory waits for the device that makes them. float16 and bfloat16 are reduced in float32. Nothing is
 /// recorded by autograd.
 class Group {
  public:
   /// A group of one rank.
   Group();
-  /// What a carrier opened.
-  explicit Group(std::shared_ptr<Collective> carrier) : carrier_(std::move(carrier)) {}
+  /// What a transport opened.
+  explicit Group(std::shared_ptr<Collective> transport) : transport_(std::move(transport)) {}
 
-  int rank() const { return carrier_->rank(); }
-  int size() const { return carrier_->size(); }
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
   /// What carries the elements: "threads", "mpi" or "nccl".
-  std::string_view carrier() const { return carrier_->name(); }
+  std::string_view transport() const { return transport_->name(); }
   /// Whether elements go through the host's memory.
-  bool on_host() const { return carrier_->memory() == nullptr; }
+  bool on_host() const { return transport_->memory() == nullptr; }
   /// Machine, process and mode of each rank: "node1, process 4711, vectorized". A collective call.
   std::vector<std::string> places() const;
 
@@ -74,12 +74,12 @@ class Group {
   /// What rank `root` says.
   std::string broadcast(const std::string& text, int root = 0) const;
   /// This rank fails, for this reason: the others are not to wait for it.
-  void abandon(const std::string& reason) const noexcept { carrier_->abandon(reason); }
+  void abandon(const std::string& reason) const noexcept { transport_->abandon(reason); }
   /// The ranks part: no further call is made, and one that dies from here on takes no other along. With MPI, which
   /// would wait for it in its end, MPI itself ends here. A collective call.
-  void leave() const { carrier_->leave(); }
-  /// For carriers that are opened over another one.
-  Collective& collective() const { return *carrier_; }
+  void leave() const { transport_->leave(); }
+  /// For transports that are opened over another one.
+  Collective& collective() const { return *transport_; }
 
  private:
   void* lend(const Tensor& x, bool reads, bool writes) const;
@@ -87,7 +87,7 @@ class Group {
   Reduction carried(Reduction reduction) const;
   Tensor blocks(const char* call, const Tensor& x) const;
 
-  std::shared_ptr<Collective> carrier_;
+  std::shared_ptr<Collective> transport_;
 };
 
 /// The same ranks with elements in the memory of the device of the scope: over NCCL (the plug-in libtern_nccl.so), in
@@ -100,7 +100,7 @@ Group on_devices(const Group& host);
 struct LaunchOptions {
   /// "threads": `ranks` threads of this process. "mpi": one rank for each process that `mpirun` or `srun` started, over
   /// the plug-in libtern_mpi.so.
-  std::string carrier = "threads";
+  std::string transport = "threads";
   int ranks = 1;  ///< of "threads"; MPI knows its own number
   /// The longest that a rank waits for another one; 0: for ever.
   std::chrono::milliseconds limit{600'000};
@@ -109,15 +109,15 @@ struct LaunchOptions {
 /// Runs `program` in every rank and returns when this process's are done. Threads inherit the scope and the random
 /// generator of the caller. What one rank throws is thrown here, and ends the others. With MPI, which is started once
 /// in a process and ended with it, the process has to end after an error: then mpirun ends all others. Throws
-/// DeviceUnavailable when there is no such carrier.
+/// DeviceUnavailable when there is no such transport.
 void launch(const LaunchOptions& options, const std::function<void(const Group& group)>& program);
 
-/// The carriers by name, and why those that cannot be used are missing. Does not start MPI.
-struct CarrierStatus {
+/// The transports by name, and why those that cannot be used are missing. Does not start MPI.
+struct TransportStatus {
   std::string name;
   bool available = false;
   std::string reason;
 };
-std::vector<CarrierStatus> carriers();
+std::vector<TransportStatus> transports();
 
 }  // namespace tern::parallel

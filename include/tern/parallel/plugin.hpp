@@ -1,6 +1,6 @@
 #pragma once
-// The entry point of a carrier that lives in a shared library of its own (libtern_mpi.so, libtern_nccl.so), so that the
-// library runs where MPI and NCCL are not. As with a mode, both sides compare a number taken from the headers.
+// The entry point of a transport that lives in a shared library of its own (libtern_mpi.so, libtern_nccl.so), so that
+// the library runs where MPI and NCCL are not. As with a mode, both sides compare a number taken from the headers.
 
 #include <string>
 
@@ -10,18 +10,18 @@
 
 namespace tern::parallel {
 
-/// How a carrier begins.
+/// How a transport begins.
 struct Opening {
   std::int64_t limit = 0;                  ///< milliseconds that a rank waits for another one; 0: for ever
-  Collective* over = nullptr;              ///< the same ranks on the host, for a carrier that has to be introduced
+  Collective* over = nullptr;              ///< the same ranks on the host, for a transport that has to be introduced
   Memory* memory = nullptr;                ///< then: where the elements are
   const Algorithms* algorithms = nullptr;  ///< how it hears which algorithm a call must take
 };
 
-/// The form of CarrierPlugin itself.
-inline constexpr std::uint32_t carrier_form = 1;
+/// The form of TransportPlugin itself.
+inline constexpr std::uint32_t transport_form = 1;
 
-constexpr std::uint64_t carrier_number() {
+constexpr std::uint64_t transport_number() {
   contract::Hash hash;
   const auto add = [&]<auto... calls>(MemberList<calls...>) {
     ((hash.add(contract::value_hash<calls>), hash.add(contract::type_hash<decltype(calls)>)), ...);
@@ -40,21 +40,21 @@ constexpr std::uint64_t carrier_number() {
   hash.add(sizeof(void*));
   return hash.value();
 }
-inline constexpr std::uint64_t carrier_contract = carrier_number();
+inline constexpr std::uint64_t transport_contract = transport_number();
 
 /// What the entry point returns; it lives until the process ends.
-struct CarrierPlugin {
-  std::uint32_t form = carrier_form;
-  std::uint64_t contract = carrier_contract;
+struct TransportPlugin {
+  std::uint32_t form = transport_form;
+  std::uint64_t contract = transport_contract;
   /// This rank's end of all ranks. Throws DeviceUnavailable with the reason.
   std::unique_ptr<Collective> (*open)(const Opening& opening) = nullptr;
-  /// For a carrier over another one: the device of the memory by a name that no other in this machine has; empty where
-  /// it cannot be used.
+  /// For a transport over another one: the device of the memory by a name that no other in this machine has; empty
+  /// where it cannot be used.
   std::string (*suits)(Memory& memory) = nullptr;
 };
 
-/// `extern "C" const tern::parallel::CarrierPlugin* tern_carrier()` is what the library exports.
-using CarrierEntry = const CarrierPlugin* (*)();
-inline constexpr const char* carrier_entry_name = "tern_carrier";
+/// `extern "C" const tern::parallel::TransportPlugin* tern_transport()` is what the library exports.
+using TransportEntry = const TransportPlugin* (*)();
+inline constexpr const char* transport_entry_name = "tern_transport";
 
 }  // namespace tern::parallel

@@ -1,4 +1,4 @@
-// Copies of several pieces at once, for a carrier that takes one.
+// Copies of several pieces at once, for a transport that takes one.
 
 #include <cuda_runtime.h>
 

@@ -10,7 +10,7 @@ namespace tern::parallel {
 
 /// Nanoseconds, in the memory of the device. Written in the order of the rank's calls.
 struct Times {
-  std::uint64_t began, ended;  ///< the last stretch of work of the carrier
+  std::uint64_t began, ended;  ///< the last stretch of work of the transport
   std::uint64_t joined;        ///< when the rank's other work came to where it needs it; 0: counted already
   std::uint64_t busy, waited;  ///< see Collective::Spent
 };

@@ -1,5 +1,5 @@
-// The carrier between GPUs: NCCL on the memory of the cuda mode, in the order of its streams, so that a Step records
-// it. The ranks are introduced to each other by a carrier on the host.
+// The transport between GPUs: NCCL on the memory of the cuda mode, in the order of its streams, so that a Step records
+// it. The ranks are introduced to each other by a transport on the host.
 
 #include <array>
 #include <exception>
@@ -381,7 +381,7 @@ std::unique_ptr<Collective> open(const Opening& opening) {
 
 }  // namespace tern::parallel
 
-extern "C" const tern::parallel::CarrierPlugin* tern_carrier() {
-  static constexpr tern::parallel::CarrierPlugin plugin{.open = tern::parallel::open, .suits = tern::parallel::suits};
+extern "C" const tern::parallel::TransportPlugin* tern_transport() {
+  static constexpr tern::parallel::TransportPlugin plugin{.open = tern::parallel::open, .suits = tern::parallel::suits};
   return &plugin;
 }

@@ -1,4 +1,4 @@
-// The carrier between processes: MPI on the host's memory. One rank is one process that mpirun or srun started.
+// The transport between processes: MPI on the host's memory. One rank is one process that mpirun or srun started.
 //
 // MPI is started for MPI_THREAD_SERIALIZED: calls come from one thread at a time, as the contract of a group says.
 // Every call is preceded by a few words to all others, so that a rank that calls something else, or with other sizes,
@@ -381,7 +381,7 @@ std::unique_ptr<Collective> open(const Opening& opening) {
 
 }  // namespace tern::parallel
 
-extern "C" const tern::parallel::CarrierPlugin* tern_carrier() {
-  static constexpr tern::parallel::CarrierPlugin plugin{.open = tern::parallel::open};
+extern "C" const tern::parallel::TransportPlugin* tern_transport() {
+  static constexpr tern::parallel::TransportPlugin plugin{.open = tern::parallel::open};
   return &plugin;
 }

@@ -5,7 +5,7 @@
 
 namespace tern::tool {
 
-/// The same ranks; the time that this one is in calls of the group is added up, and what devices are in carriers that
+/// The same ranks; the time that this one is in calls of the group is added up, and what devices are in transports that
 /// are opened over it. A group of one rank comes back as it is.
 parallel::Group timed(const parallel::Group& group);
 /// So far. Where a device measures itself that is its work, else the host's, which waits in every call. Nothing of a
@@ -14,7 +14,7 @@ parallel::Collective::Spent spent_in(const parallel::Group& group);
 
 /// How the ranks shared a stretch of work.
 struct RankTimes {
-  double communication = 0;  ///< share of the time of all ranks in which the carrier worked
+  double communication = 0;  ///< share of the time of all ranks in which the transport worked
   double hidden = 0;         ///< share of that for which no other work waited
   int slowest = 0;           ///< the rank that worked longest between its waits
   double lag = 0;            ///< how much longer than the mean: 0.1 is a tenth

@@ -1,0 +1,17 @@
+#pragma once
+// Transports in shared libraries of their own.
+
+#include <memory>
+#include <string>
+
+#include "tern/parallel/plugin.hpp"
+
+namespace tern::parallel {
+
+/// The plug-in of a transport, "mpi" or "nccl"; null, and the reason, when it cannot be used. It stays open.
+const TransportPlugin* find_transport(const std::string& name, std::string& reason);
+
+/// The name of this machine.
+std::string machine_name();
+
+}  // namespace tern::parallel
