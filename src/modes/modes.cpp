@@ -274,8 +274,8 @@ const Mode& register_mode(std::string name, Mode mode) {
           "\" has another memory than the first of its places; replace Mode::places too, "
           "or set it to null");
   if (mode.inner != nullptr) {
-    const Mode& lender = tern::mode(mode.inner);
-    expects(lender.inner == nullptr, "register_mode: mode \"", name, "\" borrows from \"", mode.inner,
+    const Mode& fallback = tern::mode(mode.inner);
+    expects(fallback.inner == nullptr, "register_mode: mode \"", name, "\" borrows from \"", mode.inner,
             "\", which borrows itself");
   } else {
     expects(mode.own.empty(), "register_mode: mode \"", name, "\" names operators of its own and no inner mode");

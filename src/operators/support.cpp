@@ -11,7 +11,7 @@
 
 namespace tern::operators {
 
-const Mode& lender(const Mode& mode, const char* op) {
+const Mode& fallback(const Mode& mode, const char* op) {
   const bool backward = RunningBackward::any();
   for (const std::string_view name : mode.own)
     if (backward ? name.ends_with(" backward") && name.substr(0, name.size() - 9) == op : name == op) return mode;

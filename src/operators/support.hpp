@@ -73,7 +73,7 @@ void in_float32(DType dtype, const std::function<void()>& work);
 [[noreturn]] void throw_no_integer_type(const char* op, DType dtype);
 
 /// `mode` where `op` is its own, else the mode that it borrows the operator from.
-const Mode& lender(const Mode& mode, const char* op);
+const Mode& fallback(const Mode& mode, const char* op);
 
 /// Calls work() in a Device of the mode.
 void run_in(const Mode& mode, const std::function<void()>& work);
@@ -126,7 +126,7 @@ void with_type(const char* op, DType dtype, const Slot& slot, F&& f) {
 /// The mode that runs `op` in the scope: its own, or the one that it borrows the operator from.
 inline const Mode& mode_of(const char* op) {
   const Mode& mode = *current_scope().mode;
-  return mode.inner == nullptr ? mode : lender(mode, op);
+  return mode.inner == nullptr ? mode : fallback(mode, op);
 }
 
 /// Calls f() where `op` runs.

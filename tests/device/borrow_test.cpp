@@ -42,7 +42,7 @@ std::string mode_of(const ProfileTable& table, const std::string& name, bool bac
 
 }  // namespace
 
-TEST_CASE("borrow: every operator runs where the mode says, and results are the lender's", "[borrow]") {
+TEST_CASE("borrow: every operator runs where the mode says, and results are the fallback's", "[borrow]") {
   const auto train = [](const Mode& mode) {
     const Device device(mode);
     manual_seed(2);
@@ -71,7 +71,7 @@ TEST_CASE("borrow: every operator runs where the mode says, and results are the 
   CHECK(card().live == 0);
 }
 
-TEST_CASE("borrow: what the lender computes on the host is checked as there", "[borrow]") {
+TEST_CASE("borrow: what the fallback computes on the host is checked as there", "[borrow]") {
   const Device device(card_mode());
   const Tensor logits = zeros({2, 3}), labels = tensor({std::int64_t{0}, std::int64_t{3}});
   CHECK_THROWS_AS(op::cross_entropy(logits, labels), NumericError);
@@ -82,7 +82,7 @@ TEST_CASE("borrow: an operator that a mode calls its own needs a kernel", "[borr
   CHECK_THROWS_WITH(zeros({2}).to(DType::float64), ContainsSubstring("has no kernel for it"));
 }
 
-TEST_CASE("borrow: chains, unknown lenders and operators without a lender are refused", "[borrow]") {
+TEST_CASE("borrow: chains, unknown fallbacks and operators without a fallback are refused", "[borrow]") {
   card_mode();
   CHECK_THROWS_WITH(register_mode("second", borrowing_mode("second", "", card(), "card")),
                     ContainsSubstring("borrows itself"));

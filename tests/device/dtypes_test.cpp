@@ -184,7 +184,7 @@ TEST_CASE("dtypes: two dtypes at once and integers are errors", "[device][dtypes
                     "exp: inputs are int32; operators compute in floating dtypes, convert with to(...)");
 }
 
-TEST_CASE("dtypes: a mode that borrows leaves to its lender what it has no table of", "[device][dtypes]") {
+TEST_CASE("dtypes: a mode that borrows leaves to its fallback what it has no table of", "[device][dtypes]") {
   static constexpr const char* own[] = {"add"};
   Mode mine = borrowing_mode("borrowing", "one operator of its own", host_memory(), "sequential");
   mine.operators.arithmetic.add = add_one_more;
