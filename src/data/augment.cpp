@@ -181,7 +181,7 @@ Tensor Augment::operator()(const Tensor& images, const Tensor& drawn) const {
   return result;
 }
 
-// Where each element of the result comes from: turned about the middle, mirrored, moved.
+// Where each element of the result comes from: rotated about the middle, mirrored, moved.
 Tensor Augment::moved(const Tensor& images, const Tensor& drawn) const {
   const std::int64_t height = images.size(2), width = images.size(3);
   const Tensor wide = drawn.to(DType::float64);

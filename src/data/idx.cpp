@@ -236,10 +236,10 @@ void write_idx(const std::string& file, const Tensor& tensor) {
     for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<std::byte>(size >> shift));
   }
   const Tensor whole = tensor.detach().contiguous();
-  std::vector<std::byte> turned;
+  std::vector<std::byte> swapped;
   io::AtomicFile output(file);
   output.write(header);
-  output.write(io::bytes_in(std::endian::big, whole, turned));
+  output.write(io::bytes_in(std::endian::big, whole, swapped));
   output.commit();
 }
 

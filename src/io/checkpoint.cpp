@@ -97,12 +97,12 @@ std::string checkpoint_sum(const std::map<std::string, Tensor>& tensors,
   const auto add = [&](const std::string& text) {
     sum.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
   };
-  std::vector<std::byte> turned;
+  std::vector<std::byte> swapped;
   for (const auto& [name, tensor] : tensors) {
     add(name);
     add(message(tensor.dtype(), tensor.shape()));
     const Tensor whole = tensor.detach().contiguous();
-    sum.update(bytes_in(std::endian::little, whole, turned));  // as in the file
+    sum.update(bytes_in(std::endian::little, whole, swapped));  // as in the file
   }
   for (const auto& [key, value] : metadata) {
     if (key == checkpoint_sum_key) continue;

@@ -164,8 +164,8 @@ void save_npy(const std::string& file, const Tensor& tensor) {
   const Tensor whole = tensor.detach().contiguous();
   AtomicFile output(file);
   output.write(std::as_bytes(std::span(start)));
-  std::vector<std::byte> turned;
-  output.write(bytes_in(std::endian::little, whole, turned));  // as the type names say
+  std::vector<std::byte> swapped;
+  output.write(bytes_in(std::endian::little, whole, swapped));  // as the type names say
   output.commit();
 }
 

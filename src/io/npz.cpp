@@ -155,8 +155,8 @@ void save_npz(const std::string& file, const std::map<std::string, Tensor>& tens
     const std::string name = key + ".npy", start = npy_start(tensor);
     expects<FileError>(name.size() < 65536, file, ": a name of ", name.size(), " bytes");
     const Tensor whole = tensor.detach().contiguous();
-    std::vector<std::byte> turned;
-    const std::span<const std::byte> elements = bytes_in(std::endian::little, whole, turned);
+    std::vector<std::byte> swapped;
+    const std::span<const std::byte> elements = bytes_in(std::endian::little, whole, swapped);
     uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(start.data()), start.size());
     if (!elements.empty())  // of a null pointer zlib begins anew
       sum = crc32_z(sum, reinterpret_cast<const Bytef*>(elements.data()), elements.size());

@@ -112,10 +112,10 @@ void save_safetensors(const std::string& file, const std::map<std::string, Tenso
   reorder(length, 8, order);
   output.write(length);
   output.write(std::as_bytes(std::span(text)));
-  std::vector<std::byte> turned;
+  std::vector<std::byte> swapped;
   for (const auto& [entry, tensor] : parts) {
     const Tensor whole = tensor.detach().contiguous();
-    output.write(bytes_in(order, whole, turned));
+    output.write(bytes_in(order, whole, swapped));
   }
   output.commit();
 }

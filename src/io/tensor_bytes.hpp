@@ -31,14 +31,14 @@ inline void reorder(std::span<std::byte> bytes, std::size_t element, std::endian
   for (; !bytes.empty(); bytes = bytes.subspan(element)) std::ranges::reverse(bytes.first(element));
 }
 
-/// `readable_bytes` in the order of a file; `turned` holds them where that is not the machine's.
-inline std::span<const std::byte> bytes_in(std::endian order, const Tensor& tensor, std::vector<std::byte>& turned) {
+/// `readable_bytes` in the order of a file; `swapped` holds them where that is not the machine's.
+inline std::span<const std::byte> bytes_in(std::endian order, const Tensor& tensor, std::vector<std::byte>& swapped) {
   const std::span<const std::byte> bytes = readable_bytes(tensor);
   const std::size_t element = size_of(tensor.dtype());
   if (element == 1 || order == std::endian::native) return bytes;
-  turned.assign(bytes.begin(), bytes.end());
-  reorder(turned, element, order);
-  return turned;
+  swapped.assign(bytes.begin(), bytes.end());
+  reorder(swapped, element, order);
+  return swapped;
 }
 
 }  // namespace tern::io

@@ -213,8 +213,8 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 namespace {
 
 /// The convolution from the output of conv_transpose2d to its input.
-kernels::Conv2d turned_sizes(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                             const ConvTranspose2dOptions& options) {
+kernels::Conv2d transposed_sizes(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const ConvTranspose2dOptions& options) {
   constexpr const char* op = "conv_transpose2d";
   check_dtypes(op, x, weight);
   check_rank(op, "the input", x, 4);
@@ -261,7 +261,7 @@ kernels::Conv2d turned_sizes(const Tensor& x, const Tensor& weight, const Tensor
 }
 
 /// One gradient of that convolution, which wrote `y`: of its input, or of the weight.
-Tensor turned(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, const Tensor& weight) {
+Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, const Tensor& weight) {
   Tensor grad_x = x.defined() ? Tensor{} : empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, y.dtype());
   Tensor grad_weight =
       x.defined() ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, y.dtype()) : Tensor{};
@@ -278,14 +278,14 @@ Tensor turned(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, co
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
-  kernels::Conv2d sizes = turned_sizes(x, weight, bias, options);
+  kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
   if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, behind the bias
     const Unshortened unshortened(x.dtype());
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
   }
   sizes.layout = layout_of("conv_transpose2d", x.dtype(), sizes);
   const Tensor y = in_layout(x, sizes.layout), whole = weight.detach().contiguous();
-  Tensor out = turned(sizes, y, {}, whole);
+  Tensor out = transposed(sizes, y, {}, whole);
   if (recording(x, weight))
     record("conv_transpose2d", out, {x, weight},
            [sizes, options, y = saved_if(needs(weight), y), weight = saved_if(needs(x), whole)](const Tensor& grad) {
@@ -296,7 +296,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                                       .padding = options.padding,
                                       .dilation = options.dilation,
                                       .groups = options.groups});
-             if (y.defined()) gradients[1] = turned(sizes, y.get(), in_layout(grad, sizes.layout), {});
+             if (y.defined()) gradients[1] = transposed(sizes, y.get(), in_layout(grad, sizes.layout), {});
              return gradients;
            });
   return bias.defined() ? add(out, bias.reshape({1, sizes.C, 1, 1})) : out;

@@ -143,11 +143,11 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   check_defined("flip", "the input", x);
   Shape strides = x.strides();
   std::int64_t offset = x.offset();
-  Shape turned = Shape::filled(x.rank(), 0);
-  for (int i = 0; dims.empty() && i < x.rank(); ++i) turned[i] = 1;
-  for (const std::int64_t dim : dims) turned[normalize_dim("flip", dim, x.rank())] = 1;
+  Shape flipped = Shape::filled(x.rank(), 0);
+  for (int i = 0; dims.empty() && i < x.rank(); ++i) flipped[i] = 1;
+  for (const std::int64_t dim : dims) flipped[normalize_dim("flip", dim, x.rank())] = 1;
   for (int i = 0; i < x.rank(); ++i)
-    if (turned[i] != 0 && x.shape()[i] > 1) {
+    if (flipped[i] != 0 && x.shape()[i] > 1) {
       offset += (x.shape()[i] - 1) * strides[i];
       strides[i] = -strides[i];
     }

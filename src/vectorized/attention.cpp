@@ -72,15 +72,15 @@ struct Tiles {
     return pairs * (1.5 + 0.04 * static_cast<double>(sizes.width + sizes.values)) * (sizes.causal ? 0.5 : 1);
   }
 
-  /// c (+)= a b for rows of a beside each other, or (turned) for columns.
-  void multiply(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, bool turned, const T* b, std::int64_t b_panel,
-                std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) const {
+  /// c (+)= a b for rows of a beside each other, or (transposed) for columns.
+  void multiply(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, bool transposed, const T* b,
+                std::int64_t b_panel, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) const {
     gemm.multiply({.m = m,
                    .n = n,
                    .k = k,
                    .a = a,
-                   .a_row = turned ? 1 : a_row,
-                   .a_column = turned ? a_row : 1,
+                   .a_row = transposed ? 1 : a_row,
+                   .a_column = transposed ? a_row : 1,
                    .b = b,
                    .b_row = gemm.panel_width,
                    .b_panel = b_panel,
@@ -163,15 +163,15 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
   took_algorithm(context, decision, "fused");
   const Tiles<T> t{sizes};
   struct Own {
-    T *turned_keys, *keys, *turned_values;    // panels of a head
-    T *queries, *query_panels, *grad_panels;  // of a tile
+    T *transposed_keys, *keys, *transposed_values;  // panels of a head
+    T *queries, *query_panels, *grad_panels;        // of a tile
     T *weights, *grads, *inner;
   };
   const auto own_of = [&](T* begin, std::int64_t* count) {
     Parts<T> parts(begin);
-    const Own own{.turned_keys = parts.take(t.panels(sizes.width, sizes.keys)),
+    const Own own{.transposed_keys = parts.take(t.panels(sizes.width, sizes.keys)),
                   .keys = parts.take(t.panels(sizes.keys, sizes.width)),
-                  .turned_values = parts.take(t.panels(sizes.values, sizes.keys)),
+                  .transposed_values = parts.take(t.panels(sizes.values, sizes.keys)),
                   .queries = parts.take(t.rows * sizes.width),
                   .query_panels = parts.take(t.panels(t.rows, sizes.width)),
                   .grad_panels = parts.take(t.panels(t.rows, sizes.values)),
@@ -190,10 +190,10 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
     const Own own = own_of(scratch.as<T>() + each * team.index, nullptr);
     for (std::int64_t head = team.begin(sizes.heads); head < team.end(sizes.heads); ++head) {
       const T* const own_key = key + head * sizes.keys * sizes.width;
-      t.gemm.pack_transposed(own.turned_keys, own_key, sizes.width, sizes.width, sizes.keys);
+      t.gemm.pack_transposed(own.transposed_keys, own_key, sizes.width, sizes.width, sizes.keys);
       t.gemm.pack(own.keys, own_key, sizes.width, sizes.keys, sizes.width);
-      t.gemm.pack_transposed(own.turned_values, value + head * sizes.keys * sizes.values, sizes.values, sizes.values,
-                             sizes.keys);
+      t.gemm.pack_transposed(own.transposed_values, value + head * sizes.keys * sizes.values, sizes.values,
+                             sizes.values, sizes.keys);
       T* const to_key = grad_key == nullptr ? nullptr : grad_key + head * sizes.keys * sizes.width;
       T* const to_value = grad_value == nullptr ? nullptr : grad_value + head * sizes.keys * sizes.values;
       if (to_key != nullptr) std::fill_n(to_key, sizes.keys * sizes.width, T(0));
@@ -209,8 +209,8 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
         for (std::int64_t i = 0; i < rows; ++i)
           own.inner[i] = t.row.inner(grad + i * sizes.values, out + (first_row + i) * sizes.values, sizes.values);
         t.for_blocks(first_query + rows - 1, [&](std::int64_t first, std::int64_t count) {
-          t.score(own.weights, own.queries, sizes.width, own.turned_keys, first, rows, count);
-          t.score(own.grads, grad, sizes.values, own.turned_values, first, rows, count);
+          t.score(own.weights, own.queries, sizes.width, own.transposed_keys, first, rows, count);
+          t.score(own.grads, grad, sizes.values, own.transposed_values, first, rows, count);
           for (std::int64_t i = 0; i < rows; ++i) {
             T *const weights = own.weights + i * t.block, *const grads = own.grads + i * t.block;
             const std::int64_t seen = t.seen(first_query + i, first, count);

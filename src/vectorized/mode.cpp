@@ -33,10 +33,10 @@ constexpr Decision decisions[]{
     {"conv2d_grad_x", {"patches", "rows", "tiles"}},
     {"conv2d_grad_weight", {"patches", "rows", "tiles"}},
     {"attention", {"fused", "composed"}},
-    {"matmul", {"panels", "turned", "dots"}},
-    {"linear", {"panels", "turned", "dots"}},
-    {"linear_grad_x", {"panels", "turned"}},
-    {"linear_grad_weight", {"panels", "turned"}},
+    {"matmul", {"panels", "transposed", "dots"}},
+    {"linear", {"panels", "transposed", "dots"}},
+    {"linear_grad_x", {"panels", "transposed"}},
+    {"linear_grad_weight", {"panels", "transposed"}},
 };
 
 /// The same with the algorithms of bfloat16 factors that this processor has.

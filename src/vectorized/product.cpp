@@ -35,7 +35,7 @@ double panels_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t 
 }
 
 template <class T>
-double turned_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
+double transposed_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
   const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
   // Columns of b that are not contiguous are slow to fetch.
   return 0.5 * k * vectors<T>(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
@@ -65,7 +65,7 @@ double tiles_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n
 template <class T>
 const typename Plan<T>::Algorithm Plan<T>::algorithms[] = {
     {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
-    {"turned", always_fits, turned_cycles<T>, &Plan::run_turned, Sums::chains, true},
+    {"transposed", always_fits, transposed_cycles<T>, &Plan::run_transposed, Sums::chains, true},
     {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, Sums::vectors},
     {"avx512_bf16", tiles_fit<T, bfloat16::avx512_kernels>, tiles_cycles<bfloat16::avx512_kernels>, nullptr,
      Sums::tiles, false, bfloat16::avx512_kernels},
@@ -134,17 +134,17 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   const std::int64_t longest = divide_up(k, slices_);
   block_k_ = std::max<std::int64_t>(
       1, divide_up(longest, std::max<std::int64_t>(1, divide_up(longest * element, depth_bytes))));
-  if (!algorithm_->turns && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
+  if (!algorithm_->transposes && in_place(divide_up(m, row_parts_)) && k * n * element > 2 * block_bytes())
     block_k_ = std::min(block_k_, streams);
   const std::int64_t width = kernels.panel_width;
-  const std::int64_t packed_side = algorithm_->turns ? m : n;
+  const std::int64_t packed_side = algorithm_->transposes ? m : n;
   const std::int64_t most = std::max<std::int64_t>(1, block_bytes() / element / block_k_ / width) * width;
   const std::int64_t blocks = divide_up(packed_side, most);
   block_columns_ = divide_up(divide_up(packed_side, blocks), width) * width;
   packed_ = block_k_ * block_columns_;
-  if (algorithm_->turns) {
+  if (algorithm_->transposes) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
-    turned_ = divide_up(rows * turned_row(), 16) * 16;
+    transposed_ = divide_up(rows * transposed_row(), 16) * 16;
   }
   packed_ = divide_up(packed_, 16) * 16;
 }
@@ -190,8 +190,8 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   part /= row_parts_;
   const std::int64_t slice = part % slices_, batch = part / slices_;
 
-  const std::int64_t row_unit = algorithm_->turns ? kernels.lanes : 1;
-  const std::int64_t column_unit = algorithm_->turns ? 1 : kernels.lanes;
+  const std::int64_t row_unit = algorithm_->transposes ? kernels.lanes : 1;
+  const std::int64_t column_unit = algorithm_->transposes ? 1 : kernels.lanes;
   const std::int64_t row = edge(shape.m, row_unit, row_parts_, row_part);
   const std::int64_t column = edge(shape.n, column_unit, column_parts_, column_part);
   Part work{};
@@ -264,8 +264,8 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
 }
 
 template <class T>
-void Plan<T>::run_turned(const Part& part, T* packed) const {
-  T* const turned = packed + packed_;
+void Plan<T>::run_transposed(const Part& part, T* packed) const {
+  T* const transposed = packed + packed_;
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = problem_.shape;
   const std::int64_t width = kernels.panel_width;
@@ -287,14 +287,14 @@ void Plan<T>::run_turned(const Part& part, T* packed) const {
       block.b = packed;
       block.b_row = width;
       block.b_panel = block.k * width;
-      block.c = turned;
-      block.c_row = turned_row();
+      block.c = transposed;
+      block.c_row = transposed_row();
       block.accumulate = first > 0;
       block.row_bias = part.bias;
       block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
       kernels.multiply(block);
     }
-    kernels.transpose(part.c + column * shape.n, shape.n, turned, turned_row(), part.n, columns);
+    kernels.transpose(part.c + column * shape.n, shape.n, transposed, transposed_row(), part.n, columns);
   }
 }
 

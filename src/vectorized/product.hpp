@@ -45,7 +45,7 @@ class Plan {
   const char* algorithm() const { return algorithm_->name; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
-  std::int64_t scratch() const { return packed_ + turned_; }
+  std::int64_t scratch() const { return packed_ + transposed_; }
   std::int64_t shared() const;
 
   /// Where an algorithm packs for the whole team: this member's share, all of them before any part runs.
@@ -81,20 +81,20 @@ class Plan {
     double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
     void (Plan::*run)(const Part&, T* scratch) const;  ///< null: of tiles, which have parts of their own
     Sums sums = Sums::chains;
-    bool turns = false;
+    bool transposes = false;
     const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
   };
   static const Algorithm algorithms[];
 
   std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
   /// The stride of c^T; not a power of two, whose rows would meet in the cache.
-  std::int64_t turned_row() const { return block_columns_ + 16; }
+  std::int64_t transposed_row() const { return block_columns_ + 16; }
   /// Whether a part of m rows uses b where it lies: it reads it once.
   bool in_place(std::int64_t m) const;
   Bfloat16Product tiles() const;
   void run(std::int64_t part, T* scratch, T* partials) const;
   void run_panels(const Part& part, T* scratch) const;
-  void run_turned(const Part& part, T* scratch) const;
+  void run_transposed(const Part& part, T* scratch) const;
   void run_dots(const Part& part, T* scratch) const;
 
   Problem problem_;
@@ -102,7 +102,7 @@ class Plan {
   const Algorithm* algorithm_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
-  std::int64_t packed_ = 0, turned_ = 0;
+  std::int64_t packed_ = 0, transposed_ = 0;
 };
 
 }  // namespace tern::vectorized::product

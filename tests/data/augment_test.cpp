@@ -94,16 +94,16 @@ TEST_CASE("augment: every shift as often as the others, half of the images mirro
       CHECK(times == Approx(count / 5).epsilon(0.06));
     }
   }
-  double turned = 0;
-  for (std::size_t i = 2; i < drawn.size(); i += Augment::numbers()) turned += drawn[i];
-  CHECK(turned == Approx(count / 2).epsilon(0.03));
+  double mirrored = 0;
+  for (std::size_t i = 2; i < drawn.size(); i += Augment::numbers()) mirrored += drawn[i];
+  CHECK(mirrored == Approx(count / 2).epsilon(0.03));
 }
 
-TEST_CASE("augment: images are turned between their pixels", "[data][augment]") {
+TEST_CASE("augment: images are rotated between their pixels", "[data][augment]") {
   // A quarter of a turn is exact; the numbers are those of draw but for the angle.
   const Augment augment{{.rotation = 180}};
   const Tensor images = numbered({2, 2, 5, 5});
-  const auto turned = [&](double angle) {
+  const auto rotated = [&](double angle) {
     Tensor drawn = augment.draw(0, arange(0, 2));
     for (std::int64_t i = 0; i < 2; ++i) {
       drawn.slice(0, i, i + 1).slice(1, 3, 4).fill_(std::cos(angle));
@@ -112,12 +112,12 @@ TEST_CASE("augment: images are turned between their pixels", "[data][augment]") 
     return augment(images, drawn);
   };
   const double quarter = std::acos(0.0);
-  const Tensor once = turned(quarter), back = operators::flip(images.transpose(2, 3), {3});
+  const Tensor once = rotated(quarter), back = operators::flip(images.transpose(2, 3), {3});
   for (std::size_t i = 0; i < 100; ++i) CHECK(once.values()[i] == Approx(back.values()[i]).margin(1e-4));
-  CHECK(turned(0).values() == images.values());
+  CHECK(rotated(0).values() == images.values());
   // By 45 degrees the pixel above the middle comes from its upper left.
   const double part = std::sqrt(0.5);
-  const std::vector<double> half = turned(quarter / 2).values();
+  const std::vector<double> half = rotated(quarter / 2).values();
   CHECK(half[1 * 5 + 2] == Approx(5 * (2 - part) + 2 - part).margin(1e-3));
   // What is drawn lies within what was asked for.
   const std::vector<double> drawn = Augment{{.rotation = 30}}.draw(1, arange(0, 500)).values();

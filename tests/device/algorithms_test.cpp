@@ -64,7 +64,7 @@ TEST_CASE("algorithms: products", "[device][algorithms]") {
   const Device device{"vectorized"};
   Generator generator(1);
   const Tensor a = randn({40, 30}, generator), b = randn({20, 30}, generator), c = randn({30, 20}, generator);
-  for (const char* algorithm : {"panels", "turned", "dots"}) {
+  for (const char* algorithm : {"panels", "transposed", "dots"}) {
     const ForcedAlgorithm product{"matmul", algorithm}, layer{"linear", algorithm};
     op::matmul(a, b, {.transpose_b = true});
     CHECK(product.taken() == 1);
@@ -73,7 +73,7 @@ TEST_CASE("algorithms: products", "[device][algorithms]") {
     op::matmul(a, c);  // dots need both factors side by side along k
     CHECK((std::string(algorithm) == "dots" ? product.missed() : product.taken() - 1) == 1);
   }
-  for (const char* algorithm : {"panels", "turned"}) {
+  for (const char* algorithm : {"panels", "transposed"}) {
     const ForcedAlgorithm to_x{"linear_grad_x", algorithm}, to_weight{"linear_grad_weight", algorithm};
     Tensor x = a.clone().set_requires_grad(), weight = b.clone().set_requires_grad();
     op::sum(op::linear(x, weight)).backward();
@@ -234,8 +234,8 @@ TEST_CASE("algorithms: forced ones nest, belong to their mode and are restored",
   {
     const ForcedAlgorithm outer{"conv2d", "tiles"};
     {
-      const ForcedAlgorithm inner{"conv2d", "rows"}, other{"matmul", "turned"};
-      CHECK(forced_algorithms() == "conv2d:rows,matmul:turned");
+      const ForcedAlgorithm inner{"conv2d", "rows"}, other{"matmul", "transposed"};
+      CHECK(forced_algorithms() == "conv2d:rows,matmul:transposed");
       convolution();
       CHECK(inner.taken() == 1);
       CHECK(outer.taken() + outer.missed() == 0);
@@ -262,10 +262,10 @@ TEST_CASE("algorithms: an unknown name is an error that lists the names there ar
   CHECK_THROWS_AS((ForcedAlgorithm{"conv2d", "tiles"}), Error);
 }
 
-TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:turned", "[.][environment-algorithms]") {
+TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:transposed", "[.][environment-algorithms]") {
   const Convolution convolution;
   const Device device{"vectorized"};
-  CHECK(forced_algorithms() == "conv2d:rows,matmul:turned");
+  CHECK(forced_algorithms() == "conv2d:rows,matmul:transposed");
   {
     const Profile profile;
     convolution();

@@ -50,13 +50,13 @@ inline const std::vector<Fault>& planted_faults() {
                nudge(y[s.OH * s.OW - 1]);
              };
        }},
-      {"conv2d reads its weights turned", "conv2d in",
+      {"conv2d reads its weights flipped", "conv2d in",
        [](Mode& m) {
          m.operators.conv.conv2d =
              +[](Context& c, float* y, const float* x, const float* w, const float* b, const Conv2d& s) {
-               const std::vector<float> turned(std::make_reverse_iterator(w + s.O * (s.C / s.groups) * s.KH * s.KW),
-                                               std::make_reverse_iterator(w));
-               table().conv.conv2d(c, y, x, turned.data(), b, s);
+               const std::vector<float> flipped(std::make_reverse_iterator(w + s.O * (s.C / s.groups) * s.KH * s.KW),
+                                                std::make_reverse_iterator(w));
+               table().conv.conv2d(c, y, x, flipped.data(), b, s);
              };
        }},
       {"conv2d: one image of the batch is not computed", "conv2d in",
@@ -275,10 +275,10 @@ inline const std::vector<Fault>& planted_faults() {
       {"sgd's momentum has the wrong sign", "sgd in",
        [](Mode& m) {
          m.operators.update.sgd = +[](Context& c, const Parameters<float>& p, const float* rate, const Sgd& s) {
-           Sgd turned = s;
-           turned.momentum = -s.momentum;
-           turned.first_step = false;
-           table().update.sgd(c, p, rate, turned);
+           Sgd reversed = s;
+           reversed.momentum = -s.momentum;
+           reversed.first_step = false;
+           table().update.sgd(c, p, rate, reversed);
          };
        }},
       {"a copy leaves the last element", "copy", [](Mode& m) {

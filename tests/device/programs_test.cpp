@@ -167,9 +167,9 @@ class Program {
         if (!known.defined()) known = dice_.numbers(shape).set_requires_grad();
         return known;
       case 4: {  // views of several strides
-        Shape turned(shape.begin(), shape.end());
-        std::swap(turned[0], turned[1]);
-        Tensor whole = dice_.numbers(dice_.chance(50) ? turned : shape);
+        Shape swapped(shape.begin(), shape.end());
+        std::swap(swapped[0], swapped[1]);
+        Tensor whole = dice_.numbers(dice_.chance(50) ? swapped : shape);
         return whole.shape() == shape ? whole : whole.transpose(0, 1);
       }
       case 5: {  // a part of a larger tensor

@@ -63,9 +63,9 @@ TEST_CASE("safetensors: views are written as they look", "[io]") {
   const Tensor x = arange(0, 12, 1, DType::float32).reshape({3, 4});
   save_safetensors(
       folder / "f",
-      {{"turned", x.transpose(0, 1)}, {"part", x.slice(0, 1, 3)}, {"wide", x.slice(0, 0, 1).expand({2, 4})}});
+      {{"transposed", x.transpose(0, 1)}, {"part", x.slice(0, 1, 3)}, {"wide", x.slice(0, 0, 1).expand({2, 4})}});
   const auto loaded = load_safetensors(folder / "f").tensors;
-  check_same(loaded.at("turned"), x.transpose(0, 1).contiguous());
+  check_same(loaded.at("transposed"), x.transpose(0, 1).contiguous());
   check_same(loaded.at("part"), x.slice(0, 1, 3));
   CHECK(loaded.at("wide").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 0, 1, 2, 3});
 }

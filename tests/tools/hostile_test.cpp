@@ -225,9 +225,9 @@ TEST_CASE("hostile: models", "[tools][hostile]") {
   io::save_safetensors(scene.folder / "bad.safetensors", renamed, content.metadata);
   scene.refuses("a weight of another name", {"test", "--model", "bad.safetensors", "--dataset", "c.csv"},
                 "bad.safetensors");
-  auto turned = content.tensors;
-  turned["0.weight"] = turned["0.weight"].transpose(0, 1);
-  io::save_safetensors(scene.folder / "bad.safetensors", turned, content.metadata);
+  auto transposed = content.tensors;
+  transposed["0.weight"] = transposed["0.weight"].transpose(0, 1);
+  io::save_safetensors(scene.folder / "bad.safetensors", transposed, content.metadata);
   scene.refuses("a weight of another shape", {"test", "--model", "bad.safetensors", "--dataset", "c.csv"},
                 "bad.safetensors");
   io::save_safetensors(scene.folder / "bad.safetensors", content.tensors, {});
@@ -250,7 +250,7 @@ TEST_CASE("hostile: checkpoints", "[tools][hostile]") {
   };
   refuses_bytes("empty", "");
   refuses_bytes("cut short", good.substr(0, good.size() / 2));
-  refuses_bytes("one bit turned", [&] {
+  refuses_bytes("one bit flipped", [&] {
     std::string bytes = good;
     bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 4);
     return bytes;

@@ -188,8 +188,8 @@ TEST_CASE("tensorboard: event files have whole records with their sums", "[tools
   CHECK_THAT(file.filename().string(), ContainsSubstring("events.out.tfevents."));
   const std::string bytes = read_bytes(file.string());
   const auto unmasked = [](std::uint32_t sum) {
-    const std::uint32_t turned = sum - 0xa282ead8u;
-    return turned << 15 | turned >> 17;
+    const std::uint32_t rotated = sum - 0xa282ead8u;
+    return rotated << 15 | rotated >> 17;
   };
   std::size_t position = 0;
   int records = 0, losses = 0;

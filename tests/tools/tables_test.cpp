@@ -31,7 +31,7 @@ std::string rearranged(const std::string& text, const std::vector<std::size_t>& 
 }
 
 /// The lines behind the first, from the last to the first.
-std::string turned(const std::string& text) {
+std::string reversed(const std::string& text) {
   std::istringstream lines(text);
   std::string header;
   std::getline(lines, header);
@@ -121,11 +121,11 @@ TEST_CASE("tables: held out means held out of these very rows", "[tools][tables]
   CHECK(Json::parse(plain.out)["examples"] == 18);
   CHECK(trained.test(rearranged(trained.text, {2, 3, 1, 0}), {"--held-out"}).out == plain.out);
   // The same number of rows in another order: which ones were held out cannot be told.
-  const Outcome sorted = trained.test(turned(trained.text), {"--held-out"});
+  const Outcome sorted = trained.test(reversed(trained.text), {"--held-out"});
   CHECK(sorted.code == 3);
   CHECK_THAT(sorted.err,
              ContainsSubstring("t.csv: found 90 examples that are not those of the training, or not in their order"));
-  CHECK(trained.test(turned(trained.text)).code == 0);
+  CHECK(trained.test(reversed(trained.text)).code == 0);
   std::string changed = trained.text;
   char& digit = changed[changed.rfind('.') + 1];
   digit = digit == '1' ? '2' : '1';
@@ -135,7 +135,7 @@ TEST_CASE("tables: held out means held out of these very rows", "[tools][tables]
 TEST_CASE("tables: a training is not taken up on other rows of the same number", "[tools][tables]") {
   const Trained trained;
   const std::vector<std::string> more{"train", "--resume", "--epochs", "12"};
-  write_bytes(trained.folder / "c.csv", turned(trained.text));
+  write_bytes(trained.folder / "c.csv", reversed(trained.text));
   const Outcome other = trained.run(more);
   CHECK(other.code == 3);
   CHECK_THAT(other.err, ContainsSubstring(

@@ -1,5 +1,5 @@
 #pragma once
-// How the program ends, and the errors that are the program's own. What the library throws is turned into an exit code
+// How the program ends, and the errors that are the program's own. What the library throws becomes an exit code
 // by `exit_code`.
 
 #include <exception>

@@ -237,7 +237,7 @@ Options training_options(Settings& settings) {
       {switch_option("flip", "mirror every other one (photographs always are)", augment.mirror),
        integer_option("crop", "N", "move by at most N pixels, filled up by mirrored edges; 0: not", augment.shift, 0,
                       4096),
-       number_option("rotate", "DEGREES", "turn by at most so much, either way", augment.rotation, 0, 180.001,
+       number_option("rotate", "DEGREES", "rotate by at most so much in either direction", augment.rotation, 0, 180.001,
                      "degrees from 0 to 180"),
        number_option("brightness", "X", "multiply by 1 - X to 1 + X", augment.brightness, 0, 1, share),
        number_option("contrast", "X", "the distance from the mean, likewise", augment.contrast, 0, 1, share),

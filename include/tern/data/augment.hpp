@@ -10,7 +10,7 @@ namespace tern::data {
 struct AugmentOptions {
   std::int64_t shift = 0;  ///< pixels by which an image is moved at most, up or down and left or right
   bool mirror = false;     ///< turn left and right around in half of the images
-  double rotation = 0;     ///< degrees by which an image is turned at most, either way
+  double rotation = 0;     ///< degrees by which an image is rotated at most, in either direction
   // Factors drawn from [1 - x, 1 + x]. Zero is black: of images that are normalised say the mean and deviation.
   double brightness = 0;
   double contrast = 0;      ///< of the distance from the image's mean brightness
@@ -47,8 +47,8 @@ class Augment {
 
   /// What happens to each of the examples [n] (int64, numbers of a set) in an epoch: float32 [n, numbers()].
   Tensor draw(std::int64_t epoch, const Tensor& examples) const;
-  /// The images [n, channels, height, width], changed as `drawn` [n, numbers()] says: moved and mirrored, turned,
-  /// coloured, covered, in this order. Moved and turned images are filled up by their mirrored edges; turned ones are
+  /// The images [n, channels, height, width], changed as `drawn` [n, numbers()] says: moved and mirrored, rotated,
+  /// coloured, covered, in this order. Moved and rotated images are filled up by their mirrored edges; rotated ones are
   /// interpolated between four neighbours. Any dtype may be moved and mirrored; uint8 and floating ones all the rest,
   /// uint8 rounded and kept from 0 to 255. Throws ShapeError when the two do not fit, when an image is
   /// not larger than the shift, and for a saturation of other than three channels.

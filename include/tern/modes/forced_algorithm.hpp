@@ -14,7 +14,7 @@ namespace tern {
 ///     const ForcedAlgorithm tiles{"conv2d", "tiles"};
 ///
 /// Where it does not fit a problem, the kernel chooses as if nothing were forced. Nests (the innermost one of a
-/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:tiles,matmul:turned, which
+/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:tiles,matmul:transposed, which
 /// forces for the whole process (`vectorized.conv2d:tiles` only in that mode). Throws Error with the names there are
 /// when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device does. A mode without
 /// decisions passes over TERN_ALGORITHM.

@@ -365,7 +365,7 @@ Task grad_x_task(const Problem& asked) {
 bool grad_x_fits(const Problem& asked) {
   if (!asked.channels_last() || asked.element != Element::float32) return false;
   const Task task = grad_x_task(asked);
-  return turns(asked, task.packed) && implicit_fits(task.problem());
+  return flips(asked, task.packed) && implicit_fits(task.problem());
 }
 
 // In strict float32 the library's engines want channels first, and rearrange what they read and write; its newest ones

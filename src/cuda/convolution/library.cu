@@ -46,19 +46,19 @@ bool in_place(const Problem& asked, const Problem& packed) {
   return asked.pass == Pass::grad_x ? same_image(asked, packed) && asked.given.x % 16 == 0
                                     : same_weight(asked, packed) && asked.given.weight % 16 == 0;
 }
-template <bool turn, bool float_out>
+template <bool flip, bool float_out>
 Task gradient(const Problem& asked) {
-  Task task{packed(asked, asked.element), false, false, true, turn};
+  Task task{packed(asked, asked.element), false, false, true, flip};
   task.packed.float_out = float_out;
   const bool in_its_place = (float_out || asked.element == Element::float32) && in_place(asked, task.packed);
   task.takes_image = asked.pass == Pass::grad_x ? in_its_place : takes_image(asked, task.packed);
-  task.takes_weight = asked.pass == Pass::grad_weight ? in_its_place : !turn && takes_weight(asked, task.packed);
+  task.takes_weight = asked.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(asked, task.packed);
   return task;
 }
 bool converts(const Problem& asked) {
   return fits(asked) && asked.element == Element::bfloat16 && in_place(asked, packed(asked, asked.element));
 }
-bool turning(const Problem& asked) { return turns(asked, packed(asked, asked.element)); }
+bool flippable(const Problem& asked) { return flips(asked, packed(asked, asked.element)); }
 
 constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 
@@ -71,10 +71,10 @@ const Algorithm finished_forward_bf16 = Around<one_pass<f16>, Library>::algorith
 const Algorithm finished_forward = Around<one_pass<f32>, Library>::algorithm(
     "finished", [](const Problem& asked) { return fits(asked) && finishes(asked); });
 
-const Algorithm turned_grad_x = Around<gradient<true, false>, Library>::algorithm(
-    "turned", [](const Problem& asked) { return fits(asked) && turning(asked); });
-const Algorithm turned_grad_x_in_place = Around<gradient<true, true>, Library>::algorithm(
-    "turned", [](const Problem& asked) { return converts(asked) && turning(asked); });
+const Algorithm flipped_grad_x = Around<gradient<true, false>, Library>::algorithm(
+    "flipped", [](const Problem& asked) { return fits(asked) && flippable(asked); });
+const Algorithm flipped_grad_x_in_place = Around<gradient<true, true>, Library>::algorithm(
+    "flipped", [](const Problem& asked) { return converts(asked) && flippable(asked); });
 const Algorithm library_grad_x = Around<gradient<false, false>, Library>::algorithm("library", fits);
 const Algorithm library_grad_x_in_place = Around<gradient<false, true>, Library>::algorithm("library", converts);
 const Algorithm library_grad_weight = Around<gradient<false, false>, Library>::algorithm("library", fits);

@@ -103,7 +103,7 @@ Grid taps_grid(const Problem& asked) {
 }
 
 /// The sizes of a weight, of one group.
-struct TurnedPlace {
+struct FlippedPlace {
   Divisor<std::uint32_t> O, KW, KH, C;
   __device__ std::int64_t operator()(std::uint32_t i) const {
     const std::uint32_t o = O.split(i), kw = KW.split(i), kh = KH.split(i), c = C.split(i), group = i;
@@ -113,7 +113,7 @@ struct TurnedPlace {
 };
 
 template <class Out>
-__global__ void turn_weight_kernel(Out* out, const float* weight, std::uint32_t count, TurnedPlace place) {
+__global__ void flip_weight_kernel(Out* out, const float* weight, std::uint32_t count, FlippedPlace place) {
   begin_kernel();
   for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
        i += static_cast<std::uint32_t>(global_threads()))
@@ -215,13 +215,13 @@ void unpack_weight(const Context& context, float* weight, const In* in, const Pr
          weight_place(asked, packed));
 }
 
-/// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], turned by 180 degrees.
+/// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], flipped by 180 degrees.
 template <class Out>
-void turn_weight(const Context& context, Out* out, const float* weight, const Problem& asked) {
+void flip_weight(const Context& context, Out* out, const float* weight, const Problem& asked) {
   const std::int64_t count = asked.weights();
-  const TurnedPlace place{Divisor<std::uint32_t>(asked.O / asked.groups), Divisor<std::uint32_t>(asked.KW),
-                          Divisor<std::uint32_t>(asked.KH), Divisor<std::uint32_t>(asked.C / asked.groups)};
-  launch(context, Grid(blocks_for(count), 256), turn_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
+  const FlippedPlace place{Divisor<std::uint32_t>(asked.O / asked.groups), Divisor<std::uint32_t>(asked.KW),
+                           Divisor<std::uint32_t>(asked.KH), Divisor<std::uint32_t>(asked.C / asked.groups)};
+  launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
          place);
 }
 
@@ -299,21 +299,21 @@ Problem finished(const Problem& asked, Element element) {
   return finished;
 }
 
-bool turns(const Problem& asked, const Problem& packed) {
+bool flips(const Problem& asked, const Problem& packed) {
   return same_image(asked, packed) && asked.stride_h == 1 && asked.stride_w == 1 &&
          asked.pad_h <= asked.dilation_h * (asked.KH - 1) && asked.pad_w <= asked.dilation_w * (asked.KW - 1);
 }
 
-Problem turned(const Problem& packed) {
-  Problem turned = packed;
-  turned.pass = Pass::forward;
-  std::swap(turned.C, turned.O);
-  std::swap(turned.H, turned.OH);
-  std::swap(turned.W, turned.OW);
-  std::swap(turned.x_channels, turned.y_channels);
-  turned.pad_h = turned.dilation_h * (turned.KH - 1) - turned.pad_h;
-  turned.pad_w = turned.dilation_w * (turned.KW - 1) - turned.pad_w;
-  return turned;
+Problem flipped(const Problem& packed) {
+  Problem flipped = packed;
+  flipped.pass = Pass::forward;
+  std::swap(flipped.C, flipped.O);
+  std::swap(flipped.H, flipped.OH);
+  std::swap(flipped.W, flipped.OW);
+  std::swap(flipped.x_channels, flipped.y_channels);
+  flipped.pad_h = flipped.dilation_h * (flipped.KH - 1) - flipped.pad_h;
+  flipped.pad_w = flipped.dilation_w * (flipped.KW - 1) - flipped.pad_w;
+  return flipped;
 }
 
 bool sums_weight(const Problem& asked, const Problem& packed, std::int64_t slices) {
@@ -349,7 +349,7 @@ Packed::Packed(const Problem& asked, const Task& task, const Arrays& arrays, voi
   weight_ = place(task.takes_weight, arrays.weight, task.packed.weights());
   y_ = place(task.takes_y, arrays.y, task.packed.outputs());
   workspace_ = parts_.take(engine_bytes);
-  engine_ = task.turned ? Arrays{y_, weight_, image_, arrays.bias} : Arrays{image_, weight_, y_, arrays.bias};
+  engine_ = task.flipped ? Arrays{y_, weight_, image_, arrays.bias} : Arrays{image_, weight_, y_, arrays.bias};
 }
 
 void Packed::before(const Context& context) const {
@@ -360,7 +360,7 @@ void Packed::before(const Context& context) const {
   if (asked_.pass != Pass::grad_weight && !task_.takes_weight)
     with_element(packed, weight_, [&](auto* weight) {
       const auto* own = static_cast<const float*>(own_.weight);
-      task_.turned ? turn_weight(context, weight, own, asked_) : pack_weight(context, weight, own, asked_, packed);
+      task_.flipped ? flip_weight(context, weight, own, asked_) : pack_weight(context, weight, own, asked_, packed);
     });
 }
 

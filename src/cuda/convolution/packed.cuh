@@ -13,10 +13,10 @@ Problem packed(const Problem& asked, Element element);
 /// A forward pass with all that: it writes the caller's y.
 Problem finished(const Problem& asked, Element element);
 
-/// Whether the gradient of x is a forward convolution of g, with the weight turned by 180 degrees and its channels
+/// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
 /// exchanged; and which.
-bool turns(const Problem& asked, const Problem& packed);
-Problem turned(const Problem& packed);
+bool flips(const Problem& asked, const Problem& packed);
+Problem flipped(const Problem& packed);
 
 /// Whether packing leaves the order of an image, or a weight, as it is.
 inline bool same_image(const Problem& asked, const Problem& packed) {
@@ -49,9 +49,9 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
-  bool turned = false;  ///< the engine runs turned(packed)
+  bool flipped = false;  ///< the engine runs flipped(packed)
 
-  Problem problem() const { return turned ? convolution::turned(packed) : packed; }
+  Problem problem() const { return flipped ? convolution::flipped(packed) : packed; }
 };
 
 /// A pass around the work of an engine.

@@ -1,4 +1,5 @@
-// The forward pass of rows.cpp, and the gradient of x where it turns, from factors rounded to bfloat16.
+// The forward pass of rows.cpp, and the gradient of x where the kernel can be flipped, from factors rounded to
+// bfloat16.
 
 #include <algorithm>
 
@@ -16,10 +17,10 @@ using bfloat16::step_numbers;
 class Bfloat16Rows : public Plan<float> {
  public:
   Bfloat16Rows(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels)
-      : problem_(turned(problem)),
+      : problem_(flipped(problem)),
         arrays_(arrays),
         kernels_(kernels),
-        turned_(problem.pass == Pass::grad_x),
+        flipped_(problem.pass == Pass::grad_x),
         K_(problem_.K()),
         panels_(divide_up(problem_.O, panel_lines)),
         steps_(divide_up(K_, depth)),
@@ -48,11 +49,11 @@ class Bfloat16Rows : public Plan<float> {
     for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
       const std::int64_t panel = item % panels_, group = item / panels_;
       const std::int64_t outputs = std::min(panel_lines, O - panel * panel_lines);
-      for (std::int64_t i = 0; i < outputs; ++i) {  // from [C, taps] to [taps, C], which turned run the other way
+      for (std::int64_t i = 0; i < outputs; ++i) {  // from [C, taps] to [taps, C], which run in reverse when flipped
         const std::int64_t output = panel * panel_lines + i;
-        const std::int64_t from = (turned_ ? group * C * O + output : (group * O + output) * C) * taps;
-        gemm_kernels<float>().transpose(scratch + i * K_ + (turned_ ? K_ - C : 0), turned_ ? -C : C,
-                                        arrays_.weight + from, turned_ ? O * taps : taps, C, taps);
+        const std::int64_t from = (flipped_ ? group * C * O + output : (group * O + output) * C) * taps;
+        gemm_kernels<float>().transpose(scratch + i * K_ + (flipped_ ? K_ - C : 0), flipped_ ? -C : C,
+                                        arrays_.weight + from, flipped_ ? O * taps : taps, C, taps);
       }
       std::uint16_t* out = weights + item * steps_ * step_numbers;
       for (std::int64_t number = 0; number < K_; number += depth, out += step_numbers)
@@ -109,7 +110,7 @@ class Bfloat16Rows : public Plan<float> {
   Problem problem_;
   Arrays<float> arrays_;
   const bfloat16::Kernels& kernels_;
-  bool turned_;
+  bool flipped_;
   std::int64_t K_, panels_, steps_;  ///< panels of a group's outputs
   std::int64_t row_, block_;         ///< numbers of a patch in scratch; positions
   Bfloat16Patches patches_;
@@ -121,7 +122,7 @@ class Bfloat16Rows : public Plan<float> {
 bool bfloat16_fits(const Problem& problem) {
   return problem.layout == Layout::channels_last && problem.precision == Precision::bf16 &&
          problem.element == sizeof(float) && problem.pass != Pass::grad_bias &&
-         (problem.pass != Pass::grad_x || turns(problem));
+         (problem.pass != Pass::grad_x || flips(problem));
 }
 
 double bfloat16_cycles(const Problem& problem, const bfloat16::Kernels& kernels) {

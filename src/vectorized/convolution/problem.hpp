@@ -76,14 +76,14 @@ inline Problem folded(const Problem& problem) {
 }
 
 /// Whether the gradient of x is a convolution of the gradient of y.
-inline bool turns(const Problem& problem) {
+inline bool flips(const Problem& problem) {
   return !problem.strided() && problem.pad_h <= problem.dilation_h * (problem.KH - 1) &&
          problem.pad_w <= problem.dilation_w * (problem.KW - 1);
 }
 
-/// To turn: the gradient of x as a convolution of the gradient of y, where that is possible. Its weight is [groups * C,
-/// O, KH, KW], read with both axes of taps reversed. What is no gradient of x stays as it is.
-inline Problem turned(const Problem& problem) {
+/// The gradient of x as a convolution of the gradient of y, where that is possible. Its weight is [groups * C,
+/// O, KH, KW], read with both axes of taps reversed (a flipped kernel). What is no gradient of x stays as it is.
+inline Problem flipped(const Problem& problem) {
   Problem result = problem;
   if (problem.pass != Pass::grad_x) return result;
   std::swap(result.C, result.O);

@@ -18,15 +18,15 @@ namespace {
 // Elements of k that multiply at a time, and channels whose weights are packed at a time.
 constexpr std::int64_t most_depth = 512, some_channels = 16;
 
-/// The forward pass, and the gradient of x where the problem turns: positions of all images one after another are the
-/// rows of a product.
+/// The forward pass, and the gradient of x where the kernel can be flipped: positions of all images one after another
+/// are the rows of a product.
 template <class T>
 class Rows : public Plan<T> {
  public:
   Rows(const Problem& problem, const Arrays<T>& arrays)
-      : problem_(turned(problem)),
+      : problem_(flipped(problem)),
         arrays_(arrays),
-        turned_(problem.pass == Pass::grad_x),
+        flipped_(problem.pass == Pass::grad_x),
         plain_(problem_.plain()),
         K_(problem_.K()),
         panels_(divide_up(problem_.O, gemm_kernels<T>().panel_width)) {
@@ -83,7 +83,7 @@ class Rows : public Plan<T> {
       for (std::int64_t c = first; c < last;) {
         const auto [begin, size] = block_of_k(c);
         const std::int64_t count = std::min(last, begin + size) - c;
-        if (turned_)
+        if (flipped_)
           gemm.pack(row_of(c), arrays_.weight + (group * C + c) * O + output, O, count, outputs);
         else
           gemm.pack_transposed(row_of(c), arrays_.weight + (group * O + output) * C + c, C, count, outputs);
@@ -91,15 +91,15 @@ class Rows : public Plan<T> {
       }
       return;
     }
-    if (!turned_)
+    if (!flipped_)
       gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * all_taps, C * all_taps,
                            (last - first) * all_taps, outputs);
     for (std::int64_t c = first; c < last; ++c) {
-      if (turned_)
+      if (flipped_)
         gemm.pack_transposed(taps, arrays_.weight + ((group * C + c) * O + output) * all_taps, all_taps, all_taps,
                              outputs);
       for (std::int64_t tap = 0; tap < all_taps; ++tap) {
-        const std::int64_t from = turned_ ? all_taps - 1 - tap : (c - first) * all_taps + tap;
+        const std::int64_t from = flipped_ ? all_taps - 1 - tap : (c - first) * all_taps + tap;
         std::copy_n(taps + from * width, width, row_of(tap * C + c));
       }
     }
@@ -182,7 +182,7 @@ class Rows : public Plan<T> {
 
   Problem problem_;
   Arrays<T> arrays_;
-  bool turned_, plain_;
+  bool flipped_, plain_;
   std::int64_t K_, panels_;
   std::int64_t depth_ = 1;        ///< of k that are gathered together: whole rows of the kernel, or all of a plain one
   std::int64_t block_depth_ = 1;  ///< of k that are multiplied together
@@ -207,16 +207,16 @@ bool all_finite(const T* values, std::int64_t n, int threads) {
 
 }  // namespace
 
-RowsShare share_rows(const Problem& turned, std::int64_t tiles, std::int64_t panels) {
-  const int threads = turned.threads;
+RowsShare share_rows(const Problem& flipped, std::int64_t tiles, std::int64_t panels) {
+  const int threads = flipped.threads;
   RowsShare share{.row_parts = std::min<std::int64_t>(threads, tiles)};
   if (tiles >= 4 * threads) return share;
   // In products of a tile and a panel: to cut patches out, and to fetch a panel.
-  const double gather = turned.plain() ? 0 : 0.15, fetch = 0.3;
+  const double gather = flipped.plain() ? 0 : 0.15, fetch = 0.3;
   double best = -1;
   for (std::int64_t row_parts = share.row_parts; row_parts > 0; --row_parts) {
     const std::int64_t column_parts = std::min(threads / row_parts, panels);
-    const auto rounds = static_cast<double>(divide_up(turned.groups * row_parts * column_parts, threads));
+    const auto rounds = static_cast<double>(divide_up(flipped.groups * row_parts * column_parts, threads));
     const auto rows = static_cast<double>(divide_up(tiles, row_parts));
     const auto columns = static_cast<double>(divide_up(panels, column_parts));
     const double cost = rounds * (rows * (columns + gather) + fetch * columns);
@@ -238,7 +238,7 @@ template bool zeros_are_harmless(const Problem&, const double*);
 template <class T>
 PlanPointer<T> rows(const Problem& problem, const Arrays<T>& arrays) {
   const bool forward = problem.pass == Pass::forward, to_x = problem.pass == Pass::grad_x;
-  if (forward || (to_x && turns(problem) && zeros_are_harmless(problem, arrays.weight)))
+  if (forward || (to_x && flips(problem) && zeros_are_harmless(problem, arrays.weight)))
     return std::make_unique<Rows<T>>(problem, arrays);
   return rows_gradient(problem, arrays);
 }

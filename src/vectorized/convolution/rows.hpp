@@ -34,13 +34,13 @@ void for_images(std::int64_t first, std::int64_t last, std::int64_t positions, c
 struct RowsShare {
   std::int64_t row_parts = 1, column_parts = 1;
 };
-RowsShare share_rows(const Problem& turned, std::int64_t tiles, std::int64_t panels);
+RowsShare share_rows(const Problem& flipped, std::int64_t tiles, std::int64_t panels);
 
-/// Turned, zeros around the gradient of y are multiplied, which infinity and NaN turn into NaN.
+/// With a flipped kernel, zeros around the gradient of y are multiplied, which infinity and NaN turn into NaN.
 template <class T>
 bool zeros_are_harmless(const Problem&, const T* weight);
 
-/// The gradients of weight and bias, and that of x where it does not turn.
+/// The gradients of weight and bias, and that of x where the kernel is not flipped.
 template <class T>
 PlanPointer<T> rows_gradient(const Problem&, const Arrays<T>&);
 

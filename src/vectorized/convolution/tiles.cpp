@@ -23,7 +23,7 @@ constexpr std::int64_t least_channels = 12;
 // Folding is for first layers: each part of the gradient of weight cuts out all folded channels.
 constexpr std::int64_t most_folded_channels = 64;
 
-/// The forward pass, and the gradient of x, turned: blocks of tiles through all channels, panel of outputs by panel.
+/// The forward pass, and the gradient of x, flipped: blocks of tiles through all channels, panel of outputs by panel.
 /// The team transforms the weights first; where the tiles of all images are one block, and there are panels for most
 /// threads, each does so for its own, some channels at a time, which then stay in its cache.
 ///
@@ -34,9 +34,9 @@ class Tiles : public Plan<T> {
  public:
   Tiles(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
-        problem_(folded(turned(problem))),
+        problem_(folded(flipped(problem))),
         arrays_(arrays),
-        turned_(problem.pass == Pass::grad_x),
+        flipped_(problem.pass == Pass::grad_x),
         kernels_(tile_kernels<T>(problem_.KH)) {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t m = kernels_->outputs, frequencies = kernels_->frequencies(), width = gemm.panel_width;
@@ -134,12 +134,12 @@ class Tiles : public Plan<T> {
     const std::int64_t output = panel * width, outputs = std::min(width, O - output);
     if (strided_.strided())
       fold_weights(taps, panel, first, last);
-    else if (!turned_)
+    else if (!flipped_)
       gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * r * r, C * r * r,
                            (last - first) * r * r, outputs);
     for (std::int64_t c = first; c < last; ++c) {
       const Squares<T> out{weights + (c - first) * width, kernels_->size() * weight_frequency_, weight_frequency_};
-      if (turned_) {
+      if (flipped_) {
         gemm.pack_transposed(taps, arrays_.weight + ((group * C + c) * O + output) * r * r, r * r, r * r, outputs);
         kernels_->weight({.out = out, .in = {taps + (r * r - 1) * width, -r * width, -width}, .channels = width});
       } else {
@@ -296,9 +296,9 @@ class Tiles : public Plan<T> {
   }
 
   Problem strided_;  ///< what may have a stride
-  Problem problem_;  ///< folded or turned
+  Problem problem_;  ///< folded or flipped
   Arrays<T> arrays_;
-  bool turned_;
+  bool flipped_;
   const TileKernels<T>* kernels_;
   std::int64_t tile_rows_, tile_columns_;  ///< of an image
   std::int64_t channels_;                  ///< C, rounded up to whole vectors
@@ -342,7 +342,7 @@ bool tiles_fit(const Problem& problem) {
 template <class T>
 double tiles_cycles(const Problem& problem) {
   if (problem.pass == Pass::grad_weight) return grad_weight_cycles<T>(folded(problem));
-  return cycles_of<T>(folded(turned(problem)));
+  return cycles_of<T>(folded(flipped(problem)));
 }
 
 template <class T>
