@@ -54,7 +54,7 @@ std::string why_not() {
 namespace {
 
 constexpr Decision decisions[]{
-    {"conv2d", {"general", "direct", "direct_tensor", "implicit", "library", "finished", "product"}},
+    {"conv2d", {"general", "direct", "direct_tensor", "implicit", "library", "fused_epilogue", "product"}},
     {"conv2d_grad_x", {"general", "direct", "direct_tensor", "implicit", "flipped", "library", "product"}},
     {"conv2d_grad_weight", {"general", "direct", "direct_tensor", "implicit", "library"}},
     {"conv2d_max_pool2d", {"fused", "composed"}},

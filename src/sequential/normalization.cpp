@@ -84,7 +84,7 @@ double value_or(const T* values, std::int64_t c, double otherwise) {
 
 /// A normalised value, with what is added and its relu.
 template <class T>
-double finished(double value, const T* added, std::int64_t i, const BatchNorm& shape) {
+double with_epilogue(double value, const T* added, std::int64_t i, const BatchNorm& shape) {
   value += value_or(added, i, 0);
   return shape.relu && value <= 0 ? 0 : value;
 }
@@ -103,7 +103,8 @@ void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, S
     mean[c] = static_cast<Scalar<T>>(center);
     inverse_deviation[c] = static_cast<Scalar<T>>(inverse);
     write_channel(y, shape, c, [&](std::int64_t i) {
-      return finished((load(x[i]) - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0), added, i, shape);
+      return with_epilogue((load(x[i]) - center) * inverse * value_or(weight, c, 1) + value_or(bias, c, 0), added, i,
+                           shape);
     });
 
     if (running_mean != nullptr && count > 0) {  // a batch of nothing has nothing to say about the running ones
@@ -146,7 +147,7 @@ void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* 
     const double deviation = std::sqrt(running_var[c] + shape.epsilon);
     write_channel(y, shape, c, [&](std::int64_t i) {
       const double normal = (double{load(x[i])} - running_mean[c]) / deviation;
-      return finished(normal * value_or(weight, c, 1) + value_or(bias, c, 0), added, i, shape);
+      return with_epilogue(normal * value_or(weight, c, 1) + value_or(bias, c, 0), added, i, shape);
     });
   }
 }

@@ -23,10 +23,10 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 // they are preferred to the library, `last` where not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;
 extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
-// Engines of cuDNN, on factors in bfloat16 or float32; bias and activation in a pass of their own, or `finished` by the
-// engine; the gradient of x by a forward engine on the `flipped` weight; gradients in bfloat16, then converted, or
-// written in their `place` (library.cu).
-extern const Algorithm library_forward_bf16, library_forward, finished_forward_bf16, finished_forward;
+// Engines of cuDNN, on factors in bfloat16 or float32; bias and activation in a pass of their own, or `fused_epilogue`
+// by the engine; the gradient of x by a forward engine on the `flipped` weight; gradients in bfloat16, then converted,
+// or written in their `place` (library.cu).
+extern const Algorithm library_forward_bf16, library_forward, fused_epilogue_forward_bf16, fused_epilogue_forward;
 extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, library_grad_x_in_place;
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
 // A kernel of one element is a matrix product over the positions, by cuBLASLt (product.cu).

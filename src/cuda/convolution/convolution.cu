@@ -16,18 +16,12 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{&direct_tensor_forward_first,
-                             &direct_forward,
-                             &direct_tensor_forward_last,
-                             &implicit_forward_first,
-                             &library_forward_bf16,
-                             &finished_forward_bf16,
-                             &product_forward_bf16,
-                             &library_forward,
-                             &finished_forward,
-                             &product_forward,
-                             &implicit_forward_last,
-                             &general_forward};
+constexpr std::array forward{&direct_tensor_forward_first, &direct_forward,
+                             &direct_tensor_forward_last,  &implicit_forward_first,
+                             &library_forward_bf16,        &fused_epilogue_forward_bf16,
+                             &product_forward_bf16,        &library_forward,
+                             &fused_epilogue_forward,      &product_forward,
+                             &implicit_forward_last,       &general_forward};
 constexpr std::array grad_x{&direct_tensor_grad_x_first,
                             &direct_grad_x,
                             &direct_tensor_grad_x_last,

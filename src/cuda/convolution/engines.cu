@@ -159,7 +159,7 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
   };
   std::vector<Descriptor> parts, operations;
   const Names names = names_of(p.pass);
-  Descriptor product = p.finished ? between(id_product) : std::move(y);
+  Descriptor product = p.epilogue ? between(id_product) : std::move(y);
   operations.emplace_back(names.operation);
   operations[0]
       .set(names.convolution, convolution)
@@ -169,7 +169,7 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
       .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f)
       .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
       .finalize();
-  if (p.finished) {
+  if (p.epilogue) {
     const bool relu = p.activation == Activation::relu;
     Descriptor bias = tensor(id_bias, CUDNN_DATA_FLOAT, 1, p.O, 1, 1, p.O);
     Descriptor sum = relu ? between(id_sum) : std::move(y);
@@ -370,7 +370,7 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
                               static_cast<std::byte*>(arrays.y) + i * y_step, bias};
-    const std::int64_t ids[] = {id_x, id_weight, id_y, id_bias}, count = problem.finished ? 4 : 3;
+    const std::int64_t ids[] = {id_x, id_weight, id_y, id_bias}, count = problem.epilogue ? 4 : 3;
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers)
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)

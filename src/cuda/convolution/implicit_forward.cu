@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     product.add(stage, stage + Tile::rows * pitch<Tile>);
   }
 
-  const auto finished = [&](float sum, int o) {
+  const auto epilogue = [&](float sum, int o) {
     const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * s.O + o);
     return p.relu ? activate(biased, Activation::relu) : biased;
   };
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
   if (p.split == 1) {
     product.each([&](int row, int column, float sum) {
       const int position = first_row + row, o = first_column + column;
-      if (position < s.positions && o < s.O) y[position * s.y_pitch + o] = finished(sum, o);
+      if (position < s.positions && o < s.O) y[position * s.y_pitch + o] = epilogue(sum, o);
     });
     return;
   }
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     const int position = first_row + row, o = first_column + column;
     if (position >= s.positions || o >= s.O) continue;  // O is a multiple of 4
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum.value[i] = finished(sum.value[i], o + i);
+    for (int i = 0; i < 4; ++i) sum.value[i] = epilogue(sum.value[i], o + i);
     float* const to = y + position * s.y_pitch + o;
     if (p.fours)
       store(to, sum);
@@ -321,7 +321,7 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
         .y = static_cast<float*>(arrays.y),
         .x = static_cast<const float*>(arrays.x),
         .weight = static_cast<const float*>(arrays.weight),
-        .bias = problem.finished ? static_cast<const float*>(arrays.bias) : nullptr,
+        .bias = problem.epilogue ? static_cast<const float*>(arrays.bias) : nullptr,
         .tiles_n = static_cast<int>(tiles_n),
         .split = plan.split,
         .per_split = static_cast<int>(ceil_div(ceil_div(sizes.length, plan.split), Tile::depth)) * Tile::depth,
@@ -347,16 +347,18 @@ struct Implicit {
 };
 
 // Where there is no library this is the only algorithm, also for the other activations, in a pass of their own.
-bool finishes(const Problem& asked) {
+bool fuses_epilogue(const Problem& asked) {
   return asked.activation == Activation::none || asked.activation == Activation::relu;
 }
 Task forward_task(const Problem& asked) {
-  const Problem problem = finishes(asked) ? finished(asked, Element::float32) : packed(asked, Element::float32);
+  const Problem problem =
+      fuses_epilogue(asked) ? with_epilogue(asked, Element::float32) : packed(asked, Element::float32);
   return {problem, takes_image(asked, problem), takes_weight(asked, problem),
-          problem.finished || asked.y_channels == asked.O};
+          problem.epilogue || asked.y_channels == asked.O};
 }
 bool forward_fits(const Problem& asked) {
-  return asked.channels_last() && (finishes(asked) || !has_engines()) && implicit_fits(forward_task(asked).packed);
+  return asked.channels_last() && (fuses_epilogue(asked) || !has_engines()) &&
+         implicit_fits(forward_task(asked).packed);
 }
 
 Task grad_x_task(const Problem& asked) {

@@ -30,12 +30,12 @@ Task two_passes(const Problem& asked) {
 }
 template <Element element>
 Task one_pass(const Problem& asked) {
-  const Problem problem = finished(asked, element);
+  const Problem problem = with_epilogue(asked, element);
   return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
 }
 
 // Of the activations the engines know relu alone.
-bool finishes(const Problem& asked) {
+bool fuses_epilogue(const Problem& asked) {
   return asked.given.bias != 0 && asked.given.bias % 16 == 0 &&
          (asked.activation == Activation::none || asked.activation == Activation::relu);
 }
@@ -66,10 +66,10 @@ constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 
 const Algorithm library_forward_bf16 = Around<two_passes<f16>, Library>::algorithm("library", narrow);
 const Algorithm library_forward = Around<two_passes<f32>, Library>::algorithm("library", fits);
-const Algorithm finished_forward_bf16 = Around<one_pass<f16>, Library>::algorithm(
-    "finished", [](const Problem& asked) { return narrow(asked) && finishes(asked); });
-const Algorithm finished_forward = Around<one_pass<f32>, Library>::algorithm(
-    "finished", [](const Problem& asked) { return fits(asked) && finishes(asked); });
+const Algorithm fused_epilogue_forward_bf16 = Around<one_pass<f16>, Library>::algorithm(
+    "fused_epilogue", [](const Problem& asked) { return narrow(asked) && fuses_epilogue(asked); });
+const Algorithm fused_epilogue_forward = Around<one_pass<f32>, Library>::algorithm(
+    "fused_epilogue", [](const Problem& asked) { return fits(asked) && fuses_epilogue(asked); });
 
 const Algorithm flipped_grad_x = Around<gradient<true, false>, Library>::algorithm(
     "flipped", [](const Problem& asked) { return fits(asked) && flippable(asked); });

@@ -290,13 +290,13 @@ Problem packed(const Problem& asked, Element element) {
   return packed;
 }
 
-Problem finished(const Problem& asked, Element element) {
-  Problem finished = packed(asked, element);
-  finished.y_channels = asked.y_channels;
-  finished.activation = asked.activation;
-  finished.given.bias = asked.given.bias;
-  finished.float_out = finished.finished = true;
-  return finished;
+Problem with_epilogue(const Problem& asked, Element element) {
+  Problem fused = packed(asked, element);
+  fused.y_channels = asked.y_channels;
+  fused.activation = asked.activation;
+  fused.given.bias = asked.given.bias;
+  fused.float_out = fused.epilogue = true;
+  return fused;
 }
 
 bool flips(const Problem& asked, const Problem& packed) {
@@ -373,8 +373,8 @@ void Packed::after(const Context& context) const {
     with_element(packed, weight_, [&](const auto* weight) {
       unpack_weight(context, static_cast<float*>(own_.weight), weight, asked_, packed);
     });
-  const bool unfinished = !task_.takes_y || own_.bias != nullptr || asked_.activation != Activation::none;
-  if (asked_.pass == Pass::forward && !packed.finished && unfinished)
+  const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || asked_.activation != Activation::none;
+  if (asked_.pass == Pass::forward && !packed.epilogue && needs_epilogue)
     with_element(packed, y_, [&](const auto* y) {
       finish_rows(context, static_cast<float*>(own_.y), y, static_cast<const float*>(own_.bias),
                   {asked_.positions(), asked_.O, asked_.y_channels}, asked_.activation);

@@ -11,7 +11,7 @@ namespace tern::cuda::convolution {
 /// all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither bias nor activation.
 Problem packed(const Problem& asked, Element element);
 /// A forward pass with all that: it writes the caller's y.
-Problem finished(const Problem& asked, Element element);
+Problem with_epilogue(const Problem& asked, Element element);
 
 /// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
 /// exchanged; and which.

@@ -33,7 +33,7 @@ struct Problem : Conv2d {
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
   bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
   bool float_out = false;              ///< what an engine computes is float32 all the same
-  bool finished =
+  bool epilogue =
       false;  ///< forward: the engine adds the bias, if it is given, and takes the activation (relu or none)
   Precision precision = Precision::strict;
   bool deterministic = true;

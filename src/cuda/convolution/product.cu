@@ -52,7 +52,7 @@ struct Product {
 
 template <Element element>
 Task forward_task(const Problem& asked) {
-  const Problem problem = finished(asked, element);
+  const Problem problem = with_epilogue(asked, element);
   return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
 }
 template <Element element>

@@ -80,7 +80,7 @@ void set_bias(cublasLtMatmulDesc_t operation, const void* bias) {
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
 std::shared_ptr<const Description> describe(const Problem& p) {
   auto product = std::make_shared<Description>();
-  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, finished = p.given.bias != 0;
+  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, epilogue = p.given.bias != 0;
   const cublasComputeType_t compute = p.out == Element::float64 ? CUBLAS_COMPUTE_64F
                                       : tensor_cores            ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                 : CUBLAS_COMPUTE_32F;
@@ -97,7 +97,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
   product->left = matrix(in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.stride_b);
   product->right = matrix(in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.stride_a);
   product->out = matrix(type_of(p.out), p.n, p.m, p.batch, p.m * p.n, p.pitch);
-  if (finished) {
+  if (epilogue) {
     const cublasLtEpilogue_t epilogue =
         p.activation == Activation::relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
     check_library(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
@@ -126,7 +126,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
       library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(), asked,
       candidates_asked, product->algorithms.data(), &product->count);
   if (status != CUBLAS_STATUS_SUCCESS) product->count = 0;
-  if (!finished) check_library(status, "asking cuBLASLt for algorithms");
+  if (!epilogue) check_library(status, "asking cuBLASLt for algorithms");
   return product;
 }
 
