@@ -43,7 +43,7 @@ struct Convolution {
 TEST_CASE("algorithms: a forced algorithm runs, and a profile says so", "[device][algorithms]") {
   const Device device{"vectorized"};
   const Convolution convolution;
-  for (const char* algorithm : {"patches", "rows", "tiles"}) {
+  for (const char* algorithm : {"im2col", "rows", "tiles"}) {
     INFO(algorithm);
     const ForcedAlgorithm forward{"conv2d", algorithm}, to_x{"conv2d_grad_x", algorithm},
         to_weight{"conv2d_grad_weight", algorithm};
@@ -183,7 +183,7 @@ TEST_CASE("algorithms: by themselves convolutions follow a rule", "[device][algo
     const ProfileTable table = profile.table();
     return message(row_of(table, "conv2d", false).algorithm, "; ", row_of(table, "conv2d", true).algorithm);
   };
-  CHECK(algorithms({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "patches; grad_x patches, grad_weight patches");
+  CHECK(algorithms({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "im2col; grad_x im2col, grad_weight im2col");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "tiles; grad_x tiles, grad_weight tiles");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
@@ -253,7 +253,7 @@ TEST_CASE("algorithms: an unknown name is an error that lists the names there ar
   {
     const Device device{"vectorized"};
     CHECK_THROWS_WITH((ForcedAlgorithm{"conv2d", "tile"}), ContainsSubstring("\"tile\"") &&
-                                                               ContainsSubstring("patches, rows, tiles") &&
+                                                               ContainsSubstring("im2col, rows, tiles") &&
                                                                ContainsSubstring("vectorized"));
     CHECK_THROWS_WITH((ForcedAlgorithm{"conv3d", "tiles"}),
                       ContainsSubstring("\"conv3d\"") && ContainsSubstring("conv2d, conv2d_grad_x"));
@@ -278,5 +278,5 @@ TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:transposed",
 
 TEST_CASE("algorithms: TERN_ALGORITHM that no mode understands", "[.][environment-no-algorithms]") {
   CHECK_THROWS_WITH((Device{"vectorized"}),
-                    ContainsSubstring("TERN_ALGORITHM") && ContainsSubstring("patches, rows, tiles"));
+                    ContainsSubstring("TERN_ALGORITHM") && ContainsSubstring("im2col, rows, tiles"));
 }

@@ -257,7 +257,7 @@ TEST_CASE("usage: info shows what kernels choose between, and what they take in 
   CHECK(all.code == 0);
   // What a processor's instructions add to the three algorithms follows them in their line.
   for (const char* line : {"sequential chooses between\n  every operator has one algorithm\n",
-                           "vectorized chooses between\n", "  conv2d               patches rows tiles",
+                           "vectorized chooses between\n", "  conv2d               im2col rows tiles",
                            "  in lenet, training of 2, strict\n", "  in lenet, inference of 2, strict\n"})
     CHECK_THAT(all.out, ContainsSubstring(line));
   const auto forced = [](const std::string& algorithm) {
@@ -266,8 +266,8 @@ TEST_CASE("usage: info shows what kernels choose between, and what they take in 
         .out;
   };
   CHECK_THAT(forced("rows"), ContainsSubstring("[32,1,28,28]") && ContainsSubstring("conv2d:rows") &&
-                                 !ContainsSubstring("conv2d:patches"));
-  CHECK_THAT(forced("patches"), ContainsSubstring("conv2d:patches") && !ContainsSubstring("conv2d:rows"));
+                                 !ContainsSubstring("conv2d:im2col"));
+  CHECK_THAT(forced("im2col"), ContainsSubstring("conv2d:im2col") && !ContainsSubstring("conv2d:rows"));
   CHECK(tern({"info", "--choices", "lenin"}).code == 2);
   CHECK(tern({"info", "--choices", "lenet", "--json"}).code == 2);
 }

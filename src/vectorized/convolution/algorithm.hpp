@@ -45,7 +45,7 @@ struct Algorithm {
 
 // Each stands in the file of its name.
 template <class T>
-PlanPointer<T> patches(const Problem&, const Arrays<T>&);
+PlanPointer<T> im2col(const Problem&, const Arrays<T>&);
 template <class T>
 PlanPointer<T> rows(const Problem&, const Arrays<T>&);
 template <class T>

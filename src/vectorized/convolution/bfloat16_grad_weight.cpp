@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "vectorized/convolution/bfloat16_patches.hpp"
+#include "vectorized/convolution/bfloat16_im2col.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
 #include "vectorized/convolution/rows.hpp"
 #include "vectorized/sums.hpp"
@@ -174,7 +174,7 @@ class Bfloat16GradWeight : public Plan<float> {
   std::int64_t K_, patch_row_, gradient_row_;  ///< rows in scratch
   std::int64_t patch_panels_, output_panels_;
   std::int64_t steps_, block_;  ///< positions that are multiplied together
-  Bfloat16Patches patches_;
+  Bfloat16Im2col patches_;
   std::int64_t patch_parts_ = 1, output_parts_ = 1;
   /// What begins where in scratch: rows of patches or gradients, a window of an image, panels of both, and sums and the
   /// masked gradient for that of bias.

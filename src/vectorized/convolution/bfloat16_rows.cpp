@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "vectorized/convolution/bfloat16_patches.hpp"
+#include "vectorized/convolution/bfloat16_im2col.hpp"
 #include "vectorized/convolution/rows.hpp"
 
 namespace tern::vectorized::convolution {
@@ -113,7 +113,7 @@ class Bfloat16Rows : public Plan<float> {
   bool flipped_;
   std::int64_t K_, panels_, steps_;  ///< panels of a group's outputs
   std::int64_t row_, block_;         ///< numbers of a patch in scratch; positions
-  Bfloat16Patches patches_;
+  Bfloat16Im2col patches_;
   RowsShare share_;
 };
 

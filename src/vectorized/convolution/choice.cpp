@@ -13,7 +13,7 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-bool patches_fit(const Problem& problem) { return problem.layout == Layout::channels_first; }
+bool im2col_fits(const Problem& problem) { return problem.layout == Layout::channels_first; }
 bool rows_fit(const Problem& problem) { return problem.layout == Layout::channels_last; }
 
 /// Of sums over patches, by measured cycles per product of a vector and a number.
@@ -49,7 +49,7 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
 
 /// The first one that fits computes any values.
 template <class T>
-constexpr std::array<Algorithm<T>, 5> algorithms{{{"patches", patches_fit, direct_cycles<T>, patches<T>},
+constexpr std::array<Algorithm<T>, 5> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
                                                   {"rows", rows_fit, direct_cycles<T>, rows<T>},
                                                   {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>},
                                                   rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),

@@ -1,13 +1,13 @@
 #include "vectorized/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "vectorized/convolution/patch_kernels.cpp"
+#define HWY_TARGET_INCLUDE "vectorized/convolution/im2col_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 
-#include "vectorized/convolution/patch_kernels.hpp"
+#include "vectorized/convolution/im2col_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::convolution::HWY_NAMESPACE {
@@ -146,13 +146,13 @@ void paste(T* plane, const T* patches, std::int64_t patch_row, const Problem& pr
 #undef TERN_PASTE_COLUMNS
 
 template <class T>
-const PatchKernels<T>& kernels() {
-  static constexpr PatchKernels<T> table{.cut = cut<T>, .paste = paste<T>};
+const Im2colKernels<T>& kernels() {
+  static constexpr Im2colKernels<T> table{.cut = cut<T>, .paste = paste<T>};
   return table;
 }
 
-const PatchKernels<float>& kernels_float() { return kernels<float>(); }
-const PatchKernels<double>& kernels_double() { return kernels<double>(); }
+const Im2colKernels<float>& kernels_float() { return kernels<float>(); }
+const Im2colKernels<double>& kernels_double() { return kernels<double>(); }
 
 }  // namespace
 }  // namespace tern::vectorized::convolution::HWY_NAMESPACE
@@ -165,13 +165,13 @@ HWY_EXPORT(kernels_float);
 HWY_EXPORT(kernels_double);
 
 template <>
-const PatchKernels<float>& patch_kernels<float>() {
-  static const PatchKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
+const Im2colKernels<float>& im2col_kernels<float>() {
+  static const Im2colKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
   return kernels;
 }
 template <>
-const PatchKernels<double>& patch_kernels<double>() {
-  static const PatchKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
+const Im2colKernels<double>& im2col_kernels<double>() {
+  static const Im2colKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
   return kernels;
 }
 

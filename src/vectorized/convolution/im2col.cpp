@@ -1,11 +1,11 @@
-// Patches: convolutions of channels-first images whose lanes are output positions, products of the weights with patches
+// im2col: convolutions of channels-first images whose lanes are output positions, products of the weights with patches
 // that are cut out of the images. For any stride and dilation, and for few channels.
 
 #include <algorithm>
 
 #include "vectorized/cache.hpp"
 #include "vectorized/convolution/algorithm.hpp"
-#include "vectorized/convolution/patch_kernels.hpp"
+#include "vectorized/convolution/im2col_kernels.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 // Elements of a packed block that streams from the second-level cache, and rows of it that multiply at a time.
 constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
 // A weight gradient of fewer patch rows is not cut along them alone, but also into at most so many chunks of images.
-constexpr std::int64_t few_rows = 64, most_chunks = 16;
+constexpr std::int64_t few_patch_rows = 64, most_chunks = 16;
 // Elements behind a buffer that a vector may touch.
 constexpr std::int64_t slack = 64;
 
@@ -63,9 +63,9 @@ class Padded {
 // ---- forward -------------------------------------------------------------------------------------------------------
 
 template <class T>
-class PatchesForward : public Plan<T> {
+class Im2colForward : public Plan<T> {
  public:
-  PatchesForward(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
+  Im2colForward(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
     const std::int64_t width = gemm_kernels<T>().panel_width, K = std::max<std::int64_t>(problem.K(), 1);
     depth_ = divide_up(K, divide_up(K, block_depth));
     columns_ = std::min(std::max<std::int64_t>(1, block_elements / depth_ / width) * width,
@@ -90,7 +90,7 @@ class PatchesForward : public Plan<T> {
  private:
   void run_part(std::int64_t part, Padded<T>& padded, T* packed) const {
     const auto& kernels = gemm_kernels<T>();
-    const auto& cut = patch_kernels<T>().cut;
+    const auto& cut = im2col_kernels<T>().cut;
     const std::int64_t width = kernels.panel_width;
     const std::int64_t column_part = part % column_parts_;
     part /= column_parts_;
@@ -141,9 +141,9 @@ class PatchesForward : public Plan<T> {
 
 /// weight^T g gives the gradient of the patches, block of output rows by block; pasting them adds them up in x.
 template <class T>
-class PatchesGradX : public Plan<T> {
+class Im2colGradX : public Plan<T> {
  public:
-  PatchesGradX(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
+  Im2colGradX(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
     output_rows_ = std::clamp<std::int64_t>(256 / problem.OW, 1, problem.OH);
     columns_ = round_up(output_rows_ * problem.OW, gemm_kernels<T>().panel_width);
     channels_ = std::clamp<std::int64_t>(block_elements / 2 / (problem.taps() * columns_), 1,
@@ -162,7 +162,7 @@ class PatchesGradX : public Plan<T> {
  private:
   void run_part(std::int64_t part, T* packed) const {
     const auto& kernels = gemm_kernels<T>();
-    const auto& paste = patch_kernels<T>().paste;
+    const auto& paste = im2col_kernels<T>().paste;
     const std::int64_t image = part / parts_, group = image % problem_.groups, n = image / problem_.groups;
     const std::int64_t first_channel = problem_.C * (part % parts_) / parts_;
     const std::int64_t last_channel = problem_.C * (part % parts_ + 1) / parts_;
@@ -206,11 +206,11 @@ class PatchesGradX : public Plan<T> {
 /// several images. Threads share the patches' rows; where these are few, chunks of images, which follow from the shape
 /// alone, have sums of their own that are added in order at the end.
 template <class T>
-class PatchesGradWeight : public Plan<T> {
+class Im2colGradWeight : public Plan<T> {
  public:
-  PatchesGradWeight(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
+  Im2colGradWeight(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
     const std::int64_t K = problem.K(), positions = problem.positions();
-    chunks_ = K < few_rows ? std::min(problem.N, most_chunks) : 1;
+    chunks_ = K < few_patch_rows ? std::min(problem.N, most_chunks) : 1;
     row_parts_ =
         std::clamp<std::int64_t>(divide_up(problem.threads, chunks_ * problem.groups), 1, std::max<std::int64_t>(1, K));
     images_ = std::clamp<std::int64_t>(most_positions / positions, 1, divide_up(problem.N, chunks_));
@@ -270,8 +270,8 @@ class PatchesGradWeight : public Plan<T> {
         for (std::int64_t row = first_row; row < last_row; row += rows_) {
           const std::int64_t count = std::min(rows_, last_row - row);
           for (std::int64_t i = 0; i < images; ++i)
-            patch_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), problem_, row, count,
-                                   position, positions);
+            im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), problem_, row, count,
+                                    position, positions);
           sum_kernels<T>().dots(out + row, problem_.K(), g, images > 1 ? stride_ : problem_.positions(), rows, stride_,
                                 problem_.O, count, images * positions, n > begin || position > 0, nullptr, false);
         }
@@ -287,9 +287,9 @@ class PatchesGradWeight : public Plan<T> {
 // ---- the gradient of bias ------------------------------------------------------------------------------------------
 
 template <class T>
-class PatchesGradBias : public Plan<T> {
+class Im2colGradBias : public Plan<T> {
  public:
-  PatchesGradBias(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {}
+  Im2colGradBias(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {}
 
   void run(const Team& team, int /*phase*/, T* /*shared*/, T* /*scratch*/) const override {
     const std::int64_t O = problem_.groups * problem_.O, positions = problem_.positions();
@@ -309,20 +309,20 @@ class PatchesGradBias : public Plan<T> {
 }  // namespace
 
 template <class T>
-PlanPointer<T> patches(const Problem& problem, const Arrays<T>& arrays) {
+PlanPointer<T> im2col(const Problem& problem, const Arrays<T>& arrays) {
   switch (problem.pass) {
     case Pass::forward:
-      return std::make_unique<PatchesForward<T>>(problem, arrays);
+      return std::make_unique<Im2colForward<T>>(problem, arrays);
     case Pass::grad_x:
-      return std::make_unique<PatchesGradX<T>>(problem, arrays);
+      return std::make_unique<Im2colGradX<T>>(problem, arrays);
     case Pass::grad_weight:
-      return std::make_unique<PatchesGradWeight<T>>(problem, arrays);
+      return std::make_unique<Im2colGradWeight<T>>(problem, arrays);
     case Pass::grad_bias:
       break;
   }
-  return std::make_unique<PatchesGradBias<T>>(problem, arrays);
+  return std::make_unique<Im2colGradBias<T>>(problem, arrays);
 }
-template PlanPointer<float> patches(const Problem&, const Arrays<float>&);
-template PlanPointer<double> patches(const Problem&, const Arrays<double>&);
+template PlanPointer<float> im2col(const Problem&, const Arrays<float>&);
+template PlanPointer<double> im2col(const Problem&, const Arrays<double>&);
 
 }  // namespace tern::vectorized::convolution

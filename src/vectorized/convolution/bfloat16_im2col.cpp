@@ -1,4 +1,4 @@
-#include "vectorized/convolution/bfloat16_patches.hpp"
+#include "vectorized/convolution/bfloat16_im2col.hpp"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ std::int64_t bfloat16_row(std::int64_t numbers) {
   return whole % 512 == 0 ? whole + bfloat16::depth : whole;
 }
 
-Bfloat16Patches::Bfloat16Patches(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
-                                 std::int64_t block)
+Bfloat16Im2col::Bfloat16Im2col(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
+                               std::int64_t block)
     : problem_(problem),
       in_(arrays.in),
       mask_(problem.pass == Pass::grad_weight ? nullptr : arrays.mask),  // which is of g
@@ -26,8 +26,8 @@ Bfloat16Patches::Bfloat16Patches(const Problem& problem, const Arrays<float>& ar
   window_ = reach(rows, problem.stride_h, problem.dilation_h, problem.KH) * width_ * problem.C;
 }
 
-void Bfloat16Patches::cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
-                          std::int64_t first, std::int64_t last, std::int64_t first_row, std::int64_t last_row) const {
+void Bfloat16Im2col::cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
+                         std::int64_t first, std::int64_t last, std::int64_t first_row, std::int64_t last_row) const {
   if (!problem_.plain()) {
     for_images(first, last, problem_.positions(),
                [&](std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t before) {
@@ -42,9 +42,9 @@ void Bfloat16Patches::cut(std::uint16_t* out, std::int64_t out_row, std::uint16_
 }
 
 /// At `count` positions of image n from `at` on.
-void Bfloat16Patches::cut_image(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
-                                std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t first_row,
-                                std::int64_t last_row) const {
+void Bfloat16Im2col::cut_image(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
+                               std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t first_row,
+                               std::int64_t last_row) const {
   const std::int64_t C = problem_.C, OW = problem_.OW, row_numbers = width_ * C;
   const std::int64_t top = at / OW, bottom = (at + count - 1) / OW;
   const std::int64_t first = top * problem_.stride_h + first_row * problem_.dilation_h;
@@ -63,7 +63,7 @@ void Bfloat16Patches::cut_image(std::uint16_t* out, std::int64_t out_row, std::u
 }
 
 /// Row h of image n, which may lie outside.
-void Bfloat16Patches::round_row(std::uint16_t* out, std::int64_t group, std::int64_t n, std::int64_t h) const {
+void Bfloat16Im2col::round_row(std::uint16_t* out, std::int64_t group, std::int64_t n, std::int64_t h) const {
   const std::int64_t C = problem_.C, pitch = problem_.x_pitch, before = problem_.pad_w;
   if (h < 0 || h >= problem_.H) {
     std::fill_n(out, width_ * C, std::uint16_t{0});

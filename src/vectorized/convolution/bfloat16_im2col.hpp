@@ -7,11 +7,11 @@
 
 namespace tern::vectorized::convolution {
 
-class Bfloat16Patches {
+class Bfloat16Im2col {
  public:
   /// Of at most `block` positions at a time. The problem is a forward pass, or what has its patches.
-  Bfloat16Patches(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
-                  std::int64_t block);
+  Bfloat16Im2col(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
+                 std::int64_t block);
 
   /// Numbers of the scratch that cut() needs.
   std::int64_t window() const { return window_; }

@@ -9,7 +9,7 @@
 namespace tern::vectorized::convolution {
 
 template <class T>
-struct PatchKernels {
+struct Im2colKernels {
   /// out[row - first_row, i] = row `row` of the patches at position first_position + i, i in [0, count), count <=
   /// most_positions; `out_row` is out's stride. The image has its padding; up to one vector behind its end is read, and
   /// up to one behind the last row written.
@@ -22,6 +22,6 @@ struct PatchKernels {
 inline constexpr std::int64_t most_positions = 1024;
 
 template <class T>
-const PatchKernels<T>& patch_kernels();
+const Im2colKernels<T>& im2col_kernels();
 
 }  // namespace tern::vectorized::convolution
