@@ -43,7 +43,7 @@ struct Convolution {
 TEST_CASE("algorithms: a forced algorithm runs, and a profile says so", "[device][algorithms]") {
   const Device device{"vectorized"};
   const Convolution convolution;
-  for (const char* algorithm : {"im2col", "rows", "tiles"}) {
+  for (const char* algorithm : {"im2col", "rows", "winograd"}) {
     INFO(algorithm);
     const ForcedAlgorithm forward{"conv2d", algorithm}, to_x{"conv2d_grad_x", algorithm},
         to_weight{"conv2d_grad_weight", algorithm};
@@ -167,11 +167,11 @@ TEST_CASE("algorithms: attention without a mask stores no scores", "[device][alg
 
 TEST_CASE("algorithms: one that does not fit leaves the choice free", "[device][algorithms]") {
   const Device device{"vectorized"};
-  const ForcedAlgorithm tiles{"conv2d", "tiles"};
+  const ForcedAlgorithm winograd{"conv2d", "winograd"};
   const Convolution one(1);
   one();
-  CHECK(tiles.taken() == 0);
-  CHECK(tiles.missed() == 1);
+  CHECK(winograd.taken() == 0);
+  CHECK(winograd.missed() == 1);
 }
 
 TEST_CASE("algorithms: by themselves convolutions follow a rule", "[device][algorithms]") {
@@ -184,10 +184,10 @@ TEST_CASE("algorithms: by themselves convolutions follow a rule", "[device][algo
     return message(row_of(table, "conv2d", false).algorithm, "; ", row_of(table, "conv2d", true).algorithm);
   };
   CHECK(algorithms({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "im2col; grad_x im2col, grad_weight im2col");
-  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "tiles; grad_x tiles, grad_weight tiles");
+  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "winograd; grad_x winograd, grad_weight winograd");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
-  CHECK(algorithms({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "tiles; grad_x rows, grad_weight tiles");
+  CHECK(algorithms({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "winograd; grad_x rows, grad_weight winograd");
 }
 
 TEST_CASE("algorithms: what a trial finds is remembered under the whole problem, listed and bounded",
@@ -206,7 +206,7 @@ TEST_CASE("algorithms: what a trial finds is remembered under the whole problem,
   const auto adds = [&] { return remembered_choices().size() - std::exchange(known, remembered_choices().size()); };
   const auto of_this = [](const std::string& line) {
     return line.starts_with("conv2d of 2x16x12x12 by 16x16x3x3, stride 1x1, padding 1x1") &&
-           (line.ends_with(": rows") || line.ends_with(": tiles"));
+           (line.ends_with(": rows") || line.ends_with(": winograd"));
   };
   convolution();
   CHECK(adds() == 1);
@@ -232,7 +232,7 @@ TEST_CASE("algorithms: forced ones nest, belong to their mode and are restored",
   const Convolution convolution;
   CHECK(forced_algorithms().empty());
   {
-    const ForcedAlgorithm outer{"conv2d", "tiles"};
+    const ForcedAlgorithm outer{"conv2d", "winograd"};
     {
       const ForcedAlgorithm inner{"conv2d", "rows"}, other{"matmul", "transposed"};
       CHECK(forced_algorithms() == "conv2d:rows,matmul:transposed");
@@ -244,7 +244,7 @@ TEST_CASE("algorithms: forced ones nest, belong to their mode and are restored",
     }
     convolution();
     CHECK(outer.taken() == 1);
-    CHECK(forced_algorithms() == "conv2d:tiles");
+    CHECK(forced_algorithms() == "conv2d:winograd");
   }
   CHECK(forced_algorithms().empty());
 }
@@ -253,13 +253,13 @@ TEST_CASE("algorithms: an unknown name is an error that lists the names there ar
   {
     const Device device{"vectorized"};
     CHECK_THROWS_WITH((ForcedAlgorithm{"conv2d", "tile"}), ContainsSubstring("\"tile\"") &&
-                                                               ContainsSubstring("im2col, rows, tiles") &&
+                                                               ContainsSubstring("im2col, rows, winograd") &&
                                                                ContainsSubstring("vectorized"));
-    CHECK_THROWS_WITH((ForcedAlgorithm{"conv3d", "tiles"}),
+    CHECK_THROWS_WITH((ForcedAlgorithm{"conv3d", "winograd"}),
                       ContainsSubstring("\"conv3d\"") && ContainsSubstring("conv2d, conv2d_grad_x"));
   }
   const Device device{"sequential"};
-  CHECK_THROWS_AS((ForcedAlgorithm{"conv2d", "tiles"}), Error);
+  CHECK_THROWS_AS((ForcedAlgorithm{"conv2d", "winograd"}), Error);
 }
 
 TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:transposed", "[.][environment-algorithms]") {
@@ -271,12 +271,12 @@ TEST_CASE("algorithms: TERN_ALGORITHM=vectorized.conv2d:rows,matmul:transposed",
     convolution();
     CHECK(row_of(profile.table(), "conv2d", false).algorithm == "rows");
   }
-  const ForcedAlgorithm tiles{"conv2d", "tiles"};
+  const ForcedAlgorithm winograd{"conv2d", "winograd"};
   convolution();
-  CHECK(tiles.taken() == 1);
+  CHECK(winograd.taken() == 1);
 }
 
 TEST_CASE("algorithms: TERN_ALGORITHM that no mode understands", "[.][environment-no-algorithms]") {
   CHECK_THROWS_WITH((Device{"vectorized"}),
-                    ContainsSubstring("TERN_ALGORITHM") && ContainsSubstring("im2col, rows, tiles"));
+                    ContainsSubstring("TERN_ALGORITHM") && ContainsSubstring("im2col, rows, winograd"));
 }

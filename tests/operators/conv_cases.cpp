@@ -274,23 +274,29 @@ std::vector<Operator> conv_cases() {
   // Enough channels and positions for transformed tiles, with a last tile that hangs over the edge. A stride makes
   // squares of pixels of it.
   const Use tiled[]{
-      {"tiles", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
-      {"tiles, no padding", {3, 13, 18, 22}, {12, 13, 3, 3}, {}, false},
-      {"tiles, more padding", {2, 12, 23, 17}, {40, 12, 3, 3}, {.padding = {2, 0}, .activation = Activation::sigmoid}},
-      {"tiles, two groups", {1, 32, 26, 25}, {40, 16, 3, 3}, {.padding = 1, .groups = 2}},
-      {"tiles of 4x4 kernels", {2, 12, 22, 25}, {20, 12, 4, 4}, {.padding = {1, 2}}},
-      {"tiles of 5x5 kernels", {1, 16, 27, 29}, {24, 16, 5, 5}, {.padding = 2, .activation = Activation::relu}},
-      {"tiles of 5x5 kernels, two groups", {2, 24, 15, 13}, {32, 12, 5, 5}, {.padding = 4, .groups = 2}},
-      {"tiles of many small images", {19, 16, 7, 7}, {48, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
-      {"tiles of squares, AlexNet's first",
+      {"winograd", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"winograd, no padding", {3, 13, 18, 22}, {12, 13, 3, 3}, {}, false},
+      {"winograd, more padding",
+       {2, 12, 23, 17},
+       {40, 12, 3, 3},
+       {.padding = {2, 0}, .activation = Activation::sigmoid}},
+      {"winograd, two groups", {1, 32, 26, 25}, {40, 16, 3, 3}, {.padding = 1, .groups = 2}},
+      {"winograd of 4x4 kernels", {2, 12, 22, 25}, {20, 12, 4, 4}, {.padding = {1, 2}}},
+      {"winograd of 5x5 kernels", {1, 16, 27, 29}, {24, 16, 5, 5}, {.padding = 2, .activation = Activation::relu}},
+      {"winograd of 5x5 kernels, two groups", {2, 24, 15, 13}, {32, 12, 5, 5}, {.padding = 4, .groups = 2}},
+      {"winograd of many small images", {19, 16, 7, 7}, {48, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"winograd of squares, AlexNet's first",
        {1, 3, 115, 99},
        {40, 3, 11, 11},
        {.stride = 4, .activation = Activation::relu}},
-      {"tiles of squares, GoogLeNet's first", {2, 3, 45, 59}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
-      {"tiles of squares, odd sizes", {2, 5, 77, 67}, {40, 5, 8, 8}, {.stride = 3, .padding = {2, 4}}, false},
-      {"tiles of squares, height unlike width", {1, 4, 75, 62}, {48, 4, 7, 8}, {.stride = 2, .padding = {9, 3}}},
-      {"tiles of squares, 9x9 kernels", {1, 8, 47, 50}, {64, 8, 9, 9}, {.stride = 2, .activation = Activation::relu}},
-      {"tiles of squares, 5x5 kernels", {2, 8, 49, 54}, {64, 8, 5, 5}, {.stride = 2, .padding = 1}}};
+      {"winograd of squares, GoogLeNet's first", {2, 3, 45, 59}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
+      {"winograd of squares, odd sizes", {2, 5, 77, 67}, {40, 5, 8, 8}, {.stride = 3, .padding = {2, 4}}, false},
+      {"winograd of squares, height unlike width", {1, 4, 75, 62}, {48, 4, 7, 8}, {.stride = 2, .padding = {9, 3}}},
+      {"winograd of squares, 9x9 kernels",
+       {1, 8, 47, 50},
+       {64, 8, 9, 9},
+       {.stride = 2, .activation = Activation::relu}},
+      {"winograd of squares, 5x5 kernels", {2, 8, 49, 54}, {64, 8, 5, 5}, {.stride = 2, .padding = 1}}};
   for (const Use& use : tiled) op.samples.push_back(sample(use, false, true));
   // Channels enough for lanes, in vectors that they do not fill.
   const Use wide[]{

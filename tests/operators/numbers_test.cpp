@@ -83,7 +83,7 @@ TEST_CASE("numbers: a convolution reads nothing behind the end of its arrays", "
     }
 }
 
-TEST_CASE("numbers: tiles give what they cannot carry to another algorithm", "[numbers]") {
+TEST_CASE("numbers: Winograd gives what it cannot carry to another algorithm", "[numbers]") {
   const Device device{"vectorized"};
   Generator generator(3);
   const auto run = [&](const Tensor& x_in, const Tensor& weight_in) {
@@ -92,8 +92,8 @@ TEST_CASE("numbers: tiles give what they cannot carry to another algorithm", "[n
     op::sum(y).backward();
     return std::vector<std::vector<double>>{y.values(), x.grad().values(), weight.grad().values()};
   };
-  const ForcedAlgorithm forward{"conv2d", "tiles"}, to_x{"conv2d_grad_x", "tiles"},
-      to_weight{"conv2d_grad_weight", "tiles"};
+  const ForcedAlgorithm forward{"conv2d", "winograd"}, to_x{"conv2d_grad_x", "winograd"},
+      to_weight{"conv2d_grad_weight", "winograd"};
   const Tensor ones_of_weight = full({16, 16, 3, 3}, 1e-38);
   const std::vector<double> y = op::conv2d(full({1, 16, 12, 12}, 2e38), ones_of_weight).values();
   for (const double value : y) CHECK(value == Approx(288).epsilon(1e-4));
@@ -105,21 +105,21 @@ TEST_CASE("numbers: tiles give what they cannot carry to another algorithm", "[n
     return tensor.write<float>()[static_cast<std::size_t>(i)];
   };
   CHECK(run(x, weight).size() == 3);
-  CHECK(forward.missed() == 1);  // ordinary numbers: tiles alone
+  CHECK(forward.missed() == 1);  // ordinary numbers: Winograd alone
   at(x, 100) = infinity;
   at(weight, 77) = std::nanf("");
-  const auto tiles = run(x, weight);
+  const auto winograd = run(x, weight);
   const Device reference{"sequential"};
   const auto expected = run(x, weight);
   for (std::size_t i = 0; i < 3; ++i)
     for (std::size_t j = 0; j < expected[i].size(); ++j) {
       INFO("result " << i << " element " << j);
       if (std::isnan(expected[i][j]))
-        REQUIRE(std::isnan(tiles[i][j]));
+        REQUIRE(std::isnan(winograd[i][j]));
       else if (std::isinf(expected[i][j]))
-        REQUIRE(tiles[i][j] == expected[i][j]);
+        REQUIRE(winograd[i][j] == expected[i][j]);
       else
-        REQUIRE(std::abs(tiles[i][j] - expected[i][j]) < 1e-2);
+        REQUIRE(std::abs(winograd[i][j] - expected[i][j]) < 1e-2);
     }
 }
 

@@ -257,7 +257,7 @@ TEST_CASE("usage: info shows what kernels choose between, and what they take in 
   CHECK(all.code == 0);
   // What a processor's instructions add to the three algorithms follows them in their line.
   for (const char* line : {"sequential chooses between\n  every operator has one algorithm\n",
-                           "vectorized chooses between\n", "  conv2d               im2col rows tiles",
+                           "vectorized chooses between\n", "  conv2d               im2col rows winograd",
                            "  in lenet, training of 2, strict\n", "  in lenet, inference of 2, strict\n"})
     CHECK_THAT(all.out, ContainsSubstring(line));
   const auto forced = [](const std::string& algorithm) {

@@ -49,11 +49,11 @@ PlanPointer<T> im2col(const Problem&, const Arrays<T>&);
 template <class T>
 PlanPointer<T> rows(const Problem&, const Arrays<T>&);
 template <class T>
-PlanPointer<T> tiles(const Problem&, const Arrays<T>&);
+PlanPointer<T> winograd(const Problem&, const Arrays<T>&);
 template <class T>
-bool tiles_fit(const Problem&);
+bool winograd_fits(const Problem&);
 template <class T>
-double tiles_cycles(const Problem&);
+double winograd_cycles(const Problem&);
 bool bfloat16_fits(const Problem&);
 double bfloat16_cycles(const Problem&, const bfloat16::Kernels&);
 PlanPointer<float> bfloat16_rows(const Problem&, const Arrays<float>&, const bfloat16::Kernels&);

@@ -51,7 +51,7 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
 template <class T>
 constexpr std::array<Algorithm<T>, 5> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
                                                   {"rows", rows_fit, direct_cycles<T>, rows<T>},
-                                                  {"tiles", tiles_fit<T>, tiles_cycles<T>, tiles<T>},
+                                                  {"winograd", winograd_fits<T>, winograd_cycles<T>, winograd<T>},
                                                   rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
                                                   rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
 

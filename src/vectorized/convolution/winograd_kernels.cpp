@@ -1,13 +1,13 @@
 #include "vectorized/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "vectorized/convolution/tile_kernels.cpp"
+#define HWY_TARGET_INCLUDE "vectorized/convolution/winograd_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <array>
 
-#include "vectorized/convolution/tile_kernels.hpp"
+#include "vectorized/convolution/winograd_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::convolution::HWY_NAMESPACE {
@@ -190,19 +190,19 @@ bool transform(const Transform<T>& work) {
 }
 
 template <class T, int m, int r>
-const TileKernels<T>& kernels() {
-  static constexpr TileKernels<T> table{.outputs = m,
-                                        .taps = r,
-                                        .input = transform<InputMatrix<m, r>, false, false, T>,
-                                        .output = transform<OutputMatrix<m, r>, true, true, T>,
-                                        .weight = transform<WeightMatrix<m, r>, false, false, T>,
-                                        .gradient = transform<GradientMatrix<m, r>, false, false, T>,
-                                        .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
+const WinogradKernels<T>& kernels() {
+  static constexpr WinogradKernels<T> table{.outputs = m,
+                                            .taps = r,
+                                            .input = transform<InputMatrix<m, r>, false, false, T>,
+                                            .output = transform<OutputMatrix<m, r>, true, true, T>,
+                                            .weight = transform<WeightMatrix<m, r>, false, false, T>,
+                                            .gradient = transform<GradientMatrix<m, r>, false, false, T>,
+                                            .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
   return table;
 }
 
 template <class T>
-const TileKernels<T>* kernels_for(std::int64_t taps) {
+const WinogradKernels<T>* kernels_for(std::int64_t taps) {
   switch (taps) {
     case 3:
       return &kernels<T, 4, 3>();
@@ -215,8 +215,8 @@ const TileKernels<T>* kernels_for(std::int64_t taps) {
   }
 }
 
-const TileKernels<float>* kernels_float(std::int64_t taps) { return kernels_for<float>(taps); }
-const TileKernels<double>* kernels_double(std::int64_t taps) { return kernels_for<double>(taps); }
+const WinogradKernels<float>* kernels_float(std::int64_t taps) { return kernels_for<float>(taps); }
+const WinogradKernels<double>* kernels_double(std::int64_t taps) { return kernels_for<double>(taps); }
 
 }  // namespace
 }  // namespace tern::vectorized::convolution::HWY_NAMESPACE
@@ -229,11 +229,11 @@ HWY_EXPORT(kernels_float);
 HWY_EXPORT(kernels_double);
 
 template <>
-const TileKernels<float>* tile_kernels<float>(std::int64_t taps) {
+const WinogradKernels<float>* winograd_kernels<float>(std::int64_t taps) {
   return HWY_DYNAMIC_DISPATCH(kernels_float)(taps);
 }
 template <>
-const TileKernels<double>* tile_kernels<double>(std::int64_t taps) {
+const WinogradKernels<double>* winograd_kernels<double>(std::int64_t taps) {
   return HWY_DYNAMIC_DISPATCH(kernels_double)(taps);
 }
 

@@ -1,7 +1,7 @@
 // Tiles: convolutions of channels-last images by Winograd's method, over blocks of tiles (see tile_kernels.hpp). A
 // stride is folded.
 
-#include "vectorized/convolution/tiles.hpp"
+#include "vectorized/convolution/winograd.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -30,14 +30,14 @@ constexpr std::int64_t most_folded_channels = 64;
 /// The transforms add up neighbours: what is near the end of T's range leaves it, and an infinity or NaN reaches all
 /// outputs of its tiles. Then some output is not finite, and the outputs are another algorithm's business.
 template <class T>
-class Tiles : public Plan<T> {
+class Winograd : public Plan<T> {
  public:
-  Tiles(const Problem& problem, const Arrays<T>& arrays)
+  Winograd(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
         problem_(folded(flipped(problem))),
         arrays_(arrays),
         flipped_(problem.pass == Pass::grad_x),
-        kernels_(tile_kernels<T>(problem_.KH)) {
+        kernels_(winograd_kernels<T>(problem_.KH)) {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t m = kernels_->outputs, frequencies = kernels_->frequencies(), width = gemm.panel_width;
     tile_rows_ = divide_up(problem_.OH, m);
@@ -299,7 +299,7 @@ class Tiles : public Plan<T> {
   Problem problem_;  ///< folded or flipped
   Arrays<T> arrays_;
   bool flipped_;
-  const TileKernels<T>* kernels_;
+  const WinogradKernels<T>* kernels_;
   std::int64_t tile_rows_, tile_columns_;  ///< of an image
   std::int64_t channels_;                  ///< C, rounded up to whole vectors
   std::int64_t panels_;                    ///< of outputs, of a group
@@ -313,7 +313,7 @@ class Tiles : public Plan<T> {
 
 template <class T>
 double cycles_of(const Problem& problem) {
-  const auto* kernels = tile_kernels<T>(problem.KH);
+  const auto* kernels = winograd_kernels<T>(problem.KH);
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
@@ -328,7 +328,7 @@ double cycles_of(const Problem& problem) {
 }  // namespace
 
 template <class T>
-bool tiles_fit(const Problem& problem) {
+bool winograd_fits(const Problem& problem) {
   if (problem.layout != Layout::channels_last || problem.pass == Pass::grad_bias) return false;
   const Problem once = folded(problem);
   if (problem.strided() && (problem.pass == Pass::grad_x || problem.stride_h != problem.stride_w ||
@@ -336,26 +336,26 @@ bool tiles_fit(const Problem& problem) {
     return false;
   return once.KH == once.KW && once.dilation_h == 1 && once.dilation_w == 1 && once.pad_h < once.KH &&
          once.pad_w < once.KW && once.C >= least_channels && once.O >= least_channels &&
-         tile_kernels<T>(once.KH) != nullptr;
+         winograd_kernels<T>(once.KH) != nullptr;
 }
 
 template <class T>
-double tiles_cycles(const Problem& problem) {
+double winograd_cycles(const Problem& problem) {
   if (problem.pass == Pass::grad_weight) return grad_weight_cycles<T>(folded(problem));
   return cycles_of<T>(folded(flipped(problem)));
 }
 
 template <class T>
-PlanPointer<T> tiles(const Problem& problem, const Arrays<T>& arrays) {
-  if (problem.pass == Pass::grad_weight) return tiles_grad_weight(problem, arrays);
-  return std::make_unique<Tiles<T>>(problem, arrays);
+PlanPointer<T> winograd(const Problem& problem, const Arrays<T>& arrays) {
+  if (problem.pass == Pass::grad_weight) return winograd_grad_weight(problem, arrays);
+  return std::make_unique<Winograd<T>>(problem, arrays);
 }
 
-template bool tiles_fit<float>(const Problem&);
-template bool tiles_fit<double>(const Problem&);
-template double tiles_cycles<float>(const Problem&);
-template double tiles_cycles<double>(const Problem&);
-template PlanPointer<float> tiles(const Problem&, const Arrays<float>&);
-template PlanPointer<double> tiles(const Problem&, const Arrays<double>&);
+template bool winograd_fits<float>(const Problem&);
+template bool winograd_fits<double>(const Problem&);
+template double winograd_cycles<float>(const Problem&);
+template double winograd_cycles<double>(const Problem&);
+template PlanPointer<float> winograd(const Problem&, const Arrays<float>&);
+template PlanPointer<double> winograd(const Problem&, const Arrays<double>&);
 
 }  // namespace tern::vectorized::convolution

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "vectorized/cache.hpp"
-#include "vectorized/convolution/tiles.hpp"
+#include "vectorized/convolution/winograd.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
@@ -19,13 +19,13 @@ constexpr double sum_cycles = 10;
 /// Threads share out blocks of channels and outputs, so small that the tiles and the sums stay in the second-level
 /// cache. What is not finite is another algorithm's business, as in Tiles.
 template <class T>
-class TilesGradWeight : public Plan<T> {
+class WinogradGradWeight : public Plan<T> {
  public:
-  TilesGradWeight(const Problem& problem, const Arrays<T>& arrays)
+  WinogradGradWeight(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
         problem_(folded(problem)),
         arrays_(arrays),
-        kernels_(tile_kernels<T>(problem_.KH)),
+        kernels_(winograd_kernels<T>(problem_.KH)),
         tile_rows_(divide_up(problem.OH, kernels_->outputs)),
         tile_columns_(divide_up(problem.OW, kernels_->outputs)) {
     const std::int64_t C = problem_.C, O = problem_.O, threads = problem.threads;
@@ -198,7 +198,7 @@ class TilesGradWeight : public Plan<T> {
   Problem strided_;  ///< what may have a stride
   Problem problem_;  ///< folded
   Arrays<T> arrays_;
-  const TileKernels<T>* kernels_;
+  const WinogradKernels<T>* kernels_;
   std::int64_t tile_rows_, tile_columns_;
   std::int64_t channel_parts_ = 1, output_parts_ = 1;
   std::int64_t channels_ = 0, outputs_ = 0;  ///< the most of a part; whole vectors
@@ -212,7 +212,7 @@ class TilesGradWeight : public Plan<T> {
 
 template <class T>
 double grad_weight_cycles(const Problem& problem) {
-  const auto* kernels = tile_kernels<T>(problem.KH);
+  const auto* kernels = winograd_kernels<T>(problem.KH);
   const auto C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
@@ -226,13 +226,13 @@ double grad_weight_cycles(const Problem& problem) {
 }
 
 template <class T>
-PlanPointer<T> tiles_grad_weight(const Problem& problem, const Arrays<T>& arrays) {
-  return std::make_unique<TilesGradWeight<T>>(problem, arrays);
+PlanPointer<T> winograd_grad_weight(const Problem& problem, const Arrays<T>& arrays) {
+  return std::make_unique<WinogradGradWeight<T>>(problem, arrays);
 }
 
 template double grad_weight_cycles<float>(const Problem&);
 template double grad_weight_cycles<double>(const Problem&);
-template PlanPointer<float> tiles_grad_weight(const Problem&, const Arrays<float>&);
-template PlanPointer<double> tiles_grad_weight(const Problem&, const Arrays<double>&);
+template PlanPointer<float> winograd_grad_weight(const Problem&, const Arrays<float>&);
+template PlanPointer<double> winograd_grad_weight(const Problem&, const Arrays<double>&);
 
 }  // namespace tern::vectorized::convolution

@@ -27,7 +27,7 @@ struct Transform {
 };
 
 template <class T>
-struct TileKernels {
+struct WinogradKernels {
   std::int64_t outputs, taps;                                   ///< m and r
   std::int64_t size() const { return outputs + taps - 1; }      ///< the side of a tile
   std::int64_t frequencies() const { return size() * size(); }  ///< of a tile
@@ -43,6 +43,6 @@ struct TileKernels {
 
 /// The kernels for weights [taps, taps]; null where there are none.
 template <class T>
-const TileKernels<T>* tile_kernels(std::int64_t taps);
+const WinogradKernels<T>* winograd_kernels(std::int64_t taps);
 
 }  // namespace tern::vectorized::convolution

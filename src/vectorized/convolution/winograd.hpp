@@ -6,7 +6,7 @@
 
 #include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
-#include "vectorized/convolution/tile_kernels.hpp"
+#include "vectorized/convolution/winograd_kernels.hpp"
 
 namespace tern::vectorized::convolution {
 
@@ -86,6 +86,6 @@ struct Window {
 template <class T>
 double grad_weight_cycles(const Problem&);
 template <class T>
-PlanPointer<T> tiles_grad_weight(const Problem&, const Arrays<T>&);
+PlanPointer<T> winograd_grad_weight(const Problem&, const Arrays<T>&);
 
 }  // namespace tern::vectorized::convolution
