@@ -1,7 +1,7 @@
 #include <array>
 
 #include "cuda/cuda.hpp"
-#include "cuda/products/few_rows.cuh"
+#include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
@@ -53,8 +53,8 @@ void run_own(Context& context, const Problem& p, const Arrays& arrays, int, void
 void run_sliced(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   sliced_product(context, product_of(p, arrays), p);
 }
-void run_few_rows(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  few_rows_product(context, product_of(p, arrays));
+void run_gemv(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  gemv_product(context, product_of(p, arrays));
 }
 
 // ---- by the library, and what it does not fuse ----
@@ -139,8 +139,8 @@ const Algorithm library_first{"library", [](const Problem& p) { return !fits_own
 const Algorithm library_last{"library", [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                              workspace_of_library, run_library, next_of_library};
 const Algorithm own{.name = "own", .fits = fits_own, .run = run_own};
-const Algorithm few_rows{.name = "few_rows", .fits = fits_few_rows, .run = run_few_rows};
-constexpr std::array forward{&few_rows, &sliced_first, &library_first, &own, &library_last, &sliced_last};
+const Algorithm gemv{.name = "gemv", .fits = fits_gemv, .run = run_gemv};
+constexpr std::array forward{&gemv, &sliced_first, &library_first, &own, &library_last, &sliced_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
   problem.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b), alignment_of(arrays.bias)};

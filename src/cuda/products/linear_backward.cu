@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "cuda/fused_rows.cuh"
-#include "cuda/products/few_rows.cuh"
+#include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
@@ -147,9 +147,9 @@ void run_sliced_backward(Context& context, const Problem& p, const Gradients& to
     products::sliced_backward(context, weight, data, p);
   });
 }
-void run_few_rows_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+void run_gemv_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
   run_together(context, p, to,
-               [&](const Product& weight, const Product& data) { few_rows_backward(context, weight, data); });
+               [&](const Product& weight, const Product& data) { gemv_backward(context, weight, data); });
 }
 
 template <class T>
@@ -215,10 +215,9 @@ const Backward sliced_backward_first{
     .fits = [](const Problem& p) { return fits_sliced_backward(p) && prefers_sliced_backward(p); },
     .run = run_sliced_backward};
 const Backward sliced_backward_last{.name = "sliced", .fits = fits_sliced_backward, .run = run_sliced_backward};
-const Backward few_rows_backward_algorithm{
-    .name = "few_rows", .fits = fits_few_rows_backward, .run = run_few_rows_backward};
-constexpr std::array backward{&few_rows_backward_algorithm, &sliced_backward_first, &library_backward_first,
-                              &own_backward_algorithm,      &library_backward_last, &sliced_backward_last};
+const Backward gemv_backward_algorithm{.name = "gemv", .fits = fits_gemv_backward, .run = run_gemv_backward};
+constexpr std::array backward{&gemv_backward_algorithm, &sliced_backward_first, &library_backward_first,
+                              &own_backward_algorithm,  &library_backward_last, &sliced_backward_last};
 
 }  // namespace
 

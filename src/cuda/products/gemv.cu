@@ -5,7 +5,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/branches.cuh"
 #include "cuda/elementwise.cuh"
-#include "cuda/products/few_rows.cuh"
+#include "cuda/products/gemv.cuh"
 #include "cuda/products/loads.cuh"
 
 namespace tern::cuda::products {
@@ -28,8 +28,7 @@ constexpr int forward_round(int rows, int lanes) { return 4 * lanes * forward_lo
 
 /// `Lanes` threads share each column. Staged: for one row, of which one round reads all; through shared memory.
 template <int Rows, int Lanes, bool Staged, bool Shared>
-__global__ void __launch_bounds__(forward_threads)
-    few_rows_kernel(const __grid_constant__ Given<Product, Shared> given) {
+__global__ void __launch_bounds__(forward_threads) gemv_kernel(const __grid_constant__ Given<Product, Shared> given) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
   const Product product = given.mine();  // by reference each layer takes 0.1 us more
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
@@ -106,9 +105,9 @@ template <int Rows, int Lanes>
 void launch_forward(const Context& context, const Product& product) {
   const Grid grid(static_cast<unsigned>(ceil_div(product.n, forward_threads / Lanes)), forward_threads);
   if (Rows == 1 && product.k <= forward_round(Rows, Lanes))
-    launch_shared(context, grid, product, [](auto shared) { return few_rows_kernel<Rows, Lanes, Rows == 1, shared>; });
+    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, Rows == 1, shared>; });
   else
-    launch_shared(context, grid, product, [](auto shared) { return few_rows_kernel<Rows, Lanes, false, shared>; });
+    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, false, shared>; });
 }
 
 // ---- backward ----
@@ -234,7 +233,7 @@ struct BackwardArguments {
 
 template <int Rows, bool Shared>
 __global__ void __launch_bounds__(backward_threads)
-    few_rows_backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
+    gemv_backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
   const BackwardArguments mine = given.mine();
   const int block = static_cast<int>(blockIdx.x);
   if (block < mine.data_blocks)
@@ -256,7 +255,7 @@ void launch_backward(const Context& context, const Product& weight, Product data
   grid.cluster = static_cast<unsigned>(data.split);
   launch_shared(context, grid,
                 BackwardArguments{weight, data, Divisor<std::uint32_t>(weight.n / 4), static_cast<int>(data_blocks)},
-                [](auto shared) { return few_rows_backward_kernel<Rows, shared>; });
+                [](auto shared) { return gemv_backward_kernel<Rows, shared>; });
 }
 
 /// Calls body with the number of rows that a thread keeps sums for: at least `rows`.
@@ -264,24 +263,24 @@ template <class Body>
 void with_rows(int rows, const Body& body) {
   if (rows == 1) return body(std::integral_constant<int, 1>{});
   if (rows == 2) return body(std::integral_constant<int, 2>{});
-  body(std::integral_constant<int, most_few_rows>{});
+  body(std::integral_constant<int, most_gemv>{});
 }
 
 /// Of an array that is read or written in packs, or not at all.
 bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; }
 bool whole_rows(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  return p.in == Element::float32 && p.batch == 1 && p.m <= most_few_rows && p.k % 4 == 0 && p.n < most / p.k &&
+  return p.in == Element::float32 && p.batch == 1 && p.m <= most_gemv && p.k % 4 == 0 && p.n < most / p.k &&
          whole(p.given.a) && whole(p.given.b);
 }
 
 }  // namespace
 
-bool fits_few_rows(const Problem& p) { return p.k > 0 && whole_rows(p) && row_by_row(p); }
+bool fits_gemv(const Problem& p) { return p.k > 0 && whole_rows(p) && row_by_row(p); }
 
-bool fits_few_rows_backward(const Problem& p) { return whole_rows(p) && whole(p.gradients.a) && whole(p.gradients.b); }
+bool fits_gemv_backward(const Problem& p) { return whole_rows(p) && whole(p.gradients.a) && whole(p.gradients.b); }
 
-void few_rows_product(const Context& context, const Product& product) {
+void gemv_product(const Context& context, const Product& product) {
   with_rows(product.m, [&](auto rows) {
     if (product.k > forward_round(rows, 32))
       launch_forward<rows, forward_threads>(context, product);
@@ -290,7 +289,7 @@ void few_rows_product(const Context& context, const Product& product) {
   });
 }
 
-void few_rows_backward(const Context& context, const Product& weight, const Product& data) {
+void gemv_backward(const Context& context, const Product& weight, const Product& data) {
   const int rows = data.out != nullptr ? data.m : weight.k;
   with_rows(rows, [&](auto count) { launch_backward<count>(context, weight, data); });
 }

@@ -6,14 +6,14 @@
 
 namespace tern::cuda::products {
 
-inline constexpr int most_few_rows = 4;
+inline constexpr int most_gemv = 4;
 
 /// Both factors along k, in rows of whole 16 bytes.
-bool fits_few_rows(const Problem& problem);
-bool fits_few_rows_backward(const Problem& problem);
+bool fits_gemv(const Problem& problem);
+bool fits_gemv_backward(const Problem& problem);
 
-void few_rows_product(const Context& context, const Product& product);
+void gemv_product(const Context& context, const Product& product);
 /// Both gradients of a linear layer in one kernel; a product without `out` is left out.
-void few_rows_backward(const Context& context, const Product& weight, const Product& data);
+void gemv_backward(const Context& context, const Product& weight, const Product& data);
 
 }  // namespace tern::cuda::products
