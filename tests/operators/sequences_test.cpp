@@ -126,7 +126,7 @@ Known conv(Shape x, Shape weight, const op::Conv2dOptions& options, bool bias = 
            }}};
 }
 
-/// Convolutions that look alike once their channels are filled up or their strides folded.
+/// Convolutions that look alike once their channels are filled up or after space-to-depth.
 std::vector<Known> alike(std::int64_t N) {
   const op::Conv2dOptions same{.padding = 1};
   std::vector<Known> uses;

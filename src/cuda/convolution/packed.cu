@@ -26,7 +26,7 @@ struct WeightPlace {
   }
 };
 
-// Positions along one side of a block that became one; 1 where nothing is folded.
+// Positions along one side of a block that became one; 1 without space-to-depth.
 std::int64_t block_of(const Problem& asked, const Problem& packed) { return asked.stride_h / packed.stride_h; }
 
 WeightPlace weight_place(const Problem& asked, const Problem& packed) {
@@ -258,7 +258,7 @@ void unpack_image(const Context& context, float* x, const In* in, const Problem&
 constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
 
 // Few channels and a stride, as in a first layer: whole blocks of the stride become channels.
-bool folds(const Problem& asked) {
+bool uses_space_to_depth(const Problem& asked) {
   return asked.C <= 4 && asked.groups == 1 && asked.stride_h == asked.stride_w && asked.stride_h > 1 &&
          asked.stride_h <= 4 && asked.dilation_h == 1 && asked.dilation_w == 1;
 }
@@ -271,8 +271,8 @@ Problem packed(const Problem& asked, Element element) {
   packed.activation = Activation::none;
   packed.given = packed.gradients = {};
   if (element == Element::float32 && asked.precision == Precision::bf16) packed.precision = Precision::tf32;
-  const bool folded = folds(asked);
-  if (folded) {
+  const bool to_depth = uses_space_to_depth(asked);
+  if (to_depth) {
     const std::int64_t block = asked.stride_h;
     packed.KH = ceil_div(asked.KH, block);
     packed.KW = ceil_div(asked.KW, block);
@@ -283,7 +283,7 @@ Problem packed(const Problem& asked, Element element) {
     packed.pad_h = packed.pad_w = 0;
   }
   // A grouped convolution keeps its channels: the fit asks for whole lanes there.
-  const std::int64_t lanes = element == Element::bfloat16 || folded ? lane_channels : lane_channels / 2;
+  const std::int64_t lanes = element == Element::bfloat16 || to_depth ? lane_channels : lane_channels / 2;
   if (asked.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
   packed.x_channels = packed.C;
   packed.y_channels = packed.O;

@@ -7,8 +7,9 @@
 namespace tern::cuda::convolution {
 
 /// The convolution that engines run for `asked`: channels filled up with zeros to whole lanes, and, where few channels
-/// meet a stride, folded: blocks of stride x stride neighbouring positions become one position with the channels of
-/// all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither bias nor activation.
+/// meet a stride, after space-to-depth: blocks of stride x stride neighbouring positions become one position with the
+/// channels of all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither bias nor
+/// activation.
 Problem packed(const Problem& asked, Element element);
 /// A forward pass with all that: it writes the caller's y.
 Problem with_epilogue(const Problem& asked, Element element);

@@ -58,10 +58,10 @@ struct Arrays {
   const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
 };
 
-/// To fold: a convolution of one group with stride s on both axes is one of stride 1 over squares of s x s pixels,
-/// whose channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before the
-/// image. One of stride 1 stays as it is.
-inline Problem folded(const Problem& problem) {
+/// Space-to-depth: a convolution of one group with stride s on both axes is one of stride 1 over squares of s x s
+/// pixels, whose channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before
+/// the image. One of stride 1 stays as it is.
+inline Problem space_to_depth(const Problem& problem) {
   Problem result = problem;
   if (!problem.strided()) return result;
   const std::int64_t side = problem.stride_h;

@@ -1,5 +1,5 @@
 // Tiles: convolutions of channels-last images by Winograd's method, over blocks of tiles (see tile_kernels.hpp). A
-// stride is folded.
+// stride becomes channels (space-to-depth).
 
 #include "vectorized/convolution/winograd.hpp"
 
@@ -20,8 +20,8 @@ constexpr std::int64_t most_panel = 64;
 constexpr double far_weight_cycles = 28, near_weight_cycles = 14;
 // Fewer channels than a vector leave lanes of transformed tiles empty.
 constexpr std::int64_t least_channels = 12;
-// Folding is for first layers: each part of the gradient of weight cuts out all folded channels.
-constexpr std::int64_t most_folded_channels = 64;
+// Space-to-depth is for first layers: each part of the gradient of weight cuts out all of its channels.
+constexpr std::int64_t most_space_to_depth_channels = 64;
 
 /// The forward pass, and the gradient of x, flipped: blocks of tiles through all channels, panel of outputs by panel.
 /// The team transforms the weights first; where the tiles of all images are one block, and there are panels for most
@@ -34,7 +34,7 @@ class Winograd : public Plan<T> {
  public:
   Winograd(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
-        problem_(folded(flipped(problem))),
+        problem_(space_to_depth(flipped(problem))),
         arrays_(arrays),
         flipped_(problem.pass == Pass::grad_x),
         kernels_(winograd_kernels<T>(problem_.KH)) {
@@ -62,7 +62,7 @@ class Winograd : public Plan<T> {
     product_frequency_ = tiles * width + apart;
     products_ = product_frequency_ * frequencies;
     window_ = round_up((piece_rows + problem_.KH - 1) * (tile_columns_ * m + problem_.KH - 1) * channels_, 16);
-    // Or the taps of some channels, behind them those that are yet to be folded.
+    // Or the taps of some channels, behind them those that are yet to go from space to depth.
     window_ =
         std::max(window_, (channels_at_once() * problem_.taps() + (strided_.strided() ? strided_.K() : 0)) * width);
     tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);
@@ -85,7 +85,8 @@ class Winograd : public Plan<T> {
   bool done() const override { return finite_.load(std::memory_order_relaxed); }
 
  private:
-  /// Channels whose weights are transformed at a time. Folded ones, which are few, all: their taps are packed together.
+  /// Channels whose weights are transformed at a time. Those of space-to-depth, which are few, all: their taps are
+  /// packed together.
   std::int64_t channels_at_once() const { return strided_.strided() ? problem_.C : 8; }
 
   /// Blocks of which each thread gets as many, or, where there are fewer than threads, so many that their panels are
@@ -133,7 +134,7 @@ class Winograd : public Plan<T> {
     const std::int64_t width = gemm.panel_width, r = problem_.KH, C = problem_.C, O = problem_.O;
     const std::int64_t output = panel * width, outputs = std::min(width, O - output);
     if (strided_.strided())
-      fold_weights(taps, panel, first, last);
+      space_to_depth_weights(taps, panel, first, last);
     else if (!flipped_)
       gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * r * r, C * r * r,
                            (last - first) * r * r, outputs);
@@ -148,8 +149,8 @@ class Winograd : public Plan<T> {
     }
   }
 
-  /// What pack_transposed of the folded weights would give.
-  void fold_weights(T* taps, std::int64_t panel, std::int64_t first, std::int64_t last) const {
+  /// What pack_transposed of the weights after space-to-depth would give.
+  void space_to_depth_weights(T* taps, std::int64_t panel, std::int64_t first, std::int64_t last) const {
     const std::int64_t width = gemm_kernels<T>().panel_width, output = panel * width;
     const std::int64_t side = strided_.stride_h, C = strided_.C, KH = strided_.KH, KW = strided_.KW, K = strided_.K();
     T* const all = taps + channels_at_once() * problem_.taps() * width;
@@ -212,7 +213,7 @@ class Winograd : public Plan<T> {
                                     tile_columns_ * m + problem_.KW - 1,
                                     channels_};
                  if (strided_.strided()) {
-                   in.fill_folded(arrays_.in, n, strided_);
+                   in.fill_space_to_depth(arrays_.in, n, strided_);
                  } else {
                    const std::int64_t at = n * problem_.plane() * problem_.x_pitch + group * C;
                    in.fill({arrays_.in + at, arrays_.mask_at(at), problem_.x_pitch, C, problem_.H, problem_.W});
@@ -296,7 +297,7 @@ class Winograd : public Plan<T> {
   }
 
   Problem strided_;  ///< what may have a stride
-  Problem problem_;  ///< folded or flipped
+  Problem problem_;  ///< after space-to-depth, or flipped
   Arrays<T> arrays_;
   bool flipped_;
   const WinogradKernels<T>* kernels_;
@@ -330,9 +331,9 @@ double cycles_of(const Problem& problem) {
 template <class T>
 bool winograd_fits(const Problem& problem) {
   if (problem.layout != Layout::channels_last || problem.pass == Pass::grad_bias) return false;
-  const Problem once = folded(problem);
+  const Problem once = space_to_depth(problem);
   if (problem.strided() && (problem.pass == Pass::grad_x || problem.stride_h != problem.stride_w ||
-                            problem.groups != 1 || once.C > most_folded_channels))
+                            problem.groups != 1 || once.C > most_space_to_depth_channels))
     return false;
   return once.KH == once.KW && once.dilation_h == 1 && once.dilation_w == 1 && once.pad_h < once.KH &&
          once.pad_w < once.KW && once.C >= least_channels && once.O >= least_channels &&
@@ -341,8 +342,8 @@ bool winograd_fits(const Problem& problem) {
 
 template <class T>
 double winograd_cycles(const Problem& problem) {
-  if (problem.pass == Pass::grad_weight) return grad_weight_cycles<T>(folded(problem));
-  return cycles_of<T>(folded(flipped(problem)));
+  if (problem.pass == Pass::grad_weight) return grad_weight_cycles<T>(space_to_depth(problem));
+  return cycles_of<T>(space_to_depth(flipped(problem)));
 }
 
 template <class T>

@@ -70,7 +70,7 @@ struct Window {
   }
 
   /// Image n of x: squares of its pixels, the first column of which the window begins with, as pixels.
-  void fill_folded(const T* x, std::int64_t n, const Problem& strided) const {
+  void fill_space_to_depth(const T* x, std::int64_t n, const Problem& strided) const {
     Problem squares = strided;
     squares.KW = strided.stride_h;
     squares.OW = width;

@@ -23,7 +23,7 @@ class WinogradGradWeight : public Plan<T> {
  public:
   WinogradGradWeight(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
-        problem_(folded(problem)),
+        problem_(space_to_depth(problem)),
         arrays_(arrays),
         kernels_(winograd_kernels<T>(problem_.KH)),
         tile_rows_(divide_up(problem.OH, kernels_->outputs)),
@@ -82,7 +82,7 @@ class WinogradGradWeight : public Plan<T> {
   struct Part {
     std::int64_t group, channel, channels, output, outputs;
   };
-  /// Channels of a window of x: those of a part, or all of a folded one.
+  /// Channels of a window of x: those of a part, or all of one after space-to-depth.
   std::int64_t window_channels() const {
     return strided_.strided() ? round_up(problem_.C, gemm_kernels<T>().lanes) : channels_;
   }
@@ -134,7 +134,7 @@ class WinogradGradWeight : public Plan<T> {
                              tile_columns_ * m + problem_.KW - 1,
                              window_channels()};
           if (strided_.strided()) {
-            in.fill_folded(arrays_.in, n, strided_);
+            in.fill_space_to_depth(arrays_.in, n, strided_);
           } else {
             const std::int64_t from = n * problem_.plane() * problem_.x_pitch + part.group * problem_.C + part.channel;
             in.fill({arrays_.in + from, nullptr, problem_.x_pitch, part.channels, problem_.H, problem_.W});
@@ -175,7 +175,7 @@ class WinogradGradWeight : public Plan<T> {
                                      .in = {sums + c * outputs_, kernels_->size() * sum_frequency_, sum_frequency_},
                                      .channels = round_up(part.outputs, gemm_kernels<T>().lanes)});
       if (strided_.strided()) {
-        unfold(part, part.channel + c, taps);
+        depth_to_space(part, part.channel + c, taps);
         continue;
       }
       const std::int64_t first = (part.group * problem_.O + part.output) * problem_.C + part.channel + c;
@@ -184,8 +184,8 @@ class WinogradGradWeight : public Plan<T> {
     if (!finite) finite_.store(false, std::memory_order_relaxed);
   }
 
-  /// The taps [r, r, outputs] of a folded channel to their places.
-  void unfold(const Part& part, std::int64_t channel, const T* taps) const {
+  /// The taps [r, r, outputs] of a channel of space-to-depth to their places.
+  void depth_to_space(const Part& part, std::int64_t channel, const T* taps) const {
     const std::int64_t C = strided_.C, KH = strided_.KH, KW = strided_.KW, side = strided_.stride_h;
     const std::int64_t c = channel % C, w = channel / C % side, h = channel / C / side;
     for (std::int64_t i = h; i < kernels_->taps * side; i += side)
@@ -196,7 +196,7 @@ class WinogradGradWeight : public Plan<T> {
   }
 
   Problem strided_;  ///< what may have a stride
-  Problem problem_;  ///< folded
+  Problem problem_;  ///< after space-to-depth
   Arrays<T> arrays_;
   const WinogradKernels<T>* kernels_;
   std::int64_t tile_rows_, tile_columns_;
