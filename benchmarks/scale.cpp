@@ -119,7 +119,7 @@ Timing train(const Options& options, const std::string& name, std::int64_t batch
     Step step([&](const Tensor& x, const Tensor& y) {
       sgd.zero_grad();
       const Tensor loss = all.backward(batch * group.size(),
-                                       [&](const data::Rows& rows) -> parallel::Part {
+                                       [&](const data::Rows& rows) -> parallel::ShardLoss {
                                          const std::int64_t first = batch * group.rank();
                                          return net.loss(x.slice(0, rows.begin - first, rows.end - first),
                                                          y.slice(0, rows.begin - first, rows.end - first));

@@ -27,7 +27,7 @@ nn::State train(const parallel::Group& group, const Tensor& images, const Tensor
     const Tensor loss = pipeline
                             .backward(
                                 100, [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
-                                [&](const Tensor& y, const data::Rows& rows) -> parallel::Part {
+                                [&](const Tensor& y, const data::Rows& rows) -> parallel::ShardLoss {
                                   return op::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
                                 })
                             .loss;

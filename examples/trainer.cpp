@@ -35,7 +35,7 @@ Run train_in(const std::string& folder, const std::function<bool(std::int64_t st
                                          .checkpoints = folder};
   const auto loss = [&](const Tensor& x, const Tensor& labels) {
     const Tensor logits = net(x);
-    return parallel::Part{op::cross_entropy(logits, labels), nn::count_right(logits, labels)};
+    return parallel::ShardLoss{op::cross_entropy(logits, labels), nn::count_right(logits, labels)};
   };
   training::Trainer trainer{net, sgd, data::DataLoader{digits.train, batches}, loss, options};
   if (trainer.resume()) std::printf("going on after step %lld\n", static_cast<long long>(trainer.position().step));

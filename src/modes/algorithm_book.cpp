@@ -127,7 +127,7 @@ void watch_algorithms(int change) noexcept {
 void check_environment_algorithms(const Mode& mode) {
   for (const Entry& entry : environment()) {
     expects(!entry.algorithm.empty(), "TERN_ALGORITHM: \"", entry.decision,
-            "\" is not of the form conv2d:tiles or vectorized.conv2d:tiles");
+            "\" is not of the form conv2d:winograd or vectorized.conv2d:winograd");
     if (concerns(entry, mode)) find_algorithm("TERN_ALGORITHM", mode, entry.decision, entry.algorithm);
   }
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/core/convert.hpp"
 
 namespace tern::operators {
@@ -67,7 +67,7 @@ random::Key draw(Generator& generator) {
   bool drawn = false;
   random::Key key;
   tell([&](Observer& observer) { drawn = drawn || observer.draw(generator, key); });
-  return PartStreams::shifted(drawn ? key : generator.next());
+  return ShardStreams::shifted(drawn ? key : generator.next());
 }
 
 kernels::Broadcast run_of(std::int64_t count, std::size_t inputs) {

@@ -47,13 +47,13 @@ std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_
 }
 
 Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors, const std::vector<Tensor>& values) {
-  std::vector<Tensor> parts;
+  std::vector<Tensor> pieces;
   for (std::size_t place = 0; place < values.size(); ++place) {
     const std::int64_t count = tensors[bucket.members[place]].numel();
-    parts.push_back(values[place].defined() ? values[place].detach().reshape({count}).to(bucket.dtype)
-                                            : filled({count}, 0, bucket.dtype));
+    pieces.push_back(values[place].defined() ? values[place].detach().reshape({count}).to(bucket.dtype)
+                                             : filled({count}, 0, bucket.dtype));
   }
-  return operators::cat(parts, 0);
+  return operators::cat(pieces, 0);
 }
 
 Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors) {
@@ -63,14 +63,14 @@ Tensor packed(const Bucket& bucket, const std::vector<Tensor>& tensors) {
 }
 
 std::vector<Tensor> unpacked(const Bucket& bucket, const std::vector<Tensor>& tensors, const Tensor& flat) {
-  std::vector<Tensor> parts;
+  std::vector<Tensor> pieces;
   std::int64_t begin = 0;
   for (const std::size_t i : bucket.members) {
     const std::int64_t end = begin + tensors[i].numel();
-    parts.push_back(flat.slice(0, begin, end).reshape(tensors[i].shape()).to(tensors[i].dtype()));
+    pieces.push_back(flat.slice(0, begin, end).reshape(tensors[i].shape()).to(tensors[i].dtype()));
     begin = end;
   }
-  return parts;
+  return pieces;
 }
 
 Progress::Progress(const std::vector<Bucket>& buckets, const std::vector<Tensor>& tensors) {

@@ -9,7 +9,7 @@
 #include "parallel/replicas.hpp"
 #include "parallel/streams.hpp"
 #include "parallel/tree.hpp"
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -43,7 +43,7 @@ struct DataParallel::Body {
   DataParallelOptions options;
   data::Share share;
   std::vector<Tensor> parameters, statistics;  // to be trained and summed; floating buffers
-  std::string apart;                           // the first parameter that each rank has a part of its own of
+  std::string apart;                           // the first parameter that each rank has a shard of its own of
   std::vector<Bucket> buckets;
   std::vector<Bucket> statistics_buckets;
 
@@ -64,9 +64,9 @@ struct DataParallel::Body {
     std::vector<nn::NamedTensor> all = module.named_parameters();
     const std::size_t trained = all.size();
     for (nn::NamedTensor& named : module.named_buffers()) all.push_back(std::move(named));
-    const SplitParts parts = split_parts(module);
-    check_same(group, all, parts);
-    const std::vector<char> others = held_apart(group, all, parts);
+    const SplitShards split = split_shards(module);
+    check_same(group, all, split);
+    const std::vector<char> others = held_apart(group, all, split);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Tensor& tensor = all[i].tensor;
       if (others[i] != 0) {
@@ -79,12 +79,12 @@ struct DataParallel::Body {
     }
     expects(!parameters.empty(),
             "DataParallel: the module has no parameter that takes a gradient and is whole in every rank");
-    expects(share.shards <= 1 || apart.empty(), "DataParallel: every rank has another part of ", apart,
+    expects(share.shards <= 1 || apart.empty(), "DataParallel: every rank has another shard of ", apart,
             ", which needs all of a batch at once, and ", share.shards,
             " shards are computed one after another; take shards = 0");
-    module.visit([&](const std::string& path, const nn::Module& part) {
-      expects(share.shards <= 1 || dynamic_cast<const BatchNorm2d*>(&part) == nullptr, "DataParallel: ", path, ", ",
-              part.describe(), ", needs all of a batch at once, and ", share.shards,
+    module.visit([&](const std::string& path, const nn::Module& child) {
+      expects(share.shards <= 1 || dynamic_cast<const BatchNorm2d*>(&child) == nullptr, "DataParallel: ", path, ", ",
+              child.describe(), ", needs all of a batch at once, and ", share.shards,
               " shards are computed one after another; give it nn::BatchNorm2d, or shards = 0");
     });
     buckets = make_buckets(parameters, options.bucket_bytes);
@@ -102,7 +102,7 @@ struct DataParallel::Body {
   bool alone() const { return group.size() == 1 && share.count() == 1; }
 };
 
-/// One backward of all ranks: the parts of this one, and the sums over all.
+/// One backward of all ranks: the shards of this one, and the sums over all.
 struct DataParallel::Pass {
   Pass(Body& owner, Holdings held)
       : body(owner),
@@ -117,7 +117,7 @@ struct DataParallel::Pass {
   Progress progress;
   std::vector<Partial> gradients;              // of each bucket that is packed
   std::vector<std::vector<Tensor>> sums = {};  // of the first buckets: those of its members
-  std::vector<char> used, packs;               // which parameters have a gradient; which buckets have this part's
+  std::vector<char> used, packs;               // which parameters have a gradient; which buckets have this shard's
   Reduction reduction = Reduction::sum;
 
   const std::vector<int>& own() const { return holdings[static_cast<std::size_t>(body.group.rank())]; }
@@ -160,7 +160,7 @@ struct DataParallel::Pass {
     while (sums.size() < packs.size() && packs[sums.size()] != 0) sums.push_back(summed(sums.size()));
   }
 
-  /// The backward of one part, of a weight (undefined: 1); the buckets of the last one are summed while it goes on.
+  /// The backward of one shard, of a weight (undefined: 1); the buckets of the last one are summed while it goes on.
   void differentiate(const Tensor& loss, const Tensor& weight, int shard, bool last) {
     BackwardOptions options;
     if (last)
@@ -206,7 +206,7 @@ struct DataParallel::Pass {
     }
   }
 
-  /// The sums over the parts of what they made of the buffers; begun.
+  /// The sums over the shards of what they made of the buffers; begun.
   std::vector<Tensor> sums_of(const std::vector<Partial>& statistics) const {
     std::vector<Tensor> result;
     for (std::size_t i = 0; i < statistics.size(); ++i)
@@ -223,16 +223,16 @@ struct DataParallel::Pass {
   void settle(const std::vector<Tensor>& statistics) const {
     for (std::size_t bucket = 0; bucket < statistics.size(); ++bucket) {
       const Bucket& members = body.statistics_buckets[bucket];
-      const std::vector<Tensor> parts = unpacked(members, body.statistics, statistics[bucket]);
-      for (std::size_t place = 0; place < parts.size(); ++place)
-        Tensor(body.statistics[members.members[place]]).copy_(parts[place]);
+      const std::vector<Tensor> means = unpacked(members, body.statistics, statistics[bucket]);
+      for (std::size_t place = 0; place < means.size(); ++place)
+        Tensor(body.statistics[members.members[place]]).copy_(means[place]);
     }
   }
 
-  Part run(std::int64_t batch, const std::function<Part(const data::Rows&)>& part);
+  ShardLoss run(std::int64_t batch, const std::function<ShardLoss(const data::Rows&)>& loss_of);
 };
 
-Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const data::Rows&)>& part) {
+ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardLoss(const data::Rows&)>& loss_of) {
   const std::vector<Tensor> before = gradients_of(body.parameters);
   for (Tensor& tensor : body.parameters) tensor.zero_grad();
   Partial figures;
@@ -256,27 +256,27 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
     const data::Rows rows = body.share.shard(batch, shard);
     if (shard != own().front())
       for (std::size_t i = 0; i < fresh.size(); ++i) body.statistics[i].copy_(fresh[i]);
-    PartStreams::place(generator, start);
-    const Part given = [&] {
-      const PartStreams apart(static_cast<std::uint64_t>(shard) << part_streams);
-      return part(rows);
+    ShardStreams::place(generator, start);
+    const ShardLoss found = [&] {
+      const ShardStreams apart(static_cast<std::uint64_t>(shard) << shard_streams);
+      return loss_of(rows);
     }();
-    expects<ShapeError>(given.loss.defined() && given.loss.numel() == 1,
-                        "DataParallel: a part gives one number, the mean loss of its examples");
+    expects<ShapeError>(found.loss.defined() && found.loss.numel() == 1,
+                        "DataParallel: a shard gives one number, the mean loss of its examples");
     const std::uint64_t drawn = generator.position() - start;
-    expects(!draws || *draws == drawn, "DataParallel: a part of the batch draws ", drawn,
-            " streams of random numbers, another one ", draws.value_or(0), "; every part has to draw alike");
+    expects(!draws || *draws == drawn, "DataParallel: a shard of the batch draws ", drawn,
+            " streams of random numbers, another one ", draws.value_or(0), "; every shard has to draw alike");
     draws = drawn;
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
-    if (given.sums.defined()) precision = DType::float64;
-    Tensor numbers = given.loss.detach().reshape({1}).to(precision) * weight;
-    if (given.sums.defined())
-      numbers = operators::cat({numbers, given.sums.detach().reshape({given.sums.numel()}).to(DType::float64)}, 0);
+    if (found.sums.defined()) precision = DType::float64;
+    Tensor numbers = found.loss.detach().reshape({1}).to(precision) * weight;
+    if (found.sums.defined())
+      numbers = operators::cat({numbers, found.sums.detach().reshape({found.sums.numel()}).to(DType::float64)}, 0);
     count = numbers.numel();
     figures.add(shard, numbers);
     if (early) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
     if (even) begin_means();
-    differentiate(given.loss, mean ? Tensor() : filled(given.loss.shape(), weight, given.loss.dtype()), shard,
+    differentiate(found.loss, mean ? Tensor() : filled(found.loss.shape(), weight, found.loss.dtype()), shard,
                   shard == own().back());
     for (std::size_t i = 0; i < statistics.size(); ++i)
       statistics[i].add(shard, packed(body.statistics_buckets[i], body.statistics) * weight);
@@ -294,21 +294,21 @@ Part DataParallel::Pass::run(std::int64_t batch, const std::function<Part(const 
   if (!early) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
   finish(before, agreed);
   settle(settled);
-  PartStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));
+  ShardStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));
   return {all.slice(0, 0, 1).reshape({}).to(body.parameters[0].dtype()), count > 1 ? all.slice(0, 1, count) : Tensor()};
 }
 
 DataParallel::DataParallel(const Group& group, const nn::Module& module, const DataParallelOptions& options)
     : body_(std::make_shared<Body>(group, module, options)) {}
 
-Part DataParallel::backward(std::int64_t batch, const std::function<Part(const data::Rows& rows)>& part) {
+ShardLoss DataParallel::backward(std::int64_t batch, const std::function<ShardLoss(const data::Rows& rows)>& loss_of) {
   expects<ShapeError>(batch >= 1, "DataParallel: a batch of ", batch, " examples");
   const Body& body = *body_;
   expects<ShapeError>(body.apart.empty() || batch % body.share.ranks == 0, "DataParallel: a batch of ", batch,
                       " examples is not divided equally among ", body.share.ranks, " ranks, as ", body.apart,
-                      " needs, of which each has a part; take a multiple, and LoaderOptions::drop_last");
+                      " needs, of which each has a shard; take a multiple, and LoaderOptions::drop_last");
   if (body.alone()) {
-    const Part whole = part({0, batch});
+    const ShardLoss whole = loss_of({0, batch});
     whole.loss.backward();
     return {whole.loss.detach(), whole.sums.defined() ? whole.sums.detach().to(DType::float64) : Tensor()};
   }
@@ -319,7 +319,7 @@ Part DataParallel::backward(std::int64_t batch, const std::function<Part(const d
     for (int shard = share.first(); shard < share.last(); ++shard)
       if (share.shard(batch, shard).size() > 0) shards.push_back(shard);
   }
-  return Pass(*body_, std::move(holdings)).run(batch, part);
+  return Pass(*body_, std::move(holdings)).run(batch, loss_of);
 }
 
 void DataParallel::backward(const Tensor& loss) {
@@ -332,9 +332,9 @@ void DataParallel::average() { average_behind({}); }
 // Behind the backward of a loss, or of none.
 void DataParallel::average_behind(const Tensor& loss) {
   Body& body = *body_;
-  expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, part) cuts the batch");
+  expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, loss_of) cuts the batch");
   expects(body.apart.empty(), "DataParallel: the gradient of ", body.apart,
-          " is not averaged over the ranks, of which each has a part; backward(batch, part) weighs it");
+          " is not averaged over the ranks, of which each has a shard; backward(batch, loss_of) weighs it");
   if (body.alone()) return loss.defined() ? loss.backward() : void();
   Holdings holdings;
   for (int rank = 0; rank < body.share.ranks; ++rank) holdings.push_back({rank});

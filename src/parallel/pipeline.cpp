@@ -10,7 +10,7 @@
 #include "parallel/cut.hpp"
 #include "parallel/filled.hpp"
 #include "parallel/streams.hpp"
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -96,7 +96,7 @@ struct Pipeline::Pass {
   Body& body;
   const std::int64_t rows;  // of a micro-batch
   const std::function<Tensor(const data::Rows& rows)>& input;
-  const std::function<Part(const Tensor& y, const data::Rows& rows)>& loss;
+  const std::function<ShardLoss(const Tensor& y, const data::Rows& rows)>& loss;
   Body::Known& known;
   const bool is_new_size;
   Generator& generator = default_generator();
@@ -139,9 +139,9 @@ struct Pipeline::Pass {
   void forward(std::size_t i) {
     if (!inputs[i].defined()) fetch(i);
     const std::uint64_t before = known.in ? known.in->drawn : 0;
-    PartStreams::place(generator, start + before);
+    ShardStreams::place(generator, start + before);
     {
-      const PartStreams apart(static_cast<std::uint64_t>(i) << micro_batch_streams);
+      const ShardStreams apart(static_cast<std::uint64_t>(i) << micro_batch_streams);
       outputs[i] = body.stage(inputs[i]);
       if (body.is_last()) outputs[i] = weighed(loss(outputs[i], rows_of(i)));
     }
@@ -152,15 +152,15 @@ struct Pipeline::Pass {
   }
 
   // Adds to the figures; the loss of the micro-batch.
-  Tensor weighed(const Part& part) {
-    expects<ShapeError>(part.loss.defined() && part.loss.numel() == 1,
+  Tensor weighed(const ShardLoss& found) {
+    expects<ShapeError>(found.loss.defined() && found.loss.numel() == 1,
                         "Pipeline: a micro-batch gives one number, the mean loss of its examples");
-    Tensor numbers = part.loss.detach().reshape({1}).to(DType::float64) / body.options.micro_batches;
-    if (part.sums.defined())
-      numbers = operators::cat({numbers, part.sums.detach().reshape({part.sums.numel()}).to(DType::float64)}, 0);
-    (void)is_new(known.figures, {part.loss.dtype(), numbers.shape(), generator.position() - start});
+    Tensor numbers = found.loss.detach().reshape({1}).to(DType::float64) / body.options.micro_batches;
+    if (found.sums.defined())
+      numbers = operators::cat({numbers, found.sums.detach().reshape({found.sums.numel()}).to(DType::float64)}, 0);
+    (void)is_new(known.figures, {found.loss.dtype(), numbers.shape(), generator.position() - start});
     figures = figures.defined() ? figures + numbers : numbers;
-    return part.loss;
+    return found.loss;
   }
 
   void backward(std::size_t i, std::optional<std::size_t> fetched) {
@@ -182,7 +182,7 @@ struct Pipeline::Pass {
     inputs[i] = outputs[i] = Tensor();
   }
 
-  Part run() {
+  ShardLoss run() {
     const auto count = static_cast<std::size_t>(body.options.micro_batches);
     inputs.resize(count);
     outputs.resize(count);
@@ -194,11 +194,11 @@ struct Pipeline::Pass {
       const std::size_t following = i + ahead + 1;
       backward(i, following < count ? std::optional(following) : std::nullopt);
     }
-    return told();
+    return gathered();
   }
 
   // The figures of the last rank, in all.
-  Part told() {
+  ShardLoss gathered() {
     const int last = body.group.size() - 1;
     if (is_new_size) {
       Tensor words = packed(known.figures.value_or(Handed{}));
@@ -206,7 +206,7 @@ struct Pipeline::Pass {
       known.figures = unpacked(words);
     }
     const Handed& all = *known.figures;
-    PartStreams::place(generator, start + all.drawn);
+    ShardStreams::place(generator, start + all.drawn);
     if (!figures.defined()) figures = Tensor(all.shape, DType::float64);
     body.elements.broadcast(figures, last);
     const std::int64_t count = figures.numel();
@@ -222,13 +222,13 @@ nn::Sequential& Pipeline::stage() { return body_->stage; }
 std::size_t Pipeline::first() const { return body_->first(); }
 std::size_t Pipeline::last() const { return body_->last(); }
 
-Part Pipeline::backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
-                        const std::function<Part(const Tensor& y, const data::Rows& rows)>& loss) {
+ShardLoss Pipeline::backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
+                             const std::function<ShardLoss(const Tensor& y, const data::Rows& rows)>& loss) {
   Body& body = *body_;
-  const int parts = body.options.micro_batches;
-  expects<ShapeError>(batch >= 1 && batch % parts == 0, "Pipeline: a batch of ", batch, " examples is not cut into ",
-                      parts, " equal micro-batches");
-  const std::int64_t rows = batch / parts;
+  const int micro_batches = body.options.micro_batches;
+  expects<ShapeError>(batch >= 1 && batch % micro_batches == 0, "Pipeline: a batch of ", batch,
+                      " examples is not cut into ", micro_batches, " equal micro-batches");
+  const std::int64_t rows = batch / micro_batches;
   const auto [known, is_new_size] = body.known.try_emplace({rows, body.stage.training()});
   return Pass{body, rows, input, loss, known->second, is_new_size}.run();
 }

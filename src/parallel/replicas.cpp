@@ -9,12 +9,12 @@
 
 namespace tern::parallel {
 
-void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors, const SplitParts& parts) {
+void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors, const SplitShards& shards) {
   std::vector<std::string> own;
   own.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
-    const auto part = parts.find(name);
-    const std::string split = part == parts.end() ? "" : message(", a part of ", part->second.group.size());
+    const auto shard = shards.find(name);
+    const std::string split = shard == shards.end() ? "" : message(", a shard of ", shard->second.group.size());
     own.push_back(
         message(name, ' ', tensor.dtype(), ' ', tensor.shape(), split, tensor.requires_grad() ? " to train" : ""));
   }
@@ -29,13 +29,14 @@ void check_same(const Group& group, const std::vector<nn::NamedTensor>& tensors,
                          ", rank 0 no more");
 }
 
-std::vector<char> held_apart(const Group& group, const std::vector<nn::NamedTensor>& tensors, const SplitParts& parts) {
+std::vector<char> held_apart(const Group& group, const std::vector<nn::NamedTensor>& tensors,
+                             const SplitShards& shards) {
   std::vector<char> apart(tensors.size());
-  if (parts.empty()) return apart;
+  if (shards.empty()) return apart;
   std::vector<std::int64_t> own;
   for (const auto& [name, tensor] : tensors) {
-    const auto part = parts.find(name);
-    own.push_back(part == parts.end() ? -1 : part->second.group.rank());
+    const auto shard = shards.find(name);
+    own.push_back(shard == shards.end() ? -1 : shard->second.group.rank());
   }
   const auto count = static_cast<std::int64_t>(own.size());
   const std::vector<std::int64_t> all = group.all_gather(tensor(own, {count})).to_vector<std::int64_t>();
@@ -44,7 +45,7 @@ std::vector<char> held_apart(const Group& group, const std::vector<nn::NamedTens
     for (std::size_t place = i; place < all.size(); place += own.size()) different.insert(all[place]);
     const auto ranks = static_cast<std::size_t>(group.size());
     expects<ParallelError>(different.size() == 1 || different.size() == ranks, "DataParallel: some of the ", ranks,
-                           " ranks have the same part of ", tensors[i].name,
+                           " ranks have the same shard of ", tensors[i].name,
                            " and some another; give it the ranks of a Mesh's `data` group, which have the same");
     apart[i] = ranks > 1 && different.size() == ranks;
   }

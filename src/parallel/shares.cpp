@@ -17,11 +17,11 @@ Tensor gather_shares(const Group& group, const Tensor& own, std::int64_t count) 
   Tensor padded = zeros({most, own.size(1)}, own.dtype());
   if (rows.size() > 0) padded.slice(0, 0, rows.size()).copy_(own);
   const Tensor all = group.all_gather(padded);
-  std::vector<Tensor> parts;
+  std::vector<Tensor> pieces;
   for (int rank = 0; rank < group.size(); ++rank)
-    parts.push_back(
+    pieces.push_back(
         all.slice(0, rank * most, rank * most + data::Share{.rank = rank, .ranks = group.size()}.rows(count).size()));
-  return operators::cat(parts, 0);
+  return operators::cat(pieces, 0);
 }
 
 }  // namespace tern::parallel

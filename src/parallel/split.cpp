@@ -3,9 +3,9 @@
 #include <typeinfo>
 
 #include "nn/layer.hpp"
-#include "parallel/split_parts.hpp"
+#include "parallel/split_shards.hpp"
 #include "parallel/streams.hpp"
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/dot.hpp"
@@ -14,8 +14,8 @@ namespace tern::parallel {
 
 namespace {
 
-/// This rank's part of a tensor of the whole layer, with elements of its own.
-Tensor part_of(const char* layer, const Group& group, const Tensor& whole, Layout layout, nn::Start start) {
+/// This rank's shard of a tensor of the whole layer, with elements of its own.
+Tensor shard_of(const char* layer, const Group& group, const Tensor& whole, Layout layout, nn::Start start) {
   const int dim = layout == Layout::rows ? 0 : whole.rank() - 1;
   expects<ShapeError>(whole.size(dim) % group.size() == 0, layer, ": ", whole.size(dim),
                       layout == Layout::rows ? " outputs" : " inputs", " are not divided equally among ", group.size(),
@@ -52,14 +52,14 @@ ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out
       input_(options.input),
       output_(options.output),
       weight_(parameter("weight",
-                        part_of("ColumnLinear", ranks,
-                                nn::start_weight("ColumnLinear", {out, in}, options.dtype, options.start, generator),
-                                Layout::rows, options.start))),
+                        shard_of("ColumnLinear", ranks,
+                                 nn::start_weight("ColumnLinear", {out, in}, options.dtype, options.start, generator),
+                                 Layout::rows, options.start))),
       bias_(parameter("bias", !options.bias
                                   ? Tensor()
-                                  : part_of("ColumnLinear", ranks,
-                                            nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator),
-                                            Layout::rows, options.start))) {
+                                  : shard_of("ColumnLinear", ranks,
+                                             nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator),
+                                             Layout::rows, options.start))) {
   check_layouts("ColumnLinear", input_, output_);
 }
 
@@ -85,10 +85,10 @@ RowLinear::RowLinear(const Group& ranks, std::int64_t in, std::int64_t out, cons
     : SplitModule(ranks),
       input_(options.input),
       output_(options.output),
-      weight_(parameter(
-          "weight",
-          part_of("RowLinear", ranks, nn::start_weight("RowLinear", {out, in}, options.dtype, options.start, generator),
-                  Layout::features, options.start))),
+      weight_(parameter("weight",
+                        shard_of("RowLinear", ranks,
+                                 nn::start_weight("RowLinear", {out, in}, options.dtype, options.start, generator),
+                                 Layout::features, options.start))),
       bias_(parameter("bias", !options.bias
                                   ? Tensor()
                                   : nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator))) {
@@ -111,28 +111,28 @@ std::int64_t RowLinear::flops(const Shape& input, const Shape& /*output*/) const
 }
 
 Tensor Dropout::forward(const Tensor& x) const {
-  const PartStreams apart(static_cast<std::uint64_t>(rank_) << rank_streams);
+  const ShardStreams apart(static_cast<std::uint64_t>(rank_) << rank_streams);
   return nn::Dropout::forward(x);
 }
 
-std::map<std::string, SplitPart> split_parts(const nn::Module& module) {
-  std::map<std::string, SplitPart> parts;
+std::map<std::string, SplitShard> split_shards(const nn::Module& module) {
+  std::map<std::string, SplitShard> shards;
   module.visit([&](const std::string& path, const nn::Module& below) {
     const auto* const split = dynamic_cast<const SplitModule*>(&below);
     if (split == nullptr || split->group().size() == 1) return;
     for (const auto& [name, tensor] : below.state())
       if (const Layout layout = split->layout(name); layout != Layout::whole)
-        parts.emplace(message(path, path.empty() ? "" : ".", name), SplitPart{split->group(), layout});
+        shards.emplace(message(path, path.empty() ? "" : ".", name), SplitShard{split->group(), layout});
   });
-  return parts;
+  return shards;
 }
 
 nn::State whole_state(const nn::Module& module) {
   const NoGrad no_grad;
   nn::State state = module.state();
-  for (const auto& [name, part] : split_parts(module)) {
+  for (const auto& [name, shard] : split_shards(module)) {
     Tensor& tensor = state.at(name);
-    tensor = exchange(part.group, tensor, part.layout, Layout::whole);
+    tensor = exchange(shard.group, tensor, shard.layout, Layout::whole);
   }
   return state;
 }
@@ -140,13 +140,13 @@ nn::State whole_state(const nn::Module& module) {
 void load_whole_state(nn::Module& module, const nn::State& state, const nn::LoadOptions& options) {
   const NoGrad no_grad;
   nn::State own = state;
-  for (const auto& [name, part] : split_parts(module)) {
+  for (const auto& [name, shard] : split_shards(module)) {
     const auto found = own.find(name);
     if (found == own.end() || !found->second.defined() || found->second.rank() == 0) continue;
     Tensor& whole = found->second;
     // What cannot be divided has another shape than the module's, and load_state says so.
-    const std::int64_t size = whole.size(part.layout == Layout::rows ? 0 : -1);
-    if (size % part.group.size() == 0) whole = exchange(part.group, whole, Layout::whole, part.layout);
+    const std::int64_t size = whole.size(shard.layout == Layout::rows ? 0 : -1);
+    if (size % shard.group.size() == 0) whole = exchange(shard.group, whole, Layout::whole, shard.layout);
   }
   module.load_state(own, options);
 }

@@ -60,7 +60,7 @@ struct Room {
   std::uint64_t meetings = 0;
   std::map<std::pair<int, int>, std::shared_ptr<Letter>> letters;  // by sender and receiver
   std::string failure;                                             // why nobody meets here any more
-  std::vector<std::weak_ptr<Room>> parts;
+  std::vector<std::weak_ptr<Room>> children;
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, const std::string& reason) {
     if (failure.empty()) failure = reason;
@@ -121,11 +121,11 @@ struct Room {
     {
       const std::lock_guard lock(mutex);
       if (failure.empty()) failure = reason;
-      smaller = parts;
+      smaller = children;
       changed.notify_all();
     }
-    for (const auto& part : smaller)
-      if (const auto room = part.lock()) room->abandon(reason);
+    for (const auto& child : smaller)
+      if (const auto room = child.lock()) room->abandon(reason);
   }
 };
 
@@ -187,7 +187,7 @@ class Threads final : public Collective {
       return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size()) * size_of(dtype);
     };
     std::vector<std::byte> share(begin(rank_ + 1) - begin(rank_));
-    reduce_part(*given, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
+    reduce_slice(*given, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
     const auto made = room_->meet(rank_, {.call = "all_reduce", .from = share.data()});
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(data) + begin(rank), post_of(*made, rank).from, begin(rank + 1) - begin(rank));
@@ -207,8 +207,8 @@ class Threads final : public Collective {
                                            .dtype = dtype,
                                            .detail = static_cast<int>(reduction),
                                            .from = from});
-    reduce_part(*given, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
-                static_cast<std::byte*>(to));
+    reduce_slice(*given, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
+                 static_cast<std::byte*>(to));
     room_->meet(rank_, {.call = "reduce_scatter"});
   }
 
@@ -276,19 +276,19 @@ class Threads final : public Collective {
     for (int rank = 0; rank < size(); ++rank)
       if (post_of(*given, rank).colour == colour) members.push_back(rank);
     std::ranges::stable_sort(members, {}, [&](int rank) { return post_of(*given, rank).key; });
-    std::shared_ptr<Room> part;
+    std::shared_ptr<Room> child;
     if (members[0] == rank_) {
-      part = std::make_shared<Room>(static_cast<int>(members.size()), room_->limit);
+      child = std::make_shared<Room>(static_cast<int>(members.size()), room_->limit);
       const std::lock_guard lock(room_->mutex);
-      std::erase_if(room_->parts, [](const auto& known) { return known.expired(); });
-      room_->parts.push_back(part);
+      std::erase_if(room_->children, [](const auto& known) { return known.expired(); });
+      room_->children.push_back(child);
     }
-    const auto made = room_->meet(rank_, {.call = "split", .room = part});
-    part = post_of(*made, members[0]).room;
+    const auto made = room_->meet(rank_, {.call = "split", .room = child});
+    child = post_of(*made, members[0]).room;
     // Nobody reads the rooms of this meeting after it, so that they end with their ranks.
     room_->meet(rank_, {.call = "split"});
     const auto place = std::ranges::find(members, rank_) - members.begin();
-    return std::make_unique<Threads>(std::move(part), static_cast<int>(place));
+    return std::make_unique<Threads>(std::move(child), static_cast<int>(place));
   }
 
   void abandon(const std::string& reason) noexcept override {
@@ -312,8 +312,8 @@ class Threads final : public Collective {
     if (bytes > 0) std::memmove(to, from, bytes);
   }
 
-  void reduce_part(const std::vector<Post>& posts, std::size_t offset, std::size_t count, DType dtype,
-                   Reduction reduction, std::byte* to) const {
+  void reduce_slice(const std::vector<Post>& posts, std::size_t offset, std::size_t count, DType dtype,
+                    Reduction reduction, std::byte* to) const {
     copy(to, static_cast<const std::byte*>(posts[0].from) + offset, count * size_of(dtype));
     for (int rank = 1; rank < size(); ++rank)
       reduce(reduction, dtype, to, static_cast<const std::byte*>(post_of(posts, rank).from) + offset, count);

@@ -64,13 +64,13 @@ Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const 
   for (const std::vector<int>& held : holdings) nodes.push_back(nodes_of(held));
   std::size_t most = 1;
   for (const std::vector<Node>& list : nodes) most = std::max(most, list.size());
-  std::vector<Tensor> parts;
+  std::vector<Tensor> pieces;
   for (std::size_t i = 0; i < most; ++i) {
-    Tensor part = i < own.values().size() ? own.values()[i] : filled({n}, 0, like.dtype());
-    if (slice * size > n) part = operators::pad(part, {{0, 0, slice * size - n}});
-    parts.push_back(part.reshape({size, 1, slice}).to(wire));
+    Tensor piece = i < own.values().size() ? own.values()[i] : filled({n}, 0, like.dtype());
+    if (slice * size > n) piece = operators::pad(piece, {{0, 0, slice * size - n}});
+    pieces.push_back(piece.reshape({size, 1, slice}).to(wire));
   }
-  const Tensor received = group.all_to_all(parts.size() == 1 ? parts[0] : operators::cat(parts, 1)).to(like.dtype());
+  const Tensor received = group.all_to_all(pieces.size() == 1 ? pieces[0] : operators::cat(pieces, 1)).to(like.dtype());
   const Tensor sum = tree_sum(shards, [&](const Node& node) -> Tensor {
     for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
       const std::size_t i = lookup(nodes[rank], node);

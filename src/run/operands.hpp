@@ -30,7 +30,8 @@ double value_at(const std::byte* first, DType dtype, std::int64_t place);
 
 /// "[0, 3, 1]": the place of element `i` of a tensor in row-major order.
 std::string index_of(const Tensor& tensor, std::int64_t i);
-/// "conv2d backward in cuda (algorithm grad_x tiles), at features.3, Conv2d(...), of float32 [8, 3, 32, 32] and ...".
+/// "conv2d backward in cuda (algorithm grad_x winograd), at features.3, Conv2d(...), of float32 [8, 3, 32, 32] and
+/// ...".
 std::string describe(const OperatorCall& call);
 
 }  // namespace tern

@@ -192,7 +192,7 @@ std::vector<double> ProfileRecorder::own_seconds() const {
 
 namespace {
 
-/// "tiles", or "grad_x tiles" where the decision is a part of the operator.
+/// "winograd", or "grad_x winograd" where the decision is a part of the operator.
 std::string algorithm_of(std::string_view operator_name, std::string_view decision, std::string_view algorithm) {
   if (decision == operator_name) return std::string(algorithm);
   if (decision.starts_with(operator_name) && decision.substr(operator_name.size()).starts_with('_'))

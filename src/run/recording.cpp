@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 
 namespace tern {
@@ -90,7 +90,7 @@ namespace {
 
 // Where a generator would be if parts of a batch had not set it back: they do so in every run alike.
 std::uint64_t progress(const Generator& generator, bool of_thread) {
-  return generator.position() + (of_thread ? PartStreams::set_back() : 0);
+  return generator.position() + (of_thread ? ShardStreams::set_back() : 0);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numbers>
 
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 
 namespace tern {
 
@@ -79,7 +79,7 @@ class WholeNumbers {
 
 }  // namespace
 
-constinit thread_local std::uint64_t PartStreams::further_ = 0, PartStreams::set_back_ = 0;
+constinit thread_local std::uint64_t ShardStreams::further_ = 0, ShardStreams::set_back_ = 0;
 
 void detail::expect_even_row(std::size_t row, std::size_t elements, std::size_t first) {
   expects<ShapeError>(elements == first, "tensor: row ", row, " has ", elements, " elements, and row 0 has ", first);
@@ -170,7 +170,7 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
   check_floating("rand", dtype);
   expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is no interval");
   Tensor result(shape, dtype);
-  const random::Key key = PartStreams::shifted(generator.next());
+  const random::Key key = ShardStreams::shifted(generator.next());
   random::Words words{};  // four elements share a block
   with_type_of(dtype, [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
@@ -191,7 +191,7 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
 
 Tensor randn(const Shape& shape, Generator& generator, double mean, double deviation, DType dtype) {
   check_floating("randn", dtype);
-  const random::Key key = PartStreams::shifted(generator.next());
+  const random::Key key = ShardStreams::shifted(generator.next());
   return generate(shape, dtype, [&](std::size_t i) {
     // 1 - uniform is in (0, 1], so its logarithm is finite.
     const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(random::uniform(word(key, 2 * i)))));
@@ -205,7 +205,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
   const auto [smallest, largest] = exact_integers(dtype);
   expects<NumericError>(smallest <= low && high - 1 <= largest, "randint: ", dtype, " holds the integers from ",
                         smallest, " to ", largest, ", not all of [", low, ", ", high, ")");
-  const random::Key key = PartStreams::shifted(generator.next());
+  const random::Key key = ShardStreams::shifted(generator.next());
   WholeNumbers numbers(key);
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, [&](std::size_t) {
@@ -224,7 +224,7 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
   for (std::size_t i = 0; i < chances.size(); ++i)
     expects<NumericError>(chances[i] >= 0 && chances[i] <= 1, "bernoulli: probability ", chances[i], " at position ", i,
                           " is outside [0, 1]");
-  const random::Key key = PartStreams::shifted(generator.next());
+  const random::Key key = ShardStreams::shifted(generator.next());
   return generate(probabilities.shape(), probabilities.dtype(), [&](std::size_t i) {
     return static_cast<double>(random::uniform(word(key, i))) < chances[i] ? 1.0 : 0.0;
   });
@@ -233,7 +233,7 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
 Tensor randperm(std::int64_t n, Generator& generator) {
   expects<ShapeError>(n >= 0, "randperm: ", n, " elements");
   Tensor result = arange(0, n);
-  WholeNumbers numbers(PartStreams::shifted(generator.next()));
+  WholeNumbers numbers(ShardStreams::shifted(generator.next()));
   std::int64_t* const order = result.write<std::int64_t>().data();
   for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[numbers.below(static_cast<std::uint64_t>(i) + 1)]);
   return result;

@@ -26,12 +26,12 @@ void add(Tensor& totals, std::int64_t i, const Tensor& value) {
 }
 
 // Queued in the mode of the scope, like nn::Mean and nn::Accuracy, but in one tensor that a checkpoint can hold.
-void add_to(Tensor& totals, const parallel::Part& part, std::int64_t count) {
+void add_to(Tensor& totals, const parallel::ShardLoss& shard, std::int64_t count) {
   const NoGrad no_grad;
   const auto rows = static_cast<double>(count);
-  add(totals, 0, part.loss.detach().reshape({1}).to(DType::float64) * rows);
-  if (part.sums.defined())
-    add(totals, 1, part.sums.reshape({1}).to(DType::float64));
+  add(totals, 0, shard.loss.detach().reshape({1}).to(DType::float64) * rows);
+  if (shard.sums.defined())
+    add(totals, 1, shard.sums.reshape({1}).to(DType::float64));
   else
     totals.slice(0, 1, 2).fill_(NAN);
   totals.slice(0, 2, 3).copy_(totals.slice(0, 2, 3) + rows);
@@ -108,17 +108,17 @@ Step Trainer::make_step() {
     return Step([this](const Tensor& rows) { return step_on_rows(rows, {}); });
   }
   const auto step = [this](const Tensor& x, const Tensor& labels, const Tensor& drawn) {
-    return train_on(x.size(0), [&](const data::Rows&) { return part_of(x, labels, drawn); });
+    return train_on(x.size(0), [&](const data::Rows&) { return shard_loss(x, labels, drawn); });
   };
   if (augments) return Step(step);
   return Step([step](const Tensor& x, const Tensor& labels) { return step(x, labels, {}); });
 }
 
 Tensor Trainer::step_on_rows(const Tensor& rows, const Tensor& drawn) {
-  return train_on(rows.numel(), [&](const data::Rows& part) {
-    const Tensor own = rows.slice(0, part.begin, part.end);
-    return part_of(op::index_select(loader_.images(), 0, own), op::index_select(loader_.labels(), 0, own),
-                   drawn.defined() ? drawn.slice(0, part.begin, part.end) : drawn);
+  return train_on(rows.numel(), [&](const data::Rows& shard) {
+    const Tensor own = rows.slice(0, shard.begin, shard.end);
+    return shard_loss(op::index_select(loader_.images(), 0, own), op::index_select(loader_.labels(), 0, own),
+                      drawn.defined() ? drawn.slice(0, shard.begin, shard.end) : drawn);
   });
 }
 
@@ -129,12 +129,12 @@ Tensor Trainer::step_on_batch(const data::Batch& batch, const Tensor& drawn) {
   // A recording would not know which rows of the whole batch these are.
   return train_on(batch.whole, [&](const data::Rows& rows) {
     const std::int64_t begin = rows.begin - batch.first, end = rows.end - batch.first;
-    return part_of(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end),
-                   drawn.defined() ? drawn.slice(0, begin, end) : drawn);
+    return shard_loss(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end),
+                      drawn.defined() ? drawn.slice(0, begin, end) : drawn);
   });
 }
 
-parallel::Part Trainer::part_of(const Tensor& x, const Tensor& labels, const Tensor& drawn) const {
+parallel::ShardLoss Trainer::shard_loss(const Tensor& x, const Tensor& labels, const Tensor& drawn) const {
   if (!drawn.defined()) return loss_(x, labels);
   const Tensor changed = (*augment_)(x, drawn);
   if (options_.augment.mix == 0) return loss_(changed, labels);
@@ -143,9 +143,9 @@ parallel::Part Trainer::part_of(const Tensor& x, const Tensor& labels, const Ten
 }
 
 // One step on a batch of all ranks.
-Tensor Trainer::train_on(std::int64_t examples, const PartOfBatch& part) {
+Tensor Trainer::train_on(std::int64_t examples, const ShardLossOf& loss_of) {
   optimizer_->zero_grad();
-  const parallel::Part whole = ranks_->backward(examples, part);
+  const parallel::ShardLoss whole = ranks_->backward(examples, loss_of);
   if (options_.clip_norm > 0) optim::clip_grad_norm(optimizer_->parameters(), options_.clip_norm);
   optimizer_->step();
   if (average_) average_->update();

@@ -14,7 +14,7 @@ namespace tern::testing {
 using Catch::ContainsSubstring;
 using parallel::DataParallel;
 using parallel::Group;
-using parallel::Part;
+using parallel::ShardLoss;
 
 namespace {
 
@@ -91,7 +91,7 @@ Trained train(const Group& group, const parallel::DataParallelOptions& options, 
   for (int step = first; step < last; ++step) {
     const std::int64_t begin = 22 * step, end = std::min<std::int64_t>(98, begin + 22);
     optimizer.zero_grad();
-    const Part part = ranks.backward(end - begin, [&](const data::Rows& rows) -> Part {
+    const ShardLoss shard = ranks.backward(end - begin, [&](const data::Rows& rows) -> ShardLoss {
       const Tensor y = all.y.slice(0, begin + rows.begin, begin + rows.end);
       const Tensor logits = net(all.x.slice(0, begin + rows.begin, begin + rows.end));
       return {
@@ -100,8 +100,8 @@ Trained train(const Group& group, const parallel::DataParallelOptions& options, 
               operators::equal(operators::argmax(logits).to(DType::float64), y.to(DType::float64)).to(DType::float64))};
     });
     optimizer.step();
-    trained.losses.push_back(part.loss.item());
-    trained.right.push_back(part.sums.item());
+    trained.losses.push_back(shard.loss.item());
+    trained.right.push_back(shard.sums.item());
   }
   trained.net = all_of(net, optimizer);
   trained.position = default_generator().position();
@@ -171,13 +171,13 @@ TEST_CASE("data parallel: goes on with another number of ranks", "[parallel]") {
 }
 
 TEST_CASE("data parallel: without shards all ranks agree, and are near to one", "[parallel][ranks]") {
-  // Without dropout and statistics, which are those of a rank's part, the mean is the mean.
+  // Without dropout and statistics, which are those of a rank's shard, the mean is the mean.
   const auto gradients = [](const Group& group) {
     Net net(1);
     net.eval();
     DataParallel ranks(group, net);
     const Examples all = examples(24);
-    ranks.backward(24, [&](const data::Rows& rows) -> Part {
+    ranks.backward(24, [&](const data::Rows& rows) -> ShardLoss {
       return operators::cross_entropy(net(all.x.slice(0, rows.begin, rows.end)), all.y.slice(0, rows.begin, rows.end));
     });
     std::vector<double> values;
@@ -224,7 +224,7 @@ std::vector<double> normal_step(const Group& group, const Norm& norm) {
   Normal<Norm> net(norm);
   DataParallel ranks(group, net);
   const Examples all = examples(30);
-  ranks.backward(22, [&](const data::Rows& rows) -> Part {
+  ranks.backward(22, [&](const data::Rows& rows) -> ShardLoss {
     return operators::cross_entropy(net(all.x.slice(0, rows.begin, rows.end)), all.y.slice(0, rows.begin, rows.end));
   });
   std::vector<double> values;
@@ -310,13 +310,13 @@ TEST_CASE("data parallel: what no rank uses has no gradient, what one uses has",
                      c = module("c", nn::Linear(3, 3));
         } two;
         DataParallel pair(group, two, {.shards = shards});
-        pair.backward(10, [&](const data::Rows& rows) -> Part {
+        pair.backward(10, [&](const data::Rows& rows) -> ShardLoss {
           // b only where the first examples are.
           return operators::sum((rows.begin == 0 ? two.b : two.a)(ones({1, 3})));
         });
         const bool several = group.size() > 1 || shards > 1;
         if (two.c.parameters()[0].grad().defined()) return "a gradient for what nobody uses";
-        if (!two.b.parameters()[0].grad().defined()) return "no gradient for what one part uses";
+        if (!two.b.parameters()[0].grad().defined()) return "no gradient for what one shard uses";
         if (two.a.parameters()[0].grad().defined() != several) return "the gradient of what others use";
         return {};
       });
@@ -327,7 +327,7 @@ TEST_CASE("data parallel: further gradients are added", "[parallel]") {
     nn::Linear net(1, 1);
     DataParallel ranks(group, net, {.shards = 2});
     for (int i = 0; i < 3; ++i)
-      ranks.backward(4, [&](const data::Rows&) -> Part { return operators::sum(net(ones({1, 1}))); });
+      ranks.backward(4, [&](const data::Rows&) -> ShardLoss { return operators::sum(net(ones({1, 1}))); });
     return net.parameters()[0].grad().item() == 3 ? "" : message(net.parameters()[0].grad());
   });
 }
@@ -338,12 +338,12 @@ TEST_CASE("data parallel: fewer examples than shards, and than ranks", "[paralle
     manual_seed(1);
     DataParallel ranks(group, net, {.shards = 8});
     const Examples all = examples(3);
-    const Part part = ranks.backward(3, [&](const data::Rows& rows) -> Part {
+    const ShardLoss shard = ranks.backward(3, [&](const data::Rows& rows) -> ShardLoss {
       return {operators::cross_entropy(net(all.x.slice(0, rows.begin, rows.end)), all.y.slice(0, rows.begin, rows.end)),
               full({2}, 1)};
     });
-    std::vector<double> values = part.sums.values();
-    values.push_back(part.loss.item());
+    std::vector<double> values = shard.sums.values();
+    values.push_back(shard.loss.item());
     for (const double value : net.parameters()[0].grad().values()) values.push_back(value);
     return values;
   };
@@ -369,19 +369,19 @@ TEST_CASE("data parallel: mistakes are typed errors that name them", "[parallel]
   CHECK_THAT(said<Error>([&] {
                fixed.backward(operators::sum(net(ones({1, 2}))));
              }),
-             ContainsSubstring("backward(batch, part)"));
-  CHECK_THAT(said<ShapeError>([&] { fixed.backward(2, [&](const data::Rows&) -> Part {
-                                      return net(ones({1, 2}));
-                                    }); }),
+             ContainsSubstring("backward(batch, loss_of)"));
+  CHECK_THAT(said<ShapeError>([&] {
+               fixed.backward(2, [&](const data::Rows&) -> ShardLoss { return net(ones({1, 2})); });
+             }),
              ContainsSubstring("one number"));
   CHECK_THAT(said<Error>([&] {
-               fixed.backward(2, [&](const data::Rows& rows) -> Part {
+               fixed.backward(2, [&](const data::Rows& rows) -> ShardLoss {
                  if (rows.begin > 0) default_generator().skip(1);
                  return operators::sum(net(ones({1, 2})));
                });
              }),
              ContainsSubstring("has to draw alike"));
-  CHECK_THAT(said<ShapeError>([&] { fixed.backward(0, [&](const data::Rows&) -> Part { return Tensor(); }); }),
+  CHECK_THAT(said<ShapeError>([&] { fixed.backward(0, [&](const data::Rows&) -> ShardLoss { return Tensor(); }); }),
              ContainsSubstring("0 examples"));
 }
 

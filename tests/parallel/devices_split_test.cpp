@@ -1,4 +1,4 @@
-// Parts of a model on ranks with a device each, and gradients that travel as bfloat16 between them.
+// Shards of a model on ranks with a device each, and gradients that travel as bfloat16 between them.
 
 #include "acted.hpp"
 #include "tern/models/models.hpp"
@@ -13,7 +13,7 @@
 namespace tern::testing {
 
 using parallel::Group;
-using parallel::Part;
+using parallel::ShardLoss;
 
 namespace {
 
@@ -26,12 +26,12 @@ auto data_parallel_step(const Group& group, const Net& net, double learning_rate
   const auto ranks = std::make_shared<parallel::DataParallel>(group, net, options);
   return [=](const Tensor& images, const Tensor& labels) {
     optimizer->zero_grad();
-    const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
+    const ShardLoss shard = ranks->backward(32, [&](const data::Rows& rows) -> ShardLoss {
       return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
                                       labels.slice(0, rows.begin, rows.end));
     });
     optimizer->step();
-    return part.loss;
+    return shard.loss;
   };
 }
 
@@ -87,13 +87,13 @@ TEST_CASE("pipeline: two GPUs learn what one does, in a recorded step too", "[pa
     manual_seed(5);
     return [=](const Tensor& images, const Tensor& labels) {
       optimizer->zero_grad();
-      const Part part = pipeline->backward(
+      const ShardLoss shard = pipeline->backward(
           32, [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
-          [&](const Tensor& y, const data::Rows& rows) -> Part {
+          [&](const Tensor& y, const data::Rows& rows) -> ShardLoss {
             return operators::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
           });
       optimizer->step();
-      return part.loss;
+      return shard.loss;
     };
   });
 }

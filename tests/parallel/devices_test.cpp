@@ -21,7 +21,7 @@ namespace tern::testing {
 
 using Catch::ContainsSubstring;
 using parallel::Group;
-using parallel::Part;
+using parallel::ShardLoss;
 
 TEST_CASE("groups: on the host there is no other algorithm", "[parallel][ranks]") {
   check_ranks(2, [](const Group& group) -> std::string {
@@ -147,7 +147,7 @@ TEST_CASE("groups: short sums by either algorithm have the same bits on two GPUs
   if (taken["peers"] == 0) WARN("these GPUs do not reach each other's memory");
 }
 
-TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its part", "[parallel][cuda]") {
+TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its share", "[parallel][cuda]") {
   if (device_name(1).empty()) {
     WARN("SKIPPED: there are fewer than two GPUs");
     return;
@@ -200,12 +200,12 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
     const Tensor x = randn({32, 16}, generator), y = randint(0, 4, {32}, generator);
     Step step([&](const Tensor& images, const Tensor& labels) {
       optimizer.zero_grad();
-      const Part part = ranks.backward(32, [&](const data::Rows& rows) -> Part {
-        const Tensor x_part = operators::dropout(images.slice(0, rows.begin, rows.end), dropped, true);
-        return operators::cross_entropy(net(x_part), labels.slice(0, rows.begin, rows.end));
+      const ShardLoss shard = ranks.backward(32, [&](const data::Rows& rows) -> ShardLoss {
+        const Tensor x_shard = operators::dropout(images.slice(0, rows.begin, rows.end), dropped, true);
+        return operators::cross_entropy(net(x_shard), labels.slice(0, rows.begin, rows.end));
       });
       optimizer.step();
-      return part.loss;
+      return shard.loss;
     });
     manual_seed(5);
     std::vector<double> values;
@@ -232,7 +232,7 @@ TEST_CASE("data parallel: one and two GPUs have the same bits, in a recorded ste
   replays = 0;
   check_ranks(2, [&](const Group& group) { return train(group, 2, 0.25) == two ? "" : "other bits in a recording"; });
   CHECK(replays > 0);
-  // So does a rank with several parts.
+  // So does a rank with several shards.
   replays = 0;
   CHECK(train(Group(), 4, 0.25) == dropping);
   CHECK(replays > 0);
@@ -311,7 +311,7 @@ std::string wrong_means(const Group& group) {
     parallel::DataParallel ranks(group, net);
     const double loss = ranks
                             .backward(batch,
-                                      [&](const data::Rows& rows) -> Part {
+                                      [&](const data::Rows& rows) -> ShardLoss {
                                         return {loss_of(net, rows.begin, rows.end), full({1}, rows.size())};
                                       })
                             .loss.item();
@@ -321,10 +321,10 @@ std::string wrong_means(const Group& group) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const nn::BatchNorm2d own(3);
       const data::Rows rows = data::Share{rank, group.size(), 0}.shard(batch, rank);
-      const Tensor part = loss_of(own, rows.begin, rows.end);
-      part.backward();
+      const Tensor loss = loss_of(own, rows.begin, rows.end);
+      loss.backward();
       const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
-      whole += weight * part.item();
+      whole += weight * loss.item();
       const std::vector<double> values = values_of(own);
       for (std::size_t i = 0; i < values.size(); ++i) expected[i] += weight * values[i];
     }

@@ -64,7 +64,7 @@ TEST_CASE("group: every reduction of every dtype", "[parallel][ranks]") {
     });
 }
 
-TEST_CASE("group: sums of more elements than a chunk, than a part, and of no whole number of them",
+TEST_CASE("group: sums of more elements than a chunk, than a slice, and of no whole number of them",
           "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {
@@ -302,10 +302,10 @@ TEST_CASE("group: calls that do not fit together name the ranks", "[parallel]") 
 TEST_CASE("group: what one rank throws ends the others and is thrown", "[parallel]") {
   std::vector<std::string> ends(3);
   const auto program = [&](const Group& group) {
-    const Group part = group.split(group.rank() == 1 ? 1 : 0);
+    const Group subgroup = group.split(group.rank() == 1 ? 1 : 0);
     if (group.rank() == 1) throw FileError("the disk is full");
     try {
-      while (true) part.barrier();  // in a part that the failed rank is not in
+      while (true) subgroup.barrier();  // in a subgroup that the failed rank is not in
     } catch (const ParallelError& error) {
       ends[static_cast<std::size_t>(group.rank())] = error.what();
       throw;
@@ -319,14 +319,14 @@ TEST_CASE("group: what one rank throws ends the others and is thrown", "[paralle
 TEST_CASE("group: a rank that has left ends no other, and whoever waits for it is told", "[parallel]") {
   std::string told;
   parallel::launch({.ranks = 3}, [&](const Group& group) {
-    const Group part = group.split(group.rank() == 2 ? 1 : 0);
+    const Group subgroup = group.split(group.rank() == 2 ? 1 : 0);
     group.barrier();
     group.leave();
     if (group.rank() == 2) return;
-    part.barrier();  // the others still have theirs
-    part.leave();
-    part.leave();
-    if (group.rank() == 0) told = said<ParallelError>([&] { part.barrier(); });
+    subgroup.barrier();  // the others still have theirs
+    subgroup.leave();
+    subgroup.leave();
+    if (group.rank() == 0) told = said<ParallelError>([&] { subgroup.barrier(); });
   });
   CHECK_THAT(told, ContainsSubstring("has ended its program"));
 }

@@ -20,8 +20,8 @@ using Catch::ContainsSubstring;
 using parallel::Group;
 using parallel::Layout;
 using parallel::Mesh;
-using parallel::Part;
 using parallel::Pipeline;
+using parallel::ShardLoss;
 
 namespace {
 
@@ -70,15 +70,15 @@ Trained train(const Group& group, const parallel::PipelineOptions& options, doub
   Trained trained;
   for (std::int64_t begin = 0; begin < 48; begin += 12) {
     if (optimizer) optimizer->zero_grad();
-    const Part part = pipeline.backward(
+    const ShardLoss shard = pipeline.backward(
         12, [&](const data::Rows& rows) { return all.x.slice(0, begin + rows.begin, begin + rows.end); },
-        [&](const Tensor& y, const data::Rows& rows) -> Part {
+        [&](const Tensor& y, const data::Rows& rows) -> ShardLoss {
           const Tensor labels = all.y.slice(0, begin + rows.begin, begin + rows.end);
           return {operators::cross_entropy(y, labels), right_of(y, labels)};
         });
     if (optimizer) optimizer->step();
-    trained.losses.push_back(part.loss.item());
-    trained.right.push_back(part.sums.item());
+    trained.losses.push_back(shard.loss.item());
+    trained.right.push_back(shard.sums.item());
   }
   for (const auto& [name, tensor] : pipeline.whole_state()) trained.state.emplace_back(name, tensor.values());
   trained.position = default_generator().position();
@@ -216,7 +216,7 @@ TEST_CASE("pipeline: mistakes are typed errors that name them", "[parallel]") {
           shape[0] = rows.size();
           return ones(shape);
         },
-        [](const Tensor& y, const data::Rows&) -> Part { return operators::mean(y); });
+        [](const Tensor& y, const data::Rows&) -> ShardLoss { return operators::mean(y); });
   };
   const nn::Sequential net{nn::Linear(3, 3), nn::Linear(3, 3)};
   Pipeline pipeline(Group(), net, {.micro_batches = 4});
@@ -246,7 +246,7 @@ TEST_CASE("pipeline: mistakes are typed errors that name them", "[parallel]") {
   CHECK_THAT(said<ShapeError>([&] { step(pipeline, 4, {1, 5}); }), ContainsSubstring("0, Linear(3, 3)"));
 }
 
-TEST_CASE("mesh: rows hold a copy of the model, columns the same part of it", "[parallel]") {
+TEST_CASE("mesh: rows hold a copy of the model, columns the same shard of it", "[parallel]") {
   check_ranks(4, [](const Group& group) -> std::string {
     const Mesh mesh(group, 2);
     if (mesh.model.size() != 2 || mesh.model.rank() != group.rank() % 2) return "another row";
@@ -285,7 +285,7 @@ Trained train_grid(const Group& group, int model, int shards = 0) {
     optimizer.zero_grad();
     trained.losses.push_back(ranks
                                  .backward(48,
-                                           [&](const data::Rows& rows) -> Part {
+                                           [&](const data::Rows& rows) -> ShardLoss {
                                              return operators::cross_entropy(net(all.x.slice(0, rows.begin, rows.end)),
                                                                              all.y.slice(0, rows.begin, rows.end));
                                            })
@@ -334,7 +334,7 @@ TEST_CASE("mesh: data parallel copies of split layers learn what one device does
                  parallel::DataParallel(group, grid_net(&mesh.model));
                });
              }),
-             ContainsSubstring("some of the 4 ranks have the same part of a.weight"));
+             ContainsSubstring("some of the 4 ranks have the same shard of a.weight"));
 }
 
 TEST_CASE("mesh: data parallel pipelines learn what one device does", "[parallel]") {
@@ -354,7 +354,7 @@ TEST_CASE("mesh: data parallel pipelines learn what one device does", "[parallel
             pipeline
                 .backward(
                     own, [&](const data::Rows& rows) { return all.x.slice(0, begin + rows.begin, begin + rows.end); },
-                    [&](const Tensor& y, const data::Rows& rows) -> Part {
+                    [&](const Tensor& y, const data::Rows& rows) -> ShardLoss {
                       return operators::cross_entropy(y, all.y.slice(0, begin + rows.begin, begin + rows.end));
                     })
                 .loss;

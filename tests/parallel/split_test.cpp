@@ -17,7 +17,7 @@ using Catch::ContainsSubstring;
 using parallel::exchange;
 using parallel::Group;
 using parallel::Layout;
-using parallel::Part;
+using parallel::ShardLoss;
 
 namespace {
 
@@ -208,7 +208,7 @@ TEST_CASE("split layers: mistakes are typed errors that name them", "[parallel]"
                          parallel::ColumnLinear(group, 4, 4, {.input = Layout::rows, .output = Layout::rows})};
       parallel::DataParallel ranks(group, net, {.shards = shards});
       if (loop) return ranks.backward(operators::sum(net(ones({1, 4}))));
-      ranks.backward(batch, [&](const data::Rows& rows) -> Part {
+      ranks.backward(batch, [&](const data::Rows& rows) -> ShardLoss {
         return operators::mean(net(ones({rows.size(), 4})));
       });
     });
@@ -244,7 +244,7 @@ struct Trained {
   nn::State state = {}, gradients = {};
 };
 
-/// A small AlexNet, three steps; with `split` each rank has a part of the classifier.
+/// A small AlexNet, three steps; with `split` each rank has a shard of the classifier.
 Trained train_alexnet(const Group& group, bool split, double dropout = 0) {
   models::AlexNetOptions options{.classes = 6, .image_size = 67, .dropout = dropout, .width_divisor = 16};
   if (split) options.classifier_ranks = group;
@@ -259,7 +259,7 @@ Trained train_alexnet(const Group& group, bool split, double dropout = 0) {
     optimizer.zero_grad();
     trained.losses.push_back(ranks
                                  .backward(12,
-                                           [&](const data::Rows& rows) -> Part {
+                                           [&](const data::Rows& rows) -> ShardLoss {
                                              return operators::cross_entropy(net(images.slice(0, rows.begin, rows.end)),
                                                                              labels.slice(0, rows.begin, rows.end));
                                            })

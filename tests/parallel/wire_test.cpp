@@ -1,4 +1,4 @@
-// Gradients that travel as bfloat16, and steps that are recorded with several parts of a batch in a rank.
+// Gradients that travel as bfloat16, and steps that are recorded with several shards of a batch in a rank.
 
 #include "counted.hpp"
 #include "ranks.hpp"
@@ -17,7 +17,7 @@ namespace tern::testing {
 using Catch::ContainsSubstring;
 using parallel::DataParallel;
 using parallel::Group;
-using parallel::Part;
+using parallel::ShardLoss;
 
 namespace {
 
@@ -27,13 +27,13 @@ std::vector<double> gradients(const Group& group, DType wire, bool loop = false)
   DataParallel ranks(group, net, {.bucket_bytes = 600, .wire = wire});
   Generator generator(3);
   const Tensor x = randn({24, 10}, generator), y = randint(0, 4, {24}, generator);
-  const auto part = [&](const data::Rows& rows) -> Part {
+  const auto loss_of = [&](const data::Rows& rows) -> ShardLoss {
     return operators::cross_entropy(net(x.slice(0, rows.begin, rows.end)), y.slice(0, rows.begin, rows.end));
   };
   if (loop)
-    ranks.backward(part(ranks.share().rows(24)).loss);
+    ranks.backward(loss_of(ranks.share().rows(24)).loss);
   else
-    ranks.backward(24, part);
+    ranks.backward(24, loss_of);
   std::vector<double> values;
   for (const Tensor& tensor : net.parameters())
     for (const double value : tensor.grad().values()) values.push_back(value);
@@ -130,17 +130,17 @@ Recorded run_steps(bool records, Make make) {
 
 }  // namespace
 
-TEST_CASE("data parallel: masks of several parts in a rank are drawn anew by every replay", "[parallel][step]") {
+TEST_CASE("data parallel: masks of several shards in a rank are drawn anew by every replay", "[parallel][step]") {
   const auto make = [](const models::Mlp& net, optim::SGD& optimizer) {
     const auto ranks = std::make_shared<DataParallel>(Group(), net, parallel::DataParallelOptions{.shards = 4});
     return [=, &optimizer](const Tensor& images, const Tensor& labels) {
       optimizer.zero_grad();
-      const Part part = ranks->backward(32, [&](const data::Rows& rows) -> Part {
+      const ShardLoss shard = ranks->backward(32, [&](const data::Rows& rows) -> ShardLoss {
         const Tensor x = operators::dropout(images.slice(0, rows.begin, rows.end), 0.25, true);
         return operators::cross_entropy(net(x), labels.slice(0, rows.begin, rows.end));
       });
       optimizer.step();
-      return part.loss;
+      return shard.loss;
     };
   };
   const Recorded plain = run_steps(false, make), recorded = run_steps(true, make);
@@ -158,13 +158,13 @@ TEST_CASE("pipeline: masks of several micro-batches are drawn anew by every repl
     const auto optimizer = std::make_shared<optim::SGD>(net.parameters(), optim::SgdOptions{.learning_rate = 0.1});
     return [=](const Tensor& images, const Tensor& labels) {
       optimizer->zero_grad();
-      const Part part = pipeline->backward(
+      const ShardLoss shard = pipeline->backward(
           32, [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
-          [&](const Tensor& y, const data::Rows& rows) -> Part {
+          [&](const Tensor& y, const data::Rows& rows) -> ShardLoss {
             return operators::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
           });
       optimizer->step();
-      return part.loss;
+      return shard.loss;
     };
   };
   const Recorded plain = run_steps(false, make), recorded = run_steps(true, make);

@@ -55,7 +55,7 @@ struct Training {
             net, adam, loader,
             [this](const Tensor& x, const Tensor& labels) {
               const Tensor logits = net(x);
-              return parallel::Part(op::cross_entropy(logits, labels), nn::count_right(logits, labels));
+              return parallel::ShardLoss(op::cross_entropy(logits, labels), nn::count_right(logits, labels));
             },
             options, group) {
     manual_seed(7);

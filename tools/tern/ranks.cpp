@@ -17,7 +17,7 @@ namespace tern::tool {
 
 namespace {
 
-// Parts of a batch where the user names none: enough for 2, 4 and 8 ranks to have the same bits.
+// Shards of a batch where the user names none: enough for 2, 4 and 8 ranks to have the same bits.
 constexpr std::int64_t usual_shards = 8;
 constexpr std::int64_t most_shards = 4096;
 
@@ -26,12 +26,12 @@ constexpr std::int64_t most_shards = 4096;
 Options rank_options(Settings& settings) {
   Option shards{.name = "shards",
                 .value = "N",
-                .help = "parts of a batch whose gradients are summed alike by any number of ranks; 0: one per rank"};
+                .help = "shards of a batch whose gradients are summed alike by any number of ranks; 0: one per rank"};
   shards.set = [&settings](const std::string& text) {
     settings.shards = parse_integer("shards", text, 0, most_shards);
   };
   shards.get = [&settings] { return settings.shards ? Json(*settings.shards) : Json(); };
-  Options table{integer_option("ranks", "N", "threads that train together, each on a part of every batch",
+  Options table{integer_option("ranks", "N", "threads that train together, each on a share of every batch",
                                settings.ranks, 1, 1024),
                 choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
                               settings.parallel),
@@ -52,9 +52,10 @@ Options restart_options(Settings& settings) {
 
 void complete_ranks(Settings& settings, int ranks) {
   if (!settings.shards) settings.shards = ranks > 1 ? std::max<std::int64_t>(usual_shards, ranks) : 1;
-  expects<UsageError>(*settings.shards == 0 || *settings.shards >= ranks, "--shards ", *settings.shards, ": ", ranks,
-                      " ranks want a part of each batch each; a training that was begun with fewer shards goes on with "
-                      "as few ranks");
+  expects<UsageError>(
+      *settings.shards == 0 || *settings.shards >= ranks, "--shards ", *settings.shards, ": ", ranks,
+      " ranks want a shard of each batch each; a training that was begun with fewer shards goes on with "
+      "as few ranks");
   expects<UsageError>(*settings.shards <= *settings.batch_size, "--shards ", *settings.shards, ": a batch has ",
                       *settings.batch_size, " examples (--batch-size, of all ranks)");
 }

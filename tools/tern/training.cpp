@@ -188,7 +188,7 @@ void Training::begin(const Examples& examples) {
   data::AugmentOptions augment = augment_of(settings_, blueprint_);
   trainer_ = std::make_unique<training::Trainer>(
       *net_, *optimizer_, make_loader(examples),
-      [this](const Tensor& x, const Tensor& labels) { return part_on(x, labels); },
+      [this](const Tensor& x, const Tensor& labels) { return shard_loss(x, labels); },
       training::TrainerOptions{.epochs = refitting() ? refit_epochs_ : *settings_.epochs,
                                .schedule = parse_schedule(*settings_.schedule, *settings_.epochs),
                                .patience = refitting() ? 0 : *settings_.early_stop,
@@ -237,7 +237,7 @@ data::DataLoader Training::make_loader(const Examples& examples) const {
   return data::DataLoader(examples.memory, options);
 }
 
-parallel::Part Training::part_on(const Tensor& x, const Tensor& labels) const {
+parallel::ShardLoss Training::shard_loss(const Tensor& x, const Tensor& labels) const {
   if (has_own_loss(blueprint_)) return own_loss(*net_, x, labels);
   const Tensor logits = (*net_)(x);
   const Tensor loss = cost_(logits, labels);

@@ -95,7 +95,7 @@ class Training {
   std::shared_ptr<nn::Module> make_net();
   data::DataLoader make_loader(const Examples& examples) const;
   void begin(const Examples& examples);
-  parallel::Part part_on(const Tensor& x, const Tensor& labels) const;
+  parallel::ShardLoss shard_loss(const Tensor& x, const Tensor& labels) const;
   Ended search(std::int64_t epochs, const Hooks& hooks);
   bool validate(EpochResult& result, const Hooks& hooks);
   void begin_refit(std::int64_t epochs);

@@ -25,7 +25,7 @@ struct LoaderOptions {
   /// Of a source whose examples have no classes: [n, ...] of any dtype. Where the source says a label i, the batch has
   /// row i of these; a source that returns the number of the example as its label has one row for each.
   Tensor targets = {};
-  /// With several ranks: the part of every batch of `batch_size` examples that this rank is given. The order of the
+  /// With several ranks: the share of every batch of `batch_size` examples that this rank is given. The order of the
   /// examples is the same for any number of ranks.
   Share share = {};
 };
@@ -57,7 +57,7 @@ class DataLoader {
   /// The batches of an epoch from number `first_batch` on: `for (const Batch& batch : loader.epoch(e))`. Runs in the
   /// scope of the caller; what fails in a thread is thrown where its batch is asked for, and ends the epoch. A batch is
   /// smaller by the examples that the source leaves out, and passed over when none is left. Among several ranks no
-  /// example may be left out (ShapeError), and a rank without examples is given its empty part.
+  /// example may be left out (ShapeError), and a rank without examples gets its empty share.
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0) const;
 
   /// Batches of one epoch, and examples that they hold.

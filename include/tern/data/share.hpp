@@ -18,12 +18,12 @@ struct Rows {
 /// number of ranks.
 struct Share {
   int rank = 0, ranks = 1;
-  int shards = 0;  ///< parts of a batch, at least as many as ranks; 0: one for each rank
+  int shards = 0;  ///< shards of a batch, at least as many as ranks; 0: one for each rank
 
   int count() const { return shards > 0 ? shards : ranks; }
   /// The shards [first(), last()) are this rank's.
-  int first() const { return part(rank); }
-  int last() const { return part(rank + 1); }
+  int first() const { return begin_of(rank); }
+  int last() const { return begin_of(rank + 1); }
   /// Shard i of a batch of so many examples; empty where there are fewer examples than shards.
   Rows shard(std::int64_t batch, int i) const { return {cut(batch, i), cut(batch, i + 1)}; }
   /// All shards of this rank.
@@ -36,7 +36,7 @@ struct Share {
   }
 
  private:
-  int part(int of) const { return static_cast<int>(std::int64_t{count()} * of / ranks); }
+  int begin_of(int of) const { return static_cast<int>(std::int64_t{count()} * of / ranks); }
   std::int64_t cut(std::int64_t batch, int i) const { return batch / count() * i + batch % count() * i / count(); }
 };
 

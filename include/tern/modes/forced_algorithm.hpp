@@ -11,13 +11,13 @@ namespace tern {
 /// Forces an algorithm in the mode of the calling thread's scope and in copies of that mode, to the end of the block:
 ///
 ///     const Device device{"vectorized"};
-///     const ForcedAlgorithm tiles{"conv2d", "tiles"};
+///     const ForcedAlgorithm winograd{"conv2d", "winograd"};
 ///
 /// Where it does not fit a problem, the kernel chooses as if nothing were forced. Nests (the innermost one of a
-/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:tiles,matmul:transposed, which
-/// forces for the whole process (`vectorized.conv2d:tiles` only in that mode). Throws Error with the names there are
-/// when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device does. A mode without
-/// decisions passes over TERN_ALGORITHM.
+/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:winograd,matmul:transposed,
+/// which forces for the whole process (`vectorized.conv2d:winograd` only in that mode). Throws Error with the names
+/// there are when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device does. A mode
+/// without decisions passes over TERN_ALGORITHM.
 class [[nodiscard]] ForcedAlgorithm {
  public:
   ForcedAlgorithm(std::string_view decision, std::string_view algorithm);
@@ -38,8 +38,8 @@ class [[nodiscard]] ForcedAlgorithm {
   ForcedAlgorithm* outer_;
 };
 
-/// What is forced for the calling thread in its mode now, such as "conv2d:tiles,matmul:dots"; empty: nothing. Whoever
-/// remembers what kernels did remembers it with this.
+/// What is forced for the calling thread in its mode now, such as "conv2d:winograd,matmul:dots"; empty: nothing.
+/// Whoever remembers what kernels did remembers it with this.
 std::string forced_algorithms();
 
 }  // namespace tern

@@ -9,9 +9,9 @@ namespace tern::parallel {
 /// ranks call it, and run backward through it, in the same order.
 Tensor all_reduce(const Group& group, const Tensor& x);
 
-/// nn::BatchNorm2d with the statistics of the batch of all ranks instead of each rank's own part, under the same names.
-/// The ranks may have parts of different sizes, none of them empty. Not for a DataParallel with a fixed number of
-/// shards, which computes part by part.
+/// nn::BatchNorm2d with the statistics of the batch of all ranks instead of each rank's own shard, under the same
+/// names. The ranks may have shards of different sizes, none of them empty. Not for a DataParallel with a fixed number
+/// of shards, which computes shard by shard.
 class BatchNorm2d : public nn::Module {
  public:
   /// The statistics are always tracked.

@@ -7,14 +7,14 @@
 #include "tern/data/share.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/parallel/group.hpp"
-#include "tern/parallel/part.hpp"
+#include "tern/parallel/shard_loss.hpp"
 
 namespace tern::parallel {
 
 struct DataParallelOptions {
-  /// Parts that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
-  /// each part is computed alone and all are summed in one fixed binary tree: 1, 2, 4 and 8 ranks train to the same
-  /// bits, and a training may go on with another number of ranks. 0: one part for each rank, summed by the transport:
+  /// Shards that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
+  /// each shard is computed alone and all are summed in one fixed binary tree: 1, 2, 4 and 8 ranks train to the same
+  /// bits, and a training may go on with another number of ranks. 0: one shard for each rank, summed by the transport:
   /// the least work, and results that depend on the number of ranks as rounding does.
   int shards = 0;
   /// Gradients are sent in pieces of about so many bytes; a larger one goes alone.
@@ -25,7 +25,7 @@ struct DataParallelOptions {
   DType wire = DType::float32;
 };
 
-/// Trains a module in all ranks of a group on the parts of each batch:
+/// Trains a module in all ranks of a group on the shards of each batch:
 ///
 ///     parallel::launch({.ranks = 2}, [&](const parallel::Group& group) {
 ///       models::LeNet net;
@@ -46,20 +46,20 @@ struct DataParallelOptions {
 /// (float64 for a float64 module). A parameter that no rank used has no gradient; parameters that require none when
 /// this is made are left out.
 ///
-/// Buffers (the running statistics of batch_norm) become the mean of what the parts made of them; statistics within a
-/// part are the part's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and part: each part
-/// takes streams of its own from default_generator(), so every part must draw alike.
-/// A SplitModule's parameters are averaged over the ranks that have the same part of them; what every rank has another
-/// part of stays where it is.
+/// Buffers (the running statistics of batch_norm) become the mean of what the shards made of them; statistics within a
+/// shard are the shard's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and shard: each
+/// shard takes streams of its own from default_generator(), so every shard must draw alike. A SplitModule's parameters
+/// are averaged over the ranks that have the same shard of them; what every rank has another shard of stays where it
+/// is.
 class DataParallel {
  public:
   /// Throws ParallelError when this rank's module has other parameters than rank 0's.
   DataParallel(const Group& group, const nn::Module& module, const DataParallelOptions& options = {});
 
-  /// Calls `part` for the rows of each of this rank's parts of a batch of `batch` examples (of all ranks), and adds the
-  /// gradient of the mean loss of the whole batch to that of the parameters. Returns that loss and the sums, the same
-  /// in all ranks. Further gradients may be added before the optimiser's step.
-  Part backward(std::int64_t batch, const std::function<Part(const data::Rows& rows)>& part);
+  /// Calls `loss_of` for the rows of each of this rank's shards of a batch of `batch` examples (of all ranks), and adds
+  /// the gradient of the mean loss of the whole batch to that of the parameters. Returns that loss and the sums, the
+  /// same in all ranks. Further gradients may be added before the optimiser's step.
+  ShardLoss backward(std::int64_t batch, const std::function<ShardLoss(const data::Rows& rows)>& loss_of);
 
   /// For a loop of one's own, without shards: backward of this rank's loss, and then the mean over the ranks of all
   /// that has been added up. `loss.backward()` before it adds gradients without sending them.

@@ -7,12 +7,13 @@
 #include "tern/data/share.hpp"
 #include "tern/nn/sequential.hpp"
 #include "tern/parallel/group.hpp"
-#include "tern/parallel/part.hpp"
+#include "tern/parallel/shard_loss.hpp"
 
 namespace tern::parallel {
 
 struct PipelineOptions {
-  /// Equal parts that every batch is cut into; more of them leave the ranks less time without work. At most 256.
+  /// Equal micro-batches that every batch is cut into; more of them leave the ranks less time without work. At most
+  /// 256.
   int micro_batches = 4;
   /// What each module of the net costs, in any unit: the dearest stage is made as cheap as can be. Empty: alike. Those
   /// of rank 0 count.
@@ -29,7 +30,7 @@ struct PipelineOptions {
 ///     optimizer.zero_grad();
 ///     const Tensor loss = pipeline.backward(64,
 ///         [&](const data::Rows& rows) { return images.slice(0, rows.begin, rows.end); },
-///         [&](const Tensor& y, const data::Rows& rows) -> parallel::Part {
+///         [&](const Tensor& y, const data::Rows& rows) -> parallel::ShardLoss {
 ///           return operators::cross_entropy(y, labels.slice(0, rows.begin, rows.end));
 ///         }).loss;
 ///     optimizer.step();
@@ -57,8 +58,8 @@ class Pipeline {
   /// in the last one. Returns the mean loss and the sums, the same in all ranks. Throws ShapeError unless the
   /// micro-batches are of one size, and where what one stage hands to the next has another shape than before in
   /// micro-batches of that size.
-  Part backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
-                const std::function<Part(const Tensor& y, const data::Rows& rows)>& loss);
+  ShardLoss backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
+                     const std::function<ShardLoss(const Tensor& y, const data::Rows& rows)>& loss);
 
   /// The state of the whole net, in every rank: what a file is to hold. A rank loads its own of it by
   /// `stage().load_state(state, {.allow_unexpected = true})`. A collective call.

@@ -9,7 +9,7 @@
 namespace tern::parallel {
 
 /// A module whose parameters the ranks of a group hold together. All ranks call it alike. Inside a DataParallel over
-/// the same ranks, what each has a part of is left to it; over others that have the same part it is averaged.
+/// the same ranks, what each has a shard of is left to it; over others that have the same shard it is averaged.
 class SplitModule : public nn::Module {
  public:
   const Group& group() const { return group_; }
@@ -80,7 +80,7 @@ class RowLinear : public SplitModule {
   nn::Parameter weight_, bias_;
 };
 
-/// nn::Dropout of elements that the ranks hold in parts, rows or features: each draws apart from the others.
+/// nn::Dropout of elements that the ranks hold in shards, rows or features: each draws apart from the others.
 class Dropout : public nn::Dropout {
  public:
   explicit Dropout(const Group& group, double probability = 0.5) : nn::Dropout(probability), rank_(group.rank()) {}
@@ -90,10 +90,10 @@ class Dropout : public nn::Dropout {
   int rank_;
 };
 
-/// The state of a module with all parts of its SplitModules put together, under the names of the whole one: what a
+/// The state of a module with all shards of its SplitModules put together, under the names of the whole one: what a
 /// file is to hold. A collective call, over the groups of these modules; every rank gets all of it.
 nn::State whole_state(const nn::Module& module);
-/// load_state of a whole state: each rank takes its parts of it.
+/// load_state of a whole state: each rank takes its shards of it.
 void load_whole_state(nn::Module& module, const nn::State& state, const nn::LoadOptions& options = {});
 
 }  // namespace tern::parallel

@@ -38,8 +38,8 @@ struct ProfileRow {
   /// Time that the machine needs at best, max(flops / peak, bytes / peak) call by call, over the time taken; 0 when no
   /// roofline was given. Above 1 where the data stays in a cache, or a convolution needs fewer operations than counted.
   double roofline = 0;
-  /// The algorithms that its kernels took, in the order in which they came: "tiles, rows"; in backward also of which
-  /// gradient: "grad_x tiles". Empty where there is only one. docs/profile.md has the glossary.
+  /// The algorithms that its kernels took, in the order in which they came: "winograd, rows"; in backward also of which
+  /// gradient: "grad_x winograd". Empty where there is only one. docs/profile.md has the glossary.
   std::string algorithm = {};
 
   double flops_per_second() const { return seconds > 0 ? flops / seconds : 0; }

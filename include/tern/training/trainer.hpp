@@ -22,7 +22,7 @@ namespace tern::training {
 /// The mean loss of a batch: `return operators::mse_loss(net(x), y)`. With a second tensor of one element, which is
 /// added up over the examples, such as nn::count_right gives, an epoch has an accuracy too. Called in training and in
 /// validation.
-using Loss = std::function<parallel::Part(const Tensor& x, const Tensor& labels)>;
+using Loss = std::function<parallel::ShardLoss(const Tensor& x, const Tensor& labels)>;
 
 /// Where a training stands.
 struct Position {
@@ -104,7 +104,7 @@ struct TrainerOptions {
 ///     optim::SGD sgd{net.parameters(), {.learning_rate = 0.02, .momentum = 0.9}};
 ///     training::Trainer trainer{net, sgd, loader, [&](const Tensor& x, const Tensor& labels) {
 ///       const Tensor logits = net(x);
-///       return parallel::Part{operators::cross_entropy(logits, labels), nn::count_right(logits, labels)};
+///       return parallel::ShardLoss{operators::cross_entropy(logits, labels), nn::count_right(logits, labels)};
 ///     }, {.epochs = 5, .validation = held_out, .patience = 3, .checkpoints = "run"}};
 ///     trainer.resume();  // where an interrupted training stands
 ///     trainer.run();
@@ -151,12 +151,12 @@ class Trainer {
   const data::DataLoader& loader() const { return loader_; }
 
  private:
-  using PartOfBatch = std::function<parallel::Part(const data::Rows& rows)>;
+  using ShardLossOf = std::function<parallel::ShardLoss(const data::Rows& rows)>;
   Step make_step();
   Tensor step_on_rows(const Tensor& rows, const Tensor& drawn);
   Tensor step_on_batch(const data::Batch& batch, const Tensor& drawn);
-  parallel::Part part_of(const Tensor& x, const Tensor& labels, const Tensor& drawn) const;
-  Tensor train_on(std::int64_t examples, const PartOfBatch& part);
+  parallel::ShardLoss shard_loss(const Tensor& x, const Tensor& labels, const Tensor& drawn) const;
+  Tensor train_on(std::int64_t examples, const ShardLossOf& loss_of);
   bool stops(const Callbacks& callbacks) const;
   bool first_says(bool own) const;
   bool train_epoch(const Callbacks& callbacks);

@@ -15,7 +15,7 @@ namespace tern::parallel {
 /// Fewer bytes are left to MPI.
 constexpr std::size_t least_large_bytes = std::size_t{1} << 20;
 
-/// Adds up the data [count] of all ranks, in place. Each rank adds one part of the elements, its own first and then
+/// Adds up the data [count] of all ranks, in place. Each rank adds one shard of the elements, its own first and then
 /// the others' in their order, and sends it back to all; chunk by chunk, so that what is added and sent was just
 /// touched, with the next chunk on its way meanwhile. `chunks` is memory that is kept from call to call.
 /// `wait(requests)` returns when all are done, or throws.
@@ -33,8 +33,8 @@ void large_sum(MPI_Comm comm, T* data, std::size_t count, std::vector<T>& chunks
     int count;
   };
   const auto chunk_of = [&](int rank, std::size_t i) {
-    const auto part = static_cast<std::size_t>(rank);
-    const std::size_t end = count * (part + 1) / size, begin = std::min(count * part / size + i * chunk, end);
+    const auto shard = static_cast<std::size_t>(rank);
+    const std::size_t end = count * (shard + 1) / size, begin = std::min(count * shard / size + i * chunk, end);
     return Chunk{data + begin, static_cast<int>(std::min(chunk, end - begin))};
   };
   chunks.resize(2 * size * chunk);
@@ -64,7 +64,7 @@ void large_sum(MPI_Comm comm, T* data, std::size_t count, std::vector<T>& chunks
     exchange(
         sums[i % 2], sums_tag, [&](int rank) { return chunk_of(rank, i); }, [&](int) { return chunk_of(own, i); });
   };
-  const std::size_t steps = (count / size + chunk) / chunk;  // of the longest part
+  const std::size_t steps = (count / size + chunk) / chunk;  // of the longest shard
   begin_shares(0);
   for (std::size_t i = 0; i < steps; ++i) {
     if (i + 1 < steps) begin_shares(i + 1);

@@ -20,7 +20,7 @@ class Peers {
   static std::unique_ptr<Peers> open(Collective& host, int device);
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
-  /// Waits for the device. Where an exception unwinds this rank, nobody waits for its part any more.
+  /// Waits for the device. Where an exception unwinds this rank, nobody waits for its share any more.
   ~Peers();
 
   /// The longest message: 4 MiB between two ranks, less between more, as each writes it to all others.

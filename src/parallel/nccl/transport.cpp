@@ -234,7 +234,7 @@ class Nccl final : public Collective {
     return meter_ == nullptr ? Spent{} : meter_->spent();
   }
 
-  // Numbers here are the ranks; the part numbers its own by the key, so the others' keys are gathered.
+  // Numbers here are the ranks; the new communicator numbers its own by the key, so the others' keys are gathered.
   std::unique_ptr<Collective> split(int colour, int key) override {
     const OnDevice here(device_);
     void* const stream = memory_.stream();
@@ -256,9 +256,9 @@ class Nccl final : public Collective {
       ++size;
       if (its_key < key || (its_key == key && other < rank_)) ++rank;
     }
-    ncclComm_t part = nullptr;
-    check("split", library().split(comm_, colour, key, &part, nullptr));
-    return std::make_unique<Nccl>(part, memory_, device_, rank, size);
+    ncclComm_t child = nullptr;
+    check("split", library().split(comm_, colour, key, &child, nullptr));
+    return std::make_unique<Nccl>(child, memory_, device_, rank, size);
   }
 
   void abandon(const std::string&) noexcept override { end(); }
@@ -290,7 +290,7 @@ class Nccl final : public Collective {
   void check_peers() const {
     const int lost = peers_ == nullptr ? -1 : peers_->lost();
     if (lost >= 0)
-      throw ParallelError(message("rank ", lost, " is gone, and rank ", rank_, " waited for its part of a sum"));
+      throw ParallelError(message("rank ", lost, " is gone, and rank ", rank_, " waited for its share of a sum"));
   }
 
   /// Whether a message goes by the peers. All ranks decide alike.

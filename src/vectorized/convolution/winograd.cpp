@@ -1,5 +1,5 @@
-// Tiles: convolutions of channels-last images by Winograd's method, over blocks of tiles (see tile_kernels.hpp). A
-// stride becomes channels (space-to-depth).
+// Winograd: convolutions of channels-last images by Winograd's method, over blocks of tiles (see winograd_kernels.hpp).
+// A stride becomes channels (space-to-depth).
 
 #include "vectorized/convolution/winograd.hpp"
 

@@ -82,7 +82,7 @@ struct Window {
   }
 };
 
-/// Rough cycles of the pass on one thread; its `tiles` fit.
+/// Rough cycles of the pass on one thread; its kernels fit.
 template <class T>
 double grad_weight_cycles(const Problem&);
 template <class T>

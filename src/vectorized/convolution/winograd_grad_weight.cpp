@@ -1,4 +1,4 @@
-// The gradients of weight and bias by tiles.
+// The gradients of weight and bias by Winograd.
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@ constexpr double sum_cycles = 10;
 
 /// For every frequency the product of the inputs' tiles and the gradients' tiles, summed over all tiles in their order.
 /// Threads share out blocks of channels and outputs, so small that the tiles and the sums stay in the second-level
-/// cache. What is not finite is another algorithm's business, as in Tiles.
+/// cache. What is not finite is another algorithm's business, as in Winograd.
 template <class T>
 class WinogradGradWeight : public Plan<T> {
  public:

@@ -9,12 +9,12 @@ namespace tern {
 
 /// What the thread draws to the end of the block comes from the streams of one part: so many further on, beyond those
 /// of the block around it. The position of the generator goes on as without it, so a Step may be recorded.
-class [[nodiscard]] PartStreams {
+class [[nodiscard]] ShardStreams {
  public:
-  explicit PartStreams(std::uint64_t further) : outer_(further_) { further_ += further; }
-  PartStreams(const PartStreams&) = delete;
-  PartStreams& operator=(const PartStreams&) = delete;
-  ~PartStreams() { further_ = outer_; }
+  explicit ShardStreams(std::uint64_t further) : outer_(further_) { further_ += further; }
+  ShardStreams(const ShardStreams&) = delete;
+  ShardStreams& operator=(const ShardStreams&) = delete;
+  ~ShardStreams() { further_ = outer_; }
 
   /// Sets the position of the thread's generator to one that lies as far from where the batch began in every run:
   /// unlike Generator::set_position, a Step may record it.

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tern/parallel/split.hpp"
+
+namespace tern::parallel {
+
+/// Of what a rank has a shard.
+struct SplitShard {
+  Group group;
+  Layout layout;
+};
+
+/// The parameters and buffers of a module that are shards, by all their names.
+std::map<std::string, SplitShard> split_shards(const nn::Module& module);
+
+}  // namespace tern::parallel
