@@ -130,8 +130,8 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 /// How often each leaf is yet to be given a gradient, so that somebody can be told when it has all.
 class Completion {
  public:
-  Completion(Node& root, const std::function<void(const Tensor&)>& told) : told_(told) {
-    if (!told_) return;
+  Completion(Node& root, const std::function<void(const Tensor&)>& callback) : callback_(callback) {
+    if (!callback_) return;
     std::unordered_set<Node*> known{&root};
     std::vector<Node*> pending{&root};
     while (!pending.empty()) {
@@ -145,11 +145,11 @@ class Completion {
   }
   /// An edge to the leaf was gone over.
   void passed(const Tensor& leaf) {
-    if (told_ && leaf.defined() && --left_[leaf.body()] == 0 && leaf.grad().defined()) told_(leaf);
+    if (callback_ && leaf.defined() && --left_[leaf.body()] == 0 && leaf.grad().defined()) callback_(leaf);
   }
 
  private:
-  const std::function<void(const Tensor&)>& told_;
+  const std::function<void(const Tensor&)>& callback_;
   std::unordered_map<const Tensor::Body*, std::int64_t> left_;
 };
 

@@ -12,14 +12,14 @@ namespace tern::cuda {
 
 /// The arguments of a kernel whose launches branches may share.
 template <class Arguments, bool Shared>
-struct Given {
+struct KernelArguments {
   Arguments arguments;
   __device__ __forceinline__ const Arguments& mine() const { return arguments; }
 };
 
 /// Of a shared launch, whose grid's third dimension counts the branches: an element for each.
 template <class Arguments>
-struct Given<Arguments, true> {
+struct KernelArguments<Arguments, true> {
   const Arguments* of_branches;
   /// Those of this block's branch. For all threads of the block, ahead of begin_kernel(): they were written before any
   /// replay, so they can be fetched while the kernel before is still at work.
@@ -65,16 +65,16 @@ void launch_waiting(cudaStream_t queue, const Waiting& waiting, const std::byte*
   if (on_card != nullptr) {
     grid.blocks.z = static_cast<unsigned>(branches);
     launch_on(queue, grid, KernelOf{}(std::true_type{}),
-              Given<Arguments, true>{reinterpret_cast<const Arguments*>(on_card)});
+              KernelArguments<Arguments, true>{reinterpret_cast<const Arguments*>(on_card)});
     return;
   }
-  Given<Arguments, false> given;
-  std::memcpy(&given.arguments, waiting.arguments.data(), sizeof(Arguments));
-  launch_on(queue, grid, KernelOf{}(std::false_type{}), given);
+  KernelArguments<Arguments, false> passed;
+  std::memcpy(&passed.arguments, waiting.arguments.data(), sizeof(Arguments));
+  launch_on(queue, grid, KernelOf{}(std::false_type{}), passed);
 }
 
 /// launch() of a kernel that branches may share. kernel_of(std::bool_constant<Shared>) is the one that takes
-/// Given<Arguments, Shared>; it uses nothing from around it.
+/// KernelArguments<Arguments, Shared>; it uses nothing from around it.
 ///
 ///     launch_shared(context, grid, arguments, [](auto shared) { return scale_kernel<T, shared>; });
 template <class Arguments, class KernelOf>
@@ -89,7 +89,7 @@ void launch_shared(const Context& context, const Grid& grid, const Arguments& ar
                   .launch = launch_waiting<Arguments, KernelOf>});
     return;
   }
-  launch(context, grid, kernel, Given<Arguments, false>{arguments});
+  launch(context, grid, kernel, KernelArguments<Arguments, false>{arguments});
 }
 
 /// Whether two halves of an operator should run side by side: while recording, outside of branches.

@@ -128,8 +128,8 @@ __device__ State reduce_cluster(State state, const Combine& combine) {
 /// With Reduce::none each row stores its own. Gradients of a mean are for one cluster, whose blocks see all labels.
 template <class Shape, class T, class Row, bool Shared>
 __global__ void __launch_bounds__(most_threads<Shape>)
-    label_loss_kernel(const __grid_constant__ Given<LossArguments<T, Row>, Shared> given) {
-  const auto& mine = given.mine();
+    label_loss_kernel(const __grid_constant__ KernelArguments<LossArguments<T, Row>, Shared> passed) {
+  const auto& mine = passed.mine();
   begin_kernel();
   const CrossEntropy& sizes = mine.sizes;
   constexpr int Threads = Shape::threads;
@@ -253,8 +253,9 @@ struct GradientArguments {
 /// Every block finds the number of counted rows by itself, from the labels or from the partial counts, so that the
 /// gradient of a usual batch is one kernel. Packs never cross rows.
 template <int V, class T, class Gradient, bool Shared>
-__global__ void label_gradient_kernel(const __grid_constant__ Given<GradientArguments<T, Gradient>, Shared> given) {
-  const auto& mine = given.mine();
+__global__ void label_gradient_kernel(
+    const __grid_constant__ KernelArguments<GradientArguments<T, Gradient>, Shared> passed) {
+  const auto& mine = passed.mine();
   begin_kernel();
   const CrossEntropy& sizes = mine.sizes;
   T divide = 1;

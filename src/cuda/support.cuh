@@ -72,8 +72,8 @@ FaultCell* fault_cell(const Context& context);
 
 /// In EVERY kernel, in every thread, before it reads or writes the card's memory: launches overlap their start with the
 /// end of the kernel before (programmatic dependent launch), and only from here on is that kernel's work finished and
-/// visible. What stands in front of it costs nothing while that kernel runs: Given::mine(), which thread does what, the
-/// first look at the arguments.
+/// visible. What stands in front of it costs nothing while that kernel runs: KernelArguments::mine(), which thread does
+/// what, the first look at the arguments.
 __device__ __forceinline__ void begin_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -138,8 +138,8 @@ struct SgdArguments {
 
 template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
-    sgd_kernel(const __grid_constant__ Given<SgdArguments<T>, Shared> given) {
-  const SgdArguments<T>& mine = given.mine();
+    sgd_kernel(const __grid_constant__ KernelArguments<SgdArguments<T>, Shared> passed) {
+  const SgdArguments<T>& mine = passed.mine();
   const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
   SgdRule<T> rule = mine.rule;
@@ -189,8 +189,8 @@ struct AdamArguments {
 
 template <class T, bool Shared>
 __global__ void __launch_bounds__(update_threads)
-    adam_kernel(const __grid_constant__ Given<AdamArguments<T>, Shared> given) {
-  const AdamArguments<T>& mine = given.mine();
+    adam_kernel(const __grid_constant__ KernelArguments<AdamArguments<T>, Shared> passed) {
+  const AdamArguments<T>& mine = passed.mine();
   const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
   __shared__ T corrections[2];

@@ -66,8 +66,8 @@ Batch Assembly::finish() {
 
 struct Pipeline::Job {
   std::unique_ptr<Assembly> assembly;
-  std::int64_t size = 0;             // examples, of which ...
-  std::int64_t given = 0, read = 0;  // ... these were given to threads, and are done
+  std::int64_t size = 0;                  // examples, of which ...
+  std::int64_t handed_out = 0, read = 0;  // ... these were given to threads, and are done
   Batch batch;
   std::exception_ptr failure;
   bool ready = false;
@@ -129,7 +129,7 @@ Batch Pipeline::finish(Assembly& assembly) const {
 Pipeline::Job* Pipeline::take(std::int64_t& begin, std::int64_t& end) {
   Job* job = nullptr;
   for (const auto& candidate : jobs_)
-    if (candidate->given < candidate->size) {
+    if (candidate->handed_out < candidate->size) {
       job = candidate.get();
       break;
     }
@@ -143,8 +143,8 @@ Pipeline::Job* Pipeline::take(std::int64_t& begin, std::int64_t& end) {
     ++opened_;
     work_to_do_.notify_all();
   }
-  begin = job->given;
-  end = job->given = std::min(begin + plan_.grain, job->size);
+  begin = job->handed_out;
+  end = job->handed_out = std::min(begin + plan_.grain, job->size);
   return job;
 }
 

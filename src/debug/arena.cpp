@@ -39,8 +39,8 @@ std::byte* Arena::find(std::size_t bytes) {
   return nullptr;
 }
 
-void Arena::reuse_given() {
-  for (const auto& [begin, bytes] : given_) {
+void Arena::reuse_freed() {
+  for (const auto& [begin, bytes] : freed_) {
     auto range = free_.emplace(begin, bytes).first;
     const auto next = std::next(range);
     if (next != free_.end() && next->first == begin + bytes) {
@@ -53,14 +53,14 @@ void Arena::reuse_given() {
     previous->second += range->second;
     free_.erase(range);
   }
-  given_.clear();
+  freed_.clear();
 }
 
 std::byte* Arena::take(std::size_t bytes) {
   const std::size_t with_closed_page = bytes + page_;
   std::byte* found = find(with_closed_page);
   if (found == nullptr) {
-    reuse_given();
+    reuse_freed();
     found = find(with_closed_page);
   }
   expects<OutOfMemory>(found != nullptr, "debug: the device has no addresses for another ", bytes, " bytes");
@@ -71,7 +71,7 @@ void Arena::give(std::byte* pages, std::size_t bytes) noexcept {
   // A fresh mapping gives the memory back, and becomes one with those beside it.
   for (int view = 0; view < views; ++view)
     static_cast<void>(mmap(pages + distance(view), bytes, PROT_NONE, reserved | MAP_FIXED, -1, 0));
-  given_.emplace_back(pages, bytes + page_);
+  freed_.emplace_back(pages, bytes + page_);
 }
 
 void Arena::protect(std::byte* pages, std::size_t bytes, Protection protection) {

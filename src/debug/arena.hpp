@@ -45,12 +45,12 @@ class Arena {
     return reinterpret_cast<std::size_t>(address) - reinterpret_cast<std::size_t>(base_) - from;
   }
   std::byte* find(std::size_t bytes);
-  void reuse_given();
+  void reuse_freed();
 
   std::byte* base_ = nullptr;
   std::size_t size_ = 0, page_ = 0;
   std::map<std::byte*, std::size_t> free_;
-  std::deque<std::pair<std::byte*, std::size_t>> given_;
+  std::deque<std::pair<std::byte*, std::size_t>> freed_;
 };
 
 /// The device's state is one: its pieces of work run one at a time.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t most_pending = 512;  // pieces of work, so that their memory has an end
 
-std::uint64_t asked_seed() {
+std::uint64_t requested_seed() {
   const char* const text = std::getenv("TERN_DEBUG_SEED");
   if (text == nullptr) return 1;
   char* end = nullptr;
@@ -55,7 +55,7 @@ std::string argument_of(const Use& use) { return use.argument == 0 ? "" : messag
 }  // namespace
 
 Card::Card(std::string name, const Mode& kernels)
-    : name_(std::move(name)), kernels_(kernels), seed_(asked_seed()), dice_(seed_) {
+    : name_(std::move(name)), kernels_(kernels), seed_(requested_seed()), dice_(seed_) {
   expects<DeviceUnavailable>(kernels.on_host(), "debug: the kernels of \"", kernels.name,
                              "\" do not run on the host's memory; take those of another mode");
   static_cast<void>(arena());

@@ -115,15 +115,15 @@ struct Kept<const kernels::Parameters<T>&> {
     }
   };
 
-  Kept(const kernels::Parameters<T>& given) {
+  Kept(const kernels::Parameters<T>& parameters) {
     const auto keep = [&](auto& kept, auto* pointers) {
-      if (pointers != nullptr) kept.assign(pointers, pointers + given.count);
+      if (pointers != nullptr) kept.assign(pointers, pointers + parameters.count);
     };
-    keep(value, given.value);
-    keep(gradient, given.gradient);
-    keep(first, given.first);
-    keep(second, given.second);
-    keep(size, given.size);
+    keep(value, parameters.value);
+    keep(gradient, parameters.gradient);
+    keep(first, parameters.first);
+    keep(second, parameters.second);
+    keep(size, parameters.size);
   }
   void note(Uses& uses) const {
     uses.skip();

@@ -88,18 +88,18 @@ class ObservedCall {
   /// Those who were told that the call begins and not yet that it ended hear that it failed.
   ~ObservedCall() {
     close();
-    while (told_ > 0) watching_[--told_]->failed(call_);
+    while (notified_ > 0) watching_[--notified_]->failed(call_);
   }
 
   void begin() {
-    for (; told_ < watching_.size(); ++told_) watching_[told_]->before(call_);
+    for (; notified_ < watching_.size(); ++notified_) watching_[notified_]->before(call_);
     OperatorCall::open_ = &call_;
     watch_algorithms(+1);
   }
   /// The kernel has returned.
   void succeed() {
     close();
-    while (told_ > 0) watching_[--told_]->after(call_);
+    while (notified_ > 0) watching_[--notified_]->after(call_);
   }
 
  private:
@@ -112,21 +112,21 @@ class ObservedCall {
   OperatorCall call_;
   OperatorCall* outer_;
   std::vector<Observer*> watching_;
-  std::size_t told_ = 0;
+  std::size_t notified_ = 0;
 };
 
 ObservedMove::ObservedMove(const Move& move) : move_(move) {
-  std::size_t told = 0;
+  std::size_t notified = 0;
   try {
     tell([&](Observer& observer) {
       observer.begin_move(move);
-      ++told;
+      ++notified;
     });
     ledger().begin_move(move);
   } catch (...) {
     tell([&](Observer& observer) {
-      if (told > 0) observer.end_move(move);
-      told -= told > 0;
+      if (notified > 0) observer.end_move(move);
+      notified -= notified > 0;
     });
     throw;
   }

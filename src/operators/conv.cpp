@@ -69,7 +69,7 @@ Conv2dCall evenly_padded(const Conv2dCall& call) {
 
 /// What the mode's convolutions of a dtype answer: question(table, context).
 template <class Answer, class Question>
-Answer asked(const char* op, DType dtype, const Question& question) {
+Answer ask(const char* op, DType dtype, const Question& question) {
   Answer answer{};
   where_it_runs(op, [&] {
     with_type(op, dtype, [&]<class T>() {
@@ -81,7 +81,7 @@ Answer asked(const char* op, DType dtype, const Question& question) {
 }
 
 Layout layout_of(const char* op, DType dtype, const kernels::Conv2d& sizes) {
-  return asked<Layout>(op, dtype, [&](const auto& table, const auto& context) { return table.layout(context, sizes); });
+  return ask<Layout>(op, dtype, [&](const auto& table, const auto& context) { return table.layout(context, sizes); });
 }
 
 /// A convolution whose arguments are checked and lie as the mode wants them.
@@ -149,8 +149,8 @@ void run(const Prepared& prepared, Tensor out) {
 
 /// Whether the mode has kernels for these sizes and the largest of each 2 x 2 outputs.
 bool fuses_max_pool2d(const kernels::Conv2d& sizes, DType dtype) {
-  return asked<bool>("conv2d_max_pool2d", dtype,
-                     [&](const auto& table, const auto& context) { return table.fuses_max_pool2d(context, sizes); });
+  return ask<bool>("conv2d_max_pool2d", dtype,
+                   [&](const auto& table, const auto& context) { return table.fuses_max_pool2d(context, sizes); });
 }
 
 Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
@@ -302,10 +302,10 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   return bias.defined() ? add(out, bias.reshape({1, sizes.C, 1, 1})) : out;
 }
 
-Tensor conv2d_cat(const std::vector<Conv2dCall>& given) {
-  expects<ShapeError>(!given.empty(), "conv2d_cat: no convolutions");
+Tensor conv2d_cat(const std::vector<Conv2dCall>& inputs) {
+  expects<ShapeError>(!inputs.empty(), "conv2d_cat: no convolutions");
   std::vector<Conv2dCall> calls;
-  for (const Conv2dCall& call : given) calls.push_back(evenly_padded(call));
+  for (const Conv2dCall& call : inputs) calls.push_back(evenly_padded(call));
   std::vector<Prepared> prepared;
   std::int64_t channels = 0;
   bool joins = true;

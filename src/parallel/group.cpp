@@ -149,7 +149,7 @@ Tensor Group::all_gather(const Tensor& x) const {
 Tensor Group::reduce_scatter(const Tensor& x, Reduction reduction) const {
   check_reduction("reduce_scatter", x, reduction);
   const NoGrad no_grad;
-  const Tensor given = blocks("reduce_scatter", x), whole = is_half(x.dtype()) ? given.to(DType::float32) : given;
+  const Tensor input = blocks("reduce_scatter", x), whole = is_half(x.dtype()) ? input.to(DType::float32) : input;
   Shape shape = whole.shape();
   shape[0] /= size();
   Tensor own(shape, whole.dtype());

@@ -65,11 +65,11 @@ Tensor to_features(const Group& group, const Tensor& x, Layout from) {
 
 Tensor moved(const Group& group, const Tensor& x, Layout from, Layout to) {
   const NoGrad no_grad;
-  Tensor given = x.detach();
-  if (from == to) return given;
-  if (to == Layout::rows) return to_rows(group, given, from);
-  if (to == Layout::features) return to_features(group, given, from);
-  return to_whole(group, given, from);
+  Tensor input = x.detach();
+  if (from == to) return input;
+  if (to == Layout::rows) return to_rows(group, input, from);
+  if (to == Layout::features) return to_features(group, input, from);
+  return to_whole(group, input, from);
 }
 
 /// How the gradient of a tensor is held.

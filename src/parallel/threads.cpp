@@ -182,12 +182,12 @@ class Threads final : public Collective {
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
     const Post post{
         .call = "all_reduce", .count = count, .dtype = dtype, .detail = static_cast<int>(reduction), .from = data};
-    const auto given = room_->meet(rank_, post);
+    const auto posts = room_->meet(rank_, post);
     const auto begin = [&](int rank) {
       return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size()) * size_of(dtype);
     };
     std::vector<std::byte> share(begin(rank_ + 1) - begin(rank_));
-    reduce_slice(*given, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
+    reduce_slice(*posts, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
     const auto made = room_->meet(rank_, {.call = "all_reduce", .from = share.data()});
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(data) + begin(rank), post_of(*made, rank).from, begin(rank + 1) - begin(rank));
@@ -195,37 +195,37 @@ class Threads final : public Collective {
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void*) override {
-    const auto given =
+    const auto posts =
         room_->meet(rank_, {.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
-    if (rank_ != root) copy(data, post_of(*given, root).from, count * size_of(dtype));
+    if (rank_ != root) copy(data, post_of(*posts, root).from, count * size_of(dtype));
     room_->meet(rank_, {.call = "broadcast"});
   }
 
   void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction, void*) override {
-    const auto given = room_->meet(rank_, {.call = "reduce_scatter",
+    const auto posts = room_->meet(rank_, {.call = "reduce_scatter",
                                            .count = count,
                                            .dtype = dtype,
                                            .detail = static_cast<int>(reduction),
                                            .from = from});
-    reduce_slice(*given, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
+    reduce_slice(*posts, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
                  static_cast<std::byte*>(to));
     room_->meet(rank_, {.call = "reduce_scatter"});
   }
 
   void all_gather(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const auto given = room_->meet(rank_, {.call = "all_gather", .count = count, .dtype = dtype, .from = from});
+    const auto posts = room_->meet(rank_, {.call = "all_gather", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
-      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, post_of(*given, rank).from, bytes);
+      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, post_of(*posts, rank).from, bytes);
     room_->meet(rank_, {.call = "all_gather"});
   }
 
   void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const auto given = room_->meet(rank_, {.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
+    const auto posts = room_->meet(rank_, {.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes,
-           static_cast<const std::byte*>(post_of(*given, rank).from) + static_cast<std::size_t>(rank_) * bytes, bytes);
+           static_cast<const std::byte*>(post_of(*posts, rank).from) + static_cast<std::size_t>(rank_) * bytes, bytes);
     room_->meet(rank_, {.call = "all_to_all"});
   }
 
@@ -271,11 +271,11 @@ class Threads final : public Collective {
   }
 
   std::unique_ptr<Collective> split(int colour, int key) override {
-    const auto given = room_->meet(rank_, {.call = "split", .colour = colour, .key = key});
+    const auto posts = room_->meet(rank_, {.call = "split", .colour = colour, .key = key});
     std::vector<int> members;
     for (int rank = 0; rank < size(); ++rank)
-      if (post_of(*given, rank).colour == colour) members.push_back(rank);
-    std::ranges::stable_sort(members, {}, [&](int rank) { return post_of(*given, rank).key; });
+      if (post_of(*posts, rank).colour == colour) members.push_back(rank);
+    std::ranges::stable_sort(members, {}, [&](int rank) { return post_of(*posts, rank).key; });
     std::shared_ptr<Room> child;
     if (members[0] == rank_) {
       child = std::make_shared<Room>(static_cast<int>(members.size()), room_->limit);

@@ -95,7 +95,7 @@ Tensor AutoChoice::call(const Call& function, const Mode* before) {
     warm_ = timed_ = 0;
   else if (chosen_ == nullptr && timed_ > 0)
     end_stretch();
-  if (chosen_ != nullptr && told_ != device) explain(told_ = device, number_, sentence());
+  if (chosen_ != nullptr && explained_ != device) explain(explained_ = device, number_, sentence());
   if (chosen_ != nullptr || before != nullptr) {
     last_ = chosen_ != nullptr ? chosen_ : before;
     const Device there(*last_);
@@ -200,7 +200,7 @@ std::string AutoChoice::sentence() const {
     text += (text.ends_with(' ') ? "" : between) + part;
   };
   for (const StepKey::Input& input : key_.inputs)
-    if (input.given) list(", ", message(input.dtype, " ", input.shape));
+    if (input.present) list(", ", message(input.dtype, " ", input.shape));
   text += message(": ", chosen_->name);
   for (const Candidate& candidate : candidates_)
     if (candidate.mode == chosen_ && candidate.seconds > 0)

@@ -56,8 +56,8 @@ class AutoChoice {
   const Mode* last_ = nullptr;
   std::size_t current_ = 0;  // on trial
   int round_ = 0;
-  std::uint64_t told_ = 0;  // the device that knows the choice
-  double flops_ = -1;       // of the products of a call; below 0: not counted yet
+  std::uint64_t explained_ = 0;  // the device that knows the choice
+  double flops_ = -1;            // of the products of a call; below 0: not counted yet
 
   // Of the stretch.
   int warm_ = 0, timed_ = 0;

@@ -24,7 +24,7 @@ void copy_view(Tensor to, Tensor from);
 struct StepKey {
   static constexpr std::size_t most_inputs = 3;
   struct Input {
-    bool given = false;
+    bool present = false;
     DType dtype = DType::float32;
     Shape shape, strides;
     bool requires_grad = false;

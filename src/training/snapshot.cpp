@@ -109,9 +109,9 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
   };
   const Tensor totals = need("totals", {3}), since_best = need("since_best", {});
   const std::vector<EpochResult> history = epochs_in(need("history", {-1, history_columns}));
-  const auto told = static_cast<std::int64_t>(history.size());
-  expects<FileError>(checkpoint.epoch == told, file, ": the checkpoint tells of ", told, " epochs and stands after ",
-                     checkpoint.epoch);
+  const auto recorded = static_cast<std::int64_t>(history.size());
+  expects<FileError>(checkpoint.epoch == recorded, file, ": the checkpoint tells of ", recorded,
+                     " epochs and stands after ", checkpoint.epoch);
   expects<FileError>(checkpoint.batch <= position_.batches, file, ": the checkpoint stands in batch ", checkpoint.batch,
                      ", but an epoch has ", position_.batches, "; the data set has changed");
   if (const auto loader = checkpoint.metadata.find(loader_key); loader != checkpoint.metadata.end())

@@ -291,14 +291,14 @@ bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   net_->eval();
   const data::Rows own = parallel::share_of(group_, loader.batches());
   const Tensor figures = zeros({own.size(), 3}, DType::float64);
-  const auto asked = [&] { return callbacks.stop && callbacks.stop(); };
-  bool stopped = own.size() == 0 && asked();
+  const auto stop_requested = [&] { return callbacks.stop && callbacks.stop(); };
+  bool stopped = own.size() == 0 && stop_requested();
   if (own.size() > 0)
     for (const data::Batch& batch : loader.epoch(0, own.begin)) {
       if (batch.position >= own.end) break;
       Tensor row = figures[batch.position - own.begin];
       add_to(row, loss_(batch.images, batch.labels), batch.size);
-      stopped = asked();
+      stopped = stop_requested();
       if (stopped && first) break;
     }
   net_->train(training);

@@ -24,14 +24,14 @@ struct Sum {
 
 /// to = to * factor + from
 template <bool Shared>
-void sum_kernel(cuda::Given<Sum, Shared> given) {
-  const Sum& mine = given.mine();
+void sum_kernel(cuda::KernelArguments<Sum, Shared> passed) {
+  const Sum& mine = passed.mine();
   const unsigned i = blockIdx.x * 4 + threadIdx.x;
   mine.to[i] = mine.to[i] * mine.factor + mine.from[i];
 }
 template <bool Shared>
-void other_kernel(cuda::Given<Sum, Shared> given) {
-  const Sum& mine = given.mine();
+void other_kernel(cuda::KernelArguments<Sum, Shared> passed) {
+  const Sum& mine = passed.mine();
   const unsigned i = blockIdx.x * 4 + threadIdx.x;
   mine.to[i] += mine.factor;
 }
@@ -122,7 +122,8 @@ TEST_CASE("branches: one that differs is queued by itself, and so is what follow
       context().memory->copy(to, sum.to, count * sizeof(float), context().stream);
     }
     if (branch == 4)
-      cuda::launch(context(), cuda::Grid(2, 4), other_kernel<false>, cuda::Given<Sum, false>{arrays.sum(branch, 5)});
+      cuda::launch(context(), cuda::Grid(2, 4), other_kernel<false>,
+                   cuda::KernelArguments<Sum, false>{arrays.sum(branch, 5)});
     queue_sum(arrays.sum(branch, 3));
   });
   CHECK(launches == 2 + 3 + 2 + 3);  // of 0, 2 and 5 together, of 1, of 3, and of 4

@@ -28,7 +28,7 @@ bool chosen(const Operator& op) {
 }
 
 /// TERN_TEST_WHOLE=1 runs every case there is, for hours.
-bool whole_asked() {
+bool whole_requested() {
   const char* choice = std::getenv("TERN_TEST_WHOLE");
   return choice != nullptr && std::string(choice) == "1";
 }
@@ -43,8 +43,8 @@ CheckOptions options(std::size_t every, bool deterministic = true) {
   };
   const char* only = std::getenv("TERN_TEST_CHECK");
   return {.deterministic = deterministic,
-          .whole = whole_asked(),
-          .every = (whole_asked() ? 1 : every) * std::max(number("TERN_TEST_EVERY", 1), 1ul),
+          .whole = whole_requested(),
+          .every = (whole_requested() ? 1 : every) * std::max(number("TERN_TEST_EVERY", 1), 1ul),
           .first = number("TERN_TEST_FIRST", 0),
           .only = only == nullptr ? "" : only};
 }
@@ -71,7 +71,7 @@ void tell(const std::string& mode, const Report& report) {
 void run_catalogue(const std::string& mode, std::int64_t least, std::size_t every = 1) {
   if (!is_available(mode)) return;
   // Lesser instruction sets are a run of their own.
-  const bool sampled = std::getenv("TERN_SIMD") != nullptr && !whole_asked();
+  const bool sampled = std::getenv("TERN_SIMD") != nullptr && !whole_requested();
   check_options() = options(sampled ? 8 : every);
   Report report(mode);
   for (const Operator& op : catalogue())

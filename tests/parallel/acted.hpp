@@ -56,9 +56,9 @@ class Acted final : public parallel::Collective {
     store(to, all, stream);
   }
   void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) override {
-    const Bytes given = fetched(from, ranks() * count * size_of(dtype), stream);
-    Bytes taken(given.size());
-    inner_.all_to_all(given.data(), taken.data(), count, dtype, nullptr);
+    const Bytes input = fetched(from, ranks() * count * size_of(dtype), stream);
+    Bytes taken(input.size());
+    inner_.all_to_all(input.data(), taken.data(), count, dtype, nullptr);
     store(to, taken, stream);
   }
   void send(const void* from, std::size_t count, DType dtype, int to, void* stream) override {

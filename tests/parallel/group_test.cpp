@@ -178,13 +178,13 @@ TEST_CASE("group: messages between two ranks, in their order", "[parallel][ranks
       if (size == 1) return {};
       std::string wrong;
       for (int round = 0; round < 2; ++round) {
-        Tensor given = full({5}, 10 * round + group.rank(), DType::int64), got = zeros({5}, DType::int64);
+        Tensor sent = full({5}, 10 * round + group.rank(), DType::int64), got = zeros({5}, DType::int64);
         if (group.rank() % 2 == 0) {
-          group.send(given, next);
+          group.send(sent, next);
           group.receive(got, before);
         } else {
           group.receive(got, before);
-          group.send(given, next);
+          group.send(sent, next);
         }
         wrong += difference(got, std::vector<double>(5, 10 * round + before), "receive");
       }
@@ -317,7 +317,7 @@ TEST_CASE("group: what one rank throws ends the others and is thrown", "[paralle
 }
 
 TEST_CASE("group: a rank that has left ends no other, and whoever waits for it is told", "[parallel]") {
-  std::string told;
+  std::string error;
   parallel::launch({.ranks = 3}, [&](const Group& group) {
     const Group subgroup = group.split(group.rank() == 2 ? 1 : 0);
     group.barrier();
@@ -326,9 +326,9 @@ TEST_CASE("group: a rank that has left ends no other, and whoever waits for it i
     subgroup.barrier();  // the others still have theirs
     subgroup.leave();
     subgroup.leave();
-    if (group.rank() == 0) told = said<ParallelError>([&] { subgroup.barrier(); });
+    if (group.rank() == 0) error = said<ParallelError>([&] { subgroup.barrier(); });
   });
-  CHECK_THAT(told, ContainsSubstring("has ended its program"));
+  CHECK_THAT(error, ContainsSubstring("has ended its program"));
 }
 
 TEST_CASE("group: bad calls are typed errors", "[parallel]") {

@@ -112,10 +112,11 @@ TEST_CASE("backward: says when a leaf's gradient is complete", "[parallel]") {
   Tensor shared = full({2}, 3), late = ones({2}), unused = ones({2});
   for (Tensor* leaf : {&shared, &late, &unused}) leaf->set_requires_grad();
   const Tensor loss = operators::sum(shared * (shared * late) + shared);
-  std::vector<std::pair<bool, std::vector<double>>> told;
-  loss.backward({.complete = [&](const Tensor& leaf) { told.emplace_back(leaf.is(shared), leaf.grad().values()); }});
-  REQUIRE(told.size() == 2);
-  for (const auto& [is_shared, gradient] : told) CHECK(gradient == (is_shared ? shared : late).grad().values());
+  std::vector<std::pair<bool, std::vector<double>>> completed;
+  loss.backward(
+      {.complete = [&](const Tensor& leaf) { completed.emplace_back(leaf.is(shared), leaf.grad().values()); }});
+  REQUIRE(completed.size() == 2);
+  for (const auto& [is_shared, gradient] : completed) CHECK(gradient == (is_shared ? shared : late).grad().values());
   CHECK(shared.grad().values() == std::vector<double>{7, 7});
   Tensor root = scalar(1.0f);
   root.set_requires_grad();

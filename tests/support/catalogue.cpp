@@ -65,13 +65,13 @@ Array fill(const Argument& argument, const Shape& shape, std::uint64_t seed) {
 }
 
 /// TERN_TEST_DRAW=N draws other numbers for all samples.
-std::uint64_t draw_asked() {
+std::uint64_t requested_draw() {
   const char* choice = std::getenv("TERN_TEST_DRAW");
   return choice == nullptr ? 0 : std::stoul(choice);
 }
 
 std::uint64_t seed_of(const Operator& op, const Sample& sample, std::size_t index) {
-  static const std::uint64_t draw = draw_asked();
+  static const std::uint64_t draw = requested_draw();
   return hash(op.name + "/" + sample.name) + index + draw * 0x9e3779b97f4a7c15ull;
 }
 

@@ -250,21 +250,21 @@ void join(void* stream) {
 template <class A>
 struct Kept {
   std::decay_t<A> value;
-  explicit Kept(const std::decay_t<A>& given) : value(given) {}
+  explicit Kept(const std::decay_t<A>& input) : value(input) {}
   std::decay_t<A>& get() { return value; }
 };
 
 template <class T>
 struct Kept<T*> {
   T* value;
-  explicit Kept(T* given) : value(reachable(given)) {}
+  explicit Kept(T* input) : value(reachable(input)) {}
   T* get() { return value; }
 };
 
 template <>
 struct Kept<Context&> {
   Context value;
-  explicit Kept(const Context& given) : value(given) {
+  explicit Kept(const Context& input) : value(input) {
     value.memory = &host_memory();  // where the kernel's scratch may be
     value.stream = nullptr;
   }
@@ -274,7 +274,7 @@ struct Kept<Context&> {
 template <>
 struct Kept<const random::Key&> {
   random::Key value;
-  explicit Kept(const random::Key& given) : value(given) { value.base = reachable(given.base); }
+  explicit Kept(const random::Key& input) : value(input) { value.base = reachable(input.base); }
   const random::Key& get() { return value; }
 };
 
@@ -286,15 +286,15 @@ struct Kept<const kernels::Parameters<T>&> {
   std::vector<std::int64_t> size;
   kernels::Parameters<T> parameters;
 
-  explicit Kept(const kernels::Parameters<T>& given) {
+  explicit Kept(const kernels::Parameters<T>& parameters) {
     const auto keep = [&](auto& kept, auto* pointers) {
-      for (std::int64_t i = 0; pointers != nullptr && i < given.count; ++i) kept.push_back(reachable(pointers[i]));
+      for (std::int64_t i = 0; pointers != nullptr && i < parameters.count; ++i) kept.push_back(reachable(pointers[i]));
     };
-    keep(value, given.value);
-    keep(gradient, given.gradient);
-    keep(first, given.first);
-    keep(second, given.second);
-    size.assign(given.size, given.size + given.count);
+    keep(value, parameters.value);
+    keep(gradient, parameters.gradient);
+    keep(first, parameters.first);
+    keep(second, parameters.second);
+    size.assign(parameters.size, parameters.size + parameters.count);
   }
   const kernels::Parameters<T>& get() {
     parameters = {

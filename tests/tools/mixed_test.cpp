@@ -74,10 +74,10 @@ TEST_CASE("mixed: columns of words are found, learnt and predicted by", "[tools]
   const Outcome refused = shop.run({"predict", "--model", "run", "--dataset", "hole.csv"});
   CHECK(refused.code == 3);
   CHECK_THAT(refused.err, ContainsSubstring("hole.csv:2:10: found nothing in weight, expected a number; --missing"));
-  // The shelf is a number unless it is told.
-  const Outcome told = shop.train(fruits(240, ""), {"--categorical", "shelf"});
-  CHECK_THAT(told.err, ContainsSubstring("colour (3), shelf (4)"));
-  CHECK_THAT(told.err, ContainsSubstring("mlp 8-128-3"));
+  // The shelf is a number unless it is named.
+  const Outcome named = shop.train(fruits(240, ""), {"--categorical", "shelf"});
+  CHECK_THAT(named.err, ContainsSubstring("colour (3), shelf (4)"));
+  CHECK_THAT(named.err, ContainsSubstring("mlp 8-128-3"));
   CHECK(shop.run({"test", "--model", "run", "--dataset", "f.csv"}).code == 0);
   if (!Browser::available()) return;
   REQUIRE(shop.run({"report", "run"}).code == 0);

@@ -126,9 +126,9 @@ TEST_CASE("training: too few rows to set some aside", "[tools][training]") {
   complete(settings, data);
   CHECK(*settings.early_stop == 0);
   CHECK(settings.refit == "no");
-  Settings asked;
-  asked.early_stop = 5;
-  CHECK_THROWS_AS(complete(asked, data), UsageError);
+  Settings requested;
+  requested.early_stop = 5;
+  CHECK_THROWS_AS(complete(requested, data), UsageError);
   Settings refit;
   refit.refit = "yes";
   CHECK_THROWS_AS(complete(refit, data), UsageError);

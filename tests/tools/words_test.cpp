@@ -62,11 +62,11 @@ TEST_CASE("words: what the program hints at works when it is copied", "[tools][w
                {.folder = folder.path()})
               .code == 0);
   write_bytes(folder / "numbers.csv", clusters(60, "0,1,2,3\n"));
-  const Outcome told = tern({"train", "--dataset", "numbers.csv", "--header", "yes", "--run", "n", "--epochs", "2"},
-                            {.folder = folder.path()});
-  REQUIRE(told.code == 0);
-  CHECK_THAT(told.out, ContainsSubstring(" --header yes"));
-  run_hints(told.out, folder);
+  const Outcome named = tern({"train", "--dataset", "numbers.csv", "--header", "yes", "--run", "n", "--epochs", "2"},
+                             {.folder = folder.path()});
+  REQUIRE(named.code == 0);
+  CHECK_THAT(named.out, ContainsSubstring(" --header yes"));
+  run_hints(named.out, folder);
 }
 
 TEST_CASE("words: names that hold escapes do not reach the terminal", "[tools][words]") {

@@ -219,32 +219,32 @@ TEST_CASE("trainer: the steps of a loop are told one by one, and a checkpoint en
   const Device device(replaying_mode());
   constexpr std::int64_t batches = 11, every = 4;
   const auto loader = [] { return loader_of(8 * batches); };
-  struct Told {
+  struct Log {
     Figures steps = {};
-    std::int64_t asked = 0;
+    std::int64_t stop_calls = 0;
     int loops = launched_loops();
 
     training::Callbacks callbacks(double seconds) {
       const auto tell = [this](const training::Position& at, const Tensor& loss) {
         steps.insert(steps.end(), {double(at.epoch), double(at.batch), double(at.step), loss.item()});
       };
-      return {.step = tell, .stop = [this] { return ++asked < 0; }, .loop_seconds = seconds};
+      return {.step = tell, .stop = [this] { return ++stop_calls < 0; }, .loop_seconds = seconds};
     }
     int launched() const { return launched_loops() - loops; }
   };
   const TrainerOptions options = all_options();
   Training one_by_one(options, loader());
-  Told expected;
+  Log expected;
   one_by_one.trainer.run(expected.callbacks(0));
   CHECK(expected.launched() == 0);
 
   Training looped(options, loader());
-  Told told;
-  looped.trainer.run(told.callbacks(1e6));
-  CHECK(same(told.steps, expected.steps));
+  Log log;
+  looped.trainer.run(log.callbacks(1e6));
+  CHECK(same(log.steps, expected.steps));
   CHECK(same(left_by(looped), left_by(one_by_one)));
-  CHECK(told.launched() > 2);
-  CHECK(told.asked < expected.asked);
+  CHECK(log.launched() > 2);
+  CHECK(log.stop_calls < expected.stop_calls);
 
   const TemporaryFolder folder;
   TrainerOptions saving = options;
@@ -252,7 +252,7 @@ TEST_CASE("trainer: the steps of a loop are told one by one, and a checkpoint en
   saving.checkpoint_every = every;
   saving.keep = 100;
   Training saved(saving, loader());
-  Told seen;
+  Log seen;
   saved.trainer.run(seen.callbacks(1e6));
   CHECK(same(left_by(saved), left_by(one_by_one)));
   CHECK(seen.launched() > 2);

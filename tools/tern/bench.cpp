@@ -67,7 +67,7 @@ class Bench : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     if (nets_.empty()) nets_ = {"mlp-small", "lenet"};
     if (batches_.empty()) batches_ = {"1", "64"};
     if (phases_.empty()) phases_ = {"train", "infer"};

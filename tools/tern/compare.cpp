@@ -120,7 +120,7 @@ class Compare : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     expects<UsageError>(folders_.size() >= 2, "tern compare wants the folders of two runs or more");
     keep_inputs(output_.file, folders_);
     std::vector<Summary> runs;

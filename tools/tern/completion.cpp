@@ -145,7 +145,7 @@ class Completion : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     const std::string shell = shells_.size() == 1 ? shells_[0] : "";
     expects<UsageError>(shell == "bash" || shell == "zsh" || shell == "fish",
                         "tern completion wants the name of a shell: bash, zsh or fish");

@@ -42,7 +42,7 @@ class Export : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!out_.empty(), "--out is missing: where the weights go");
     for (const char* ending : {".npz", ".npy", ".pt", ".pth", ".onnx", ".h5"})

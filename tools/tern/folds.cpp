@@ -134,12 +134,12 @@ Json as_json(const std::vector<Fold>& folds, const std::vector<std::string>& nam
 std::string run_of(const std::string& folder, std::int64_t fold) { return message(folder, "/fold-", fold); }
 
 // With what the folds were begun with, where they are taken up again.
-void take_settings(const Options& options, const Given& given, const std::string& folder) {
+void take_settings(const Options& options, const OptionNames& chosen, const std::string& folder) {
   const std::string config = RunFolder::config_in(folder);
   const Json saved = read_json_file(config);
   expects<FileError>(saved.is_object(), config, ": the settings are no JSON object");
-  expect_same(options, given, decides_training, saved, folder);
-  apply_config(options, saved, config, given);
+  expect_same(options, chosen, decides_training, saved, folder);
+  apply_config(options, saved, config, chosen);
 }
 
 void check(const Settings& settings) {
@@ -163,14 +163,15 @@ bool holds_folds(const std::string& folder) {
   return number("folds") > 0 && number("fold") == 0;
 }
 
-int train_folds(Settings& settings, const Options& options, const Given& given, const std::function<int()>& train) {
+int train_folds(Settings& settings, const Options& options, const OptionNames& chosen,
+                const std::function<int()>& train) {
   const std::string folder = RunFolder::path_of(settings);
   check(settings);
   RunFolder place(folder);
   const FolderLock lock(folder);
   const bool resume = settings.resume && holds_folds(folder);
   if (resume)
-    take_settings(options, given, folder);
+    take_settings(options, chosen, folder);
   else if (place.begin() && !settings.quiet)
     say(message("The training that was in ", folder, " is now in ", folder, "/previous."));
   settings.fold = 0;

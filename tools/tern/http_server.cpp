@@ -88,9 +88,9 @@ const char* words_of(int status) {
 
 struct HttpServer::Connection {
   int descriptor = -1;
-  Clock::time_point since = Clock::now();  // of the connection, then of the last byte that was taken
-  Clock::time_point told = Clock::now();   // when a stream was last written to
-  std::string text = {};                   // of the request
+  Clock::time_point since = Clock::now();    // of the connection, then of the last byte that was taken
+  Clock::time_point written = Clock::now();  // when a stream was last written to
+  std::string text = {};                     // of the request
   std::string unsent = {};
   bool answered = false;
   Response response = {};
@@ -191,7 +191,7 @@ bool HttpServer::serve(Connection& c, bool readable) {
   if (c.response.stream && c.unsent.size() < most_unsent) {
     c.response.stream(c.response.next, c.unsent);
     // A comment tells whether anyone still reads.
-    if (c.unsent.empty() && now - c.told > heartbeat) c.unsent = ": waiting\n\n";
+    if (c.unsent.empty() && now - c.written > heartbeat) c.unsent = ": waiting\n\n";
   }
   const bool waiting = !c.unsent.empty();
   if (waiting && !send(c)) return false;
@@ -237,7 +237,7 @@ bool HttpServer::send(Connection& c) {
       error = errno;
   }
   c.unsent.erase(0, sent);
-  if (sent > 0) c.since = c.told = Clock::now();
+  if (sent > 0) c.since = c.written = Clock::now();
   return error == 0 || error == EAGAIN;
 }
 

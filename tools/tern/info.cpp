@@ -40,7 +40,7 @@ class Info : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     if (!net_.empty()) {
       expects<UsageError>(!json_, "--choices: its table has no --json form; leave one of them out");
       print(describe_choices(net_, batch_, settings_));

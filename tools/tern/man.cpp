@@ -59,7 +59,7 @@ class Man : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     std::string text = message(".TH TERN 1 \"\" \"Tern ", version(), "\" \"User Commands\"\n");
     text += ".SH NAME\ntern \\- trains neural networks, and tests, compares and explains them\n";
     text += ".SH SYNOPSIS\n\\fBtern\\fR \\fIVERB\\fR [\\fIoptions\\fR]\n";

@@ -256,13 +256,13 @@ std::vector<std::int64_t> embeddings_of(const Settings& settings, const data::En
   if (settings.embedding == "off") return {};
   constexpr std::int64_t few = 10, most_found = 50;
   const bool found = settings.embedding == "auto";
-  const std::int64_t asked = found ? 0 : parse_integer("embedding", settings.embedding, 1, most_embedding);
+  const std::int64_t requested = found ? 0 : parse_integer("embedding", settings.embedding, 1, most_embedding);
   std::vector<std::int64_t> sizes;
   for (const data::Column& column : encoding.columns) {
     const auto count = static_cast<std::int64_t>(column.categories.size());
     const auto usual =
         std::min(most_found, static_cast<std::int64_t>(std::lround(1.6 * std::pow(static_cast<double>(count), 0.56))));
-    sizes.push_back(count > (found ? few : asked) ? (found ? usual : asked) : 0);
+    sizes.push_back(count > (found ? few : requested) ? (found ? usual : requested) : 0);
   }
   const bool none = std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 0; });
   return none ? std::vector<std::int64_t>() : sizes;

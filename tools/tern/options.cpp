@@ -169,7 +169,7 @@ Option list_option(std::string name, std::string value, std::string help, std::v
 // ---- the command line
 // ------------------------------------------------------------------------------------------------
 
-Given parse_arguments(const Verb& verb, const std::vector<std::string>& arguments) {
+OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& arguments) {
   std::vector<std::vector<std::string>> found(verb.options.size());
   const auto place = [&](const std::string& word, const std::string& name) {
     const Option* option = word.starts_with("--") ? find_option(verb.options, name) : nullptr;
@@ -203,15 +203,15 @@ Given parse_arguments(const Verb& verb, const std::vector<std::string>& argument
     }
   }
 
-  Given given;
+  OptionNames chosen;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = verb.options[i];
     expects<UsageError>(found[i].size() < 2 || option.repeats || option.value.empty(), "--", option.name, " is given ",
                         found[i].size(), " times, expected once");
     for (const std::string& text : found[i]) option.set(text);
-    if (!found[i].empty()) given.insert(option.name);
+    if (!found[i].empty()) chosen.insert(option.name);
   }
-  return given;
+  return chosen;
 }
 
 // ---- configuration files
@@ -254,9 +254,10 @@ Json read_json_file(const std::string& file, std::size_t most_bytes) {
   return parse_json(text, file);
 }
 
-Given apply_config(const Options& options, const Json& config, const std::string& file, const Given& given) {
+OptionNames apply_config(const Options& options, const Json& config, const std::string& file,
+                         const OptionNames& chosen) {
   expects<FileError>(config.is_object(), file, ": expected an object of options, such as {\"epochs\": 10}");
-  Given set;
+  OptionNames set;
   for (const auto& [name, value] : config.items()) {
     std::string text;
     if (value.is_string()) {
@@ -270,21 +271,22 @@ Given apply_config(const Options& options, const Json& config, const std::string
       throw UsageError(message(file, ": --", name, ": expected a text, a number, true, false or a list"));
     }
     const Option* option = find_option(options, name);
-    if (option != nullptr && given.contains(option->name)) continue;
+    if (option != nullptr && chosen.contains(option->name)) continue;
     set_option(options, name, text, file + ": ");
     set.insert(option->name);
   }
   return set;
 }
 
-void expect_same(const Options& options, const Given& given, const std::function<bool(const std::string& name)>& fixed,
-                 const Json& saved, const std::string& folder) {
+void expect_same(const Options& options, const OptionNames& chosen,
+                 const std::function<bool(const std::string& name)>& fixed, const Json& saved,
+                 const std::string& folder) {
   const auto shown = [](const Json& value) {
     if (value.is_null()) return std::string("not given");
     return value.is_string() ? value.get<std::string>() : value.dump();
   };
   const Json present = to_config(options);
-  for (const std::string& name : given) {
+  for (const std::string& name : chosen) {
     if (!fixed(name)) continue;
     const Json now = present.value(name, Json()), before = saved.value(name, Json());
     expects<UsageError>(now == before, "--", name, " is ", shown(now), " here and ", shown(before),

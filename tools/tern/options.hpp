@@ -80,14 +80,15 @@ struct Verb {
 };
 
 /// Options given on a command line, in the order of the table.
-using Given = std::set<std::string>;
+using OptionNames = std::set<std::string>;
 
 /// Reads the arguments behind the verb into the variables of its options. `--config FILE` is applied first. Throws
 /// UsageError.
-Given parse_arguments(const Verb& verb, const std::vector<std::string>& arguments);
+OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& arguments);
 /// Applies a JSON object of options; those in `given` stay. Returns the names of those that were set. Throws FileError
 /// when it is no such object, UsageError for a wrong name or value.
-Given apply_config(const Options& options, const Json& config, const std::string& file, const Given& given);
+OptionNames apply_config(const Options& options, const Json& config, const std::string& file,
+                         const OptionNames& chosen);
 /// JSON from an untrusted text; FileError begins with `file`.
 Json parse_json(std::string_view text, const std::string& file);
 Json read_json_file(const std::string& file, std::size_t most_bytes = std::size_t{1} << 20);
@@ -95,7 +96,8 @@ Json read_json_file(const std::string& file, std::size_t most_bytes = std::size_
 Json to_config(const Options& options);
 /// Throws UsageError for an option in `given` that is among `fixed` and is set otherwise in `saved`, the options of
 /// what --resume takes up in `folder`.
-void expect_same(const Options& options, const Given& given, const std::function<bool(const std::string& name)>& fixed,
-                 const Json& saved, const std::string& folder);
+void expect_same(const Options& options, const OptionNames& chosen,
+                 const std::function<bool(const std::string& name)>& fixed, const Json& saved,
+                 const std::string& folder);
 
 }  // namespace tern::tool

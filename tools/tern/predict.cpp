@@ -49,7 +49,7 @@ class Predict : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(settings_.dataset.empty() != paths_.empty(),
                         paths_.empty() ? "--dataset is missing: the examples to predict; or name pictures"

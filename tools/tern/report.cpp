@@ -34,7 +34,7 @@ class Report : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     expects<UsageError>(!folders_.empty(), "tern report wants the folder of a run, or several");
     keep_inputs(out_, folders_);
     std::vector<PageRun> runs;

@@ -167,7 +167,7 @@ std::string reason_of(int code) {
 }  // namespace
 
 int run_with_restarts(const Restarts& restarts, const std::string& verb, const std::vector<std::string>& words,
-                      const Given& given) {
+                      const OptionNames& chosen) {
   const bool inside = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
   const std::string otherwise = message(": tern ", verb, " --restarts ", restarts.times,
                                         " --parallel mpi --ranks N, or --launcher \"mpirun -n N\"");
@@ -184,7 +184,7 @@ int run_with_restarts(const Restarts& restarts, const std::string& verb, const s
     command.insert(command.end(), {this_program(), verb});
     if (attempt > 0) wait_until_free(restarts.folder, restarts.rank_limit);
     const auto now = identity(restarts.begun);
-    if (attempt > 0 && !given.contains("resume") && now && now != before) {
+    if (attempt > 0 && !chosen.contains("resume") && now && now != before) {
       own = without(restarts.saved, own);
       if (std::ranges::find(own, "--resume") == own.end()) own.emplace_back("--resume");
     }

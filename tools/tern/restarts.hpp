@@ -28,6 +28,6 @@ struct Restarts {
 /// which is passed on. What was in the folder before the first attempt is not taken up, but for --resume. Returns the
 /// last exit code. Throws UsageError inside of mpirun, which ends all ranks and so cannot start again.
 int run_with_restarts(const Restarts& restarts, const std::string& verb, const std::vector<std::string>& words,
-                      const Given& given);
+                      const OptionNames& chosen);
 
 }  // namespace tern::tool

@@ -76,7 +76,7 @@ Json number(const std::optional<double>& value) { return value ? number(*value) 
 
 }  // namespace
 
-RunSession::RunSession(Settings& settings, const Options& options, const Given& given)
+RunSession::RunSession(Settings& settings, const Options& options, const OptionNames& chosen)
     : settings_(settings),
       options_(options),
       path_(RunFolder::path_of(settings)),
@@ -87,22 +87,22 @@ RunSession::RunSession(Settings& settings, const Options& options, const Given& 
   lock_.emplace(path_);
   resumed_ = io::resume_checkpoint(RunFolder::checkpoints_in(path_));
   if (resumed_)
-    take_settings(*resumed_, given);
+    take_settings(*resumed_, chosen);
   else
-    begin_again(given);
+    begin_again(chosen);
 }
 
-void RunSession::take_settings(const io::Resumed& resumed, const Given& given) {
+void RunSession::take_settings(const io::Resumed& resumed, const OptionNames& chosen) {
   const auto found = resumed.checkpoint.metadata.find("settings");
   expects<FileError>(found != resumed.checkpoint.metadata.end(), resumed.file, ": not a checkpoint of tern train");
   const Json saved = parse_json(found->second, resumed.file);
   expects<FileError>(saved.is_object(), resumed.file, ": the settings are no JSON object");
-  expect_same(options_, given, decides_training, saved, path_);
-  apply_saved(saved, resumed.file, given);
+  expect_same(options_, chosen, decides_training, saved, path_);
+  apply_saved(saved, resumed.file, chosen);
 }
 
 // A training that was killed before its first checkpoint left what it was asked for.
-void RunSession::begin_again(const Given& given) {
+void RunSession::begin_again(const OptionNames& chosen) {
   std::error_code missing;
   const std::string config = RunFolder::config_in(path_), metrics = RunFolder::metrics_in(path_);
   if (!std::filesystem::exists(config, missing)) return;
@@ -115,12 +115,12 @@ void RunSession::begin_again(const Given& given) {
       const Json& settings = event["settings"];
       if (settings.is_object() && settings.contains("model")) saved["model"] = settings["model"];
     });
-  apply_saved(saved, config, given);
+  apply_saved(saved, config, chosen);
 }
 
-void RunSession::apply_saved(const Json& saved, const std::string& file, const Given& given) {
+void RunSession::apply_saved(const Json& saved, const std::string& file, const OptionNames& chosen) {
   try {
-    apply_config(options_, saved, file, given);
+    apply_config(options_, saved, file, chosen);
   } catch (const UsageError& error) {
     throw FileError(error.what());  // nobody typed these
   }

@@ -31,7 +31,7 @@ class RunSession {
  public:
   /// With --resume, takes the settings of the training that is in the run folder; those in `given` must not contradict
   /// them. Throws UsageError when they do.
-  RunSession(Settings& settings, const Options& options, const Given& given);
+  RunSession(Settings& settings, const Options& options, const OptionNames& chosen);
 
   /// Takes up the checkpoint, or begins the folder anew.
   void start(Training& training, const TrainingData& data);
@@ -54,9 +54,9 @@ class RunSession {
   bool resumed() const { return resumed_.has_value(); }
 
  private:
-  void take_settings(const io::Resumed& resumed, const Given& given);
-  void begin_again(const Given& given);
-  void apply_saved(const Json& saved, const std::string& file, const Given& given);
+  void take_settings(const io::Resumed& resumed, const OptionNames& chosen);
+  void begin_again(const OptionNames& chosen);
+  void apply_saved(const Json& saved, const std::string& file, const OptionNames& chosen);
   std::string save();
   void save_when_due();
   Json settings_json() const;

@@ -59,7 +59,7 @@ class Test : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given&) override {
+  int run(const OptionNames&) override {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(!settings_.dataset.empty(), "--dataset is missing: the examples to test on");
     keep_inputs(output_.file, {model_, settings_.dataset});

@@ -52,9 +52,9 @@ class Train : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given& given) override {
-    Given chosen = given;
-    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
+  int run(const OptionNames& typed) override {
+    OptionNames chosen = typed;
+    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, typed));
     if (settings_.resume && settings_.folds == 0 && holds_folds(RunFolder::path_of(settings_)))
       settings_.folds = 2;  // as many as are there
     if (settings_.folds == 1) throw UsageError("--folds 1 holds nothing out; it takes 2 or more");
@@ -86,7 +86,7 @@ class Train : public Command {
   std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
 
   // The first process owns the run, and tells the others what a resumed training was asked for.
-  int run_process(const Given& chosen, const parallel::Group& processes) {
+  int run_process(const OptionNames& chosen, const parallel::Group& processes) {
     const bool first = processes.rank() == 0, several = processes.size() > 1;
     std::optional<RunSession> session;
     if (first) {

@@ -99,11 +99,11 @@ namespace {
 
 // What cannot be done to these pictures is said by its option.
 void check_augment(const data::AugmentOptions& augment, const Blueprint& blueprint) {
-  const auto asked = {std::pair{"flip", augment.mirror},           std::pair{"crop", augment.shift > 0},
-                      std::pair{"rotate", augment.rotation > 0},   std::pair{"brightness", augment.brightness > 0},
-                      std::pair{"contrast", augment.contrast > 0}, std::pair{"saturation", augment.saturation > 0},
-                      std::pair{"cutout", augment.cutout > 0},     std::pair{"mixup", augment.mix > 0}};
-  for (const auto& [name, wanted] : asked)
+  const auto requested = {std::pair{"flip", augment.mirror},           std::pair{"crop", augment.shift > 0},
+                          std::pair{"rotate", augment.rotation > 0},   std::pair{"brightness", augment.brightness > 0},
+                          std::pair{"contrast", augment.contrast > 0}, std::pair{"saturation", augment.saturation > 0},
+                          std::pair{"cutout", augment.cutout > 0},     std::pair{"mixup", augment.mix > 0}};
+  for (const auto& [name, wanted] : requested)
     expects<UsageError>(!wanted || !blueprint.table, "--", name, " is for pictures; ", blueprint.source, " is a table");
   if (blueprint.table) return;
   const std::int64_t side = std::min(blueprint.input[1], blueprint.input[2]);
@@ -256,23 +256,23 @@ Ended Training::run(std::int64_t epochs, const Hooks& hooks) {
 }
 
 Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
-  EpochResult told;
+  EpochResult reported;
   parallel::Collective::Spent before = spent_in(group_);
   training::Callbacks callbacks{
       .step = hooks.step, .stop = hooks.stop, .loop_seconds = glance, .loop_until = settings_.checkpoint_every};
   callbacks.validate = [&](training::EpochResult& result) {
     if (group_.size() > 1) {
       const parallel::Collective::Spent now = spent_in(group_);
-      told.ranks = share_times(group_, result.seconds, {now.busy - before.busy, now.waited - before.waited});
+      reported.ranks = share_times(group_, result.seconds, {now.busy - before.busy, now.waited - before.waited});
     }
-    static_cast<training::EpochResult&>(told) = result;
-    const bool whole = validate(told, hooks);
-    result = static_cast<const training::EpochResult&>(told);
+    static_cast<training::EpochResult&>(reported) = result;
+    const bool whole = validate(reported, hooks);
+    result = static_cast<const training::EpochResult&>(reported);
     return whole;
   };
   callbacks.epoch = [&](const training::EpochResult& result) {
-    static_cast<training::EpochResult&>(told) = result;
-    hooks.epoch(told);
+    static_cast<training::EpochResult&>(reported) = result;
+    hooks.epoch(reported);
     before = spent_in(group_);
   };
   return trainer_->run(epochs, callbacks);

@@ -96,11 +96,11 @@ class Tune : public Command {
   }
   Verb& verb() override { return verb_; }
 
-  int run(const Given& given) override {
+  int run(const OptionNames& typed) override {
     // CUDA reads it when it starts: by default the streams of all trials share eight queues to the card.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    Given chosen = given;
-    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, given));
+    OptionNames chosen = typed;
+    if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, typed));
     expects<UsageError>(halving_ != 1, "--halving: found 1, expected 0 or a number from 2 on");
     folder_ = base_.run.empty() ? "tune" : base_.run;
     expects<UsageError>(base_.launcher.empty() || base_.restarts > 0,
@@ -127,7 +127,7 @@ class Tune : public Command {
   }
   // The first process makes the folder and the plan, and shows how it goes. From there on processes talk through the
   // folders of the trials alone and the group is left, so that one that dies takes no other along.
-  int run_process(const Given& chosen, const parallel::Group& processes) {
+  int run_process(const OptionNames& chosen, const parallel::Group& processes) {
     const bool leads = processes.rank() == 0;
     const auto part = [&] {
       processes.barrier();
@@ -199,17 +199,17 @@ class Tune : public Command {
     return plan;
   }
 
-  TunePlan saved_plan(Given given) {
+  TunePlan saved_plan(OptionNames chosen) {
     const Json saved = read_json_file(plan_file(), std::size_t{64} << 20);
     expects<FileError>(saved.is_object() && saved.contains("trials") && saved.contains("options"), plan_file(),
                        ": expected the plan of a search");
     const Json& options = saved["options"];
     expects<FileError>(options.is_object(), plan_file(), ": expected the plan of a search");
     expect_same(
-        verb_.options, given, [](const std::string& name) { return !may_change(name); }, options, folder_);
-    given.insert({"grid", "range", "random"});
+        verb_.options, chosen, [](const std::string& name) { return !may_change(name); }, options, folder_);
+    chosen.insert({"grid", "range", "random"});
     try {
-      apply_config(verb_.options, options, plan_file(), given);
+      apply_config(verb_.options, options, plan_file(), chosen);
     } catch (const UsageError& error) {
       throw FileError(error.what());  // nobody typed these
     }

@@ -67,7 +67,7 @@ TuneTable::TuneTable(const TunePlan& plan, bool quiet)
       terminal_(redraws(STDERR_FILENO)),
       colour_(coloured(STDERR_FILENO)),
       began_(seconds_now()),
-      told_(plan.trials.size(), TrialState::waiting) {}
+      reported_(plan.trials.size(), TrialState::waiting) {}
 
 void TuneTable::update(const TuneRunner& runner) {
   if (quiet_) return;
@@ -89,8 +89,8 @@ void TuneTable::finish(const TuneRunner& runner) {
 
 void TuneTable::tell(const std::vector<TrialStatus>& status) {
   for (std::size_t i = 0; i < status.size(); ++i) {
-    if (status[i].state == told_[i] || !settled(status[i].state)) continue;
-    told_[i] = status[i].state;
+    if (status[i].state == reported_[i] || !settled(status[i].state)) continue;
+    reported_[i] = status[i].state;
     std::string line = message(trial_folder(i), " ", name_of(status[i].state), ": ", describe(plan_.trials[i]));
     if (status[i].state == TrialState::failed)
       line += "; " + status[i].problem;

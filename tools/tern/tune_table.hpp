@@ -26,7 +26,7 @@ class TuneTable {
   std::mutex mutex_;
   double next_ = 0, began_;
   std::size_t lines_ = 0;  // on the terminal
-  std::vector<TrialState> told_;
+  std::vector<TrialState> reported_;
 };
 
 /// The trials from the best to the worst, a row each.

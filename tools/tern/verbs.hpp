@@ -15,7 +15,7 @@ class Command {
   virtual ~Command() = default;
   virtual Verb& verb() = 0;
   /// Returns the exit code.
-  virtual int run(const Given& given) = 0;
+  virtual int run(const OptionNames& chosen) = 0;
 };
 
 using Maker = std::unique_ptr<Command> (*)();

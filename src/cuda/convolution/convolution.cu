@@ -116,7 +116,7 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   Problem problem = problem_of(context, Pass::forward, shape, element_of<T>);
   if (problem.outputs() == 0) return;
   const Arrays arrays{address(x), address(weight), y, address(bias)};
-  problem.given = alignments_of(arrays);
+  problem.inputs = alignments_of(arrays);
   Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
 }
 
@@ -139,7 +139,7 @@ void run_halves(Context& context, Problem problem, const Gradients& to, bool wan
                            std::span<const Algorithm* const> algorithms, Pass pass, const Arrays& arrays) {
     problem.pass = pass;
     problem.gradients = {};
-    problem.given = alignments_of(arrays);
+    problem.inputs = alignments_of(arrays);
     half.emplace(context, decision, algorithms, problem, arrays);
   };
   using Algorithms = std::span<const Algorithm* const>;
@@ -238,9 +238,9 @@ class Aligned {
 
 /// All gradients, with factors of that type: the gradient of y is taken through the activation, into that type, once.
 template <class T>
-void backward_channels_last(Context& context, const Problem& asked, const Gradients& to, int, void*) {
+void backward_channels_last(Context& context, const Problem& requested, const Gradients& to, int, void*) {
   constexpr bool is_float = std::is_same_v<T, float>;
-  Problem problem = asked;
+  Problem problem = requested;
   problem.element = is_float ? Element::float32 : Element::bfloat16;
   if (is_float && problem.precision == Precision::bf16) problem.precision = Precision::tf32;
   const Rows rows{problem.positions(), problem.O, problem.y_channels};
@@ -287,7 +287,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
   const Gradients to{grad_x_to, grad_weight_to, grad_bias, grad_y, x, weight, y};
   if (!problem.channels_last()) return backward_channels_first<T>(context, problem, to);
   if constexpr (std::is_same_v<T, float>) {
-    problem.given = {alignment_of(x), alignment_of(weight), alignment_of(y)};
+    problem.inputs = {alignment_of(x), alignment_of(weight), alignment_of(y)};
     problem.gradients = {alignment_of(grad_x_to), alignment_of(grad_weight_to), alignment_of(grad_y),
                          alignment_of(grad_bias)};
     // What is forced is not timed: our own products know no bfloat16.
@@ -331,7 +331,7 @@ void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, 
   took_algorithm(context, pooled, "fused");
   Problem problem = pooled_problem(context, Pass::forward, shape);
   const Arrays arrays{address(x), address(weight), y, address(bias), index};
-  problem.given = alignments_of(arrays);
+  problem.inputs = alignments_of(arrays);
   Prepared<Problem, Arrays>(context, "conv2d", pooled_forward, problem, arrays).run(context);
 }
 

@@ -229,10 +229,10 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
     made.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     handles.push_back(made.back().get());
   }
-  std::int64_t given = 0;
+  std::int64_t returned = 0;
   cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
-                           &given, handles.data());
-  while (static_cast<std::int64_t>(made.size()) > given) made.pop_back();
+                           &returned, handles.data());
+  while (static_cast<std::int64_t>(made.size()) > returned) made.pop_back();
   return made;
 }
 
@@ -302,9 +302,9 @@ class Proposals {
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library_)
         .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *configuration);
     if (!plan.try_finalize()) return nullptr;
-    std::int64_t bytes = 0, given = 0;
+    std::int64_t bytes = 0, returned = 0;
     check_library(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                           &given, &bytes),
+                                           &returned, &bytes),
                   "asking cuDNN for a workspace");
     if (static_cast<std::size_t>(bytes) > most_workspace) return nullptr;
     return std::make_shared<const Engine>(

@@ -347,44 +347,44 @@ struct Implicit {
 };
 
 // Where there is no library this is the only algorithm, also for the other activations, in a pass of their own.
-bool fuses_epilogue(const Problem& asked) {
-  return asked.activation == Activation::none || asked.activation == Activation::relu;
+bool fuses_epilogue(const Problem& requested) {
+  return requested.activation == Activation::none || requested.activation == Activation::relu;
 }
-Task forward_task(const Problem& asked) {
+Task forward_task(const Problem& requested) {
   const Problem problem =
-      fuses_epilogue(asked) ? with_epilogue(asked, Element::float32) : packed(asked, Element::float32);
-  return {problem, takes_image(asked, problem), takes_weight(asked, problem),
-          problem.epilogue || asked.y_channels == asked.O};
+      fuses_epilogue(requested) ? with_epilogue(requested, Element::float32) : packed(requested, Element::float32);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem),
+          problem.epilogue || requested.y_channels == requested.O};
 }
-bool forward_fits(const Problem& asked) {
-  return asked.channels_last() && (fuses_epilogue(asked) || !has_engines()) &&
-         implicit_fits(forward_task(asked).packed);
+bool forward_fits(const Problem& requested) {
+  return requested.channels_last() && (fuses_epilogue(requested) || !has_engines()) &&
+         implicit_fits(forward_task(requested).packed);
 }
 
-Task grad_x_task(const Problem& asked) {
-  return {packed(asked, Element::float32), asked.given.x % 16 == 0, false, true, true};
+Task grad_x_task(const Problem& requested) {
+  return {packed(requested, Element::float32), requested.inputs.x % 16 == 0, false, true, true};
 }
-bool grad_x_fits(const Problem& asked) {
-  if (!asked.channels_last() || asked.element != Element::float32) return false;
-  const Task task = grad_x_task(asked);
-  return flips(asked, task.packed) && implicit_fits(task.problem());
+bool grad_x_fits(const Problem& requested) {
+  if (!requested.channels_last() || requested.element != Element::float32) return false;
+  const Task task = grad_x_task(requested);
+  return flips(requested, task.packed) && implicit_fits(task.problem());
 }
 
 // In strict float32 the library's engines want channels first, and rearrange what they read and write; its newest ones
 // read TF32 factors faster where both lie along the sum.
-bool before_library(const Problem& asked) { return !asked.tensor_cores() || !has_engines(); }
+bool before_library(const Problem& requested) { return !requested.tensor_cores() || !has_engines(); }
 
 constexpr auto named = "implicit";
 
 }  // namespace
 
 const Algorithm implicit_forward_first = Around<forward_task, Implicit>::algorithm(
-    named, [](const Problem& asked) { return before_library(asked) && forward_fits(asked); });
+    named, [](const Problem& requested) { return before_library(requested) && forward_fits(requested); });
 const Algorithm implicit_forward_last = Around<forward_task, Implicit>::algorithm(
-    named, [](const Problem& asked) { return !before_library(asked) && forward_fits(asked); });
+    named, [](const Problem& requested) { return !before_library(requested) && forward_fits(requested); });
 const Algorithm implicit_grad_x_first = Around<grad_x_task, Implicit>::algorithm(
-    named, [](const Problem& asked) { return before_library(asked) && grad_x_fits(asked); });
+    named, [](const Problem& requested) { return before_library(requested) && grad_x_fits(requested); });
 const Algorithm implicit_grad_x_last = Around<grad_x_task, Implicit>::algorithm(
-    named, [](const Problem& asked) { return !before_library(asked) && grad_x_fits(asked); });
+    named, [](const Problem& requested) { return !before_library(requested) && grad_x_fits(requested); });
 
 }  // namespace tern::cuda::convolution

@@ -295,14 +295,14 @@ struct Implicit {
   static std::size_t workspace(const Problem&, const Task& task, int) {
     return static_cast<std::size_t>(slices_of(task.packed) * task.packed.weights()) * sizeof(float);
   }
-  static void run(Context& context, const Problem& asked, const Task& task, const Arrays& arrays, int,
+  static void run(Context& context, const Problem& requested, const Task& task, const Arrays& arrays, int,
                   void* workspace) {
     const Problem& problem = task.packed;
     const Sizes sizes = sizes_of(problem);
     const std::int64_t slices = slices_of(problem);
     auto* const weight = static_cast<float*>(arrays.weight);
     auto* const partials = static_cast<float*>(workspace);
-    const bool sums = sums_weight(asked, problem, slices);
+    const bool sums = sums_weight(requested, problem, slices);
     const WeightGradient p{.sizes = sizes,
                            .g = static_cast<const float*>(arrays.y),
                            .x = static_cast<const float*>(arrays.x),
@@ -317,20 +317,21 @@ struct Implicit {
       launch(context, Grid(blocks, Tile::threads, shared_bytes<Tile>), kernel, p);
     });
     if (sums)
-      sum_weight(context, weight, partials, slices, asked);
+      sum_weight(context, weight, partials, slices, requested);
     else if (slices > 1)
       sum_slices<float>(context, weight, nullptr, partials, slices, problem.weights(), 0);
   }
 };
 
-Task task_of(const Problem& asked) {
-  const Problem problem = packed(asked, Element::float32);
-  const bool sums = sums_weight(asked, problem, slices_of(problem));
-  return {problem, takes_image(asked, problem), sums || takes_weight(asked, problem), true};
+Task task_of(const Problem& requested) {
+  const Problem problem = packed(requested, Element::float32);
+  const bool sums = sums_weight(requested, problem, slices_of(problem));
+  return {problem, takes_image(requested, problem), sums || takes_weight(requested, problem), true};
 }
 
-bool fits(const Problem& asked) {
-  return asked.channels_last() && asked.element == Element::float32 && implicit_fits(packed(asked, Element::float32));
+bool fits(const Problem& requested) {
+  return requested.channels_last() && requested.element == Element::float32 &&
+         implicit_fits(packed(requested, Element::float32));
 }
 
 }  // namespace

@@ -17,48 +17,50 @@ struct Library {
   }
 };
 
-bool fits(const Problem& asked) { return asked.channels_last() && has_engines(); }
-bool narrow(const Problem& asked) { return fits(asked) && asked.precision == Precision::bf16; }
+bool fits(const Problem& requested) { return requested.channels_last() && has_engines(); }
+bool narrow(const Problem& requested) { return fits(requested) && requested.precision == Precision::bf16; }
 
 // ---- forward ----
 
 template <Element element>
-Task two_passes(const Problem& asked) {
-  const Problem problem = packed(asked, element);
-  return {problem, takes_image(asked, problem), takes_weight(asked, problem),
-          element == Element::float32 && asked.y_channels == asked.O};
+Task two_passes(const Problem& requested) {
+  const Problem problem = packed(requested, element);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem),
+          element == Element::float32 && requested.y_channels == requested.O};
 }
 template <Element element>
-Task one_pass(const Problem& asked) {
-  const Problem problem = with_epilogue(asked, element);
-  return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
+Task one_pass(const Problem& requested) {
+  const Problem problem = with_epilogue(requested, element);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 
 // Of the activations the engines know relu alone.
-bool fuses_epilogue(const Problem& asked) {
-  return asked.given.bias != 0 && asked.given.bias % 16 == 0 &&
-         (asked.activation == Activation::none || asked.activation == Activation::relu);
+bool fuses_epilogue(const Problem& requested) {
+  return requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
+         (requested.activation == Activation::none || requested.activation == Activation::relu);
 }
 
 // ---- gradients: an algorithm in place is one of its own where engines may write bfloat16 or float32 ----
 
-bool in_place(const Problem& asked, const Problem& packed) {
-  return asked.pass == Pass::grad_x ? same_image(asked, packed) && asked.given.x % 16 == 0
-                                    : same_weight(asked, packed) && asked.given.weight % 16 == 0;
+bool in_place(const Problem& requested, const Problem& packed) {
+  return requested.pass == Pass::grad_x ? same_image(requested, packed) && requested.inputs.x % 16 == 0
+                                        : same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 template <bool flip, bool float_out>
-Task gradient(const Problem& asked) {
-  Task task{packed(asked, asked.element), false, false, true, flip};
+Task gradient(const Problem& requested) {
+  Task task{packed(requested, requested.element), false, false, true, flip};
   task.packed.float_out = float_out;
-  const bool in_its_place = (float_out || asked.element == Element::float32) && in_place(asked, task.packed);
-  task.takes_image = asked.pass == Pass::grad_x ? in_its_place : takes_image(asked, task.packed);
-  task.takes_weight = asked.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(asked, task.packed);
+  const bool in_its_place = (float_out || requested.element == Element::float32) && in_place(requested, task.packed);
+  task.takes_image = requested.pass == Pass::grad_x ? in_its_place : takes_image(requested, task.packed);
+  task.takes_weight =
+      requested.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(requested, task.packed);
   return task;
 }
-bool converts(const Problem& asked) {
-  return fits(asked) && asked.element == Element::bfloat16 && in_place(asked, packed(asked, asked.element));
+bool converts(const Problem& requested) {
+  return fits(requested) && requested.element == Element::bfloat16 &&
+         in_place(requested, packed(requested, requested.element));
 }
-bool flippable(const Problem& asked) { return flips(asked, packed(asked, asked.element)); }
+bool flippable(const Problem& requested) { return flips(requested, packed(requested, requested.element)); }
 
 constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 
@@ -67,14 +69,14 @@ constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
 const Algorithm library_forward_bf16 = Around<two_passes<f16>, Library>::algorithm("library", narrow);
 const Algorithm library_forward = Around<two_passes<f32>, Library>::algorithm("library", fits);
 const Algorithm fused_epilogue_forward_bf16 = Around<one_pass<f16>, Library>::algorithm(
-    "fused_epilogue", [](const Problem& asked) { return narrow(asked) && fuses_epilogue(asked); });
+    "fused_epilogue", [](const Problem& requested) { return narrow(requested) && fuses_epilogue(requested); });
 const Algorithm fused_epilogue_forward = Around<one_pass<f32>, Library>::algorithm(
-    "fused_epilogue", [](const Problem& asked) { return fits(asked) && fuses_epilogue(asked); });
+    "fused_epilogue", [](const Problem& requested) { return fits(requested) && fuses_epilogue(requested); });
 
 const Algorithm flipped_grad_x = Around<gradient<true, false>, Library>::algorithm(
-    "flipped", [](const Problem& asked) { return fits(asked) && flippable(asked); });
+    "flipped", [](const Problem& requested) { return fits(requested) && flippable(requested); });
 const Algorithm flipped_grad_x_in_place = Around<gradient<true, true>, Library>::algorithm(
-    "flipped", [](const Problem& asked) { return converts(asked) && flippable(asked); });
+    "flipped", [](const Problem& requested) { return converts(requested) && flippable(requested); });
 const Algorithm library_grad_x = Around<gradient<false, false>, Library>::algorithm("library", fits);
 const Algorithm library_grad_x_in_place = Around<gradient<false, true>, Library>::algorithm("library", converts);
 const Algorithm library_grad_weight = Around<gradient<false, false>, Library>::algorithm("library", fits);

@@ -27,16 +27,16 @@ struct WeightPlace {
 };
 
 // Positions along one side of a block that became one; 1 without space-to-depth.
-std::int64_t block_of(const Problem& asked, const Problem& packed) { return asked.stride_h / packed.stride_h; }
+std::int64_t block_of(const Problem& requested, const Problem& packed) { return requested.stride_h / packed.stride_h; }
 
-WeightPlace weight_place(const Problem& asked, const Problem& packed) {
-  return {Divisor<std::uint32_t>(packed.C / asked.groups),
+WeightPlace weight_place(const Problem& requested, const Problem& packed) {
+  return {Divisor<std::uint32_t>(packed.C / requested.groups),
           Divisor<std::uint32_t>(packed.KW),
-          Divisor<std::uint32_t>(asked.C / asked.groups),
-          Divisor<std::uint32_t>(block_of(asked, packed)),
+          Divisor<std::uint32_t>(requested.C / requested.groups),
+          Divisor<std::uint32_t>(block_of(requested, packed)),
           static_cast<int>(packed.KH),
-          static_cast<int>(asked.KH),
-          static_cast<int>(asked.KW)};
+          static_cast<int>(requested.KH),
+          static_cast<int>(requested.KW)};
 }
 
 template <class Out>
@@ -93,13 +93,14 @@ __global__ void sum_taps_kernel(float* weight, const float* partials, int slices
   if (at < min(32, C - first) * taps) weight[(row * C + first) * taps + at] = tile[at];
 }
 
-bool fits_taps(const Problem& asked, const Problem& packed) {
-  const std::int64_t taps = asked.KH * asked.KW;
-  return same_image(asked, packed) && taps > 1 && taps <= most_taps && asked.O < 65536;
+bool fits_taps(const Problem& requested, const Problem& packed) {
+  const std::int64_t taps = requested.KH * requested.KW;
+  return same_image(requested, packed) && taps > 1 && taps <= most_taps && requested.O < 65536;
 }
-Grid taps_grid(const Problem& asked) {
-  return Grid(dim3(static_cast<unsigned>(ceil_div(asked.C / asked.groups, 32)), static_cast<unsigned>(asked.O)),
-              dim3(32, static_cast<unsigned>(asked.KH * asked.KW)));
+Grid taps_grid(const Problem& requested) {
+  return Grid(
+      dim3(static_cast<unsigned>(ceil_div(requested.C / requested.groups, 32)), static_cast<unsigned>(requested.O)),
+      dim3(32, static_cast<unsigned>(requested.KH * requested.KW)));
 }
 
 /// The sizes of a weight, of one group.
@@ -144,15 +145,15 @@ struct ImagePlace {
   }
 };
 
-ImagePlace image_place(const Problem& asked, const Problem& packed) {
+ImagePlace image_place(const Problem& requested, const Problem& packed) {
   return {Divisor<std::uint32_t>(packed.W),
           Divisor<std::uint32_t>(packed.H),
-          Divisor<std::uint32_t>(asked.C),
-          Divisor<std::uint32_t>(block_of(asked, packed)),
-          static_cast<int>(asked.H),
-          static_cast<int>(asked.W),
-          static_cast<int>(asked.pad_h - packed.pad_h),
-          static_cast<int>(asked.pad_w - packed.pad_w)};
+          Divisor<std::uint32_t>(requested.C),
+          Divisor<std::uint32_t>(block_of(requested, packed)),
+          static_cast<int>(requested.H),
+          static_cast<int>(requested.W),
+          static_cast<int>(requested.pad_h - packed.pad_h),
+          static_cast<int>(requested.pad_w - packed.pad_w)};
 }
 
 // Four channels of a position at a time: packed channels come in multiples of that.
@@ -200,56 +201,60 @@ struct FromBf16 {
 
 /// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the way back for a gradient.
 template <class Out>
-void pack_weight(const Context& context, Out* out, const float* weight, const Problem& asked, const Problem& packed) {
+void pack_weight(const Context& context, Out* out, const float* weight, const Problem& requested,
+                 const Problem& packed) {
   if constexpr (std::is_same_v<Out, float>)
-    if (fits_taps(asked, packed))
-      return launch(context, taps_grid(asked), pack_taps_kernel, out, weight, static_cast<int>(asked.C / asked.groups));
+    if (fits_taps(requested, packed))
+      return launch(context, taps_grid(requested), pack_taps_kernel, out, weight,
+                    static_cast<int>(requested.C / requested.groups));
   const std::int64_t count = packed.weights();
   launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
-         weight_place(asked, packed));
+         weight_place(requested, packed));
 }
 template <class In>
-void unpack_weight(const Context& context, float* weight, const In* in, const Problem& asked, const Problem& packed) {
+void unpack_weight(const Context& context, float* weight, const In* in, const Problem& requested,
+                   const Problem& packed) {
   const std::int64_t count = packed.weights();
   launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<In>, weight, in, static_cast<std::uint32_t>(count),
-         weight_place(asked, packed));
+         weight_place(requested, packed));
 }
 
 /// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], flipped by 180 degrees.
 template <class Out>
-void flip_weight(const Context& context, Out* out, const float* weight, const Problem& asked) {
-  const std::int64_t count = asked.weights();
-  const FlippedPlace place{Divisor<std::uint32_t>(asked.O / asked.groups), Divisor<std::uint32_t>(asked.KW),
-                           Divisor<std::uint32_t>(asked.KH), Divisor<std::uint32_t>(asked.C / asked.groups)};
+void flip_weight(const Context& context, Out* out, const float* weight, const Problem& requested) {
+  const std::int64_t count = requested.weights();
+  const FlippedPlace place{Divisor<std::uint32_t>(requested.O / requested.groups), Divisor<std::uint32_t>(requested.KW),
+                           Divisor<std::uint32_t>(requested.KH),
+                           Divisor<std::uint32_t>(requested.C / requested.groups)};
   launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
          place);
 }
 
 /// out [N, H', W', C'] from x [N, H, W, C], and the way back for a gradient.
 template <class Out>
-void pack_image(const Context& context, Out* out, const float* x, const Problem& asked, const Problem& packed) {
+void pack_image(const Context& context, Out* out, const float* x, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.images();
   if constexpr (std::is_same_v<Out, bf16>)
-    if (same_image(asked, packed)) return map_packed<4>(context, count, ToBf16{}, out, x);
+    if (same_image(requested, packed)) return map_packed<4>(context, count, ToBf16{}, out, x);
   with_index(count / 4, [&](auto zero) {
     using Index = decltype(zero);
     launch(context, Grid(blocks_for(count / 4), 256), pack_image_kernel<Out, Index>, out, x,
-           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(asked, packed));
+           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(requested, packed));
   });
 }
 template <class In>
-void unpack_image(const Context& context, float* x, const In* in, const Problem& asked, const Problem& packed) {
+void unpack_image(const Context& context, float* x, const In* in, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.images();
   if constexpr (std::is_same_v<In, bf16>)
-    if (same_image(asked, packed)) return map_packed<4>(context, count, FromBf16{}, x, in);
+    if (same_image(requested, packed)) return map_packed<4>(context, count, FromBf16{}, x, in);
   // Positions that no window reached have no place in the packed image.
-  if (block_of(asked, packed) > 1)
-    check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(asked.images()) * sizeof(float), stream_of(context)),
+  if (block_of(requested, packed) > 1)
+    check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(requested.images()) * sizeof(float), stream_of(context)),
           "clearing");
   with_index(count / 4, [&](auto zero) {
     using Index = decltype(zero);
     launch(context, Grid(blocks_for(count / 4), 256), unpack_image_kernel<In, Index>, x, in,
-           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(asked, packed));
+           static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(requested, packed));
   });
 }
 
@@ -258,50 +263,51 @@ void unpack_image(const Context& context, float* x, const In* in, const Problem&
 constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
 
 // Few channels and a stride, as in a first layer: whole blocks of the stride become channels.
-bool uses_space_to_depth(const Problem& asked) {
-  return asked.C <= 4 && asked.groups == 1 && asked.stride_h == asked.stride_w && asked.stride_h > 1 &&
-         asked.stride_h <= 4 && asked.dilation_h == 1 && asked.dilation_w == 1;
+bool uses_space_to_depth(const Problem& requested) {
+  return requested.C <= 4 && requested.groups == 1 && requested.stride_h == requested.stride_w &&
+         requested.stride_h > 1 && requested.stride_h <= 4 && requested.dilation_h == 1 && requested.dilation_w == 1;
 }
 
 }  // namespace
 
-Problem packed(const Problem& asked, Element element) {
-  Problem packed = asked;
+Problem packed(const Problem& requested, Element element) {
+  Problem packed = requested;
   packed.element = element;
   packed.activation = Activation::none;
-  packed.given = packed.gradients = {};
-  if (element == Element::float32 && asked.precision == Precision::bf16) packed.precision = Precision::tf32;
-  const bool to_depth = uses_space_to_depth(asked);
+  packed.inputs = packed.gradients = {};
+  if (element == Element::float32 && requested.precision == Precision::bf16) packed.precision = Precision::tf32;
+  const bool to_depth = uses_space_to_depth(requested);
   if (to_depth) {
-    const std::int64_t block = asked.stride_h;
-    packed.KH = ceil_div(asked.KH, block);
-    packed.KW = ceil_div(asked.KW, block);
-    packed.H = asked.OH - 1 + packed.KH;
-    packed.W = asked.OW - 1 + packed.KW;
-    packed.C = asked.C * block * block;
+    const std::int64_t block = requested.stride_h;
+    packed.KH = ceil_div(requested.KH, block);
+    packed.KW = ceil_div(requested.KW, block);
+    packed.H = requested.OH - 1 + packed.KH;
+    packed.W = requested.OW - 1 + packed.KW;
+    packed.C = requested.C * block * block;
     packed.stride_h = packed.stride_w = 1;
     packed.pad_h = packed.pad_w = 0;
   }
   // A grouped convolution keeps its channels: the fit asks for whole lanes there.
   const std::int64_t lanes = element == Element::bfloat16 || to_depth ? lane_channels : lane_channels / 2;
-  if (asked.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
+  if (requested.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
   packed.x_channels = packed.C;
   packed.y_channels = packed.O;
   return packed;
 }
 
-Problem with_epilogue(const Problem& asked, Element element) {
-  Problem fused = packed(asked, element);
-  fused.y_channels = asked.y_channels;
-  fused.activation = asked.activation;
-  fused.given.bias = asked.given.bias;
+Problem with_epilogue(const Problem& requested, Element element) {
+  Problem fused = packed(requested, element);
+  fused.y_channels = requested.y_channels;
+  fused.activation = requested.activation;
+  fused.inputs.bias = requested.inputs.bias;
   fused.float_out = fused.epilogue = true;
   return fused;
 }
 
-bool flips(const Problem& asked, const Problem& packed) {
-  return same_image(asked, packed) && asked.stride_h == 1 && asked.stride_w == 1 &&
-         asked.pad_h <= asked.dilation_h * (asked.KH - 1) && asked.pad_w <= asked.dilation_w * (asked.KW - 1);
+bool flips(const Problem& requested, const Problem& packed) {
+  return same_image(requested, packed) && requested.stride_h == 1 && requested.stride_w == 1 &&
+         requested.pad_h <= requested.dilation_h * (requested.KH - 1) &&
+         requested.pad_w <= requested.dilation_w * (requested.KW - 1);
 }
 
 Problem flipped(const Problem& packed) {
@@ -316,15 +322,15 @@ Problem flipped(const Problem& packed) {
   return flipped;
 }
 
-bool sums_weight(const Problem& asked, const Problem& packed, std::int64_t slices) {
+bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices) {
   constexpr std::int64_t most = 64;  // more of them are added up faster by more threads
-  return slices <= most && fits_taps(asked, packed);
+  return slices <= most && fits_taps(requested, packed);
 }
 
 void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
-                const Problem& asked) {
-  launch(context, taps_grid(asked), sum_taps_kernel, weight, partials, static_cast<int>(slices),
-         static_cast<int>(asked.C / asked.groups));
+                const Problem& requested) {
+  launch(context, taps_grid(requested), sum_taps_kernel, weight, partials, static_cast<int>(slices),
+         static_cast<int>(requested.C / requested.groups));
 }
 
 // ---- a pass around an engine ----
@@ -340,8 +346,9 @@ void with_element(const Problem& packed, void* array, const Body& body) {
 
 }  // namespace
 
-Packed::Packed(const Problem& asked, const Task& task, const Arrays& arrays, void* workspace, std::size_t engine_bytes)
-    : asked_(asked), task_(task), own_(arrays), parts_(workspace) {
+Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays, void* workspace,
+               std::size_t engine_bytes)
+    : requested_(requested), task_(task), own_(arrays), parts_(workspace) {
   const auto place = [&](bool taken, void* own, std::int64_t count) {
     return taken ? own : parts_.take(static_cast<std::size_t>(count * bytes_of(task.packed.element)));
   };
@@ -354,30 +361,33 @@ Packed::Packed(const Problem& asked, const Task& task, const Arrays& arrays, voi
 
 void Packed::before(const Context& context) const {
   const Problem& packed = task_.packed;
-  if (asked_.pass != Pass::grad_x && !task_.takes_image)
-    with_element(packed, image_,
-                 [&](auto* image) { pack_image(context, image, static_cast<const float*>(own_.x), asked_, packed); });
-  if (asked_.pass != Pass::grad_weight && !task_.takes_weight)
+  if (requested_.pass != Pass::grad_x && !task_.takes_image)
+    with_element(packed, image_, [&](auto* image) {
+      pack_image(context, image, static_cast<const float*>(own_.x), requested_, packed);
+    });
+  if (requested_.pass != Pass::grad_weight && !task_.takes_weight)
     with_element(packed, weight_, [&](auto* weight) {
       const auto* own = static_cast<const float*>(own_.weight);
-      task_.flipped ? flip_weight(context, weight, own, asked_) : pack_weight(context, weight, own, asked_, packed);
+      task_.flipped ? flip_weight(context, weight, own, requested_)
+                    : pack_weight(context, weight, own, requested_, packed);
     });
 }
 
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
-  if (asked_.pass == Pass::grad_x && !task_.takes_image)
-    with_element(packed, image_,
-                 [&](const auto* image) { unpack_image(context, static_cast<float*>(own_.x), image, asked_, packed); });
-  if (asked_.pass == Pass::grad_weight && !task_.takes_weight)
-    with_element(packed, weight_, [&](const auto* weight) {
-      unpack_weight(context, static_cast<float*>(own_.weight), weight, asked_, packed);
+  if (requested_.pass == Pass::grad_x && !task_.takes_image)
+    with_element(packed, image_, [&](const auto* image) {
+      unpack_image(context, static_cast<float*>(own_.x), image, requested_, packed);
     });
-  const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || asked_.activation != Activation::none;
-  if (asked_.pass == Pass::forward && !packed.epilogue && needs_epilogue)
+  if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
+    with_element(packed, weight_, [&](const auto* weight) {
+      unpack_weight(context, static_cast<float*>(own_.weight), weight, requested_, packed);
+    });
+  const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
+  if (requested_.pass == Pass::forward && !packed.epilogue && needs_epilogue)
     with_element(packed, y_, [&](const auto* y) {
       finish_rows(context, static_cast<float*>(own_.y), y, static_cast<const float*>(own_.bias),
-                  {asked_.positions(), asked_.O, asked_.y_channels}, asked_.activation);
+                  {requested_.positions(), requested_.O, requested_.y_channels}, requested_.activation);
     });
 }
 

@@ -6,44 +6,44 @@
 
 namespace tern::cuda::convolution {
 
-/// The convolution that engines run for `asked`: channels filled up with zeros to whole lanes, and, where few channels
-/// meet a stride, after space-to-depth: blocks of stride x stride neighbouring positions become one position with the
-/// channels of all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither bias nor
-/// activation.
-Problem packed(const Problem& asked, Element element);
+/// The convolution that engines run for `requested`: channels filled up with zeros to whole lanes, and, where few
+/// channels meet a stride, after space-to-depth: blocks of stride x stride neighbouring positions become one position
+/// with the channels of all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither
+/// bias nor activation.
+Problem packed(const Problem& requested, Element element);
 /// A forward pass with all that: it writes the caller's y.
-Problem with_epilogue(const Problem& asked, Element element);
+Problem with_epilogue(const Problem& requested, Element element);
 
 /// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
 /// exchanged; and which.
-bool flips(const Problem& asked, const Problem& packed);
+bool flips(const Problem& requested, const Problem& packed);
 Problem flipped(const Problem& packed);
 
 /// Whether packing leaves the order of an image, or a weight, as it is.
-inline bool same_image(const Problem& asked, const Problem& packed) {
-  return packed.stride_h == asked.stride_h && packed.C == asked.C;
+inline bool same_image(const Problem& requested, const Problem& packed) {
+  return packed.stride_h == requested.stride_h && packed.C == requested.C;
 }
-inline bool same_weight(const Problem& asked, const Problem& packed) {
-  return same_image(asked, packed) && packed.KH * packed.KW == 1;
+inline bool same_weight(const Problem& requested, const Problem& packed) {
+  return same_image(requested, packed) && packed.KH * packed.KW == 1;
 }
 /// Whether engines take the caller's array as it is.
-inline bool takes_image(const Problem& asked, const Problem& packed) {
-  return packed.element == Element::float32 && same_image(asked, packed) && asked.given.x % 16 == 0;
+inline bool takes_image(const Problem& requested, const Problem& packed) {
+  return packed.element == Element::float32 && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
-inline bool takes_weight(const Problem& asked, const Problem& packed) {
-  return packed.element == Element::float32 && same_weight(asked, packed) && asked.given.weight % 16 == 0;
+inline bool takes_weight(const Problem& requested, const Problem& packed) {
+  return packed.element == Element::float32 && same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 /// Whether a matrix product over the positions computes the same: a kernel of one element that meets each once.
-inline bool is_product(const Problem& asked, const Problem& packed) {
-  return same_weight(asked, packed) && asked.groups == 1 && asked.stride_h == 1 && asked.stride_w == 1 &&
-         asked.pad_h == 0 && asked.pad_w == 0;
+inline bool is_product(const Problem& requested, const Problem& packed) {
+  return same_weight(requested, packed) && requested.groups == 1 && requested.stride_h == 1 &&
+         requested.stride_w == 1 && requested.pad_h == 0 && requested.pad_w == 0;
 }
 
 /// Whether sum_weight has a kernel that adds up so many slices of a weight's gradient in the caller's order.
-bool sums_weight(const Problem& asked, const Problem& packed, std::int64_t slices);
+bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices);
 /// weight [O, C, KH, KW] of the sums of slices [slices, O, KH, KW, C], in order; C is of a group.
 void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
-                const Problem& asked);
+                const Problem& requested);
 
 /// What an engine does in a pass, and which of the caller's arrays it works on; the others it finds, packed, in a
 /// workspace.
@@ -59,7 +59,7 @@ struct Task {
 class Packed {
  public:
   /// Without arrays and a workspace it counts bytes.
-  Packed(const Problem& asked, const Task& task, const Arrays& arrays, void* workspace, std::size_t engine_bytes);
+  Packed(const Problem& requested, const Task& task, const Arrays& arrays, void* workspace, std::size_t engine_bytes);
 
   std::size_t bytes() const { return parts_.bytes(); }
   /// The engine's arrays, and its workspace.
@@ -71,27 +71,29 @@ class Packed {
   void after(const Context& context) const;
 
  private:
-  const Problem& asked_;
+  const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;
   Parts parts_;
   void *image_, *weight_, *y_, *workspace_;
 };
 
-/// The functions of an algorithm that leaves a task to an engine, of which each function gets what was asked and the
-/// task.
+/// The functions of an algorithm that leaves a task to an engine, of which each function gets what was requested and
+/// the task.
 template <Task (*task_of)(const Problem&), class Engine>
 struct Around {
-  static int next_plan(const Problem& asked, int plan) { return Engine::next_plan(asked, task_of(asked), plan); }
-  static std::size_t workspace(const Problem& asked, int plan) {
-    const Task task = task_of(asked);
-    return Packed(asked, task, {}, nullptr, Engine::workspace(asked, task, plan)).bytes();
+  static int next_plan(const Problem& requested, int plan) {
+    return Engine::next_plan(requested, task_of(requested), plan);
   }
-  static void run(Context& context, const Problem& asked, const Arrays& arrays, int plan, void* workspace) {
-    const Task task = task_of(asked);
-    const Packed on(asked, task, arrays, workspace, Engine::workspace(asked, task, plan));
+  static std::size_t workspace(const Problem& requested, int plan) {
+    const Task task = task_of(requested);
+    return Packed(requested, task, {}, nullptr, Engine::workspace(requested, task, plan)).bytes();
+  }
+  static void run(Context& context, const Problem& requested, const Arrays& arrays, int plan, void* workspace) {
+    const Task task = task_of(requested);
+    const Packed on(requested, task, arrays, workspace, Engine::workspace(requested, task, plan));
     on.before(context);
-    Engine::run(context, asked, task, on.arrays(), plan, on.workspace());
+    Engine::run(context, requested, task, on.arrays(), plan, on.workspace());
     on.after(context);
   }
   static constexpr Algorithm algorithm(const char* name, bool (*fits)(const Problem&)) {

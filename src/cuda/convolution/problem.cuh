@@ -37,7 +37,7 @@ struct Problem : Conv2d {
       false;  ///< forward: the engine adds the bias, if it is given, and takes the activation (relu or none)
   Precision precision = Precision::strict;
   bool deterministic = true;
-  Alignments given{}, gradients{};  ///< the second of a whole backward: grad_x, grad_weight, grad_y, grad_bias
+  Alignments inputs{}, gradients{};  ///< the second of a whole backward: grad_x, grad_weight, grad_y, grad_bias
   int device = 0;
   auto operator<=>(const Problem&) const = default;
 

@@ -8,67 +8,67 @@
 namespace tern::cuda::convolution {
 namespace {
 
-products::Problem product_of(const Problem& asked, const Task& task) {
+products::Problem product_of(const Problem& requested, const Task& task) {
   constexpr std::uint32_t of_workspace = 256;
   const Problem& packed = task.packed;
   products::Problem product;
-  product.m = asked.positions();
+  product.m = requested.positions();
   product.in = packed.element;
   product.precision = packed.precision;
-  product.deterministic = asked.deterministic;
-  product.device = asked.device;
-  const std::uint32_t image = task.takes_image ? asked.given.x : of_workspace;
-  const std::uint32_t weight = task.takes_weight ? asked.given.weight : of_workspace;
-  if (asked.pass == Pass::forward) {
-    product.n = asked.O;
-    product.k = asked.C;
+  product.deterministic = requested.deterministic;
+  product.device = requested.device;
+  const std::uint32_t image = task.takes_image ? requested.inputs.x : of_workspace;
+  const std::uint32_t weight = task.takes_weight ? requested.inputs.weight : of_workspace;
+  if (requested.pass == Pass::forward) {
+    product.n = requested.O;
+    product.k = requested.C;
     product.transpose_b = true;
-    product.pitch = asked.y_channels;
-    product.activation = asked.activation;
-    product.given = {asked.given.y, image, weight, asked.given.bias};
+    product.pitch = requested.y_channels;
+    product.activation = requested.activation;
+    product.inputs = {requested.inputs.y, image, weight, requested.inputs.bias};
   } else {
-    product.n = asked.C;
-    product.k = asked.O;
-    product.given = {image, asked.given.y, weight};
+    product.n = requested.C;
+    product.k = requested.O;
+    product.inputs = {image, requested.inputs.y, weight};
   }
   return product;
 }
 
 struct Product {
-  static int next_plan(const Problem& asked, const Task& task, int plan) {
-    return products::next_algorithm(product_of(asked, task), plan);
+  static int next_plan(const Problem& requested, const Task& task, int plan) {
+    return products::next_algorithm(product_of(requested, task), plan);
   }
-  static std::size_t workspace(const Problem& asked, const Task& task, int plan) {
-    return products::algorithm_workspace(product_of(asked, task), plan);
+  static std::size_t workspace(const Problem& requested, const Task& task, int plan) {
+    return products::algorithm_workspace(product_of(requested, task), plan);
   }
-  static void run(Context& context, const Problem& asked, const Task& task, const Arrays& arrays, int plan,
+  static void run(Context& context, const Problem& requested, const Task& task, const Arrays& arrays, int plan,
                   void* workspace) {
-    const products::Arrays on = asked.pass == Pass::forward
+    const products::Arrays on = requested.pass == Pass::forward
                                     ? products::Arrays{arrays.y, arrays.x, arrays.weight, arrays.bias}
                                     : products::Arrays{arrays.x, arrays.y, arrays.weight};
-    products::run_algorithm(context, product_of(asked, task), on, plan, workspace);
+    products::run_algorithm(context, product_of(requested, task), on, plan, workspace);
   }
 };
 
 template <Element element>
-Task forward_task(const Problem& asked) {
-  const Problem problem = with_epilogue(asked, element);
-  return {problem, takes_image(asked, problem), takes_weight(asked, problem), true};
+Task forward_task(const Problem& requested) {
+  const Problem problem = with_epilogue(requested, element);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 template <Element element>
-bool forward_fits(const Problem& asked) {
-  return asked.channels_last() && asked.given.bias != 0 && asked.given.bias % 16 == 0 &&
-         (asked.activation == Activation::none || asked.activation == Activation::relu) &&
-         (element == Element::float32 || (asked.precision == Precision::bf16 && has_engines())) &&
-         is_product(asked, packed(asked, element));
+bool forward_fits(const Problem& requested) {
+  return requested.channels_last() && requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
+         (requested.activation == Activation::none || requested.activation == Activation::relu) &&
+         (element == Element::float32 || (requested.precision == Precision::bf16 && has_engines())) &&
+         is_product(requested, packed(requested, element));
 }
 
-Task grad_x_task(const Problem& asked) {
-  const Problem problem = packed(asked, asked.element);
-  return {problem, true, takes_weight(asked, problem), true};
+Task grad_x_task(const Problem& requested) {
+  const Problem problem = packed(requested, requested.element);
+  return {problem, true, takes_weight(requested, problem), true};
 }
-bool grad_x_fits(const Problem& asked) {
-  return asked.channels_last() && is_product(asked, packed(asked, asked.element));
+bool grad_x_fits(const Problem& requested) {
+  return requested.channels_last() && is_product(requested, packed(requested, requested.element));
 }
 
 constexpr Element f32 = Element::float32, f16 = Element::bfloat16;

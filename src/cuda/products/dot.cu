@@ -72,14 +72,14 @@ std::int64_t count_a(const Problem& p) { return (p.stride_a == 0 ? 1 : p.batch) 
 std::int64_t count_b(const Problem& p) { return (p.stride_b == 0 ? 1 : p.batch) * p.k * p.n; }
 
 /// What is left to the library: bias and activation follow, bfloat16 factors lie in the workspace.
-Problem of_library(const Problem& asked) {
-  Problem problem = asked;
+Problem of_library(const Problem& requested) {
+  Problem problem = requested;
   problem.slot = Slot::matmul;
   problem.activation = Activation::none;
-  problem.given.bias = 0;
-  if (!in_bf16(asked)) return problem;
+  problem.inputs.bias = 0;
+  if (!in_bf16(requested)) return problem;
   problem.in = Element::bfloat16;
-  problem.given.a = problem.given.b = 256;
+  problem.inputs.a = problem.inputs.b = 256;
   return problem;
 }
 
@@ -143,7 +143,8 @@ const Algorithm gemv{.name = "gemv", .fits = fits_gemv, .run = run_gemv};
 constexpr std::array forward{&gemv, &sliced_first, &library_first, &own, &library_last, &sliced_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
-  problem.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b), alignment_of(arrays.bias)};
+  problem.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b),
+                    alignment_of(arrays.bias)};
   Prepared<Problem, Arrays>(context, decision, forward, problem, arrays).run(context);
 }
 

@@ -28,9 +28,10 @@ constexpr int forward_round(int rows, int lanes) { return 4 * lanes * forward_lo
 
 /// `Lanes` threads share each column. Staged: for one row, of which one round reads all; through shared memory.
 template <int Rows, int Lanes, bool Staged, bool Shared>
-__global__ void __launch_bounds__(forward_threads) gemv_kernel(const __grid_constant__ Given<Product, Shared> given) {
+__global__ void __launch_bounds__(forward_threads)
+    gemv_kernel(const __grid_constant__ KernelArguments<Product, Shared> passed) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
-  const Product product = given.mine();  // by reference each layer takes 0.1 us more
+  const Product product = passed.mine();  // by reference each layer takes 0.1 us more
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
   const bool exists = column < product.n;
@@ -233,8 +234,8 @@ struct BackwardArguments {
 
 template <int Rows, bool Shared>
 __global__ void __launch_bounds__(backward_threads)
-    gemv_backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
-  const BackwardArguments mine = given.mine();
+    gemv_backward_kernel(const __grid_constant__ KernelArguments<BackwardArguments, Shared> passed) {
+  const BackwardArguments mine = passed.mine();
   const int block = static_cast<int>(blockIdx.x);
   if (block < mine.data_blocks)
     data_part<Rows>(mine.data, block / mine.data.split, block % mine.data.split);
@@ -271,7 +272,7 @@ bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; 
 bool whole_rows(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   return p.in == Element::float32 && p.batch == 1 && p.m <= most_gemv && p.k % 4 == 0 && p.n < most / p.k &&
-         whole(p.given.a) && whole(p.given.b);
+         whole(p.inputs.a) && whole(p.inputs.b);
 }
 
 }  // namespace

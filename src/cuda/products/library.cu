@@ -12,7 +12,7 @@ namespace tern::cuda::products {
 namespace {
 
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
-constexpr int candidates_asked = most_plans;
+constexpr int requested_candidates = most_plans;
 
 template <auto destroy>
 struct Destroy {
@@ -30,7 +30,7 @@ using Preference =
 struct Description {
   Operation operation;
   Matrix left, right, out;
-  std::array<cublasLtMatmulHeuristicResult_t, candidates_asked> algorithms{};
+  std::array<cublasLtMatmulHeuristicResult_t, requested_candidates> algorithms{};
   int count = 0;  ///< 0: the library knows no algorithm to finish such a product
 };
 
@@ -80,7 +80,7 @@ void set_bias(cublasLtMatmulDesc_t operation, const void* bias) {
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
 std::shared_ptr<const Description> describe(const Problem& p) {
   auto product = std::make_shared<Description>();
-  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, epilogue = p.given.bias != 0;
+  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, epilogue = p.inputs.bias != 0;
   const cublasComputeType_t compute = p.out == Element::float64 ? CUBLAS_COMPUTE_64F
                                       : tensor_cores            ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                 : CUBLAS_COMPUTE_32F;
@@ -102,29 +102,29 @@ std::shared_ptr<const Description> describe(const Problem& p) {
         p.activation == Activation::relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
     check_library(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
                   "describing a product");
-    set_bias(operation, reinterpret_cast<const void*>(std::uintptr_t{p.given.bias}));  // for its alignment
+    set_bias(operation, reinterpret_cast<const void*>(std::uintptr_t{p.inputs.bias}));  // for its alignment
   }
 
-  cublasLtMatmulPreference_t asked = nullptr;
-  check_library(cublasLtMatmulPreferenceCreate(&asked), "asking cuBLASLt for algorithms");
-  const Preference preference(asked);
+  cublasLtMatmulPreference_t requested = nullptr;
+  check_library(cublasLtMatmulPreferenceCreate(&requested), "asking cuBLASLt for algorithms");
+  const Preference preference(requested);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    check_library(cublasLtMatmulPreferenceSetAttribute(asked, attribute, &value, sizeof value),
+    check_library(cublasLtMatmulPreferenceSetAttribute(requested, attribute, &value, sizeof value),
                   "asking cuBLASLt for algorithms");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.given.b);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.given.a);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.given.out);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.given.out);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.inputs.b);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.inputs.a);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.inputs.out);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.inputs.out);
   // Sums of split k through a workspace repeat bit for bit; in-place ones depend on which block comes first.
   const std::uint32_t reductions =
       p.deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
 
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(), asked,
-      candidates_asked, product->algorithms.data(), &product->count);
+      library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(),
+      requested, requested_candidates, product->algorithms.data(), &product->count);
   if (status != CUBLAS_STATUS_SUCCESS) product->count = 0;
   if (!epilogue) check_library(status, "asking cuBLASLt for algorithms");
   return product;
@@ -149,7 +149,7 @@ void run_algorithm(const Context& context, const Problem& problem, const Arrays&
   const float one_float = 1, zero_float = 0;
   const bool wide = problem.out == Element::float64;
   cublasLtMatmulDescOpaque_t operation = *product->operation;
-  if (problem.given.bias != 0) set_bias(&operation, arrays.bias);
+  if (problem.inputs.bias != 0) set_bias(&operation, arrays.bias);
   const auto& algorithm = product->algorithms[static_cast<std::size_t>(plan)];
   check_library(
       cublasLtMatmul(library(), &operation, wide ? static_cast<const void*>(&one) : &one_float, arrays.b,

@@ -186,7 +186,7 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
     product.precision = p.precision;
     product.deterministic = p.deterministic;
     product.device = p.device;
-    product.given = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b)};
+    product.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b)};
     half.emplace(context, nullptr, by_library, product, arrays);
   };
   std::optional<Half> to_weight, to_x;
@@ -236,7 +236,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
       Through<T>(context, nullptr, grad_bias, grad_y, y, problem).add_sums(context);
     return;
   }
-  problem.given = {alignment_of(y), alignment_of(x), alignment_of(weight)};
+  problem.inputs = {alignment_of(y), alignment_of(x), alignment_of(weight)};
   problem.gradients = {alignment_of(grad_y), alignment_of(grad_x), alignment_of(grad_weight), alignment_of(grad_bias)};
   Prepared<Problem, Gradients>(context, "linear_backward", backward, problem,
                                Gradients{grad_x, grad_weight, grad_bias, grad_y, x, weight, y})

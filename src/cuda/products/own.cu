@@ -11,9 +11,9 @@ struct ProductArguments {
 
 template <class Shape, bool KA, bool KB, bool Shared>
 __global__ void __launch_bounds__(product_threads, Shape::resident)
-    product_kernel(const __grid_constant__ Given<ProductArguments, Shared> given) {
+    product_kernel(const __grid_constant__ KernelArguments<ProductArguments, Shared> passed) {
   extern __shared__ float4 shared[];
-  const ProductArguments& mine = given.mine();
+  const ProductArguments& mine = passed.mine();
   const int block = static_cast<int>(blockIdx.x);
   float* const memory = reinterpret_cast<float*>(shared);
   if (gridDim.y == 1) {
@@ -38,7 +38,7 @@ void launch_product(const Context& context, const Product& product, std::int64_t
   if constexpr (KA && KB && small<Shape>)
     launch_shared(context, grid, arguments, [](auto shared) { return product_kernel<Shape, KA, KB, shared>; });
   else
-    launch(context, grid, product_kernel<Shape, KA, KB, false>, Given<ProductArguments, false>{arguments});
+    launch(context, grid, product_kernel<Shape, KA, KB, false>, KernelArguments<ProductArguments, false>{arguments});
 }
 
 }  // namespace

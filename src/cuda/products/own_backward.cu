@@ -13,9 +13,9 @@ struct BackwardArguments {
 template <class Weight, class Data, bool Shared>
 __global__ void __launch_bounds__(product_threads,
                                   Weight::resident < Data::resident ? Weight::resident : Data::resident)
-    backward_kernel(const __grid_constant__ Given<BackwardArguments, Shared> given) {
+    backward_kernel(const __grid_constant__ KernelArguments<BackwardArguments, Shared> passed) {
   extern __shared__ float4 shared[];
-  const BackwardArguments& mine = given.mine();
+  const BackwardArguments& mine = passed.mine();
   float* const memory = reinterpret_cast<float*>(shared);
   const int block = static_cast<int>(blockIdx.x), of_data = block - mine.weight_blocks;
   if (of_data < 0)
@@ -40,7 +40,7 @@ void launch_backward(const Context& context, const Product& weight, const Produc
   if constexpr (small<Weight> && small<Data>)
     launch_shared(context, grid, arguments, [](auto shared) { return backward_kernel<Weight, Data, shared>; });
   else
-    launch(context, grid, backward_kernel<Weight, Data, false>, Given<BackwardArguments, false>{arguments});
+    launch(context, grid, backward_kernel<Weight, Data, false>, KernelArguments<BackwardArguments, false>{arguments});
 }
 
 }  // namespace

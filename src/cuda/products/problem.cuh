@@ -27,7 +27,7 @@ struct Problem : kernels::Matmul {
   struct Alignments {
     std::uint32_t out = 0, a = 0, b = 0, bias = 0;
     auto operator<=>(const Alignments&) const = default;
-  } given{};
+  } inputs{};
   /// Of a backward pass: grad_y, grad_x, grad_weight, grad_bias.
   Alignments gradients{};
   int device = 0;

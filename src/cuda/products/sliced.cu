@@ -6,9 +6,10 @@ namespace tern::cuda::products {
 namespace {
 
 template <class Shape, bool Shared>
-__global__ void __launch_bounds__(Shape::threads) sliced_kernel(const __grid_constant__ Given<Product, Shared> given) {
+__global__ void __launch_bounds__(Shape::threads)
+    sliced_kernel(const __grid_constant__ KernelArguments<Product, Shared> passed) {
   extern __shared__ float4 shared[];
-  compute_slices<Shape, true, true, false, true>(given.mine(), static_cast<int>(blockIdx.x),
+  compute_slices<Shape, true, true, false, true>(passed.mine(), static_cast<int>(blockIdx.x),
                                                  reinterpret_cast<float*>(shared));
 }
 
@@ -20,7 +21,7 @@ void run(const Context& context, const Product& product, int shape) {
     if constexpr (Shape::rows * Shape::all_columns <= 16 * 32)
       launch_shared(context, grid, product, [](auto shared) { return sliced_kernel<Shape, shared>; });
     else
-      launch(context, grid, sliced_kernel<Shape, false>, Given<Product, false>{product});
+      launch(context, grid, sliced_kernel<Shape, false>, KernelArguments<Product, false>{product});
   });
 }
 

@@ -15,9 +15,9 @@ struct SlicedArguments {
 
 template <class Pair, bool Packs, bool Shared>
 __global__ void __launch_bounds__(Pair::weight::threads)
-    sliced_backward_kernel(const __grid_constant__ Given<SlicedArguments, Shared> given) {
+    sliced_backward_kernel(const __grid_constant__ KernelArguments<SlicedArguments, Shared> passed) {
   extern __shared__ float4 shared[];
-  const SlicedArguments& mine = given.mine();
+  const SlicedArguments& mine = passed.mine();
   float* const memory = reinterpret_cast<float*>(shared);
   const int block = static_cast<int>(blockIdx.x), of_data = block - static_cast<int>(mine.weight_blocks);
   if (of_data < 0)
@@ -38,7 +38,8 @@ void launch_pair(const Context& context, const Product& weight, const Product& d
   if constexpr (Data::all_columns <= 16)
     launch_shared(context, grid, arguments, [](auto shared) { return sliced_backward_kernel<Pair, Packs, shared>; });
   else
-    launch(context, grid, sliced_backward_kernel<Pair, Packs, false>, Given<SlicedArguments, false>{arguments});
+    launch(context, grid, sliced_backward_kernel<Pair, Packs, false>,
+           KernelArguments<SlicedArguments, false>{arguments});
 }
 
 template <bool Doubles>

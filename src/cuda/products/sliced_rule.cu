@@ -15,8 +15,8 @@ namespace {
 
 bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; }
 bool fits_card(const Problem& p) {
-  return p.in == Element::float32 && p.batch == 1 && p.k > 0 && p.k % 4 == 0 && whole(p.given.a) && whole(p.given.b) &&
-         (p.precision == Precision::strict ? card().doubles : card().code >= 80);
+  return p.in == Element::float32 && p.batch == 1 && p.k > 0 && p.k % 4 == 0 && whole(p.inputs.a) &&
+         whole(p.inputs.b) && (p.precision == Precision::strict ? card().doubles : card().code >= 80);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ bool fits_sliced_backward(const Problem& p) {
 
 bool prefers_sliced(const Problem& p) { return p.work() <= (p.precision == Precision::strict ? 6e8 : 1.4e8); }
 // Whether the gradient that comes, and what it comes through, lie in packs; else single elements are read.
-static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.given.out); }
+static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.inputs.out); }
 bool prefers_sliced_backward(const Problem& p) {
   if (!in_packs(p)) return p.work() <= 1.1e6;
   const bool weight_alone = p.gradients.a == 0;
