@@ -1,6 +1,6 @@
 // ResNet18 (its form for images of 32x32) on CIFAR-10: how well it reads the test set after so many epochs, and how
 // many images it trains on in a second. The images lie where the mode computes; each step takes its batch there, moves
-// and mirrors it by chance, and trains with label smoothing and SGD at a rate that rises and falls once. A row for each
+// and mirrors it at random, and trains with label smoothing and SGD at a rate that rises and falls once. A row for each
 // epoch; its seconds are those of the steps with everything that belongs to them, without reading the test set.
 
 #include <CLI/CLI.hpp>

@@ -66,7 +66,7 @@ struct Method {
   std::int64_t steps = 0;
 };
 
-/// Trains what takes a gradient. The images come in another order in each pass, moved and mirrored by chance.
+/// Trains what takes a gradient. The images come in another order in each pass, moved and mirrored at random.
 void train(models::ResNet18& net, const Images& set, const Method& method, const Options& options, std::uint64_t seed) {
   net.train(method.whole);
   const std::int64_t batch = std::min(options.batch, set.size()), passes = set.size() / batch;

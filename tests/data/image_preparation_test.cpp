@@ -15,7 +15,7 @@ namespace tern::data {
 using Catch::ContainsSubstring;
 using namespace testing;
 
-TEST_CASE("image folder: the middle, or a part by chance, perhaps mirrored", "[data][image]") {
+TEST_CASE("image folder: the middle, or a random part, perhaps mirrored", "[data][image]") {
   const TemporaryFolder folder;
   // Each pixel says where it is, so that an example says where it was cut.
   Picture picture{.width = 40, .height = 30, .channels = 3, .pixels = {}};

@@ -1,4 +1,4 @@
-// Pictures that training changes by chance: the options, what is kept of them, the sheet.
+// Augmentation of pictures: the options, what is kept of them, the sheet.
 
 #include <filesystem>
 #include <fstream>

@@ -57,7 +57,7 @@ struct Settings {
   std::uint64_t seed = 1;
 
   // Pictures.
-  data::AugmentOptions augment = {};  // what becomes of them by chance
+  data::AugmentOptions augment = {};  // random changes in training
   std::string augment_sheet = {};     // a page that shows it
 
   // Machine.

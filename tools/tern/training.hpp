@@ -22,7 +22,7 @@ namespace tern::tool {
 /// Fills in what the settings leave to the kind of data. Throws UsageError for settings that do not go together.
 void complete(Settings& settings, const TrainingData& data);
 
-/// What becomes of the pictures of these examples by chance, in training.
+/// The augmentation of the pictures of these examples, in training.
 data::AugmentOptions augment_of(const Settings& settings, const Blueprint& blueprint);
 
 /// Figures of an epoch that is done.

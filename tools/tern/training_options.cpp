@@ -233,7 +233,7 @@ Options training_options(Settings& settings) {
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
   data::AugmentOptions& augment = settings.augment;
   const std::string share = "a number from 0 to below 1";
-  add(table, "Pictures, changed by chance in every epoch",
+  add(table, "Augmentation of pictures, drawn anew in every epoch",
       {switch_option("flip", "mirror every other one (photographs always are)", augment.mirror),
        integer_option("crop", "N", "move by at most N pixels, filled up by mirrored edges; 0: not", augment.shift, 0,
                       4096),

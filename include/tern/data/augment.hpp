@@ -30,7 +30,7 @@ struct Mixed {
   Tensor labels = {};  ///< float32 [n, classes]: shares, as cross_entropy takes them
 };
 
-/// Changes images by chance, for training: batches are as large and of the same kind as before. What happens to an
+/// Augments images for training: batches are as large and of the same kind as before. What happens to an
 /// example in an epoch is a function of (seed, epoch, example), drawn on the host: the same for any batch size, order,
 /// mode and number of ranks. The images are changed by operators, where they are, and in a Step too:
 ///

@@ -16,7 +16,7 @@ namespace tern {
 /// have their present values, and what it changes (inputs, gradients, the place of a random generator) is changed. In
 /// other modes it just runs.
 ///
-/// A recording belongs to everything that it was decided from: the scope, whether gradients are recorded, dtypes,
+/// The cache key of a recording: the scope, whether gradients are recorded, dtypes,
 /// shapes, strides and requires_grad of the inputs, which leaves have a gradient, whether modules train, seeds. Another
 /// combination gets a recording of its own. What cannot be replayed runs as it stands, and `unrecorded` says why.
 ///

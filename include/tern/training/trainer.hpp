@@ -95,7 +95,7 @@ struct TrainerOptions {
   int keep = 3;                       ///< checkpoints
   int shards = 0;                     ///< see parallel::DataParallelOptions
   std::int64_t first_step = 0;        ///< where steps are counted from, for a second training in the same folder
-  data::AugmentOptions augment = {};  ///< what becomes of images by chance, in training
+  data::AugmentOptions augment = {};  ///< random changes of images in training
 };
 
 /// Trains a network on the batches of a loader, one recorded Step each:
