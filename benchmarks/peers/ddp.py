@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Data parallel training in PyTorch, on as many GPUs as there are processes: what benchmarks/scale stands beside.
 
-Every variant trains the nets of nets.py with SGD: DistributedDataParallel as it is, over layers that torch.compile made,
+Every variant trains the nets of nets.py with SGD: DistributedDataParallel as it is, over compiled layers,
 and the whole step, compiled or not, as one CUDA graph in which all gradients are one vector with one all-reduce. The
 fastest is the peer, beside the fastest step of one GPU. With --tern FILE, the table that `scale` printed, each row has
 Tern's time and memory for as many GPUs and the ratio (above 1: Tern is faster).

@@ -1,6 +1,6 @@
 """Fused normalisation and attention: Tern beside PyTorch, interleaved, on a GPU or (--device cpu) on the processor.
 
-PyTorch's variants (eager and torch.compile, each under a CUDA graph) are timed once per cell; the fastest is then timed in
+PyTorch's variants (eager and torch.compile, each under a CUDA graph) are timed once per cell, and the fastest again in
 turn with Tern's, pair by pair. A line has the median of the ratios PyTorch / Tern, above 1 where Tern is faster, with
 their 10th and 90th percentile, the microseconds of both and the bytes that a call takes beside its inputs.
 
@@ -156,8 +156,8 @@ def main():
     tern = Tern(arguments.program, arguments.device)
     name = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} threads"
     lines = [f"{name}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}", "",
-             "| operator | phase | precision | sizes | PyTorch / Tern | p10 - p90 | Tern us | PyTorch us | its variant | "
-             "Tern MiB | PyTorch MiB |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| operator | phase | precision | sizes | PyTorch / Tern | p10 - p90 | Tern us | PyTorch us | "
+             "its variant | Tern MiB | PyTorch MiB |", "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     def numbers(text):
         return [int(number) for number in text.split(",")]

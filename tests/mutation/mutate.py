@@ -51,7 +51,8 @@ def command(test):
         return ("tern_test_operators", ["catalogue: vectorized"],
                 {"TERN_TEAMS": "always", "TERN_TEST_CHECK": "threads"})
     if program == "environment":
-        return "tern_test_device", ["[environment-algorithms]"], {"TERN_ALGORITHM": "vectorized.conv2d:rows,matmul:transposed"}
+        return ("tern_test_device", ["[environment-algorithms]"],
+                {"TERN_ALGORITHM": "vectorized.conv2d:rows,matmul:transposed"})
     if program == "tools":
         return "tools/tern_test_tools", rest, {}
     return f"tern_test_{program}", rest or ["~[cuda]~[mode]~[.]"], {}
