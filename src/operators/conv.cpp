@@ -302,10 +302,10 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   return bias.defined() ? add(out, bias.reshape({1, sizes.C, 1, 1})) : out;
 }
 
-Tensor conv2d_cat(const std::vector<Conv2dCall>& inputs) {
-  expects<ShapeError>(!inputs.empty(), "conv2d_cat: no convolutions");
+Tensor conv2d_cat(const std::vector<Conv2dCall>& convolutions) {
+  expects<ShapeError>(!convolutions.empty(), "conv2d_cat: no convolutions");
   std::vector<Conv2dCall> calls;
-  for (const Conv2dCall& call : inputs) calls.push_back(evenly_padded(call));
+  for (const Conv2dCall& call : convolutions) calls.push_back(evenly_padded(call));
   std::vector<Prepared> prepared;
   std::int64_t channels = 0;
   bool joins = true;
