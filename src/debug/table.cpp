@@ -115,15 +115,15 @@ struct Kept<const kernels::Parameters<T>&> {
     }
   };
 
-  Kept(const kernels::Parameters<T>& parameters) {
+  Kept(const kernels::Parameters<T>& source) {
     const auto keep = [&](auto& kept, auto* pointers) {
-      if (pointers != nullptr) kept.assign(pointers, pointers + parameters.count);
+      if (pointers != nullptr) kept.assign(pointers, pointers + source.count);
     };
-    keep(value, parameters.value);
-    keep(gradient, parameters.gradient);
-    keep(first, parameters.first);
-    keep(second, parameters.second);
-    keep(size, parameters.size);
+    keep(value, source.value);
+    keep(gradient, source.gradient);
+    keep(first, source.first);
+    keep(second, source.second);
+    keep(size, source.size);
   }
   void note(Uses& uses) const {
     uses.skip();

@@ -286,15 +286,15 @@ struct Kept<const kernels::Parameters<T>&> {
   std::vector<std::int64_t> size;
   kernels::Parameters<T> parameters;
 
-  explicit Kept(const kernels::Parameters<T>& parameters) {
+  explicit Kept(const kernels::Parameters<T>& source) {
     const auto keep = [&](auto& kept, auto* pointers) {
-      for (std::int64_t i = 0; pointers != nullptr && i < parameters.count; ++i) kept.push_back(reachable(pointers[i]));
+      for (std::int64_t i = 0; pointers != nullptr && i < source.count; ++i) kept.push_back(reachable(pointers[i]));
     };
-    keep(value, parameters.value);
-    keep(gradient, parameters.gradient);
-    keep(first, parameters.first);
-    keep(second, parameters.second);
-    size.assign(parameters.size, parameters.size + parameters.count);
+    keep(value, source.value);
+    keep(gradient, source.gradient);
+    keep(first, source.first);
+    keep(second, source.second);
+    size.assign(source.size, source.size + source.count);
   }
   const kernels::Parameters<T>& get() {
     parameters = {
