@@ -1,10 +1,10 @@
 #include "tern/nn/load.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "tern/core/error.hpp"
 #include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
 
@@ -85,7 +85,7 @@ std::vector<std::string> set_trained(Module& module, const std::vector<std::stri
 }  // namespace
 
 std::string LoadReport::text() const {
-  std::ostringstream text;
+  PlainStream text;
   text << taken.size() << " of " << taken.size() + missing.size() + differing.size() << " tensors were taken";
   for (const Differing& one : differing) {
     text << "\n  different: " << one.name << " is " << one.here << " here and " << one.there << " there";

@@ -8,6 +8,7 @@
 #include "nn/call_log.hpp"
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
+#include "tern/core/error.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
@@ -270,7 +271,7 @@ void Module::load_state(const State& state, const LoadOptions& options) {
 
 void load_tensors(const std::string& what, const std::vector<NamedTensor>& targets, const State& state,
                   const LoadOptions& options) {
-  std::ostringstream problems;
+  PlainStream problems;
   std::set<std::string> known;
   for (const auto& [name, tensor] : targets) {
     known.insert(name);

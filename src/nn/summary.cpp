@@ -6,6 +6,7 @@
 
 #include "nn/call_log.hpp"
 #include "tern/autograd/tape.hpp"
+#include "tern/core/error.hpp"
 
 namespace tern::nn {
 
@@ -70,7 +71,7 @@ std::string thousands(std::int64_t number) {
 }
 
 std::string megabytes(std::int64_t bytes) {
-  std::ostringstream text;
+  PlainStream text;
   text << std::fixed << std::setprecision(2) << static_cast<double>(bytes) / 1e6 << " MB";
   return text.str();
 }
@@ -102,7 +103,7 @@ std::string Summary::text() const {
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
 
-  std::ostringstream text;
+  PlainStream text;
   text << description << " on " << input << '\n';
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i)  // words to the left, numbers to the right

@@ -240,7 +240,7 @@ nn::State Pipeline::whole_state() const {
   for (int rank = 0; rank < body.group.size(); ++rank) {
     const bool own = rank == body.group.rank();
     const nn::State state = own ? body.stage.state() : nn::State();
-    std::ostringstream names;
+    PlainStream names;
     for (const auto& [name, tensor] : state) names << name << '\n';
     std::istringstream all(body.group.broadcast(names.str(), rank));
     for (std::string name; std::getline(all, name);) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iomanip>
 #include <span>
-#include <sstream>
 
 #include "run/profiler.hpp"
+#include "tern/core/error.hpp"
 #include "tern/io/file.hpp"
 
 namespace tern {
@@ -27,13 +27,13 @@ namespace {
 // Three significant digits; a dash where there is nothing to say.
 std::string number(double value) {
   if (value <= 0) return "-";
-  std::ostringstream text;
+  PlainStream text;
   text << std::fixed << std::setprecision(value < 10 ? 2 : value < 100 ? 1 : 0) << value;
   return text.str();
 }
 
 std::string percent(double value) {
-  std::ostringstream text;
+  PlainStream text;
   text << std::fixed << std::setprecision(1) << value * 100 << " %";
   return text.str();
 }
@@ -72,7 +72,7 @@ std::string ProfileTable::text() const {
   std::vector<std::size_t> width(columns);
   for (const auto& line : lines)
     for (std::size_t i = 0; i < columns; ++i) width[i] = std::max(width[i], line[i].size());
-  std::ostringstream text;
+  PlainStream text;
   for (const auto& line : lines) {
     for (std::size_t i = 0; i < columns; ++i)
       if (chosen && i + 1 == columns)  // words, the last column

@@ -1,7 +1,7 @@
 #include "run/profiler.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <iomanip>
 
 #include "modes/ledger.hpp"
 #include "modes/observed.hpp"
@@ -263,9 +263,9 @@ std::string json_text(std::string_view text) {
 }
 
 std::string microseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", seconds * 1e6);
-  return text;
+  PlainStream text;
+  text << std::fixed << std::setprecision(3) << seconds * 1e6;
+  return text.str();
 }
 
 }  // namespace

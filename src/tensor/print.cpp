@@ -1,8 +1,8 @@
 // Tensors as text: rows as NumPy and torch write them.
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <string_view>
 
@@ -85,17 +85,16 @@ class Printer {
     const bool exponent =
         largest >= 1e8 || (largest > 0 && !integers && (smallest < 1e-4 || largest / smallest > 1000));
     for (const double number : numbers) {
+      if (!std::isfinite(number)) {
+        words_.emplace_back(std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
+        continue;
+      }
       char word[512];  // the longest double has 309 digits before the point
-      const int precision = std::clamp(options_.precision, 0, 100);
-      if (!std::isfinite(number))
-        std::snprintf(word, sizeof word, "%s", std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
-      else if (exponent)
-        std::snprintf(word, sizeof word, "%.*e", precision, number);
-      else if (integers)
-        std::snprintf(word, sizeof word, "%.0f.", number);
-      else
-        std::snprintf(word, sizeof word, "%.*f", precision, number);
-      words_.emplace_back(word);
+      const auto format = exponent ? std::chars_format::scientific : std::chars_format::fixed;
+      const int precision = !exponent && integers ? 0 : std::clamp(options_.precision, 0, 100);
+      const auto end = std::to_chars(word, word + sizeof word, number, format, precision).ptr;  // no locale matters
+      words_.emplace_back(word, end);
+      if (!exponent && integers) words_.back() += '.';
     }
   }
 

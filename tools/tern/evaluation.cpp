@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -224,9 +223,9 @@ Json figures_json(const nn::ClassFigures& figures) {
 }  // namespace
 
 std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
+  PlainStream text;  // six digits, as printf's %g
+  text << value;
+  return text.str();
 }
 
 std::string as_table(const Evaluation& evaluation, const Blueprint& blueprint) {

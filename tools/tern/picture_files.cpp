@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 
 #include "errors.hpp"
@@ -75,7 +74,7 @@ bool is_picture(const fs::path& file) {
   static const std::array<std::string, 3> endings{".jpg", ".jpeg", ".png"};
   std::string ending = file.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 

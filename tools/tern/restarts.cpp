@@ -52,6 +52,7 @@ std::vector<std::string> launcher_of(const Restarts& restarts) {
     return {"mpirun", "-n", std::to_string(restarts.ranks)};
   }
   std::istringstream stream(restarts.launcher);
+  stream.imbue(std::locale::classic());
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <sstream>
 
+#include "tern/core/error.hpp"
+
 namespace tern::tool {
 
 std::string fixed(double value, int digits) {
-  std::ostringstream text;
+  PlainStream text;
   text.precision(digits);
   text << std::fixed << value;
   return text.str();
@@ -87,6 +89,7 @@ std::string counted(std::int64_t count, const std::string& thing) {
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words(text);
+  words.imbue(std::locale::classic());
   std::string word, line;
   while (words >> word) {
     if (!line.empty() && width_of(line) + 1 + width_of(word) > width) {

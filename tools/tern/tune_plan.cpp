@@ -51,7 +51,7 @@ std::string drawn(const Dimension& dimension, double uniform) {
   const double value = dimension.logarithmic ? low * std::pow(end / low, uniform) : low + (end - low) * uniform;
   if (dimension.whole) return std::to_string(static_cast<std::int64_t>(std::min(std::floor(value), high)));
   // Four digits are enough for a hyperparameter, and can be typed.
-  std::ostringstream text;
+  PlainStream text;
   text.precision(4);
   text << value;
   return text.str();

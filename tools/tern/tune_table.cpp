@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <iomanip>
 
 #include "evaluation.hpp"
 #include "page.hpp"
@@ -25,9 +25,10 @@ std::string figure(const std::optional<double>& value, double factor, int digits
 
 // A loss that has run away takes no more room than others.
 std::string loss_text(double loss) {
-  char text[32];
-  std::snprintf(text, sizeof text, std::abs(loss) < 1000 ? "%.4f" : "%.1e", loss);
-  return text;
+  PlainStream text;
+  text << std::setprecision(std::abs(loss) < 1000 ? 4 : 1) << (std::abs(loss) < 1000 ? std::fixed : std::scientific)
+       << loss;
+  return text.str();
 }
 
 // "accuracy 98.76 %", or "R2 0.4321": its name and the figure.
