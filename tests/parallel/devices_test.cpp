@@ -321,10 +321,10 @@ std::string wrong_means(const Group& group) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const nn::BatchNorm2d own(3);
       const data::Rows rows = data::Share{rank, group.size(), 0}.shard(batch, rank);
-      const Tensor loss = loss_of(own, rows.begin, rows.end);
-      loss.backward();
+      const Tensor shard = loss_of(own, rows.begin, rows.end);
+      shard.backward();
       const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
-      whole += weight * loss.item();
+      whole += weight * shard.item();
       const std::vector<double> values = values_of(own);
       for (std::size_t i = 0; i < values.size(); ++i) expected[i] += weight * values[i];
     }
