@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the README's pictures from benchmarks/results, light and dark.
+"""Draws the pictures of the documentation from benchmarks/results, light and dark.
 
 usage: scripts/pictures.py                        draws them
        scripts/pictures.py --check                writes nothing, and fails where a picture is not what the results give
