@@ -14,7 +14,19 @@ namespace op = operators;
 
 namespace {
 
-enum Column : std::int64_t { down, right, mirrored, cosine, sine, brightness, contrast, saturation, top, left, share };
+enum DrawnColumn : std::int64_t {
+  down,
+  right,
+  mirrored,
+  cosine,
+  sine,
+  brightness,
+  contrast,
+  saturation,
+  top,
+  left,
+  share
+};
 
 constexpr double most_mix = 2;  // beyond it few pairs of numbers would be accepted
 
@@ -52,7 +64,9 @@ Tensor reflected(const Tensor& position, std::int64_t size) {
   return last - op::abs(last - op::abs(position));
 }
 
-Tensor column_of(const Tensor& drawn, Column i) { return drawn.slice(1, i, i + 1).reshape({drawn.size(0), 1, 1, 1}); }
+Tensor column_of(const Tensor& drawn, DrawnColumn i) {
+  return drawn.slice(1, i, i + 1).reshape({drawn.size(0), 1, 1, 1});
+}
 
 Tensor rows_of(std::int64_t height) { return op::positions(height).reshape({1, 1, height, 1}); }
 Tensor columns_of(std::int64_t width) { return op::positions(width).reshape({1, 1, 1, width}); }
@@ -202,7 +216,7 @@ Tensor Augment::moved(const Tensor& images, const Tensor& drawn) const {
 
 Tensor Augment::coloured(const Tensor& images, const Tensor& drawn) const {
   Tensor x = as_numbers(images);
-  const auto factor = [&](Column i) { return column_of(drawn, i).to(x.dtype()); };
+  const auto factor = [&](DrawnColumn i) { return column_of(drawn, i).to(x.dtype()); };
   if (options_.brightness > 0) x = x * factor(brightness);
   if (options_.contrast > 0) {
     const Tensor mean = op::mean(x, {1, 2, 3}, true);
@@ -222,7 +236,7 @@ Tensor Augment::covered(const Tensor& images, const Tensor& drawn) const {
   const std::int64_t height = images.size(2), width = images.size(3);
   const double half = static_cast<double>(options_.cutout) / 2;
   // The middle is any place of the image; whole pixels are covered.
-  const auto distance = [&](const Tensor& position, Column i, std::int64_t size) {
+  const auto distance = [&](const Tensor& position, DrawnColumn i, std::int64_t size) {
     const Tensor middle = column_of(drawn, i).to(DType::float64) * static_cast<double>(size);
     return op::abs(position + 0.5 - middle);
   };

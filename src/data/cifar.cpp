@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "data/paths.hpp"
 #include "tern/data/image_folder.hpp"
 #include "tern/io/file.hpp"
 
@@ -14,29 +15,17 @@ namespace tern::data {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t side = 32, pixels = 3 * side * side;
 
-bool is_file(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
 /// How a published set lies in its files: records of so many label bytes and the pixels.
-struct Published {
+struct PublishedRecords {
   std::vector<std::string> train;
   std::string test, names;
   std::int64_t classes;
   std::size_t label_bytes, label;  // how many there are, and which of them is read
 };
 
-Dataset read_records(const std::string& folder, const std::vector<std::string>& names, const Published& set) {
+Dataset read_records(const std::string& folder, const std::vector<std::string>& names, const PublishedRecords& set) {
   const std::size_t record = set.label_bytes + static_cast<std::size_t>(pixels);
   std::vector<std::byte> bytes;
   std::vector<std::string> file_of;  // of each record's file, for messages
@@ -90,7 +79,7 @@ std::vector<std::string> read_names(const std::string& path, std::int64_t classe
   return names;
 }
 
-Cifar read_published(const std::string& folder, const Published& set) {
+Cifar read_published(const std::string& folder, const PublishedRecords& set) {
   return {read_records(folder, set.train, set), read_records(folder, {set.test}, set),
           read_names(folder + "/" + set.names, set.classes)};
 }
@@ -113,7 +102,7 @@ Cifar read_folders(const std::string& folder) {
   return {read_images(train), read_images(test), train.class_names()};
 }
 
-std::string place_of(const std::string& root, const char* below, const Published& set) {
+std::string place_of(const std::string& root, const char* below, const PublishedRecords& set) {
   for (const std::string& folder : {root, root + "/" + below})
     if (is_file(folder + "/" + set.test)) return folder;
   return {};
@@ -122,7 +111,7 @@ std::string place_of(const std::string& root, const char* below, const Published
 }  // namespace
 
 Cifar load_cifar10(const std::string& folder) {
-  const Published set{
+  const PublishedRecords set{
       .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       .test = "test_batch.bin",
       .names = "batches.meta.txt",
@@ -139,12 +128,12 @@ Cifar load_cifar10(const std::string& folder) {
 
 Cifar load_cifar100(const std::string& folder, CifarLabels labels) {
   const bool fine = labels == CifarLabels::fine;
-  const Published set{.train = {"train.bin"},
-                      .test = "test.bin",
-                      .names = fine ? "fine_label_names.txt" : "coarse_label_names.txt",
-                      .classes = fine ? 100 : 20,
-                      .label_bytes = 2,
-                      .label = fine ? std::size_t{1} : std::size_t{0}};
+  const PublishedRecords set{.train = {"train.bin"},
+                             .test = "test.bin",
+                             .names = fine ? "fine_label_names.txt" : "coarse_label_names.txt",
+                             .classes = fine ? 100 : 20,
+                             .label_bytes = 2,
+                             .label = fine ? std::size_t{1} : std::size_t{0}};
   const std::string place = place_of(folder, "cifar-100-binary", set);
   expects<FileError>(!place.empty(), folder,
                      ": expected CIFAR-100's binaries, train.bin and test.bin, there or in cifar-100-binary");

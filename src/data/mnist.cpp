@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "data/paths.hpp"
 #include "io/tensor_bytes.hpp"
 #include "tern/data/idx.hpp"
 #include "tern/data/synthetic_digits.hpp"
@@ -18,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 4> names{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-                                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+constexpr std::array<const char*, 4> file_names{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                                "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
 /// One of the published sets. SHA-256 of each file as it is delivered (.gz).
 struct Published {
@@ -70,11 +71,6 @@ std::string cache_folder() {
   return home.empty() ? "" : home + "/.cache/tern";
 }
 
-bool is_file(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 /// The file in `folder`, raw or packed.
 std::optional<std::string> find(const std::string& folder, const char* name) {
   for (const char* ending : {"", ".gz"})
@@ -83,14 +79,14 @@ std::optional<std::string> find(const std::string& folder, const char* name) {
 }
 
 bool complete(const std::string& folder) {
-  for (const char* name : names)
+  for (const char* name : file_names)
     if (!find(folder, name)) return false;
   return true;
 }
 
 std::string missing(const std::string& folder) {
   std::string list;
-  for (const char* name : names)
+  for (const char* name : file_names)
     if (!find(folder, name)) list += message(list.empty() ? "" : ", ", name, "[.gz]");
   return list;
 }
@@ -106,11 +102,11 @@ void fetch(const std::string& folder, const Published& set, const MnistOptions& 
   if (options.say)
     options.say(message("downloading ", set.title, " (", set.about, ") from ", mirrors[0], " to ", folder));
   io::make_folders(folder);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (find(folder, names[i])) continue;
+  for (std::size_t i = 0; i < file_names.size(); ++i) {
+    if (find(folder, file_names[i])) continue;
     std::vector<std::string> addresses;
-    for (const std::string& mirror : mirrors) addresses.push_back(mirror + "/" + names[i] + ".gz");
-    io::download(addresses, folder + "/" + names[i] + ".gz", set.sums[i]);
+    for (const std::string& mirror : mirrors) addresses.push_back(mirror + "/" + file_names[i] + ".gz");
+    io::download(addresses, folder + "/" + file_names[i] + ".gz", set.sums[i]);
   }
 }
 
@@ -127,12 +123,12 @@ std::string unpacked_sum(const Tensor& tensor) {
 
 struct Part {
   const char* title;
-  std::size_t images, labels;  // positions in `names`
+  std::size_t images, labels;  // positions in `file_names`
 };
 
 Dataset read_part(const std::string& folder, const Published& set, const Part& part, bool verify) {
   const auto read = [&](std::size_t i, int rank) {
-    const std::string file = find(folder, names[i]).value_or(folder + "/" + names[i]);
+    const std::string file = find(folder, file_names[i]).value_or(folder + "/" + file_names[i]);
     Tensor tensor = read_idx(file, {.rank = rank});
     expects<FileError>(tensor.dtype() == DType::uint8, file, ": expected uint8 elements, found ", tensor.dtype());
     expects<FileError>(!verify || unpacked_sum(tensor) == unpacked_sums[i], file,

@@ -13,7 +13,7 @@ namespace {
 /// libpng's reader of bytes in memory. It reports a failure by not returning from its handler, so a call into it must
 /// be `guarded`: the handler jumps back to there, over frames of libpng alone. (Its simplified reader, which returns
 /// errors, is not used: 1.6.39 gets interlaced images of 16 bits wrong.)
-struct Reader {
+struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> bytes;
@@ -21,13 +21,13 @@ struct Reader {
   std::jmp_buf back{};
   char reason[128] = "";
 
-  explicit Reader(std::span<const std::byte> all) : bytes(all) {
+  explicit PngReader(std::span<const std::byte> all) : bytes(all) {
     png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, [](png_structp, png_const_charp) {});
     if (png != nullptr) info = png_create_info_struct(png);
   }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-  ~Reader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
 
   /// False when a call of libpng's in `calls` failed, for `reason`. `calls` must have nothing to destroy.
   template <class Calls>
@@ -38,7 +38,7 @@ struct Reader {
   }
 
   static void read(png_structp png, png_bytep to, std::size_t count) {
-    auto& reader = *static_cast<Reader*>(png_get_io_ptr(png));
+    auto& reader = *static_cast<PngReader*>(png_get_io_ptr(png));
     if (count > reader.bytes.size() - reader.position) png_error(png, "the file ends early");
     std::memcpy(to, reader.bytes.data() + reader.position, count);
     reader.position += count;
@@ -46,13 +46,13 @@ struct Reader {
 
  private:
   static void on_error(png_structp png, png_const_charp text) {
-    auto& reader = *static_cast<Reader*>(png_get_error_ptr(png));
+    auto& reader = *static_cast<PngReader*>(png_get_error_ptr(png));
     std::snprintf(reader.reason, sizeof(reader.reason), "%s", text);
     std::longjmp(reader.back, 1);
   }
 };
 
-[[noreturn]] void fail(const Reader& reader, const std::string& name) {
+[[noreturn]] void fail(const PngReader& reader, const std::string& name) {
   if (std::strstr(reader.reason, "memory") != nullptr)
     throw OutOfMemory(message(name, ": no memory to decode the PNG"));
   throw FileError(message(name, ": the PNG data is damaged or was cut short (", reader.reason,
@@ -62,11 +62,11 @@ struct Reader {
 }  // namespace
 
 DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest& request) {
-  Reader reader(bytes);
+  PngReader reader(bytes);
   if (reader.info == nullptr) throw OutOfMemory(message(name, ": no memory to decode the PNG"));
   png_struct* const png = reader.png;
   const bool opened = reader.guarded([&] {
-    png_set_read_fn(png, &reader, Reader::read);
+    png_set_read_fn(png, &reader, PngReader::read);
     // Profiles, texts and the like are not even unpacked.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png, reader.info);

@@ -49,9 +49,9 @@ void copy_square(const DecodedImage& image, const View& view, float* to) {
     for (std::size_t i = 0; i < 256; ++i)
       values[channel][i] = static_cast<float>(i) * view.scale[channel] + view.shift[channel];
   const std::int64_t size = view.size, step = view.mirrored ? -1 : 1;
-  const std::uint8_t* const pixels = image.pixels.read<std::uint8_t>().data();
+  const std::uint8_t* const source = image.pixels.read<std::uint8_t>().data();
   for (std::int64_t y = 0; y < size; ++y) {
-    const std::uint8_t* from = pixels + 3 * ((view.top + y) * view.whole.width + view.left);
+    const std::uint8_t* from = source + 3 * ((view.top + y) * view.whole.width + view.left);
     float* out = to + y * size + (view.mirrored ? size - 1 : 0);
     for (std::int64_t x = 0; x < size; ++x, from += 3, out += step) {
       out[0] = values[0][from[0]];

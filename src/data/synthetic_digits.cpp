@@ -162,15 +162,17 @@ Point spline(Point p0, Point p1, Point p2, Point p3, float t) {
   return {along(p0.x, p1.x, p2.x, p3.x), along(p0.y, p1.y, p2.y, p3.y)};
 }
 
-constexpr int side = 28;
-using Canvas = std::array<float, side * side>;
+constexpr int digit_side = 28;
+using Canvas = std::array<float, digit_side * digit_side>;
 
 // Ink along a segment: full inside the radius, fading over one pixel; the darkest stroke wins.
 void draw_segment(Canvas& canvas, Point from, Point to, float radius) {
   const float reach = radius + .5f;
-  const auto low = [&](float a, float b) { return std::clamp(static_cast<int>(std::min(a, b) - reach), 0, side - 1); };
+  const auto low = [&](float a, float b) {
+    return std::clamp(static_cast<int>(std::min(a, b) - reach), 0, digit_side - 1);
+  };
   const auto high = [&](float a, float b) {
-    return std::clamp(static_cast<int>(std::max(a, b) + reach) + 1, 0, side - 1);
+    return std::clamp(static_cast<int>(std::max(a, b) + reach) + 1, 0, digit_side - 1);
   };
   const float dx = to.x - from.x, dy = to.y - from.y, length = dx * dx + dy * dy;
   for (int row = low(from.y, to.y); row <= high(from.y, to.y); ++row)
@@ -179,7 +181,7 @@ void draw_segment(Canvas& canvas, Point from, Point to, float radius) {
       const float along = length > 0 ? std::clamp((px * dx + py * dy) / length, 0.f, 1.f) : 0.f;
       const float x = px - along * dx, y = py - along * dy;
       const float ink = std::clamp(reach - std::sqrt(x * x + y * y), 0.f, 1.f);
-      float& pixel = canvas[static_cast<std::size_t>(row) * side + static_cast<std::size_t>(column)];
+      float& pixel = canvas[static_cast<std::size_t>(row) * digit_side + static_cast<std::size_t>(column)];
       pixel = std::max(pixel, ink);
     }
 }
@@ -237,7 +239,7 @@ std::int64_t digit_of(std::uint64_t seed, std::uint64_t number) {
 Dataset synthetic_digits(std::int64_t n, const SyntheticOptions& options) {
   expects<ShapeError>(n >= 0 && options.first >= 0, "synthetic_digits: expected a number of images, found ", n,
                       " from ", options.first);
-  Dataset digits{.images = Tensor({n, 1, side, side}, DType::uint8),
+  Dataset digits{.images = Tensor({n, 1, digit_side, digit_side}, DType::uint8),
                  .labels = Tensor({n}, DType::int64),
                  .classes = 10,
                  .source = message("synthetic digits, seed ", options.seed),
@@ -247,7 +249,7 @@ Dataset synthetic_digits(std::int64_t n, const SyntheticOptions& options) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::uint64_t number = static_cast<std::uint64_t>(options.first) + i;
     labels[i] = digit_of(options.seed, number);
-    draw_digit(images.data() + i * side * side, labels[i], Draws(options.seed, number));
+    draw_digit(images.data() + i * digit_side * digit_side, labels[i], Draws(options.seed, number));
   }
   return digits;
 }

@@ -213,9 +213,9 @@ Context on_host(const Context& context) {
   return host;
 }
 
-using Run = std::function<void(std::ptrdiff_t distance)>;
+using Body = std::function<void(std::ptrdiff_t distance)>;
 
-void queue(const Context& context, const char* name, auto note, Run kernel, Run inspect = nullptr) {
+void queue(const Context& context, const char* name, auto note, Body kernel, Body inspect = nullptr) {
   const std::lock_guard lock(device_mutex());
   Stream& stream = Card::state(context.stream);
   Uses uses(*stream.card, name);
@@ -233,11 +233,11 @@ const Mode& kernels_of(const Context& context) {
 
 // Compiled once for all kernels that take the same.
 template <class... A>
-void queue_call(Context& context, const char* name, kernels::Kernel<void(Context&, A...)> plain, Run inspect,
+void queue_call(Context& context, const char* name, kernels::Kernel<void(Context&, A...)> plain, Body inspect,
                 A... arguments) {
   const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
   const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
-  Run kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
+  Body kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
     Context host = surroundings;
     std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
   };
@@ -249,7 +249,7 @@ template <auto slot, class Find, class... A>
 struct Queued {
   static void call(Context& context, A... arguments) {
     const auto inspected = inspected_of<slot, A...>(arguments...);
-    Run inspect;
+    Body inspect;
     if constexpr (!std::is_null_pointer_v<std::remove_cv_t<decltype(inspected)>>)
       inspect = [inspected](std::ptrdiff_t distance) { inspected.check(slot_name<slot>.data(), distance); };
     queue_call<A...>(context, slot_name<slot>.data(), Find::in(kernels_of(context)).*slot, std::move(inspect),

@@ -13,7 +13,7 @@ namespace tern::io {
 
 namespace {
 
-const char* type_name(DType dtype) {
+const char* type_text(DType dtype) {
   switch (dtype) {
     case DType::float32:
       return "<f4";
@@ -38,7 +38,7 @@ constexpr DType types[]{DType::float32, DType::float64, DType::float16, DType::i
                         DType::int64,   DType::uint8,   DType::boolean};
 
 /// What a header says.
-struct Header {
+struct NpyHeader {
   DType dtype = DType::float32;
   std::endian order = std::endian::little;
   bool fortran = false;
@@ -50,8 +50,8 @@ class HeaderReader {
  public:
   HeaderReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
-  Header read() {
-    Header header;
+  NpyHeader read() {
+    NpyHeader header;
     bool described = false, ordered = false, shaped = false;
     take('{');
     while (!next_is('}')) {
@@ -128,10 +128,10 @@ class HeaderReader {
     }
     return sizes;
   }
-  void read_type(Header& header) {
+  void read_type(NpyHeader& header) {
     const std::string_view type = quoted();
     for (const DType dtype : types)
-      if (type.size() == 3 && type.substr(1) == std::string_view(type_name(dtype)).substr(1)) {
+      if (type.size() == 3 && type.substr(1) == std::string_view(type_text(dtype)).substr(1)) {
         header.dtype = dtype;
         header.order = type[0] == '>' ? std::endian::big : type[0] == '=' ? std::endian::native : std::endian::little;
         return;
@@ -147,7 +147,7 @@ class HeaderReader {
 }  // namespace
 
 std::string npy_start(const Tensor& tensor) {
-  std::string header = message("{'descr': '", type_name(tensor.dtype()), "', 'fortran_order': False, 'shape': (");
+  std::string header = message("{'descr': '", type_text(tensor.dtype()), "', 'fortran_order': False, 'shape': (");
   for (const std::int64_t size : tensor.shape()) header += std::to_string(size) + ",";
   header += "), }";
   // The elements begin on a multiple of 64, behind a line end: 6 bytes of magic, 2 of version, 2 of length.
@@ -183,7 +183,7 @@ Tensor parse_npy(std::span<const std::byte> content, const std::string& name) {
   const std::size_t length =
       byte(6) == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
   expects<FileError>(length <= content.size() - begin, name, ": the file ends in its header");
-  const Header header = HeaderReader(text.substr(begin, length), name).read();
+  const NpyHeader header = HeaderReader(text.substr(begin, length), name).read();
   const std::span<const std::byte> elements = content.subspan(begin + length);
   auto bytes = static_cast<std::uint64_t>(size_of(header.dtype));
   std::int64_t reach = static_cast<std::int64_t>(bytes);  // nor is a shape without elements any larger

@@ -262,7 +262,7 @@ std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
 void check_layout(const Header& header, std::uint64_t buffer_bytes, const std::string& file) {
   std::uint64_t reached = 0;
   for (const HeaderEntry& entry : header.entries) {
-    const std::string tensor = quoted(entry.name);
+    const std::string tensor = io::quoted(entry.name);
     expects<FileError>(entry.begin <= entry.end, file, ": tensor ", tensor, ": data_offsets [", entry.begin, ",",
                        entry.end, "] run backwards");
     expects<FileError>(entry.begin == reached, file, ": tensor ", tensor, ": begins at byte ", entry.begin,

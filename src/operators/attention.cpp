@@ -14,8 +14,6 @@ namespace tern::operators {
 namespace {
 
 constexpr const char* name = "scaled_dot_product_attention";
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 std::int64_t pairs_of(const kernels::ScaledDotProduct& sizes) {
   if (!sizes.causal) return sizes.heads * sizes.queries * sizes.keys;
   const std::int64_t growing = std::min(sizes.queries, sizes.keys);

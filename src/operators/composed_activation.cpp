@@ -10,8 +10,6 @@ namespace tern::operators {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // x > 0 ? x : below(x). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
 template <class Below>
 Tensor linear_above_zero(const Tensor& x, Below below) {

@@ -11,8 +11,6 @@ namespace tern::operators {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // What a comparison reads: no gradient, and a dtype that every mode compares in.
 Tensor compared(const char* op, const Tensor& x) {
   check_floating(op, "the input", x);

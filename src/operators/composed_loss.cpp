@@ -61,7 +61,6 @@ Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_ta
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double epsilon) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   return compose("cosine_similarity", a, b, [&](const Tensor& x, const Tensor& y) {
     const Shape shape = broadcast("cosine_similarity", x.shape(), y.shape());
     const Dims dims{normalize_dim("cosine_similarity", dim, shape.rank())};

@@ -12,8 +12,6 @@ namespace tern::operators {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 // The square root, whose derivative at 0 is 0.
 Tensor root(const Tensor& x) {
   const Tensor at_zero = equal(x, 0);

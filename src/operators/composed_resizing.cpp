@@ -10,8 +10,6 @@ namespace tern::operators {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 Tensor nearest_along(const Tensor& x, std::int64_t dim, std::int64_t count) {
   const std::int64_t size = x.shape()[static_cast<int>(dim)];
   if (size == count) return x;

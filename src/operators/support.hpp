@@ -2,6 +2,7 @@
 // What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
 
 #include <functional>
+#include <limits>
 
 #include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
@@ -10,6 +11,8 @@
 #include "tern/tensor/tensor.hpp"
 
 namespace tern::operators {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 using autograd::Gradients;
 using autograd::needs;

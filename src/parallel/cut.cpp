@@ -11,13 +11,13 @@ namespace tern::parallel {
 namespace {
 
 /// Modules that stay together.
-struct Piece {
+struct CostedPiece {
   std::size_t first = 0;
   double cost = 0;
 };
 
-std::vector<Piece> pieces_of(const nn::Sequential& net, const std::vector<double>& costs) {
-  std::vector<Piece> pieces;
+std::vector<CostedPiece> pieces_of(const nn::Sequential& net, const std::vector<double>& costs) {
+  std::vector<CostedPiece> pieces;
   for (std::size_t i = 0; i < net.size(); ++i) {
     const bool fusable = net[i].fusable_activation() != kernels::Activation::none || net[i].fusable_max_pool2d();
     if (i == 0 || !fusable) pieces.push_back({.first = i});
@@ -33,7 +33,7 @@ std::vector<std::size_t> cut_stages(const nn::Sequential& net, std::vector<doubl
   expects<ShapeError>(costs.size() == net.size(), "Pipeline: ", costs.size(), " costs for ", net.size(), " modules");
   for (const double cost : costs)
     expects<ShapeError>(std::isfinite(cost) && cost >= 0, "Pipeline: a module costs ", cost, ", expected 0 or more");
-  const std::vector<Piece> pieces = pieces_of(net, costs);
+  const std::vector<CostedPiece> pieces = pieces_of(net, costs);
   expects<ShapeError>(stages <= pieces.size(), "Pipeline: ", stages, " ranks for a net of ", net.size(), " modules, ",
                       pieces.size(),
                       " of them with the activations and 2x2 max pools behind them; every rank needs one at least");

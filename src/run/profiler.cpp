@@ -10,7 +10,7 @@
 namespace tern {
 
 namespace {
-constinit thread_local ProfileRecorder* innermost = nullptr;
+constinit thread_local ProfileRecorder* innermost_recorder = nullptr;
 
 // Every element read or written once: those of a dimension without a stride are one.
 double bytes_of(const Operand& operand) {
@@ -23,11 +23,11 @@ double bytes_of(const Operand& operand) {
 
 }  // namespace
 
-bool ProfileRecorder::measures() const { return innermost == this; }
+bool ProfileRecorder::measures() const { return innermost_recorder == this; }
 
 ProfileRecorder::ProfileRecorder(const ProfileOptions& options)
-    : options_(options), outer_(innermost), transfers_before_(all_transfers()) {
-  innermost = this;
+    : options_(options), outer_(innermost_recorder), transfers_before_(all_transfers()) {
+  innermost_recorder = this;
   begin();
 }
 
@@ -44,7 +44,7 @@ void ProfileRecorder::stop() {
   if (stopped_ >= 0) return;
   stopped_ = now();
   transfers_after_ = all_transfers();
-  ProfileRecorder** place = &innermost;
+  ProfileRecorder** place = &innermost_recorder;
   while (*place != nullptr && *place != this) place = &(*place)->outer_;
   if (*place == this) *place = outer_;
   end();

@@ -155,9 +155,9 @@ class Verifier final : public Observer {
       const std::size_t size = size_of(single.dtype);
       return single.role == Role::out && is_unwritten(singles + place * static_cast<std::int64_t>(size), size);
     };
-    const bool rounds = is_floating(tensor.dtype());
+    const bool rounded = is_floating(tensor.dtype());
     double noise = 0, squares = 0, count = 0;
-    if (rounds)
+    if (rounded)
       for_each_place(tensor, tensor.numel(), [&](std::int64_t place) {
         const double want = value_at(exacts, exact.dtype, place);
         const double other = value_at(perturbeds, perturbed.dtype, place);
@@ -174,7 +174,7 @@ class Verifier final : public Observer {
       ++element;
       if (skipped(place)) return;
       const double got = value_at(values, tensor.dtype(), place), want = value_at(exacts, exact.dtype, place);
-      const double error = rounds ? 256 * coarse * noise + share * (scale + std::abs(want)) : 0;
+      const double error = rounded ? 256 * coarse * noise + share * (scale + std::abs(want)) : 0;
       const double bound = error + rounding(tensor.dtype(), std::abs(want) + error);
       const bool near = std::isfinite(want) && std::abs(got - want) <= bound;
       // What leaves the range of the dtype is infinite there, and so is what the reference makes of it in that dtype.

@@ -89,14 +89,6 @@ void greater_equal(Context&, bool* out, const T* a, const T* b, const Broadcast&
 }
 
 template <class T>
-void where(Context&, T* out, const T* a, const T* b, const bool* condition, const Broadcast& shape) {
-  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
-    out[i] = condition[offset(shape.rank, index, shape.stride[2])] ? a[offset(shape.rank, index, shape.stride[0])]
-                                                                   : b[offset(shape.rank, index, shape.stride[1])];
-  });
-}
-
-template <class T>
 void neg(Context&, T* out, const T* in, std::int64_t n) {
   map(
       out, n, [](Scalar<T> x) { return -x; }, in);

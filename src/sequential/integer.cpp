@@ -19,14 +19,6 @@ void binary(Context&, Out* out, const T* a, const T* b, const Broadcast& shape) 
   });
 }
 
-template <class T>
-void where(Context&, T* out, const T* a, const T* b, const bool* condition, const Broadcast& shape) {
-  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
-    out[i] = condition[offset(shape.rank, index, shape.stride[2])] ? a[offset(shape.rank, index, shape.stride[0])]
-                                                                   : b[offset(shape.rank, index, shape.stride[1])];
-  });
-}
-
 template <class Function, class T>
 void unary(Context&, T* out, const T* in, std::int64_t n) {
   map(out, n, Function{}, in);

@@ -57,6 +57,15 @@ inline std::int64_t offset(int rank, const Index& index, const std::int64_t* str
   return sum;
 }
 
+/// The slot `where` of every table.
+template <class T>
+void where(Context&, T* out, const T* a, const T* b, const bool* condition, const kernels::Broadcast& shape) {
+  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
+    out[i] = condition[offset(shape.rank, index, shape.stride[2])] ? a[offset(shape.rank, index, shape.stride[0])]
+                                                                   : b[offset(shape.rank, index, shape.stride[1])];
+  });
+}
+
 /// Calls visit(line, start) for every line along `length`: its elements are start + j * axis.inner, and `line` counts
 /// the lines in row-major order.
 template <class Visit>

@@ -14,7 +14,7 @@ using kernels::Pool2d;
 
 /// Where position p of a plane of `area` positions stands.
 template <class Pool>
-std::int64_t place(const Pool& shape, std::int64_t plane, std::int64_t area, std::int64_t p) {
+std::int64_t plane_place(const Pool& shape, std::int64_t plane, std::int64_t area, std::int64_t p) {
   return (plane / shape.channels * area + p) * shape.channels + plane % shape.channels;
 }
 
@@ -30,13 +30,13 @@ void max_pool2d(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d
             const std::int64_t h = oh * shape.stride_h - shape.pad_h + kh * shape.dilation_h;
             const std::int64_t w = ow * shape.stride_w - shape.pad_w + kw * shape.dilation_w;
             if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;
-            const Scalar<T> x = load(in[place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
+            const Scalar<T> x = load(in[plane_place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
             if (winner < 0 || wins(x, best, std::greater())) {  // an element wins over the padding, even -infinity
               best = x;
               winner = kh * shape.KW + kw;
             }
           }
-        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
+        const std::int64_t i = plane_place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         out[i] = store<T>(best);
         if (index != nullptr) index[i] = static_cast<std::uint8_t>(std::max<std::int64_t>(winner, 0));
       }
@@ -49,11 +49,11 @@ void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
   for (std::int64_t plane = 0; plane < shape.planes; ++plane)
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
-        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
+        const std::int64_t i = plane_place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + index[i] / shape.KW * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + index[i] % shape.KW * shape.dilation_w;
         if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // a window of nothing but padding
-        sums[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += load(grad_out[i]);
+        sums[plane_place(shape, plane, shape.H * shape.W, h * shape.W + w)] += load(grad_out[i]);
       }
   sums.round_to(grad_in);
 }
@@ -90,8 +90,8 @@ void average(T* out, const T* in, const Pool& shape) {
         double sum = 0;  // as in reduction.cpp: one window may be the whole plane
         for (std::int64_t h = window.top; h < window.bottom; ++h)
           for (std::int64_t w = window.left; w < window.right; ++w)
-            sum += load(in[place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
-        out[place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] =
+            sum += load(in[plane_place(shape, plane, shape.H * shape.W, h * shape.W + w)]);
+        out[plane_place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow)] =
             store<T>(sum / static_cast<double>(window.divisor));
       }
 }
@@ -103,11 +103,11 @@ void average_backward(Context& context, T* grad_in, const T* grad_out, const Poo
     for (std::int64_t oh = 0; oh < shape.OH; ++oh)
       for (std::int64_t ow = 0; ow < shape.OW; ++ow) {
         const Window window = window_of(shape, oh, ow);
-        const std::int64_t i = place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
+        const std::int64_t i = plane_place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         const Scalar<T> share = load(grad_out[i]) / static_cast<Scalar<T>>(window.divisor);
         for (std::int64_t h = window.top; h < window.bottom; ++h)
           for (std::int64_t w = window.left; w < window.right; ++w)
-            sums[place(shape, plane, shape.H * shape.W, h * shape.W + w)] += share;
+            sums[plane_place(shape, plane, shape.H * shape.W, h * shape.W + w)] += share;
       }
   sums.round_to(grad_in);
 }
