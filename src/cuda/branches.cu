@@ -1,3 +1,7 @@
+// A launch by launch_shared() waits until the branches join. Equal launches of several branches then become one, whose
+// grid counts the branches along z. Their arguments lie in the card's memory, written once when the recording ends; a
+// block copies its branch's into shared memory while the kernel before still runs. Anything else that a branch queues
+// (a copy, a library's call) first launches what waits, and from there on that branch is on its own.
 #include <algorithm>
 #include <exception>
 

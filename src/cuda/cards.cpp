@@ -1,4 +1,7 @@
-// The table for several cards. Compiled by the compiler of the library, as all that reads the lists of the contract.
+// The table for several cards. Streams belong to a thread and a card, cuDNN's handles and plans to a stream, cuBLASLt's
+// handle to a card. Kernels need not know of several cards: every slot first makes the card of its context current. The
+// runtime is asked what is current, because a program may change it too. Compiled by the compiler of the library, as
+// all that reads the lists of the contract.
 
 #include "cuda/cuda.hpp"
 #include "tern/modes/contract.hpp"
