@@ -11,7 +11,7 @@ tern_require(Threads "The system's threads" libc6-dev)
 tern_require(ZLIB "zlib" zlib1g-dev)
 tern_require(hwy "Highway" libhwy-dev CONFIG)
 
-# What reads images is wanted, not needed.
+# Optional: JPEG and PNG.
 set(TERN_IMAGES_BUILT OFF)
 set(TERN_IMAGE_LIBRARIES)
 if(TERN_IMAGES STREQUAL "OFF")

@@ -265,7 +265,7 @@ bool autograd::is_first_gradient(const Tensor& gradient) {
 
 void Tensor::backward(const BackwardOptions& options) const {
   expects<AutogradError>(numel() == 1, "backward: a tensor of shape ", shape(),
-                         " is no single loss; reduce it, or pass its gradient");
+                         " is not a single loss; reduce it, or pass its gradient");
   check_recorded(*this);
   autograd::run(*this, first_gradient(*this), options);
 }

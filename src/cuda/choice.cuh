@@ -148,8 +148,8 @@ std::optional<Chosen<Problem, Arrays>> fastest(Context& context,
 
 /// The algorithm and the plan for a problem: of those algorithms of the list that fit, or of those with the name that
 /// is forced for `decision` (null: none can be) if one fits, the first; without `deterministic` the one that the first
-/// call outside a recording, on `arrays`, finds the fastest. What a recording meets first is not timed, and not
-/// remembered.
+/// call outside a recording, on `arrays`, finds the fastest. A problem that is first seen in
+/// a recording gets the first that fits, untimed and uncached.
 template <class Problem, class Arrays>
 Chosen<Problem, Arrays> choose(Context& context, const char* decision,
                                std::span<const Algorithm<Problem, Arrays>* const> algorithms, const Problem& problem,

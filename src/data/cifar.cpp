@@ -98,7 +98,7 @@ Dataset read_images(const ImageFolder& images) {
 Cifar read_folders(const std::string& folder) {
   const ImageFolderOptions options{.size = side, .short_side = side, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
   const ImageFolder train(folder + "/train", options), test(folder + "/test", options);
-  expects<FileError>(train.class_names() == test.class_names(), folder, ": train and test have other classes");
+  expects<FileError>(train.class_names() == test.class_names(), folder, ": train and test have different classes");
   return {read_images(train), read_images(test), train.class_names()};
 }
 

@@ -26,7 +26,7 @@ CsvRecords::CsvRecords(const CsvSource& source, char separator)
   expects<FileError>(!start.starts_with("\xff\xfe") && !start.starts_with("\xfe\xff"), source_.name,
                      ":1:1: found text in UTF-16, expected UTF-8; save the file as CSV UTF-8");
   expects<FileError>(start.substr(0, 1024).find('\0') == std::string_view::npos, source_.name,
-                     ":1:1: found bytes that are no text, expected a CSV file");
+                     ":1:1: found bytes that are not text, expected a CSV file");
   if (start.starts_with("\xef\xbb\xbf")) begin_ = 3;
   if (separator_ == 0) find_separator();
 }

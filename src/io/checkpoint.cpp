@@ -82,7 +82,7 @@ T take(std::map<std::string, std::string>& metadata, const std::string& key, con
   const auto found = metadata.find(key);
   const auto value = found == metadata.end() ? std::nullopt : integer<T>(found->second);
   expects<FileError>(value.has_value(), file, ": not a whole checkpoint: the metadata '", key,
-                     "' is missing or no number");
+                     "' is missing or not a number");
   metadata.erase(found);
   return *value;
 }

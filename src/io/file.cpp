@@ -120,7 +120,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail("bringing the file to the disk", errno);
+  if (::fsync(descriptor_) != 0) fail("writing the file to disk", errno);
   if (::close(std::exchange(descriptor_, -1)) != 0) fail("closing", errno);
   if (::rename(temporary_.c_str(), name_.c_str()) != 0) fail("renaming", errno);
   temporary_.clear();

@@ -76,7 +76,7 @@ class HeaderReader {
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw FileError(message(file_, ": this is no NumPy file that can be read: ", what));
+    throw FileError(message(file_, ": this NumPy file cannot be read: ", what));
   }
   void skip() {
     while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
@@ -175,7 +175,7 @@ Tensor parse_npy(std::span<const std::byte> content, const std::string& name) {
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(content[i]); };
   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
   expects<FileError>(text.starts_with("\x93NUMPY") && content.size() >= 10, name,
-                     ": this is no NumPy file; numpy.save writes one");
+                     ": this is not a NumPy file; numpy.save writes one");
   // Version 1 has a length of two bytes, later ones of four.
   const std::size_t begin = byte(6) == 1 ? 10 : 12;
   expects<FileError>(byte(6) >= 1 && byte(6) <= 3 && content.size() >= begin, name, ": a NumPy file of version ",

@@ -32,7 +32,7 @@ class Reader {
   }
   std::span<const std::byte> part(std::uint64_t position, std::uint64_t bytes) const {
     expects<FileError>(position <= content_.size() && bytes <= content_.size() - position, file_,
-                       ": this zip is torn; copy it again");
+                       ": this zip file is damaged; copy it again");
     return content_.subspan(static_cast<std::size_t>(position), static_cast<std::size_t>(bytes));
   }
   std::size_t size() const { return content_.size(); }
@@ -50,7 +50,7 @@ struct Entry {
 };
 
 Entry entry_at(const Reader& zip, std::uint64_t position) {
-  expects<FileError>(zip.number(position, 4) == entry_mark, zip.file(), ": this zip is torn; copy it again");
+  expects<FileError>(zip.number(position, 4) == entry_mark, zip.file(), ": this zip file is damaged; copy it again");
   Entry entry{.method = zip.number(position + 10, 2),
               .sum = zip.number(position + 16, 4),
               .packed = zip.number(position + 20, 4),
@@ -78,7 +78,7 @@ Entry entry_at(const Reader& zip, std::uint64_t position) {
 
 /// The bytes of an entry, unpacked and compared with their sum.
 std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
-  expects<FileError>(zip.number(entry.local, 4) == local_mark, zip.file(), ": this zip is torn; copy it again");
+  expects<FileError>(zip.number(entry.local, 4) == local_mark, zip.file(), ": this zip file is damaged; copy it again");
   const std::uint64_t begin =
       entry.local + local_size + zip.number(entry.local + 26, 2) + zip.number(entry.local + 28, 2);
   const std::span<const std::byte> packed = zip.part(begin, entry.packed);
@@ -199,11 +199,12 @@ std::map<std::string, Tensor> parse_npz(std::span<const std::byte> content, cons
   const Reader zip(content, name);
   const bool small = content.size() < end_size;
   expects<FileError>(!small && (zip.number(0, 4) == local_mark || zip.number(0, 4) == end_mark), name,
-                     ": this is no .npz file; numpy.savez writes one");
+                     ": this is not an .npz file; numpy.savez writes one");
   // The end may be followed by a comment of up to 65,535 bytes.
   std::uint64_t end = zip.size() - end_size;
   while (zip.number(end, 4) != end_mark) {
-    expects<FileError>(end > 0 && zip.size() - end < end_size + 65536, name, ": this zip is torn; copy it again");
+    expects<FileError>(end > 0 && zip.size() - end < end_size + 65536, name,
+                       ": this zip file is damaged; copy it again");
     --end;
   }
   std::uint64_t count = zip.number(end + 10, 2), position = zip.number(end + 16, 4);
@@ -219,7 +220,7 @@ std::map<std::string, Tensor> parse_npz(std::span<const std::byte> content, cons
     const Entry entry = entry_at(zip, position);
     position += entry.size;
     expects<FileError>(entry.name.ends_with(".npy"), name, ": ", entry.name,
-                       " in it is no array; numpy.savez puts .npy files into its zip");
+                       " in it is not an array; numpy.savez puts .npy files into its zip");
     const std::string key = entry.name.substr(0, entry.name.size() - 4);
     expects<FileError>(!tensors.contains(key), name, ": two arrays are named ", key);
     tensors.emplace(key, parse_npy(unpacked(zip, entry), message(name, ": ", entry.name)));

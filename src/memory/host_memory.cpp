@@ -131,7 +131,7 @@ HostMemory::ThreadCache* HostMemory::thread_cache() {
 
 void* HostMemory::allocate(std::size_t bytes, void*) {
   constexpr std::size_t most = std::size_t{1} << (std::numeric_limits<std::size_t>::digits - 1);
-  expects<OutOfMemory>(bytes <= most, "host memory: ", bytes, " bytes were asked for at once");
+  expects<OutOfMemory>(bytes <= most, "host memory: ", bytes, " bytes were requested at once");
   const int index = class_of(bytes);
   const std::size_t size = class_bytes(index);
   void* block = nullptr;

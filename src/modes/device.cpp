@@ -66,7 +66,7 @@ const Mode& lasting(const Mode& mode) {
   static thread_local const Mode* known = nullptr;
   if (&mode != known) {
     expects(is_registered(mode), "Device: the mode \"", mode.name,
-            "\" is a copy of one's own, not a registered one; pass what register_mode returns");
+            "\" is an unregistered copy; pass what register_mode returns");
     check_environment_algorithms(mode);
     known = &mode;
   }

@@ -81,7 +81,7 @@ const Mode* open_plugin(const std::string& file, std::string& reason) {
   }
   const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, plugin_entry_name));
   if (entry == nullptr) {
-    reason = message(file, " is no plug-in: it exports no ", plugin_entry_name);
+    reason = message(file, " is not a plug-in: it does not export ", plugin_entry_name);
     return nullptr;
   }
   const Plugin* plugin = entry();
@@ -182,7 +182,7 @@ int count_of(const Mode& mode) { return mode.places == nullptr ? 1 : mode.places
 std::string places_of(const Mode& mode) {
   const std::string& name = mode.name;
   if (mode.index != 0) return message(name, " is one device");
-  if (is_debug(name)) return message(name, " has as many as are asked for, ", name, ":0 and so on");
+  if (is_debug(name)) return message(name, " makes devices on request, ", name, ":0 and so on");
   const std::string last = count_of(mode) == 1 ? "" : message(" to ", name, ":", count_of(mode) - 1);
   return message(name, " has ", count_of(mode), ", ", name, ":0", last);
 }
@@ -192,7 +192,7 @@ const Mode& place(const Mode& first, std::string_view number) {
   const auto wrong = [&](auto... what) {
     return DeviceUnavailable(message("device \"", first.name, ":", number, "\": ", what..., places_of(first)));
   };
-  if (!is_number(number)) throw wrong("\"", number, "\" is no number of a device; ");
+  if (!is_number(number)) throw wrong("\"", number, "\" is not a device number; ");
   const int index = std::stoi(std::string(number));
   if (first.index != 0 || (index >= count_of(first) && !is_debug(first.name))) throw wrong("there is no such device; ");
   if (index == 0) return first;
@@ -276,7 +276,7 @@ const Mode& register_mode(std::string name, Mode mode) {
   if (mode.inner != nullptr) {
     const Mode& fallback = tern::mode(mode.inner);
     expects(fallback.inner == nullptr, "register_mode: mode \"", name, "\" borrows from \"", mode.inner,
-            "\", which borrows itself");
+            "\", which has a fallback itself");
   } else {
     expects(mode.own.empty(), "register_mode: mode \"", name, "\" names operators of its own and no inner mode");
   }

@@ -14,7 +14,7 @@ double quotient(double numerator, double denominator) { return denominator == 0 
 
 Classification classification(const Tensor& confusion) {
   expects<ShapeError>(confusion.rank() == 2 && confusion.size(0) == confusion.size(1),
-                      "classification: expected a confusion matrix [classes,classes], came ", confusion.shape());
+                      "classification: expected a confusion matrix [classes,classes], found ", confusion.shape());
   const std::vector<std::int64_t> counts = confusion.to_vector<std::int64_t>();
   const auto classes = static_cast<std::size_t>(confusion.size(0));
   Classification result;

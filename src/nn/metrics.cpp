@@ -61,7 +61,7 @@ double Accuracy::value() const { return ratio(*totals_); }
 void Accuracy::reset() { (*totals_).fill_(0); }
 
 void Mean::update(const Tensor& value, double weight) {
-  expects<ShapeError>(value.numel() == 1, "mean: expected one element, came ", value.shape());
+  expects<ShapeError>(value.numel() == 1, "mean: expected one element, found ", value.shape());
   const NoGrad no_grad;
   accumulate(*totals_, value.reshape({1}).to(DType::float64) * weight, weight);
 }

@@ -75,7 +75,7 @@ Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& o
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   check_dtypes("matmul", a, b);
   expects<ShapeError>(a.rank() >= 1 && b.rank() >= 1, "matmul: factors of shapes ", a.shape(), " and ", b.shape(),
-                      "; a number is no matrix, use mul");
+                      "; a number is not a matrix, use mul");
   const bool row = a.rank() == 1, column = b.rank() == 1;
   expects<ShapeError>(!(row && options.transpose_a) && !(column && options.transpose_b),
                       "matmul: a vector cannot be transposed");

@@ -97,7 +97,7 @@ Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target,
   check_dtypes(op, prediction, target);
   expects<ShapeError>(prediction.shape() == target.shape(), op, ": prediction ", prediction.shape(), " and target ",
                       target.shape(), " differ; losses do not broadcast, expand or reshape one of them");
-  expects<AutogradError>(!recording(target), op, ": the target takes no gradient; detach() it");
+  expects<AutogradError>(!recording(target), op, ": the target must not require a gradient; detach() it");
   const Tensor x = prediction.detach().contiguous(), t = target.detach().contiguous();
   Tensor out(loss_shape(reduce, prediction.shape()), scalar_of(prediction.dtype()));
   visit(op, prediction.dtype(), [&]<class T>() {

@@ -28,7 +28,7 @@ Tensor::Rows Tensor::begin() const {
 Tensor::Rows Tensor::end() const { return {*this, rank() > 0 ? shape()[0] : 0}; }
 
 Tensor Tensor::t() const {
-  expects<ShapeError>(rank() <= 2, "t: ", shape(), " is no matrix; transpose(a, b) takes any two dimensions");
+  expects<ShapeError>(rank() <= 2, "t: ", shape(), " is not a matrix; transpose(a, b) takes any two dimensions");
   return rank() == 2 ? transpose(0, 1) : *this;
 }
 

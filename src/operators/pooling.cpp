@@ -38,8 +38,8 @@ kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stri
           .dilation_w = dilation.w};
 }
 
-/// Windows over planes that are padded unequally. Kernels know padding that is the same on both sides: they are given
-/// that of the start, x has what the end has more, and of the windows those count that lie within.
+/// Windows over planes that are padded unequally. Kernels support symmetric padding only: they pad as at the start, x
+/// is padded by the excess at the end, and the valid windows are kept.
 struct Uneven {
   Pair more;  ///< at the end
   std::int64_t OH, OW;

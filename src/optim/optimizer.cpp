@@ -11,8 +11,9 @@ Optimizer::Optimizer(const char* name, std::vector<Tensor> parameters, double le
     : name_(name), parameters_(std::move(parameters)) {
   expects(!parameters_.empty(), name_, ": there are no parameters to optimise");
   for (const Tensor& tensor : parameters_) {
-    expects(tensor.defined() && tensor.requires_grad(), name_,
-            ": a parameter takes no gradient; pass the parameters() of a module, or call set_requires_grad()");
+    expects(
+        tensor.defined() && tensor.requires_grad(), name_,
+        ": a parameter does not require a gradient; pass the parameters() of a module, or call set_requires_grad()");
     expects<AutogradError>(tensor.is_leaf(), name_, ": a parameter is the result of a recorded operator, not a leaf");
     expects<DTypeError>(tensor.dtype() == parameters_[0].dtype(), name_, ": parameters are ", parameters_[0].dtype(),
                         " and ", tensor.dtype(), "; use one optimiser for each dtype");

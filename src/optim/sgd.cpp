@@ -9,7 +9,7 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
   expects(options.momentum >= 0 && options.weight_decay >= 0, "SGD: momentum ", options.momentum, " and weight decay ",
           options.weight_decay, " must not be negative");
   expects(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
-          "SGD: nesterov needs a momentum above 0 and no dampening; came momentum ", options.momentum, ", dampening ",
+          "SGD: nesterov needs a momentum above 0 and no dampening; found momentum ", options.momentum, ", dampening ",
           options.dampening);
   if (options.momentum > 0) momenta_.resize(size());
 }

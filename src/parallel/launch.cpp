@@ -30,7 +30,7 @@ std::string reason_of(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
-    return "an exception without words";
+    return "an exception without a message";
   }
 }
 

@@ -79,7 +79,7 @@ Layout gradient_of(Layout layout) {
 
 void check(const Group& group, const Tensor& x, Layout from, Layout to) {
   expects(from != Layout::copies && to != Layout::partial,
-          "exchange: copies are where a tensor goes to, and terms of a sum are where it comes from");
+          "exchange: Layout::copies is a target only, and Layout::partial a source only");
   const bool crosses =
       (from == Layout::rows && to == Layout::features) || (from == Layout::features && to == Layout::rows);
   expects<ShapeError>(x.rank() >= (crosses                                        ? 2

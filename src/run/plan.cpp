@@ -10,7 +10,7 @@ namespace tern {
 
 namespace {
 
-// So often may a plan be disappointed before its calls just run.
+// After this many failed recordings a plan stops recording, and its calls just run.
 constexpr int patience = 4;
 
 // A new tensor of the same strides, in a storage as long as the view, with a copy in the scope's memory.
@@ -210,7 +210,7 @@ bool Plan::record(const StepFunction& function, const std::vector<Tensor>& input
   } catch (const std::exception& error) {
     reason_ = error.what();
   } catch (...) {
-    reason_ = "Step: the function threw what is no std::exception";
+    reason_ = "Step: the function threw something that is not a std::exception";
   }
   put_back();
   forget();
@@ -276,8 +276,7 @@ void Plan::keep(Recording& run, const Tensor& result, const Scope& scope) {
   std::vector<const Storage*> expected;
   for (const Made& made : made_) expected.push_back(made.storage.get());
   settled_ = repeats(run) && run.kept(expected) == 0;
-  if (!settled_)
-    restless("Step: the function does not do the same with the same tensors each time, which a replay would repeat");
+  if (!settled_) restless("Step: the function does different work with the same tensors, which a replay cannot repeat");
   remember(run);
   undo_ = run.take_undo();
 }
@@ -290,7 +289,7 @@ Plan::View Plan::view_of(const Tensor& tensor, const Recording& run) {
   view.offset = tensor.offset();
   const auto same = [&](const Tensor& other) { return other.defined() && &other.storage() == &tensor.storage(); };
   const auto found = run.used.find(&tensor.storage());
-  expects(found != run.used.end() || tensor.numel() == 0, "Step: the function hands out a tensor of ", tensor.shape(),
+  expects(found != run.used.end() || tensor.numel() == 0, "Step: the function returns a tensor of ", tensor.shape(),
           " that it did not compute in this mode");
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (view.source == Source::none && same(inputs_[i].recorded)) view.source = Source::input, view.index = i;
@@ -323,7 +322,7 @@ void Plan::forget() {
   if (recording_ == nullptr) return;
   key_.mode->capture->destroy(recording_);
   recording_ = nullptr;
-  if (settled_ && served_ < 2) restless("Step: what the function depends on changes with every call");
+  if (settled_ && served_ < 2) restless("Step: the function's dependencies change with every call");
   served_ = 0;
 }
 

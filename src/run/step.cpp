@@ -188,7 +188,7 @@ void Step::reset() {
 }
 
 void Step::keep_recordings(std::int64_t most) {
-  expects(most > 0, "Step: ", most, " recordings make no sense; keep at least one");
+  expects(most > 0, "Step: ", most, " recordings are too few; keep at least one");
   state_->most = static_cast<std::size_t>(most);
   if (state_->plans.size() > state_->most) state_->plans.resize(state_->most);
 }

@@ -16,7 +16,7 @@ bool has_contiguous_strides(const Shape& shape, const Shape& strides) {
 }
 
 void check_inside(const Storage* storage, DType dtype, const Shape& shape, const Shape& strides, std::int64_t offset) {
-  expects(storage != nullptr, "tensor: a view of no storage");
+  expects(storage != nullptr, "tensor: a view without storage");
   expects<ShapeError>(shape.rank() == strides.rank(), "tensor: shape ", shape, " with strides ", strides);
   bool overflow = offset < 0, empty = false;
   std::int64_t first = offset, last = offset;
@@ -110,7 +110,7 @@ Number Tensor::element() const {
 
 Tensor& Tensor::set_requires_grad(bool value) {
   expects<DTypeError>(!value || is_floating(dtype()), "set_requires_grad: ", dtype(),
-                      " takes no gradient; only floating dtypes do");
+                      " cannot require a gradient; only floating dtypes can");
   expects<AutogradError>(is_leaf(), "set_requires_grad: this tensor is the result of an operator; detach() it first");
   if (body_->requires_grad != value) body_->storage->change_role();
   body_->requires_grad = value;

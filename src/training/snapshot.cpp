@@ -104,7 +104,7 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
     expects<FileError>(found->second.dtype() == (shape.empty() ? DType::int64 : DType::float64) &&
                            (shape.rank() == 2 ? found->second.rank() == 2 && found->second.size(1) == shape[1]
                                               : found->second.shape() == shape),
-                       file, ": '", name, "' in the checkpoint has another shape than expected");
+                       file, ": '", name, "' in the checkpoint has a different shape than expected");
     return found->second;
   };
   const Tensor totals = need("totals", {3}), since_best = need("since_best", {});

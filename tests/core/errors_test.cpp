@@ -142,9 +142,9 @@ const std::vector<Mistake>& mistakes() {
        [] {
          ones({2, 3}).to_vector<double>();
        }},
-      {"set_requires_grad: int64 takes no gradient; only floating dtypes do",
+      {"set_requires_grad: int64 cannot require a gradient; only floating dtypes can",
        [] { ones({2}, DType::int64).set_requires_grad(); }},
-      {"backward: a tensor of shape [2] is no single loss; reduce it, or pass its gradient",
+      {"backward: a tensor of shape [2] is not a single loss; reduce it, or pass its gradient",
        [] { ones({2}).set_requires_grad().backward(); }},
       {"backward: this tensor does not depend on anything that requires a gradient; nor does the result of a Step, "
        "inside whose function backward belongs",

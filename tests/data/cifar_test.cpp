@@ -105,7 +105,7 @@ TEST_CASE("cifar: folders of images keep their bytes", "[data][cifar]") {
   CHECK(set.train.images[2].values() == read_image(folder / "train/dog/0.png").values());
   fs::rename(folder / "test/dog", folder / "test/wolf");
   CHECK_THAT(said<FileError>([&] { load_cifar10(folder.path()); }),
-             ContainsSubstring("train and test have other classes"));
+             ContainsSubstring("train and test have different classes"));
 }
 #endif
 

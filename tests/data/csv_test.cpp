@@ -218,7 +218,7 @@ TEST_CASE("csv: every error has its place and says what was expected", "[data]")
   CHECK_THAT(problem_of("1,2,a\n", {.target = "0"}), ContainsSubstring("expected one with the number 0"));
   CHECK_THAT(problem_of("x,x,c\n1,2,a\n", {.target = "x"}), ContainsSubstring("more than one column named 'x'"));
   CHECK_THAT(problem_of(std::string("\xff\xfe") + "1\0", {}), ContainsSubstring("UTF-16"));
-  CHECK_THAT(problem_of(std::string("\x89PNG\0\0", 6)), ContainsSubstring("bytes that are no text"));
+  CHECK_THAT(problem_of(std::string("\x89PNG\0\0", 6)), ContainsSubstring("bytes that are not text"));
   CHECK_THAT(problem_of("1,caf\xe9\n2,a\n"), ContainsSubstring("not UTF-8"));
   CHECK_THAT(said<FileError>([] { read_csv("/nowhere/t.csv"); }), ContainsSubstring("/nowhere/t.csv"));
   for (const char* number : {"nan", "inf", "1e999", "0x10", "1,5", "--1", "+-1", "1e", "1 2", "1e39"}) {

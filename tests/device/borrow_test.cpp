@@ -85,7 +85,7 @@ TEST_CASE("borrow: an operator that a mode calls its own needs a kernel", "[borr
 TEST_CASE("borrow: chains, unknown fallbacks and operators without a fallback are refused", "[borrow]") {
   card_mode();
   CHECK_THROWS_WITH(register_mode("second", borrowing_mode("second", "", card(), "card")),
-                    ContainsSubstring("borrows itself"));
+                    ContainsSubstring("has a fallback itself"));
   CHECK_THROWS_AS(register_mode("third", borrowing_mode("third", "", card(), "nobody")), DeviceUnavailable);
   static constexpr const char* own[] = {"linear"};
   Mode lonely = mode("sequential");

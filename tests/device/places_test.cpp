@@ -65,7 +65,7 @@ TEST_CASE("places: a Device takes the number in the name, or as an option", "[de
   CHECK(&Device("cards", {.index = 0}).mode() == &mode("cards"));
   CHECK(&Device("cards", {.threads = 1}).mode() == &mode("cards"));  // not inherited
   CHECK_THROWS_WITH(Device("cards:1", {.index = 2}), ContainsSubstring("cards:1 is one device"));
-  CHECK_THROWS_WITH(Device("cards", {.index = -1}), ContainsSubstring("\"-1\" is no number of a device"));
+  CHECK_THROWS_WITH(Device("cards", {.index = -1}), ContainsSubstring("\"-1\" is not a device number"));
   CHECK_THROWS_AS(Device("sequential", {.index = 1}), DeviceUnavailable);
   {
     const Device checked{"verify:cards:1"};
@@ -81,7 +81,7 @@ TEST_CASE("places: a Device takes the number in the name, or as an option", "[de
 TEST_CASE("places: a device that is not there is refused with those that are", "[device][places]") {
   (void)fake_cards_mode();
   CHECK(refusal("cards:7") == "device \"cards:7\": there is no such device; cards has 7, cards:0 to cards:6");
-  CHECK(refusal("cards:x") == "device \"cards:x\": \"x\" is no number of a device; cards has 7, cards:0 to cards:6");
+  CHECK(refusal("cards:x") == "device \"cards:x\": \"x\" is not a device number; cards has 7, cards:0 to cards:6");
   CHECK_THAT(refusal("cards:-1"), ContainsSubstring("\"-1\" is no number"));
   CHECK_THAT(refusal("cards:"), ContainsSubstring("\"\" is no number"));
   CHECK_THAT(refusal("cards:1x"), ContainsSubstring("\"1x\" is no number"));

@@ -116,7 +116,7 @@ TEST_CASE("npy: what is no such file is named", "[io]") {
   const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
   CHECK_NOTHROW(refused(npy(header, std::string(8, 0))));
   CHECK_THROWS_WITH(refused(npy(header, "abc")), "file.npy: 3 bytes of elements, expected 8 for float32 [2]");
-  CHECK_THROWS_WITH(refused("PK"), "file.npy: this is no NumPy file; numpy.save writes one");
+  CHECK_THROWS_WITH(refused("PK"), "file.npy: this is not a NumPy file; numpy.save writes one");
   CHECK_THROWS_WITH(refused(npy("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", "")),
                     Catch::ContainsSubstring("type '<c8'") && Catch::ContainsSubstring("astype"));
   for (const char* bad :
@@ -180,7 +180,7 @@ TEST_CASE("npz: a damaged file is refused, wherever the damage is", "[io]") {
   stored[stored.find("\x01\x02\x03")] = 9;
   CHECK_THROWS_WITH(parse_npz(bytes_of(stored), "stored"), Catch::ContainsSubstring("check sum"));
   CHECK_THROWS_WITH(parse_npz(bytes_of("no zip, but long enough for one"), "x"),
-                    "x: this is no .npz file; numpy.savez writes one");
+                    "x: this is not an .npz file; numpy.savez writes one");
 }
 
 }  // namespace tern::io

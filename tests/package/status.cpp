@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       continue;
     }
     if (built == "unbuilt" && !has(mode.reason, "built without")) return complain("it is not built", mode.reason);
-    if (built == "absent" && !has(mode.reason, "was not found")) return complain("there is no plug-in", mode.reason);
+    if (built == "absent" && !has(mode.reason, "was not found")) return complain("there is not a plug-in", mode.reason);
     if (built != "present") continue;
     const bool driver = dlopen("libcuda.so.1", RTLD_LAZY) != nullptr;
     const bool library = !has(mode.reason, "a library could not be loaded");

@@ -1,4 +1,4 @@
-// `tern compare`: what some runs were told differently, and what came of it.
+// `tern compare`: the settings and results of runs.
 
 #include <algorithm>
 #include <optional>
@@ -106,7 +106,7 @@ class Compare : public Command {
  public:
   Compare() {
     verb_ = {.name = "compare",
-             .summary = "Says what runs were told differently, and what came of it.",
+             .summary = "Compares the settings and results of runs.",
              .synopsis = "RUN... [OPTIONS]",
              .description =
                  "A line for each run: the settings that differ, and loss and accuracy (R2 of a regression) "

@@ -135,7 +135,7 @@ class Completion : public Command {
  public:
   Completion() {
     verb_ = {.name = "completion",
-             .summary = "Prints what a shell needs to complete tern's words.",
+             .summary = "Prints the completion script of a shell.",
              .synopsis = "bash|zsh|fish",
              .description = "Of the table of options that --help shows.",
              .examples = {"source <(tern completion bash)"},

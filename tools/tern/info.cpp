@@ -22,7 +22,7 @@ class Info : public Command {
              .summary = "Shows the version, the modes and why one is missing, and the machine.",
              .synopsis = "[--json | --choices NET]",
              .description =
-                 "What a bug report needs. With --choices, which algorithms the kernels of each mode know, "
+                 "For bug reports. With --choices, the algorithms of each mode's kernels, "
                  "and which they take in a net: TERN_ALGORITHM forces one of them by these names.",
              .examples = {"tern info", "tern info --choices lenet --batch 32"},
              .options = {std::move(json)}};

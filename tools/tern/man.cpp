@@ -53,7 +53,7 @@ class Man : public Command {
     verb_ = {.name = "man",
              .summary = "Prints the manual page.",
              .synopsis = "",
-             .description = "In the form that man reads.",
+             .description = "In troff form, for man.",
              .examples = {"tern man | man -l -"},
              .hidden = true};
   }

@@ -15,7 +15,7 @@ namespace tern::tool {
 
 void add_output_options(Options& options, Output& output) {
   Option format = choice_option("format", "of the result: table, json or csv", {"table", "json", "csv"}, output.format);
-  Option file = text_option("out", "FILE", "where the result goes (default: standard output)", output.file);
+  Option file = text_option("out", "FILE", "file of the result (default: standard output)", output.file);
   file.kind = Value::file;
   for (Option* option : {&format, &file}) {
     option->group = "Results";

@@ -20,7 +20,7 @@ class Predict : public Command {
   Predict() {
     verb_ = {
         .name = "predict",
-        .summary = "Says which class each example belongs to and how sure the model is, or which number.",
+        .summary = "Predicts the class of each example, with its probability, or a number.",
         .synopsis = "--model FILE (--dataset DATA | PICTURE...) [options]",
         .description =
             "Runs a trained model over examples. A CSV file may have the target or not. PICTURE is an image file or "
@@ -36,7 +36,7 @@ class Predict : public Command {
         .options = test_options(settings_, model_),
         .positional = "PICTURE...",
         .positionals = &paths_};
-    Option all = switch_option("scores", "the scores of all classes, not only of the best", scores_);
+    Option all = switch_option("scores", "the scores of all classes, not only the best", scores_);
     all.group = "Results";
     all.brief = true;
     verb_.options.push_back(std::move(all));

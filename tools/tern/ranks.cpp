@@ -36,7 +36,7 @@ Options rank_options(Settings& settings) {
                 choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
                               settings.parallel),
                 shards,
-                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: for ever",
+                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: no limit",
                                settings.rank_limit, 0, 1 << 20)};
   for (Option& option : restart_options(settings)) table.push_back(std::move(option));
   for (Option& option : table) option.group = "Ranks";

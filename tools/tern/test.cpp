@@ -21,7 +21,7 @@ class Test : public Command {
   Test() {
     verb_ = {
         .name = "test",
-        .summary = "Says how right a model is: accuracy, precision, recall, F1, confusion, ROC AUC; R2, RMSE, MAE.",
+        .summary = "Evaluates a model: accuracy, precision, recall, F1, confusion, ROC AUC; R2, RMSE, MAE.",
         .synopsis = "--model FILE --dataset DATA [options]",
         .description =
             "Runs a trained model over labelled examples. A set that comes with a test part gives that part. A "

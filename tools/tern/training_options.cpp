@@ -73,7 +73,7 @@ Option layers_option(std::vector<std::int64_t>& target) {
 Option class_weights_option(std::string& target) {
   Option option =
       text_option("class-weights", "WEIGHTS",
-                  "what each class counts in cross-entropy: balanced (the rarer the more), or 1,5,1", target);
+                  "weight of each class in cross-entropy: balanced (rare ones count more), or 1,5,1", target);
   option.set = [&target](const std::string& text) {
     (void)parse_class_weights(text);
     target = text;
@@ -181,8 +181,8 @@ Options training_options(Settings& settings) {
                      settings.header),
        of_kind(text_option("data", "DIR", "folder of the MNIST files", settings.data), Value::folder),
        switch_option("download", "fetch missing MNIST files (11 MB)", settings.download),
-       integer_option("limit", "N", "use the first N examples only; 0: all", settings.limit, 0, INT64_MAX),
-       integer_option("image-size", "N", "pixels of a folder's images; 0: what the net likes", settings.image_size, 0,
+       integer_option("limit", "N", "use only the first N examples; 0: all", settings.limit, 0, INT64_MAX),
+       integer_option("image-size", "N", "pixels of a folder's images; 0: the net's own size", settings.image_size, 0,
                       4096),
        choice_option("corrupt", "images that cannot be read: error or skip", {"error", "skip"}, settings.corrupt),
        optional_option("validation", "SHARE", "share of the examples held out, such as 0.2", settings.validation,
@@ -192,7 +192,7 @@ Options training_options(Settings& settings) {
        integer_option("folds", "K", "cross-validation: train K times, each with another part held out; 0: not",
                       settings.folds, 0, 1000),
        integer_option("fold", "N", "one of --folds alone, from 1; 0: each in turn", settings.fold, 0, 1000),
-       seed_option("split", "number of the draw of what is held out", settings.split)},
+       seed_option("split", "seed of the draw that holds examples out", settings.split)},
       {"dataset", "target", "validation"});
   add(table, "Network",
       {layers_option(settings.layers),
@@ -201,7 +201,7 @@ Options training_options(Settings& settings) {
        optional_option("dropout", "P", "share of hidden values dropped in training", settings.dropout,
                        number_in(0, 1, false, "a probability from 0 to below 1")),
        of_kind(
-           text_option("init", "FILE", "begin with the weights of a model, run, .safetensors or .npz", settings.init),
+           text_option("init", "FILE", "start from the weights of a model, run, .safetensors or .npz", settings.init),
            Value::file),
        embedding_option(settings.embedding),
        list_option("freeze", "PATTERNS", "parameters that are not trained: conv1.*,layer1.*", settings.freeze)},
@@ -216,7 +216,7 @@ Options training_options(Settings& settings) {
        optional_option("momentum", "M", "of sgd (default: 0.9)", settings.momentum,
                        number_in(0, 1, false, "a number from 0 to below 1")),
        switch_option("nesterov", "Nesterov's momentum", settings.nesterov),
-       optional_option("weight-decay", "D", "pull of the weights towards 0", settings.weight_decay,
+       optional_option("weight-decay", "D", "weight decay", settings.weight_decay,
                        number_in(0, 1e6, false, "a number from 0 to 1000000")),
        schedule_option(settings.schedule),
        optional_option("epochs", "N", "passes over the training examples", settings.epochs, integer_in(1, 1000000000)),
@@ -227,7 +227,7 @@ Options training_options(Settings& settings) {
        number_option("stopping", "SHARE",
                      "share of the training examples that early stopping watches without --test-fraction (0.2)",
                      settings.stopping, 0, 1, "a share from 0 to below 1"),
-       choice_option("refit", "train anew on all training examples for the best number of epochs: auto, yes or no",
+       choice_option("refit", "train again on all training examples for the best number of epochs: auto, yes or no",
                      {"auto", "yes", "no"}, settings.refit),
        seed_option("seed", "of the weights and the order of the examples", settings.seed)},
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
@@ -245,15 +245,15 @@ Options training_options(Settings& settings) {
        integer_option("cutout", "N", "cover a square of N pixels; 0: none", augment.cutout, 0, 4096),
        number_option("mixup", "ALPHA", "mix each with another one, labels too; 0.2 is usual", augment.mix, 0, 2.001,
                      "a number from 0 to 2"),
-       of_kind(text_option("augment-sheet", "FILE.html", "show some pictures and what becomes of them, and stop",
+       of_kind(text_option("augment-sheet", "FILE.html", "show some pictures and their augmentation, and stop",
                            settings.augment_sheet),
                Value::file)},
       {});
   for (Option& option : machine_options(settings)) table.push_back(std::move(option));
   add(table, "Results",
       {of_kind(text_option("run", "DIR", "folder of the run: metrics, checkpoints (run)", settings.run), Value::folder),
-       of_kind(text_option("model", "FILE", "where the trained model goes (in the run)", settings.model), Value::file),
-       switch_option("resume", "go on where the run stopped, if there is one", settings.resume),
+       of_kind(text_option("model", "FILE", "file of the trained model (in the run)", settings.model), Value::file),
+       switch_option("resume", "continue where the run stopped, if it exists", settings.resume),
        integer_option("checkpoint-every", "N", "steps between checkpoints; 0: at epochs, seconds apart",
                       settings.checkpoint_every, 0, INT64_MAX),
        integer_option("keep", "N", "checkpoints to keep", settings.keep, 1, 1000000),

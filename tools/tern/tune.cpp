@@ -77,9 +77,9 @@ class Tune : public Command {
          integer_option("ranks", "N", "threads, each with a device in turn; 0: one per device", ranks_, 0, 1024),
          choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"}, parallel_),
          integer_option("rank-limit", "SECONDS",
-                        "the longest that trials of other processes may stand still; 0: for ever", base_.rank_limit, 0,
-                        1 << 20),
-         integer_option("halving", "N", "one in N trials goes on to more epochs; 0: all", halving_, 0, 100),
+                        "the longest that trials of other processes may make no progress; 0: no limit",
+                        base_.rank_limit, 0, 1 << 20),
+         integer_option("halving", "N", "one in N trials continues to more epochs; 0: all", halving_, 0, 100),
          switch_option("compare-serial", "time one after another against all at once", compare_)});
     add(restart_options(base_));
     Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);

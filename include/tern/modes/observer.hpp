@@ -178,7 +178,7 @@ void tell(Event&& event) {
   }
 }
 
-/// Nobody watches the thread to the end of the block: for the work of an observer itself.
+/// Suspends observation on this thread until the end of the scope: for an observer's own work.
 class [[nodiscard]] Unobserved {
  public:
   Unobserved() : hidden_(std::exchange(detail::observer, nullptr)) {}

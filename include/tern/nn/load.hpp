@@ -48,12 +48,12 @@ LoadReport load(Module& module, const std::string& file, const ImportOptions& op
 LoadReport load(Module& module, const State& state, const ImportOptions& options = {},
                 const std::string& name = "the state");
 
-/// The parameters whose names fit one of the patterns take no gradient any more, and what they are called: `*` stands
-/// for any characters, also dots, `?` for one. Statistics of BatchNorm2d follow the batches all the same, until `eval`
-/// of their module. Throws Error for a pattern that fits no parameter. Make the optimiser after it, of
+/// Turns off the gradients of the parameters whose names match one of the patterns, and returns the names: `*` stands
+/// for any characters, also dots, `?` for one. Statistics of BatchNorm2d still follow the batches, until `eval` of
+/// their module. Throws Error for a pattern that matches no parameter. Make the optimiser afterwards, from
 /// trained_parameters.
 std::vector<std::string> freeze(Module& module, const std::vector<std::string>& patterns);
-/// They take one again.
+/// Turns the gradients of these parameters on again.
 std::vector<std::string> unfreeze(Module& module, const std::vector<std::string>& patterns);
 /// The parameters that take a gradient.
 std::vector<Tensor> trained_parameters(const Module& module);
