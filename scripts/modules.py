@@ -9,6 +9,7 @@ usage: modules.py            writes the page
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/modules-index.md"
@@ -121,7 +122,7 @@ def section(folder):
     for name, what, members in options:
         if not members:
             continue
-        page += [f"\n**`{name}`**" + (f": {what}" if what else "") + "\n"]
+        page += ["", *textwrap.wrap(f"**`{name}`**" + (f": {what}" if what else ""), 120, break_on_hyphens=False), ""]
         page += ["| option and default | meaning |", "|---|---|"]
         page += [f"| `{declared}` | {remark.replace('|', chr(92) + '|')} |" for declared, remark in members]
     return page
