@@ -107,7 +107,7 @@ def modes(theme):
 def peers(theme):
     """Every cell beside PyTorch at its best: a dot per cell, those behind named."""
     groups, behind, seen = {}, [], set()
-    for page in ("peers-jax-h200.md", "peers-h200.md", "peers-images-h200.md"):  # the first page that has a cell counts
+    for page in ("peers-jax-h200.md", "peers-images-h200.md"):  # the first page that has a cell counts
         for r in rows_of(page):
             if r.get("phase") not in ("train", "infer") or "ratio" not in r:
                 continue
