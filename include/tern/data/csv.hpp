@@ -26,7 +26,7 @@ struct CsvOptions {
   std::optional<bool> numbers = false;
   std::vector<std::string> ignore = {};  ///< columns to leave out, by name or number
   std::optional<bool> header =
-      {};              ///< whether the first row holds names; found out when absent: a row of numbers only is none
+      {};              ///< whether the first row holds names; detected when absent: a row of numbers only is not one
   char separator = 0;  ///< 0: whichever of comma, semicolon and tab the first row has most of
   std::vector<std::string> classes = {};  ///< the classes in their order, as a trained net knows them; empty: found
   std::int64_t features = 0;              ///< how many features there must be; 0: any number
@@ -67,7 +67,7 @@ struct Table {
 /// the 0,1,2 that data frames write, has to be called one or none. Throws FileError "file:line:column: what was found,
 /// what was expected". No more is allocated than the features take, and a few MB.
 Table read_csv(const std::string& file, const CsvOptions& options = {});
-/// The same from bytes in memory; `name` stands for the file in messages.
+/// The same from bytes in memory; `name` is the file name in messages.
 Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options = {});
 
 }  // namespace tern::data

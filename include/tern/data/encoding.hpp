@@ -9,7 +9,7 @@
 
 namespace tern::data {
 
-/// What stands for a missing value.
+/// How missing values are filled.
 enum class Missing : std::uint8_t {
   refuse,    ///< nothing: it is an error
   mean,      ///< the column's mean, or its most frequent category
@@ -18,7 +18,7 @@ enum class Missing : std::uint8_t {
   indicator  ///< the column's mean, or none of its categories, and an input more that is 1 there and else 0
 };
 
-/// A column of a table, and how a net is told of it. The figures are those of the training rows and serve all others.
+/// A column of a table and its encoding. The figures come from the training rows and apply to all others.
 struct Column {
   std::string name = {};
   double mean = 0, deviation = 1;            ///< of numbers, which are standardised

@@ -12,7 +12,7 @@
 
 namespace tern::data {
 
-/// Labelled examples that are made when they are asked for: a DataLoader reads them on its worker threads, ahead of the
+/// Labelled examples that are made on request: a DataLoader reads them on its worker threads, ahead of the
 /// training loop. Derive from it to bring data of your own.
 class ExampleSource {
  public:

@@ -18,7 +18,7 @@ struct IdxOptions {
 /// size is known to be the real one: a packed file is counted first, and inflated no further than one byte too
 /// many. Throws FileError that names the file, what was expected and what was found.
 Tensor read_idx(const std::string& file, const IdxOptions& options = {});
-/// The same from bytes in memory; `name` stands for the file in messages.
+/// The same from bytes in memory; `name` is the file name in messages.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, const IdxOptions& options = {});
 /// Writes `tensor` (uint8, int32, float32 or float64) as a raw IDX file, atomically.
 void write_idx(const std::string& file, const Tensor& tensor);

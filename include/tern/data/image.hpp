@@ -23,7 +23,7 @@ bool can_read_images();
 /// stored. Throws FileError that names the file for one that is missing, cut short, damaged, of another format, or
 /// larger than `options.limit`, which is checked before memory is taken.
 Tensor read_image(const std::string& file, const ImageOptions& options = {});
-/// The same from bytes in memory; `name` stands for the file in messages.
+/// The same from bytes in memory; `name` is the file name in messages.
 Tensor parse_image(std::span<const std::byte> bytes, const std::string& name, const ImageOptions& options = {});
 
 }  // namespace tern::data

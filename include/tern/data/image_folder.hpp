@@ -23,7 +23,7 @@ enum class Crop : std::uint8_t {
 
 /// What becomes of an image that cannot be read.
 enum class OnCorrupt : std::uint8_t {
-  error,  ///< FileError that names the file, thrown where the batch is asked for
+  error,  ///< FileError that names the file, thrown where the batch is requested
   skip    ///< counted and left out: its batch is smaller by one, or `Replacing` puts another in its place
 };
 
@@ -72,7 +72,7 @@ class ImageFolder final : public ExampleSource {
   std::string file(std::int64_t index) const;
   const ImageFolderOptions& options() const;
 
-  /// How many images could not be read when they were last asked for (with OnCorrupt::skip), and which.
+  /// How many images could not be read when they were last requested (with OnCorrupt::skip), and which.
   std::int64_t corrupt() const;
   std::vector<std::string> corrupt_files() const;
 

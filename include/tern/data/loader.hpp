@@ -16,7 +16,7 @@ struct LoaderOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
   bool drop_last = false;  ///< leave out a last batch that is not full
-  int prefetch = 2;        ///< batches prepared ahead by threads; 0: prepared when asked for
+  int prefetch = 2;        ///< batches prepared ahead by threads; 0: prepared on request
   int workers = 0;  ///< threads that prepare; 0: one for a Dataset, for other sources one per core and at most 16
   bool resident =
       false;        ///< convert the whole set once and gather batches in the mode: no transfer of images per batch
@@ -39,7 +39,7 @@ struct Batch {
   std::int64_t whole = 0;     ///< examples in the batch of all ranks
 };
 
-/// Batches of a Dataset in memory, or of a source that makes its examples when they are asked for. What an epoch holds
+/// Batches of a Dataset in memory, or of a source that makes its examples on request. What an epoch holds
 /// is a function of (seed, epoch) alone, whatever the number of workers, so a checkpoint needs only the two and
 /// the position. Copies share the data.
 class DataLoader {
@@ -55,7 +55,7 @@ class DataLoader {
 
   class Epoch;
   /// The batches of an epoch from number `first_batch` on: `for (const Batch& batch : loader.epoch(e))`. Runs in the
-  /// scope of the caller; what fails in a thread is thrown where its batch is asked for, and ends the epoch. A batch is
+  /// scope of the caller; what fails in a thread is thrown where its batch is requested, and ends the epoch. A batch is
   /// smaller by the examples that the source leaves out, and passed over when none is left. Among several ranks no
   /// example may be left out (ShapeError), and a rank without examples gets its empty share.
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0) const;

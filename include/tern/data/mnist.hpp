@@ -22,7 +22,7 @@ struct MnistOptions {
   std::int64_t synthetic_test = 10000;
   std::uint64_t synthetic_seed = 1;
   std::vector<std::string> mirrors = {};  ///< addresses of folders to download from; empty: the known ones
-  std::function<void(const std::string& sentence)> say = {};  ///< told before a download starts
+  std::function<void(const std::string& sentence)> say = {};  ///< called before a download starts
 };
 
 /// Images are uint8 [n,1,28,28], labels int64 [n].
@@ -31,7 +31,7 @@ struct Mnist {
 };
 
 /// Looks in `folder`, else $TERN_DATA_DIR, else the cache folder ($XDG_CACHE_HOME/tern or ~/.cache/tern); then
-/// downloads there when asked to; then draws synthetic digits, unless a folder was named. `source` and `synthetic` of
+/// downloads there on request; then draws synthetic digits, unless a folder was named. `source` and `synthetic` of
 /// the result say which it was. Throws FileError that names the files, the folder and what to do.
 Mnist load_mnist(const MnistOptions& options = {});
 

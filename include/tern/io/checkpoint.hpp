@@ -15,7 +15,7 @@ struct Checkpoint {
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, std::string> metadata = {};  ///< free; keys that begin with "tern." are the library's
   std::int64_t step = 0;                             ///< steps done; numbers the file
-  std::int64_t epoch = 0;                            ///< the epoch under way
+  std::int64_t epoch = 0;                            ///< the current epoch
   std::int64_t batch = 0;             ///< batches of it that are done: `loader.epoch(epoch, batch)` goes on
   std::uint64_t seed = 0;             ///< of the Generator
   std::uint64_t random_position = 0;  ///< of the Generator
@@ -33,7 +33,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
 
 /// Reads one file and verifies its SHA-256. Throws FileError.
 Checkpoint load_checkpoint(const std::string& file);
-/// The same from what a safetensors file held; `name` stands for the file in messages.
+/// The same from what a safetensors file held; `name` is the file name in messages.
 Checkpoint checkpoint_from(Safetensors content, const std::string& name);
 
 /// The newest checkpoint that can be read.

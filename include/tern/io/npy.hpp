@@ -11,10 +11,10 @@ namespace tern::io {
 /// Writes a tensor (of any layout and place) as a NumPy file: numpy.load reads it. The file appears whole or not at
 /// all. Throws DTypeError for bfloat16, which NumPy does not have, and FileError.
 void save_npy(const std::string& file, const Tensor& tensor);
-/// The array of a NumPy file, of either byte order. Throws FileError for what is no such file or is torn, and for types
-/// that Tern does not have, with the way out.
+/// The array of a NumPy file, of either byte order. Throws FileError for other or truncated files, and for types
+/// that Tern does not have, with the remedy.
 Tensor load_npy(const std::string& file);
-/// The same of a file's content; `name` stands in messages.
+/// The same from a file's content; `name` is for messages.
 Tensor parse_npy(std::span<const std::byte> content, const std::string& name);
 
 /// Writes several tensors, by name, as numpy.savez does: a zip of .npy files that are stored as they are. Throws as

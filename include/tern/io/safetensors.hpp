@@ -23,7 +23,7 @@ struct SafetensorsOptions {
 /// not trusted: everything it declares is checked, against the real size too, before a tensor is allocated. Throws
 /// FileError that names the file and the tensor.
 Safetensors load_safetensors(const std::string& file, const SafetensorsOptions& options = {});
-/// The same from bytes in memory; `name` stands for the file in messages.
+/// The same from bytes in memory; `name` is the file name in messages.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
                               const SafetensorsOptions& options = {});
 

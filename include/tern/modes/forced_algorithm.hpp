@@ -14,10 +14,10 @@ namespace tern {
 ///     const ForcedAlgorithm winograd{"conv2d", "winograd"};
 ///
 /// Where it does not fit a problem, the kernel chooses as if nothing were forced. Nests (the innermost one of a
-/// decision counts), restores, and stands before the environment's TERN_ALGORITHM=conv2d:winograd,matmul:transposed,
-/// which forces for the whole process (`vectorized.conv2d:winograd` only in that mode). Throws Error with the names
-/// there are when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device does. A mode
-/// without decisions passes over TERN_ALGORITHM.
+/// decision counts), restores, and takes precedence over the environment's
+/// TERN_ALGORITHM=conv2d:winograd,matmul:transposed, which forces for the whole process (`vectorized.conv2d:winograd`
+/// only in that mode). Throws Error with the names there are when the mode does not know the decision or the algorithm;
+/// for TERN_ALGORITHM the Device does. A mode without decisions passes over TERN_ALGORITHM.
 class [[nodiscard]] ForcedAlgorithm {
  public:
   ForcedAlgorithm(std::string_view decision, std::string_view algorithm);

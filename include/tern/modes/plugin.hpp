@@ -14,7 +14,7 @@ inline constexpr std::uint32_t plugin_form = 100;
 /// The contract that this translation unit was compiled with; contract.hpp derives it from the headers.
 inline constexpr std::uint64_t plugin_contract = contract::number();
 
-/// Who compiled it, for messages.
+/// The compiler, for messages.
 inline constexpr const char* plugin_compiler = __VERSION__;
 
 /// What the entry point returns; it lives until the process ends. The library reads no further than what it knows:

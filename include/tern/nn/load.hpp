@@ -44,7 +44,7 @@ struct LoadReport {
 ///     const nn::LoadReport report = nn::load(net, "resnet18.safetensors", {.strict = false});  // but the last layer
 ///
 LoadReport load(Module& module, const std::string& file, const ImportOptions& options = {});
-/// The same from tensors in memory; `name` stands for the file in messages.
+/// The same from tensors in memory; `name` is the file name in messages.
 LoadReport load(Module& module, const State& state, const ImportOptions& options = {},
                 const std::string& name = "the state");
 

@@ -88,7 +88,7 @@ struct PlateauOptions {
 class ReduceOnPlateau {
  public:
   explicit ReduceOnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
-  /// Call it once an epoch, say. A NaN is no better value.
+  /// Call it once an epoch, say. A NaN is never better.
   void step(double value);
 
   /// The best value and what has been waited since, for a checkpoint; the rate is the optimiser's.

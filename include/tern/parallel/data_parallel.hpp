@@ -12,7 +12,7 @@
 namespace tern::parallel {
 
 struct DataParallelOptions {
-  /// Shards that every batch is cut into. With a number of one's own, the same for any number of ranks, the gradient of
+  /// Shards that every batch is cut into. With a fixed number, the same for any number of ranks, the gradient of
   /// each shard is computed alone and all are summed in one fixed binary tree: 1, 2, 4 and 8 ranks train to the same
   /// bits, and a training may go on with another number of ranks. 0: one shard for each rank, summed by the transport:
   /// the least work, and results that depend on the number of ranks as rounding does.
@@ -61,7 +61,7 @@ class DataParallel {
   /// same in all ranks. Further gradients may be added before the optimiser's step.
   ShardLoss backward(std::int64_t batch, const std::function<ShardLoss(const data::Rows& rows)>& loss_of);
 
-  /// For a loop of one's own, without shards: backward of this rank's loss, and then the mean over the ranks of all
+  /// For your own loop, without shards: backward of this rank's loss, and then the mean over the ranks of all
   /// that has been added up. `loss.backward()` before it adds gradients without sending them.
   void backward(const Tensor& loss);
   /// The same without a backward: for gradients that are there already, as of a Pipeline.

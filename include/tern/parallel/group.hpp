@@ -45,7 +45,7 @@ class Group {
   /// of integers, and for a sum or a mean of bool.
   void all_reduce(Tensor x, Reduction reduction = Reduction::sum) const;
   /// As all_reduce of each of some tensors of one dtype, in as few messages as can be, beside what this thread queues
-  /// next on its device, where the group is on devices: until `join` nobody reads, writes or lets go of them, and no
+  /// next on its device, where the group is on devices: until `join` do not read, write or release them, and no
   /// other call of the group is made but this one.
   void begin_all_reduce(const std::vector<Tensor>& tensors, Reduction reduction = Reduction::sum) const;
   void begin_all_reduce(const Tensor& x, Reduction reduction = Reduction::sum) const {

@@ -64,7 +64,7 @@ struct ProfileTable {
 ///     step();
 ///     std::fputs(profile.text().c_str(), stdout);
 ///
-/// On cuda the times are the device's, taken by events, and the host waits only when the result is asked for. There is
+/// On cuda the times are the device's, taken by events, and the host waits only when the result is read. There is
 /// nothing to measure inside the replay of a Step, which is one launch ("step replay"): profile the function itself.
 /// Keeps about 150 bytes per operator. Belongs to its thread; inside another Profile it takes its place meanwhile.
 /// Without one, an operator pays for one test.

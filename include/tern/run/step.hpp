@@ -18,7 +18,7 @@ namespace tern {
 ///
 /// The cache key of a recording: the scope, whether gradients are recorded, dtypes,
 /// shapes, strides and requires_grad of the inputs, which leaves have a gradient, whether modules train, seeds. Another
-/// combination gets a recording of its own. What cannot be replayed runs as it stands, and `unrecorded` says why.
+/// combination gets a recording of its own. What cannot be replayed runs each time, and `unrecorded` says why.
 ///
 /// What must hold: the function does the same work each time and draws its data only from the inputs and from tensors
 /// that live on. What else it does on the host (counting, printing, numbers of its own) happens only when it runs: call

@@ -27,7 +27,7 @@ using Loss = std::function<parallel::ShardLoss(const Tensor& x, const Tensor& la
 /// Where a training stands.
 struct Position {
   std::int64_t epoch = 0;    ///< done
-  std::int64_t batch = 0;    ///< done of the epoch under way
+  std::int64_t batch = 0;    ///< done of the current epoch
   std::int64_t batches = 0;  ///< of an epoch
   std::int64_t step = 0;     ///< done in all
 };
@@ -62,8 +62,8 @@ enum class Ended { finished, stopped_early, interrupted };
 
 /// Each may be left empty. In a group they are called in all ranks.
 struct Callbacks {
-  /// After each step. `loss` is still on its way: reading it waits for the device. After a loop it is called for each
-  /// of its steps, with the position and the loss of that step, while weights and figures are those after the last one.
+  /// After each step. `loss` may be pending: reading it waits for the device. After a loop it is called for each of its
+  /// steps, with the position and the loss of that step, while weights and figures are those after the last one.
   std::function<void(const Position& position, const Tensor& loss)> step = {};
   /// Instead of the validation over TrainerOptions::validation: fills in what it finds, `stopping` where early stopping
   /// shall look at it. False: it was interrupted, and will be made anew. All ranks must find the same.
@@ -71,8 +71,8 @@ struct Callbacks {
   /// After each epoch and its validation, when a checkpoint would go on with the next one.
   std::function<void(const EpochResult& result)> epoch = {};
   std::function<void(Ended ended)> end = {};
-  /// Asked before each step or loop, and after each batch of the validation: true stops, with everything as it stands.
-  /// All ranks are asked, and the first one's answer counts.
+  /// Called before each step or loop, and after each batch of the validation: true stops there.
+  /// Every rank calls it, and the first one's answer counts.
   std::function<bool()> stop = {};
   /// Seconds that steps may run in a loop (Step::each), where the mode launches it as one and the loader is resident,
   /// before the host looks after them; the bits are the same. 0: each step by itself if there is `step` to call, else
@@ -140,7 +140,7 @@ class Trainer {
 
   const Position& position() const { return position_; }
   const std::vector<EpochResult>& history() const { return history_; }
-  /// Of the epoch under way, so far; this waits for the device. NaN before its first step.
+  /// Of the current epoch, so far; this waits for the device. NaN before its first step.
   double running_loss() const;
   double running_accuracy() const;
   /// The weights to keep: those of the best epoch with early stopping, else the present ones, averaged where the
