@@ -6,30 +6,27 @@ namespace tern::operators {
 
 namespace {
 
-kernels::Axis axis_of(const Shape& shape, int dim) {
-  kernels::Axis axis;
-  for (int i = 0; i < shape.rank(); ++i) (i < dim ? axis.outer : i == dim ? axis.length : axis.inner) *= shape[i];
-  return axis;
-}
-
 template <class Slot>
 Tensor along(const char* op, const Tensor& x, int dim, Slot slot) {
-  const Tensor whole = x.detach().contiguous();
-  Tensor out(x.shape(), x.dtype());
+  const Tensor whole = dense(x);
+  const Layout layout = layout_of(whole);
+  Tensor out = empty_in(layout, x.shape(), x.dtype());
   visit(op, x.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(whole), axis_of(x.shape(), dim));
+    slot(call.table())(call.context(), call.out(out), call.in(whole), axis_in(layout, x.shape(), dim));
   });
   return out;
 }
 
 template <class Slot>
 Tensor along_backward(const char* op, const Tensor& grad, const Tensor& out, int dim, Slot slot) {
-  const Tensor whole_grad = grad.contiguous();
-  Tensor grad_in(out.shape(), out.dtype());
+  const Layout layout = layout_of(out);
+  const Tensor whole_grad = in_layout(grad, layout);
+  Tensor grad_in = empty_in(layout, out.shape(), out.dtype());
   visit(op, out.dtype(), [&]<class T>() {
     const Call<T> call;
-    slot(call.table())(call.context(), call.out(grad_in), call.in(whole_grad), call.in(out), axis_of(out.shape(), dim));
+    slot(call.table())(call.context(), call.out(grad_in), call.in(whole_grad), call.in(out),
+                       axis_in(layout, out.shape(), dim));
   });
   return grad_in;
 }

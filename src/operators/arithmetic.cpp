@@ -13,12 +13,10 @@ namespace {
 template <class Slot>
 Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
-  const bool same = a.shape() == b.shape();
-  // Images of one layout are runs of elements, whatever their order is.
-  const bool last = same && layout_of(a) == Layout::channels_last && layout_of(b) == Layout::channels_last;
-  Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first,
-                        same ? a.shape() : broadcast(op, a.shape(), b.shape()), a.dtype());
-  const kernels::Broadcast sizes = last ? run_of(out.numel(), 2) : make_broadcast(out.shape(), {&a, &b});
+  const Shape shape = a.shape() == b.shape() ? a.shape() : broadcast(op, a.shape(), b.shape());
+  const Layout layout = common_layout(shape, {&a, &b});
+  Tensor out = empty_in(layout, shape, a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b}, layout);
   visit(op, a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
     slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), sizes);
@@ -29,8 +27,10 @@ Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
 template <class Slot>
 Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
-  Tensor out(broadcast(op, a.shape(), b.shape()), DType::boolean);
-  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b});
+  const Shape shape = broadcast(op, a.shape(), b.shape());
+  const Layout layout = common_layout(shape, {&a, &b});
+  Tensor out = empty_in(layout, shape, DType::boolean);
+  const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b}, layout);
   visit(op, a.dtype(), slot, [&]<class T>() {
     const Call<T> call;
     slot(call.table())(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
@@ -48,9 +48,10 @@ void check_divisor(const char* op, const Tensor& a, const Tensor& b) {
 
 template <class Slot>
 Gradients select_backward(const char* op, const Tensor& grad, const Tensor& a, const Tensor& b, Slot slot) {
-  const Tensor whole_grad = grad.contiguous();
-  Tensor grad_a(grad.shape(), grad.dtype()), grad_b(grad.shape(), grad.dtype());
-  const kernels::Broadcast sizes = make_broadcast(grad.shape(), {&a, &b});
+  const Layout layout = common_layout(grad.shape(), {&a, &b});
+  const Tensor whole_grad = in_layout(grad, layout);
+  Tensor grad_a = empty_in(layout, grad.shape(), grad.dtype()), grad_b = empty_in(layout, grad.shape(), grad.dtype());
+  const kernels::Broadcast sizes = make_broadcast(grad.shape(), {&a, &b}, layout);
   visit(op, grad.dtype(), [&]<class T>() {
     const Call<T> call;
     slot(call.table())(call.context(), call.out(grad_a), call.out(grad_b), call.in(whole_grad), call.in(a), call.in(b),
@@ -228,8 +229,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_defined("where", "the condition", condition);
   expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),
                       ", expected bool");
-  Tensor out(broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape()), a.dtype());
-  const kernels::Broadcast sizes = make_broadcast(out.shape(), {&a, &b, &condition});
+  const Shape shape = broadcast("where", broadcast("where", a.shape(), b.shape()), condition.shape());
+  const Layout layout = common_layout(shape, {&a, &b, &condition});
+  Tensor out = empty_in(layout, shape, a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b, &condition}, layout);
   const auto slot = SLOT(where);
   visit("where", a.dtype(), slot, [&]<class T>() {
     const Call<T> call;

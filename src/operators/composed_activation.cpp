@@ -1,9 +1,11 @@
 // Activations without a slot of their own.
 
+#include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "operators/composed.hpp"
+#include "operators/unary.hpp"
 #include "tern/operators/activation.hpp"
 
 namespace tern::operators {
@@ -51,7 +53,23 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
 }
 
 Tensor relu6(const Tensor& x) {
-  return compose("relu6", x, [](const Tensor& wide) { return replace(relu(wide), greater_equal(wide, 6), 6); });
+  check_floating("relu6", x);
+  const auto slot = [](const auto& table) -> decltype((table.arithmetic.clamp)) { return table.arithmetic.clamp; };
+  Tensor out = unary("relu6", x, slot, 0.0, 6.0);
+  if (recording(x))
+    record("relu6", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      // Between the numbers next to 0 and 6, for clamp's gradient passes at its bounds.
+      const auto inside = [&]<class T>() {
+        const auto slot = [](const auto& table) -> decltype((table.arithmetic.clamp_backward)) {
+          return table.arithmetic.clamp_backward;
+        };
+        return unary_backward("relu6", grad, x.get(), slot, std::numeric_limits<T>::denorm_min(),
+                              std::nextafter(T(6), T(0)));
+      };
+      const bool wide = grad.dtype() == DType::float64;
+      return Gradients{wide ? inside.operator()<double>() : inside.operator()<float>()};
+    });
+  return out;
 }
 
 Tensor hardsigmoid(const Tensor& x) {

@@ -39,6 +39,29 @@ inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
   return {std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0};
 }
 
+/// The layout of an elementwise result of `shape`: channels_last where dense inputs of that shape have it and none lies
+/// in the order of its shape. What is broadcast, or a view with gaps, has no say.
+inline Layout common_layout(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
+  Layout common = Layout::channels_first;
+  if (shape.rank() != 4) return common;
+  for (const Tensor* input : inputs) {
+    if (input->shape() != shape) continue;
+    if (input->is_contiguous()) return Layout::channels_first;
+    if (layout_of(*input) == Layout::channels_last) common = Layout::channels_last;
+  }
+  return common;
+}
+
+/// The axis `dim` of a dense tensor of `shape` that lies in `layout`.
+inline kernels::Axis axis_in(Layout layout, const Shape& shape, int dim) {
+  kernels::Axis axis;
+  const bool last = layout == Layout::channels_last;
+  const auto place = [last](int i) { return !last || i == 0 ? i : i == 1 ? 3 : i - 1; };
+  for (int i = 0; i < shape.rank(); ++i)
+    (place(i) < place(dim) ? axis.outer : i == dim ? axis.length : axis.inner) *= shape[i];
+  return axis;
+}
+
 /// A copy of x in `layout`.
 inline Tensor copy_in(Layout layout, const Tensor& x) {
   Tensor out = empty_in(layout, x.shape(), x.dtype());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operators/composed.hpp"
+#include "operators/layout.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
@@ -37,6 +38,17 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
     }
     result.kept.push_back(reduces[i] ? 1 : x.shape()[i]);
     if (!reduces[i] || keep_dims) result.reduced.push_back(result.kept.back());
+  }
+  const bool images = layout_of(x) == Layout::channels_last && reduces[2] && reduces[3] && !reduces[1];
+  if (images || (layout_of(x) == Layout::channels_last && count == 1 && reduces[1])) {
+    // Planes, or channels, as they lie in memory: kept and reduced dimensions stay in their order.
+    result.order = {0, 2, 3, 1};
+    const std::int64_t planes = x.shape()[2] * x.shape()[3];
+    (reduces[0] ? result.axis.length : result.axis.outer) *= x.shape()[0];
+    (images ? result.axis.length : result.axis.outer) *= planes;
+    (images ? result.axis.inner : result.axis.length) *= x.shape()[1];
+    result.input = x.detach().permute(result.order);
+    return result;
   }
   if (count == last - first + 1 || count == 0) {
     for (int i = 0; i < x.rank(); ++i)

@@ -18,8 +18,8 @@ Tensor copy(const Tensor& x) {
 
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", "the input", x);
-  const Tensor whole = x.detach().contiguous();
-  Tensor out(x.shape(), dtype);
+  const Tensor whole = dense(x);
+  Tensor out = empty_in(layout_of(whole), x.shape(), dtype);
   visit_any("cast", dtype, [&] {
     const AnyCall call;
     const std::byte* const from = call.bytes_in(whole);
@@ -86,7 +86,7 @@ Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value) {
                         side.after, " after has more than 2^63 elements");
     start[place] += side.before;
   }
-  Tensor out(shape, x.dtype());
+  Tensor out = empty_in(layout_of(x), shape, x.dtype());
   out.fill_(value);
   const auto inside = [start, shape = x.shape()](const Tensor& whole) {
     Tensor part = whole;

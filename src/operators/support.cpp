@@ -79,14 +79,18 @@ kernels::Broadcast run_of(std::int64_t count, std::size_t inputs) {
   return result;
 }
 
-kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
+kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs,
+                                  kernels::Layout layout) {
+  static constexpr int channels_at_end[] = {0, 2, 3, 1};
+  const bool last = layout == kernels::Layout::channels_last;
   kernels::Broadcast result;
   for (int i = 0; i < shape.rank(); ++i) result.count *= shape[i];
   // The common case needs no loop over dimensions.
-  bool plain = result.count > 1;
+  bool plain = result.count > 1 && !last;
   for (const Tensor* input : inputs) plain = plain && input->is_contiguous() && input->numel() == result.count;
   if (plain) return run_of(result.count, inputs.size());
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int turn = 0; turn < shape.rank(); ++turn) {
+    const int i = last ? channels_at_end[turn] : turn;
     if (shape[i] == 1) continue;
     std::int64_t stride[3] = {};
     int which = 0;
@@ -95,10 +99,10 @@ kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<cons
       stride[which++] = own < 0 || input->shape()[own] == 1 ? 0 : input->strides()[own];
     }
     // Merges into the dimension before when every input steps over that one as if it were a row of this.
-    const int last = result.rank - 1;
-    bool merges = last >= 0;
-    for (int k = 0; merges && k < which; ++k) merges = result.stride[k][last] == stride[k] * shape[i];
-    const int place = merges ? last : result.rank++;
+    const int before = result.rank - 1;
+    bool merges = before >= 0;
+    for (int k = 0; merges && k < which; ++k) merges = result.stride[k][before] == stride[k] * shape[i];
+    const int place = merges ? before : result.rank++;
     result.size[place] = merges ? result.size[place] * shape[i] : shape[i];
     for (int k = 0; k < which; ++k) result.stride[k][place] = stride[k];
   }

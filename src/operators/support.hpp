@@ -255,8 +255,10 @@ inline Saved saved_if(bool condition, const Tensor& tensor) { return condition ?
 
 /// `count` elements side by side, of each of `inputs` tensors.
 kernels::Broadcast run_of(std::int64_t count, std::size_t inputs);
-/// Tensors read with their own strides over an output of `shape`, neighbouring dimensions merged.
-kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs);
+/// Tensors read with their own strides over an output of `shape`, neighbouring dimensions merged. The output lies in
+/// the order of its shape, or with channels_last in that of [N, H, W, C].
+kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs,
+                                  kernels::Layout layout = kernels::Layout::channels_first);
 
 /// True when two elements of a view may share a place: a dimension steps over less than the smaller ones reach.
 bool may_overlap(const Tensor& x);
