@@ -52,25 +52,31 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   });
 }
 
+#define SLOT(name) [](const auto& table) -> decltype((table.arithmetic.name)) { return table.arithmetic.name; }
+
+namespace {
+
+// The gradient passes between the numbers next to 0 and 6, for that of clamp passes at its bounds.
+template <class T>
+Tensor relu6_backward(const Tensor& grad, const Tensor& x) {
+  return unary_backward("relu6", grad, x, SLOT(clamp_backward), std::numeric_limits<T>::denorm_min(),
+                        std::nextafter(T(6), T(0)));
+}
+
+}  // namespace
+
 Tensor relu6(const Tensor& x) {
-  check_floating("relu6", x);
-  const auto slot = [](const auto& table) -> decltype((table.arithmetic.clamp)) { return table.arithmetic.clamp; };
-  Tensor out = unary("relu6", x, slot, 0.0, 6.0);
+  check_floating("relu6", "the input", x);
+  Tensor out = unary("relu6", x, SLOT(clamp), 0.0, 6.0);
   if (recording(x))
     record("relu6", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      // Between the numbers next to 0 and 6, for clamp's gradient passes at its bounds.
-      const auto inside = [&]<class T>() {
-        const auto slot = [](const auto& table) -> decltype((table.arithmetic.clamp_backward)) {
-          return table.arithmetic.clamp_backward;
-        };
-        return unary_backward("relu6", grad, x.get(), slot, std::numeric_limits<T>::denorm_min(),
-                              std::nextafter(T(6), T(0)));
-      };
-      const bool wide = grad.dtype() == DType::float64;
-      return Gradients{wide ? inside.operator()<double>() : inside.operator()<float>()};
+      return Gradients{grad.dtype() == DType::float64 ? relu6_backward<double>(grad, x.get())
+                                                      : relu6_backward<float>(grad, x.get())};
     });
   return out;
 }
+
+#undef SLOT
 
 Tensor hardsigmoid(const Tensor& x) {
   return compose("hardsigmoid", x, [](const Tensor& wide) { return div(relu6(add(wide, 3)), 6); });
