@@ -81,15 +81,33 @@ struct BatchNormForward : MomentsReducer<T> {
   /// Of a channel whose squares leave T's range: by one thread.
   __device__ __noinline__ Moments<double> exact_moments(std::int64_t c) const {
     Moments<double> moments{static_cast<double>(images * area), 0, 0};
-    for (std::int64_t n = 0; n < images; ++n)
-      for (std::int64_t i = 0; i < area; ++i) moments.mean += x[n * image_step + c * channel_step + i * area_step];
-    moments.mean /= moments.count;
-    for (std::int64_t n = 0; n < images; ++n)
-      for (std::int64_t i = 0; i < area; ++i) {
-        const double deviation = x[n * image_step + c * channel_step + i * area_step] - moments.mean;
-        moments.squares += deviation * deviation;
-      }
+    moments.mean = sum_of(c, [](double value) { return value; }) / moments.count;
+    moments.squares = sum_of(c, [mean = moments.mean](double value) { return (value - mean) * (value - mean); });
     return moments;
+  }
+  /// The sum of term(x) in order, up to the first NaN. Loads are ahead of it, because it has a thread to itself.
+  template <class Term>
+  __device__ double sum_of(std::int64_t c, const Term& term) const {
+    constexpr int ahead = 16;
+    double sum = 0;
+    std::int64_t n = 0, i = 0;
+    while (n < images && !::isnan(sum)) {
+      T values[ahead];
+      int count = 0;
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) {
+        if (n == images) continue;
+        values[k] = x[n * image_step + c * channel_step + i * area_step];
+        ++count;
+        if (++i < area) continue;
+        i = 0;
+        ++n;
+      }
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (k < count) sum += term(static_cast<double>(values[k]));
+    }
+    return sum;
   }
   __device__ Channel finish(std::int64_t c, State state, bool store) const {
     T inverse = 1 / ::sqrt(state.squares / state.count + epsilon);

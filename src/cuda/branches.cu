@@ -113,6 +113,7 @@ void join_branches(void* stream_handle) noexcept {
   Stream& stream = *branching;
   branching = nullptr;
   try {
+    use_card(stream.device);  // a branch may have worked on another one
     launch_all_waiting(stream);
   } catch (...) {
     if (Recording* const recording = stream.recording.load()) recording->failure = std::current_exception();

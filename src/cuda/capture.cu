@@ -12,8 +12,9 @@ void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& n
 const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
   const std::size_t size = bytes.size();
   auto* const to = static_cast<std::byte*>(allocate_unrecorded(stream, size));
-  keep_for_replays(stream, std::shared_ptr<const void>(to, [to, size, device = stream.device](const void*) {
-                     memory(device).release(to, size, memory(device).stream());
+  // By then no replay runs, on whichever stream they were launched.
+  keep_for_replays(stream, std::shared_ptr<const void>(to, [to, size, &stream](const void*) {
+                     memory(stream.device).release(to, size, stream.handle);
                    }));
   stream.recording.load()->uploads.push_back({to, std::move(bytes)});
   return to;
@@ -42,7 +43,7 @@ void destroy(void* recording_handle) {
     use_card(recording->device);
   } catch (const std::exception&) {
   }
-  if (recording->launched_on != nullptr) cudaStreamSynchronize(recording->launched_on);
+  if (recording->launched_on != nullptr) finish(stream_state(recording->launched_on));  // it may be recording
   recording->loop.reset();
   if (recording->executable != nullptr) cudaGraphExecDestroy(recording->executable);
   if (recording->graph != nullptr) cudaGraphDestroy(recording->graph);

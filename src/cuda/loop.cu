@@ -73,6 +73,7 @@ __global__ void turn_kernel(Turn* turn) {
 struct LoopGraphs {
   Turn* turn = nullptr;
   int device = 0;
+  void* stream = nullptr;  ///< that of `turn`
   unsigned blocks = 1;
   cudaGraphExec_t many = nullptr, one = nullptr;  ///< most_copies steps, and one
 
@@ -82,7 +83,7 @@ struct LoopGraphs {
   ~LoopGraphs() {
     for (cudaGraphExec_t graph : {many, one})
       if (graph != nullptr) cudaGraphExecDestroy(graph);
-    if (turn != nullptr) memory(device).release(turn, sizeof(Turn), memory(device).stream());
+    if (turn != nullptr) memory(device).release(turn, sizeof(Turn), stream);
   }
 };
 
@@ -115,6 +116,7 @@ cudaGraphExec_t copies_of(const Recording& recording, LoopGraphs& loop, std::int
 std::shared_ptr<LoopGraphs> graphs_for(const Recording& recording, const Capture::Loop& loop, void* stream) {
   auto graphs = std::make_shared<LoopGraphs>();
   graphs->device = recording.device;
+  graphs->stream = stream;
   graphs->turn = static_cast<Turn*>(memory(recording.device).allocate(sizeof(Turn), stream));
   std::size_t bytes = 0;
   for (const auto* moves : {&loop.in, &loop.out})

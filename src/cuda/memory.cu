@@ -77,7 +77,10 @@ class CudaMemory final : public Memory {
     }
     check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, reader.handle), "copying to the host");
     wait(reader);
-    if (&producer != &reader) report_fault(producer);
+    if (&producer != &reader) {
+      report_fault(*producer.fault);
+      report_fault(producer.left);
+    }
     if (target != to) std::memcpy(to, target, bytes);
   }
 
@@ -166,12 +169,11 @@ class CudaMemory final : public Memory {
 
   static void wait(Stream& stream) {
     check(cudaStreamSynchronize(stream.handle), "waiting for the card");
-    report_fault(stream);
+    report_fault(*stream.fault);
   }
 
-  // Throws what the stream's kernels reported, to whoever asks first.
-  static void report_fault(Stream& stream) {
-    FaultCell& cell = *stream.fault;
+  // Throws what a stream's kernels reported, to whoever asks first.
+  static void report_fault(FaultCell& cell) {
     std::atomic_ref<int> reported(cell.kind);
     if (static_cast<Fault>(reported.load()) == Fault::none) [[likely]]
       return;

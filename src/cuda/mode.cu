@@ -54,9 +54,12 @@ std::string why_not() {
 namespace {
 
 constexpr Decision decisions[]{
-    {"conv2d", {"general", "direct", "direct_tensor", "implicit", "library", "fused_epilogue", "product"}},
-    {"conv2d_grad_x", {"general", "direct", "direct_tensor", "implicit", "flipped", "library", "product"}},
-    {"conv2d_grad_weight", {"general", "direct", "direct_tensor", "implicit", "library"}},
+    {"conv2d",
+     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library", "fused_epilogue",
+      "product"}},
+    {"conv2d_grad_x",
+     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "flipped", "library", "product"}},
+    {"conv2d_grad_weight", {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library"}},
     {"conv2d_max_pool2d", {"fused", "composed"}},
     {"matmul", {"gemv", "sliced", "own", "library"}},
     {"linear", {"gemv", "sliced", "own", "library"}},

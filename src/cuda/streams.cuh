@@ -35,6 +35,7 @@ struct Stream {
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); the recording thread's
   std::atomic<bool> branching = false;
   FaultCell* fault = nullptr;
+  FaultCell left{};  ///< of threads that had the stream before, unread
   StagingRing staging;
   std::byte* bounce = nullptr;    ///< pinned, for small copies to the host
   std::shared_ptr<void> library;  ///< what cuDNN needs of its own in each thread (convolution/engines.cu)

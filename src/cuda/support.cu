@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -116,6 +117,17 @@ Stream* make_stream(int device) {
   return stream;
 }
 
+/// What the work of the thread before has reported, and nobody has read, is not the next one's: it waits for whoever
+/// reads that work.
+void leave_fault(Stream& stream) {
+  finish(stream);
+  std::atomic_ref<int> reported(stream.fault->kind);
+  if (reported.load() == static_cast<int>(Fault::none)) return;
+  stream.left.value = stream.fault->value;
+  stream.left.limit = stream.fault->limit;
+  std::atomic_ref<int>(stream.left.kind).store(reported.exchange(static_cast<int>(Fault::none)));
+}
+
 struct ThreadStreams {
   std::array<Stream*, most_cards> of_card{};  // null where the thread has none yet
   ~ThreadStreams() {
@@ -135,16 +147,18 @@ Stream& thread_stream(int device) {
   if (own != nullptr) [[likely]]
     return *own;
   Registry& streams = registry();
-  std::lock_guard lock(streams.mutex);
-  std::vector<Stream*>& idle = streams.idle[device];
-  if (idle.empty()) {
-    Stream* made = make_stream(device);
-    streams.all[made->handle] = made;
-    own = made;
-  } else {
+  {
+    std::lock_guard lock(streams.mutex);
+    std::vector<Stream*>& idle = streams.idle[device];
+    if (idle.empty()) {
+      Stream* made = make_stream(device);
+      streams.all[made->handle] = made;
+      return *(own = made);
+    }
     own = idle.back();
     idle.pop_back();
   }
+  leave_fault(*own);
   return *own;
 }
 
@@ -177,10 +191,17 @@ void finish(Stream& stream) noexcept {
 }
 
 void finish_all(int device) noexcept {
-  Registry& streams = registry();
-  std::lock_guard lock(streams.mutex);
-  for (const auto& [handle, stream] : streams.all)
-    if (stream->device == device) finish(*stream);
+  // The wait must not keep others from their streams: what it waits for may wait for their work.
+  std::vector<Stream*> all;
+  try {
+    Registry& streams = registry();
+    std::lock_guard lock(streams.mutex);
+    for (const auto& [handle, stream] : streams.all)
+      if (stream->device == device) all.push_back(stream);
+  } catch (const std::exception&) {
+    // Without memory for the list it waits for those that are on it.
+  }
+  for (Stream* const stream : all) finish(*stream);
 }
 
 bool recording(const Context& context) { return stream_state(context.stream).recording.load() != nullptr; }

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <future>
+#include <thread>
+
 #include "card_mode.hpp"
 #include "cuda/cuda.hpp"
 #include "support/catch.hpp"
@@ -159,6 +162,61 @@ TEST_CASE("branches: a launch that fails where they join is the end's error", "[
                     Catch::ContainsSubstring("launching a kernel"));
   // And the thread goes on.
   CHECK(recorded(2, 1, [&](int branch) { queue_sum(arrays.sum(branch, 2)); }) == 1);
+  CHECK(arrays.value(1) == 4);
+}
+
+TEST_CASE("branches: they join on their card, whatever card a branch left current", "[card][cards]") {
+  const Device device(card_mode());
+  const Arrays arrays(2);
+  const int launches = recorded(2, 1, [&](int branch) {
+    queue_sum(arrays.sum(branch, 2));
+    cuda::use_card(1);
+  });
+  cuda::use_card(0);
+  CHECK(launches == 1);
+  CHECK(arrays.value(1) == 4);
+}
+
+TEST_CASE("branches: a recording ends on a thread that can have no stream", "[card]") {
+  const Device device(card_mode());
+  const Arrays arrays(2);
+  void* const stream = context().stream;
+  const Capture& capture = cuda::capture();
+  Memory& memory = cuda::memory(0);
+  const std::size_t before = memory.statistics().in_use;
+  capture.begin(stream);
+  for (int branch = 0; branch < 2; ++branch) {
+    capture.branch(stream);
+    queue_sum(arrays.sum(branch, 2));
+  }
+  capture.join(stream);
+  void* const recording = capture.end(stream);
+  capture.launch(recording, stream);
+  CHECK(memory.statistics().in_use > before);
+  // Threads take what streams there are; the first for which none is left ends the recording.
+  card::fail_stream_creates(true);
+  std::promise<void> over;
+  const std::shared_future<void> end = over.get_future().share();
+  std::vector<std::thread> threads;
+  for (bool left = true; left;) {
+    std::promise<bool> got;
+    threads.emplace_back([&, end] {
+      bool gets = true;
+      try {
+        (void)memory.stream();
+      } catch (const Error&) {
+        gets = false;
+        capture.destroy(recording);
+      }
+      got.set_value(gets);
+      end.wait();
+    });
+    left = got.get_future().get();
+  }
+  card::fail_stream_creates(false);
+  over.set_value();
+  for (std::thread& thread : threads) thread.join();
+  CHECK(memory.statistics().in_use == before);
   CHECK(arrays.value(1) == 4);
 }
 

@@ -30,6 +30,7 @@ struct Mark {
   Clock::time_point at;
 };
 
+std::atomic<bool> failing_streams{false};
 std::atomic<int> events{0}, failing_records{0}, misuses{0}, launches{0};
 
 std::map<std::pair<const void*, int>, int>& attributes_set() {
@@ -129,6 +130,7 @@ cudaError_t card::queue(cudaStream_t stream, Work work) {
 }
 int card::live_events() { return events.load(); }
 void card::fail_event_records(int count) { failing_records = count; }
+void card::fail_stream_creates(bool fails) { failing_streams = fails; }
 int card::take_misuses() { return misuses.exchange(0); }
 int card::take_launches() { return launches.exchange(0); }
 void card::count_launch() { ++launches; }
@@ -152,6 +154,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (failing_streams) return cudaErrorInvalidValue;
   *stream = new CUstream_st;
   (*stream)->device = current;
   (*stream)->thread = std::thread([made = *stream] { made->run(); });

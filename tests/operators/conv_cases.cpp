@@ -312,6 +312,30 @@ std::vector<Operator> conv_cases() {
       {"many channels, 1x1", {1, 528, 3, 3}, {72, 528, 1, 1}, {}, false},
       {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
   for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
+  // A kernel for each channel, and groups of few channels.
+  const Use narrow[]{
+      {"depthwise 3x3", {2, 20, 9, 11}, {20, 1, 3, 3}, {.padding = 1, .groups = 20, .activation = Activation::relu}},
+      {"depthwise 3x3, stride 2", {3, 8, 9, 8}, {8, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 8}},
+      {"depthwise 3x3, no padding", {1, 136, 6, 5}, {136, 1, 3, 3}, {.groups = 136}, false},
+      {"depthwise 5x5", {1, 12, 10, 7}, {12, 1, 5, 5}, {.padding = {2, 1}, .groups = 12}},
+      {"depthwise 5x5, stride 2", {2, 7, 11, 13}, {7, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 7}},
+      {"depthwise 7x7", {1, 8, 9, 17}, {8, 1, 7, 7}, {.padding = 3, .groups = 8, .activation = Activation::tanh}},
+      {"depthwise 7x7, stride 2, padded beyond the kernel",
+       {1, 4, 7, 5},
+       {4, 1, 7, 7},
+       {.stride = 2, .padding = 8, .groups = 4}},
+      {"depthwise, dilated", {1, 8, 13, 11}, {8, 1, 3, 3}, {.padding = 2, .dilation = 2, .groups = 8}},
+      {"depthwise 4x2, stride 3x1", {2, 8, 11, 6}, {8, 1, 4, 2}, {.stride = {3, 1}, .padding = {1, 0}, .groups = 8}},
+      {"depthwise 1x5", {1, 4, 3, 17}, {4, 1, 1, 5}, {.padding = {0, 2}, .groups = 4}},
+      {"depthwise, two each, eights of channels", {2, 8, 7, 6}, {16, 1, 3, 3}, {.padding = 1, .groups = 8}},
+      {"groups of four", {2, 16, 9, 7}, {32, 4, 3, 3}, {.padding = 1, .groups = 4, .activation = Activation::relu}},
+      {"groups of four, stride 2", {1, 24, 9, 8}, {24, 4, 3, 3}, {.stride = 2, .padding = 1, .groups = 6}, false},
+      {"groups of three to two", {2, 12, 6, 7}, {8, 3, 3, 3}, {.padding = 2, .groups = 4}},
+      {"groups of four, 5x1, dilated", {1, 16, 13, 5}, {16, 4, 5, 1}, {.dilation = {2, 1}, .groups = 4}},
+      {"thirty-two groups of sixteen", {1, 512, 4, 3}, {512, 16, 3, 3}, {.padding = 1, .groups = 32}},
+      {"eight groups of thirty-two", {1, 256, 5, 4}, {256, 32, 3, 3}, {.padding = 1, .groups = 8}}};
+  for (const Use& use : narrow) op.samples.push_back(sample(use, false, true));
+  for (const Use& use : {narrow[0], narrow[1], narrow[5], narrow[11]}) op.samples.push_back(sample(use, true, true));
   for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));
   op.invalid = {{"channels differ",
                  Kind::shape,

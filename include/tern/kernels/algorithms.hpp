@@ -15,7 +15,7 @@ namespace tern {
 /// algorithms is in docs/profile.md. Plain pointers to texts that live as long as the process.
 struct Decision {
   const char* name = nullptr;
-  std::array<const char*, 8> algorithms{};  ///< those behind the last one are null
+  std::array<const char*, 10> algorithms{};  ///< those behind the last one are null
 
   using Members = MemberList<&Decision::name, &Decision::algorithms>;
 };

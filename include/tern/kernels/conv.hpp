@@ -28,8 +28,8 @@ struct Conv2d {
 /// Convolutions.
 template <class T>
 struct Conv {
-  /// The layout in which the mode runs this convolution; the caller brings x into it and sets `layout`. Other than
-  /// channels_first only where Operators::channels_last is set.
+  /// The layout in which the mode runs this convolution; the caller brings x into it and sets `layout`, which says here
+  /// how x lies now. Other than channels_first only where Operators::channels_last is set.
   Kernel<Layout(const Context&, const Conv2d&)> layout;
   /// y = activation(x * weight + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;

@@ -17,7 +17,17 @@ extern const Algorithm direct_tensor_forward_first, direct_tensor_forward_last;
 extern const Algorithm direct_tensor_grad_x_first, direct_tensor_grad_x_last, direct_tensor_grad_weight;
 extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled;
 
+// ---- in either order ----
+
+// A channel is a group, and has one output (depthwise*.cu).
+extern const Algorithm depthwise_forward, depthwise_grad_x, depthwise_grad_weight;
+
 // ---- channels last ----
+
+// Many groups (grouped*.cu), `first` where they have few channels.
+extern const Algorithm grouped_forward_first, grouped_forward_last;
+extern const Algorithm grouped_grad_x_first, grouped_grad_x_last;
+extern const Algorithm grouped_grad_weight_first, grouped_grad_weight_last;
 
 // Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` where
 // they are preferred to the library, `last` where not.

@@ -2,7 +2,9 @@
 #include <optional>
 
 #include "cuda/convolution/algorithms.cuh"
+#include "cuda/convolution/depthwise.cuh"
 #include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/grouped.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -16,13 +18,14 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{&direct_tensor_forward_first, &direct_forward,
-                             &direct_tensor_forward_last,  &implicit_forward_first,
-                             &library_forward_bf16,        &fused_epilogue_forward_bf16,
-                             &product_forward_bf16,        &library_forward,
-                             &fused_epilogue_forward,      &product_forward,
-                             &implicit_forward_last,       &general_forward};
-constexpr std::array grad_x{&direct_tensor_grad_x_first,
+constexpr std::array forward{&depthwise_forward,     &grouped_forward_first,       &direct_tensor_forward_first,
+                             &direct_forward,        &direct_tensor_forward_last,  &implicit_forward_first,
+                             &library_forward_bf16,  &fused_epilogue_forward_bf16, &product_forward_bf16,
+                             &library_forward,       &fused_epilogue_forward,      &product_forward,
+                             &implicit_forward_last, &grouped_forward_last,        &general_forward};
+constexpr std::array grad_x{&depthwise_grad_x,
+                            &grouped_grad_x_first,
+                            &direct_tensor_grad_x_first,
                             &direct_grad_x,
                             &direct_tensor_grad_x_last,
                             &implicit_grad_x_first,
@@ -32,9 +35,11 @@ constexpr std::array grad_x{&direct_tensor_grad_x_first,
                             &library_grad_x,
                             &library_grad_x_in_place,
                             &product_grad_x,
+                            &grouped_grad_x_last,
                             &general_grad_x};
-constexpr std::array grad_weight{&direct_tensor_grad_weight, &direct_grad_weight,           &implicit_grad_weight,
-                                 &library_grad_weight,       &library_grad_weight_in_place, &general_grad_weight};
+constexpr std::array grad_weight{&depthwise_grad_weight,        &grouped_grad_weight_first, &direct_tensor_grad_weight,
+                                 &direct_grad_weight,           &implicit_grad_weight,      &library_grad_weight,
+                                 &library_grad_weight_in_place, &grouped_grad_weight_last,  &general_grad_weight};
 
 constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
 constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};
@@ -77,9 +82,8 @@ void* address(const void* array) { return const_cast<void*>(array); }
 // ---- the layout ----
 
 constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
-constexpr std::int64_t most_groups = 4;    // each is a call of its own
 
-/// Whether all three passes run channels last.
+/// Whether all three passes run channels last, on products.
 bool runs_channels_last(const Conv2d& shape) {
   const std::int64_t images = shape.N * shape.OH * shape.OW;
   constexpr std::int64_t most = std::int64_t{1} << 31;
@@ -88,7 +92,7 @@ bool runs_channels_last(const Conv2d& shape) {
   if (shape.C == 0 || shape.O % lane_channels != 0) return false;
   const bool whole_lanes = shape.groups == 1
                                ? shape.C <= 4 || shape.C % lane_channels == 0
-                               : shape.groups <= most_groups && shape.C / shape.groups % lane_channels == 0 &&
+                               : shape.groups <= most_engine_groups && shape.C / shape.groups % lane_channels == 0 &&
                                      shape.O / shape.groups % lane_channels == 0;
   if (!whole_lanes || has_engines()) return whole_lanes;
   // Without cuDNN there is nothing else than our implicit products.
@@ -101,11 +105,22 @@ bool runs_channels_last(const Conv2d& shape) {
          fits(Pass::grad_weight, implicit_grad_weight);
 }
 
+/// Whether our own kernels for few channels a group run it channels last.
+bool runs_in_strips(const Conv2d& shape, bool (*fits)(const Problem&)) {
+  Problem problem = problem_of(Context{}, Pass::forward, shape, Element::float32);
+  problem.layout = Layout::channels_last;
+  return shape.C % 4 == 0 && problem.outputs() != 0 && fits(problem);
+}
+
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_algorithm(context, "conv2d");
   if (forced == "general" || forced == "direct" || forced == "direct_tensor") return Layout::channels_first;
-  const bool last = std::is_same_v<T, float> && runs_channels_last(shape);
+  // A depthwise convolution runs in either order: x stays as it is.
+  const bool last = std::is_same_v<T, float> &&
+                    (depthwise::is_depthwise(shape)
+                         ? shape.layout == Layout::channels_last && runs_in_strips(shape, depthwise::fits)
+                         : runs_channels_last(shape) || (shape.groups > 1 && runs_in_strips(shape, grouped::fits)));
   return last ? Layout::channels_last : Layout::channels_first;
 }
 
@@ -185,6 +200,15 @@ Pool2d pool_of(const Conv2d& s) {
           .stride_w = 2};
 }
 
+/// Whether kernels read a pooled gradient. Forward may have requested for another precision.
+bool fuses_backward(Problem problem) {
+  const auto fits = [&](Pass pass, const Algorithm& way) {
+    problem.pass = pass;
+    return way.fits(problem);
+  };
+  return fits(Pass::grad_x, direct_tensor_grad_x_pooled) && fits(Pass::grad_weight, direct_tensor_grad_weight);
+}
+
 template <class T>
 void backward_channels_first(Context& context, Problem problem, Gradients to) {
   const std::int64_t outputs = problem.outputs() / (problem.pools ? 4 : 1);
@@ -199,7 +223,8 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
   // For very many outputs multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled
   // gradient (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients against 106).
-  const bool spreads = problem.pools && to.grad_x != nullptr && !problem.tensor_cores() && problem.outputs() >= 1000000;
+  const bool many = to.grad_x != nullptr && !problem.tensor_cores() && problem.outputs() >= 1000000;
+  const bool spreads = problem.pools && (many || !fuses_backward(problem));
   const Scratch spread(context, spreads ? static_cast<std::size_t>(problem.outputs()) * sizeof(T) : 0);
   if (spreads) {
     max_pool2d_backward(context, spread.as<T>(), g, to.index, pool_of(problem));
@@ -290,9 +315,11 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
     problem.inputs = {alignment_of(x), alignment_of(weight), alignment_of(y)};
     problem.gradients = {alignment_of(grad_x_to), alignment_of(grad_weight_to), alignment_of(grad_y),
                          alignment_of(grad_bias)};
-    // What is forced is not timed: our own products know no bfloat16.
+    // What is forced is not timed: our own kernels know no bfloat16.
     const std::string_view forced = forced_algorithm(context, "conv2d_grad_x");
-    if (!narrow(problem) || forced == "implicit") return backward_float.run(context, problem, to, 0, nullptr);
+    const bool own = problem.groups > 1 && (grouped::is_narrow(problem) || problem.groups > most_engine_groups);
+    if (!narrow(problem) || own || forced == "implicit" || forced == "grouped")
+      return backward_float.run(context, problem, to, 0, nullptr);
     if (!forced.empty()) return backward_bf16.run(context, problem, to, 0, nullptr);
     Prepared<Problem, Gradients>(context, nullptr, backward, problem, to).run(context);
   }

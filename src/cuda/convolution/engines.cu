@@ -3,6 +3,8 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cuda/convolution/engines.cuh"
@@ -245,9 +247,18 @@ Problem one_group(Problem problem) {
   return problem;
 }
 
+/// A handle of cuDNN; whoever has made something with it keeps it.
+using Library = std::shared_ptr<std::remove_pointer_t<cudnnHandle_t>>;
+
+Library start_library() {
+  cudnnHandle_t handle = nullptr;
+  check_library(cudnnCreate(&handle), "starting cuDNN");
+  return {handle, [](cudnnHandle_t started) { cudnnDestroy(started); }};
+}
+
 /// A plan of cuDNN with everything that it refers to.
 struct Engine {
-  cudnnHandle_t library;
+  Library library;
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Descriptor> configuration;
   Descriptor plan;
@@ -257,10 +268,10 @@ struct Engine {
 /// What cuDNN proposes for a problem, and the plan that was used last.
 class Proposals {
  public:
-  Proposals(cudnnHandle_t library, const Problem& problem)
-      : library_(library),
+  Proposals(Library library, const Problem& problem)
+      : library_(std::move(library)),
         problem_(problem),
-        graph_(std::make_shared<const Graph>(graph_of(library, one_group(problem)))) {
+        graph_(std::make_shared<const Graph>(graph_of(library_.get(), one_group(problem)))) {
     ask(CUDNN_HEUR_MODE_A);
   }
 
@@ -299,7 +310,7 @@ class Proposals {
   }
   std::shared_ptr<const Engine> make(const std::shared_ptr<const Descriptor>& configuration) const {
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library_)
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library_.get())
         .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *configuration);
     if (!plan.try_finalize()) return nullptr;
     std::int64_t bytes = 0, returned = 0;
@@ -311,7 +322,7 @@ class Proposals {
         Engine{library_, graph_, configuration, std::move(plan), static_cast<std::size_t>(bytes)});
   }
 
-  cudnnHandle_t library_;
+  Library library_;
   Problem problem_;
   std::shared_ptr<const Graph> graph_;
   std::vector<std::shared_ptr<const Descriptor>> configurations_;
@@ -323,17 +334,13 @@ class Proposals {
 /// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN promises neither that a
 /// plan runs from two threads at once, nor with another handle.
 struct ThreadLibrary {
-  cudnnHandle_t handle = nullptr;
+  Library handle = start_library();
   Memo<Problem, std::shared_ptr<Proposals>> proposals;
 };
 
 Proposals& proposals_of(const Problem& problem) {
   Stream& stream = thread_stream();
-  if (stream.library == nullptr) {
-    const auto made = std::make_shared<ThreadLibrary>();
-    check_library(cudnnCreate(&made->handle), "starting cuDNN");
-    stream.library = made;
-  }
+  if (stream.library == nullptr) stream.library = std::make_shared<ThreadLibrary>();
   ThreadLibrary& library = *static_cast<ThreadLibrary*>(stream.library.get());
   if (const auto* known = library.proposals.find(problem)) return **known;
   const auto made = std::make_shared<Proposals>(library.handle, problem);
@@ -358,7 +365,7 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
   const auto check_run = [&](bool works) { expects(works, "cuda: cuDNN failed to run ", text_of(problem)); };
   check_run(engine != nullptr);
   keep_for_replays(thread_stream(), engine);
-  check_run(cudnnSetStream(engine->library, stream_of(context)) == CUDNN_STATUS_SUCCESS);
+  check_run(cudnnSetStream(engine->library.get(), stream_of(context)) == CUDNN_STATUS_SUCCESS);
   const Problem group = one_group(problem);
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
@@ -376,7 +383,7 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    check_run(cudnnBackendExecute(engine->library, engine->plan.get(), pack.get()) == CUDNN_STATUS_SUCCESS);
+    check_run(cudnnBackendExecute(engine->library.get(), engine->plan.get(), pack.get()) == CUDNN_STATUS_SUCCESS);
   }
 }
 

@@ -6,6 +6,9 @@
 
 namespace tern::cuda::convolution {
 
+/// Each group is a call of its own.
+constexpr std::int64_t most_engine_groups = 4;
+
 /// Whether this build has cuDNN.
 bool has_engines();
 

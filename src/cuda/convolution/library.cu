@@ -17,7 +17,9 @@ struct Library {
   }
 };
 
-bool fits(const Problem& requested) { return requested.channels_last() && has_engines(); }
+bool fits(const Problem& requested) {
+  return requested.channels_last() && has_engines() && requested.groups <= most_engine_groups;
+}
 bool narrow(const Problem& requested) { return fits(requested) && requested.precision == Precision::bf16; }
 
 // ---- forward ----

@@ -131,7 +131,7 @@ __device__ __forceinline__ float gradient_at(const Product& product, const Facto
 template <int Rows>
 __device__ __forceinline__ void data_part(const Product& product, int tile, int rank) {
   __shared__ float g[Rows][backward_threads];
-  __shared__ float parts[backward_warps][Rows][data_columns];
+  __shared__ alignas(16) float parts[backward_warps][Rows][data_columns];  // written in fours
   [[maybe_unused]] __shared__ float totals[Rows * data_columns];
   const int thread = static_cast<int>(threadIdx.x);
   const int column = tile * data_columns + thread % (data_columns / 4) * 4, lane = thread / (data_columns / 4);

@@ -123,9 +123,11 @@ struct Packets {
   static __device__ void send(const Inbox& inbox, const Links& links, std::uint32_t place, uint4 value,
                               std::uint32_t call) {
     if (place % packet == units_of_packet) value.x = call;
+    __syncwarp(together());  // a packet is whole only where its threads write, and read, at once
     write(inbox.packets + call % 2 * packet * links.packets + place, value);
   }
   static __device__ bool look(Sent& sent, const Links& links, int rank, std::uint32_t place, std::uint32_t call) {
+    __syncwarp(together());
     sent.unit = read(links.in[rank].packets + call % 2 * packet * links.packets + place);
     return __shfl_sync(together(), sent.unit.x, units_of_packet, packet) == call;
   }

@@ -141,6 +141,8 @@ void pass(std::chrono::seconds time);
 int live_events();
 /// The next `count` calls of cudaEventRecord fail.
 void fail_event_records(int count);
+/// Whether streams cannot be made.
+void fail_stream_creates(bool fails);
 }  // namespace card
 
 // A kernel whose threads need nothing of each other: they run one after the other.

@@ -1,0 +1,155 @@
+// Time of what networks consist of, and of whole networks: reads requests from standard input, one a line, so that a
+// peer's measurements can be interleaved with these (peers/sweep.py). A request is
+//   MODE PRECISION SECONDS conv PHASE LAYOUT N C H O K stride padding dilation groups    with square images
+//   MODE PRECISION SECONDS net PHASE NAME N                                              images of 224 x 224
+// PHASE is infer, train (forward, all gradients and, of a net, the update) or profile (a net's eager training, to
+// standard error); LAYOUT is that of x: first or last. Everything is recorded by Step. The answer is a JSON object with
+// the median, the 10th and the 90th percentile of the microseconds.
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tern/tern.hpp"
+
+namespace {
+
+using namespace tern;
+using Clock = std::chrono::steady_clock;
+using Run = std::function<Tensor()>;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Run conv(std::istream& words, bool trains) {
+  std::string layout;
+  std::int64_t N = 0, C = 0, H = 0, O = 0, K = 0, stride = 1, padding = 0, dilation = 1, groups = 1;
+  words >> layout >> N >> C >> H >> O >> K >> stride >> padding >> dilation >> groups;
+  Generator generator(3);
+  Tensor x = layout == "last" ? randn({N, H, H, C}, generator).permute({0, 3, 1, 2}) : randn({N, C, H, H}, generator);
+  Tensor weight = randn({O, C / groups, K, K}, generator), bias = randn({O}, generator);
+  const operators::Conv2dOptions options{
+      .stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .activation = Activation::relu};
+  const auto forward = [=](const Tensor& in, const Tensor& kernel, const Tensor& shift) {
+    return operators::conv2d(in, kernel, shift, options);
+  };
+  if (!trains) {
+    auto step = std::make_shared<Step>([=](const Tensor& in) {
+      const NoGrad none;
+      return forward(in, weight, bias);
+    });
+    return [step, x] { return (*step)(x); };
+  }
+  for (Tensor* leaf : {&x, &weight, &bias}) leaf->set_requires_grad();
+  const Tensor y = forward(x, weight, bias);
+  Tensor grad = layout == "last" ? randn({N, y.shape()[2], y.shape()[3], O}, generator).permute({0, 3, 1, 2})
+                                 : randn(y.shape(), generator);
+  auto step = std::make_shared<Step>([=](const Tensor& in) mutable {
+    for (Tensor* leaf : {&x, &weight, &bias}) leaf->zero_grad();
+    forward(x, weight, bias).backward(in);
+    return weight.grad();
+  });
+  return [step, grad] { return (*step)(grad); };
+}
+
+std::unique_ptr<nn::Module> net_of(const std::string& name) {
+  if (name == "alexnet") return std::make_unique<models::AlexNet>();
+  if (name == "googlenet") return std::make_unique<models::GoogLeNet>();
+  if (name == "resnet18") return std::make_unique<models::ResNet18>();
+  if (name == "resnet50") return std::make_unique<models::ResNet50>();
+  if (name == "mobilenet_v2") return std::make_unique<models::MobileNetV2>();
+  if (name == "vgg16") return std::make_unique<models::Vgg16>();
+  if (name == "vit_b_16")
+    return std::make_unique<models::VisionTransformer>(
+        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072});
+  throw Error(message("net \"", name, "\" is unknown"));
+}
+
+Run net(std::istream& words, const std::string& phase) {
+  std::string name;
+  std::int64_t N = 0;
+  words >> name >> N;
+  const std::shared_ptr<nn::Module> net = net_of(name);
+  net->train(phase != "infer");
+  Generator generator(3);
+  const Tensor x = randn({N, 3, 224, 224}, generator), y = randint(0, 1000, {N}, generator);
+  if (phase == "infer") {
+    auto step = std::make_shared<Step>([net](const Tensor& in) {
+      const NoGrad none;
+      return (*net)(in);
+    });
+    return [step, x] { return (*step)(x); };
+  }
+  const auto sgd =
+      std::make_shared<optim::SGD>(net->parameters(), optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
+  const auto train = [net, sgd](const Tensor& in, const Tensor& labels) {
+    const Tensor loss = operators::cross_entropy((*net)(in), labels);
+    sgd->zero_grad();
+    loss.backward();
+    sgd->step();
+    return loss;
+  };
+  if (phase == "profile") return [train, x, y] { return train(x, y); };
+  auto step = std::make_shared<Step>(train);
+  return [step, x, y] { return (*step)(x, y); };
+}
+
+nlohmann::json measure(Device& device, const Run& run, double seconds) {
+  for (int i = 0; i < 4; ++i) (void)run();
+  device.synchronize();
+  auto start = Clock::now();
+  (void)run();
+  device.synchronize();
+  const double once = std::max(seconds_since(start), 1e-7);
+  const int inner = static_cast<int>(std::clamp(0.01 / once, 1.0, 1000.0));
+  std::vector<double> samples;
+  const auto begin = Clock::now();
+  while (samples.size() < 3 || seconds_since(begin) < seconds) {
+    start = Clock::now();
+    for (int i = 0; i < inner; ++i) (void)run();
+    device.synchronize();
+    samples.push_back(seconds_since(start) * 1e6 / inner);
+  }
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double quantile) {
+    return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
+  };
+  return {{"us", at(0.5)}, {"p10", at(0.1)}, {"p90", at(0.9)}};
+}
+
+nlohmann::json profile(const Run& run, const std::string& line) {
+  for (int i = 0; i < 3; ++i) (void)run();
+  const Profile profile;
+  for (int i = 0; i < 3; ++i) (void)run();
+  const ProfileTable table = profile.table({.flops_per_second = 5e13, .bytes_per_second = 3e12});
+  std::cerr << "== " << line << ", three steps\n" << table.text() << std::endl;
+  return {{"us", table.seconds * 1e6 / 3}};
+}
+
+}  // namespace
+
+int main() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    nlohmann::json answer;
+    try {
+      std::istringstream words(line);
+      std::string mode, precision, kind, phase;
+      double seconds = 0;
+      words >> mode >> precision >> seconds >> kind >> phase;
+      Device device(mode, {.precision = precision == "strict" ? Precision::strict
+                                        : precision == "tf32" ? Precision::tf32
+                                                              : Precision::bf16});
+      const Run run = kind == "conv" ? conv(words, phase == "train") : net(words, phase);
+      answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);
+    } catch (const std::exception& error) {
+      answer = {{"error", error.what()}};
+    }
+    std::cout << answer.dump() << std::endl;
+  }
+}
