@@ -92,7 +92,7 @@ struct Prepared {
 
 Prepared prepare(const Conv2dCall& call) {
   Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
-  made.sizes.layout = layout_of(call.x);
+  made.sizes.layout = operators::layout_of(call.x);
   made.sizes.layout = layout_of("conv2d", call.x.dtype(), made.sizes);
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();
@@ -284,7 +284,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
     const Unshortened unshortened(x.dtype());
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
   }
-  sizes.layout = layout_of(x);
+  sizes.layout = operators::layout_of(x);
   sizes.layout = layout_of("conv_transpose2d", x.dtype(), sizes);
   const Tensor y = in_layout(x, sizes.layout), whole = weight.detach().contiguous();
   Tensor out = transposed(sizes, y, {}, whole);

@@ -6,8 +6,8 @@
 
 namespace tern::cuda::convolution {
 
-/// Each group is a call of its own.
-constexpr std::int64_t most_engine_groups = 4;
+/// Each group is a call of its own, of whole lanes.
+constexpr std::int64_t most_engine_groups = 4, engine_lanes = 8;
 
 /// Whether this build has cuDNN.
 bool has_engines();

@@ -18,7 +18,10 @@ struct Library {
 };
 
 bool fits(const Problem& requested) {
-  return requested.channels_last() && has_engines() && requested.groups <= most_engine_groups;
+  const bool whole = requested.groups == 1 ||
+                     (requested.groups <= most_engine_groups && requested.C / requested.groups % engine_lanes == 0 &&
+                      requested.O / requested.groups % engine_lanes == 0);
+  return requested.channels_last() && has_engines() && whole;
 }
 bool narrow(const Problem& requested) { return fits(requested) && requested.precision == Precision::bf16; }
 
