@@ -201,13 +201,23 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 4 ? 4 : 1)
 
 // ---- launches ----
 
-/// How many packs of channels a block has: all lanes of a warp where that wastes none.
+/// Rows that a block of so many packs of channels has at a time: a power of two, because a tree adds them up.
+inline unsigned tile_rows(unsigned packs) {
+  unsigned rows = 1;
+  while (2 * rows * packs <= tile_threads) rows *= 2;
+  return rows;
+}
+
+/// How many packs of channels a block has: what leaves the fewest threads idle, all lanes of a warp if it can be.
 inline unsigned tile_packs(std::int64_t packs) {
-  for (const unsigned x : {32u, 16u, 8u})
-    if (packs % x == 0) return x;
-  unsigned x = 4;
-  while (x < 32 && x < packs) x *= 2;
-  return x;
+  unsigned best = 4;
+  while (best < 8 && best < packs) best *= 2;
+  const auto busy = [packs](unsigned x) {
+    return static_cast<double>(tile_rows(x)) * static_cast<double>(packs) / static_cast<double>(ceil_div(packs, x));
+  };
+  for (unsigned x = 9; x <= 32; ++x)
+    if (packs >= x && busy(x) >= busy(best)) best = x;
+  return best;
 }
 
 inline Columns sliced(std::int64_t rows, std::int64_t channels, std::int64_t slice) {
@@ -217,13 +227,13 @@ inline Columns sliced(std::int64_t rows, std::int64_t channels, std::int64_t sli
 inline Grid column_grid(const Columns& columns, int V) {
   const std::int64_t packs = ceil_div(columns.channels, V);
   const unsigned x = tile_packs(packs);
-  return Grid(static_cast<unsigned>(ceil_div(packs, x) * columns.slices.count), dim3(x, tile_threads / x));
+  return Grid(static_cast<unsigned>(ceil_div(packs, x) * columns.slices.count), dim3(x, tile_rows(x)));
 }
 
 template <int V, class Pass, class T>
 void apply_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass,
                       const Finished<T, typename Pass::Channel>& finished) {
-  const Columns columns = sliced(rows, channels, 16 * tile_threads / tile_packs(ceil_div(channels, V)));
+  const Columns columns = sliced(rows, channels, 16 * tile_rows(tile_packs(ceil_div(channels, V))));
   launch(context, column_grid(columns, V), apply_columns_kernel<V, Pass, T>, columns, pass, finished);
 }
 
@@ -239,7 +249,7 @@ void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, b
 
 template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
-  const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_threads / x;
+  const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
   // A second and a third kernel cost about as much as 64 turns of a block.
   if (rows <= 64 * y || tiles >= 384) {

@@ -81,28 +81,31 @@ void* address(const void* array) { return const_cast<void*>(array); }
 
 // ---- the layout ----
 
-constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
-
 /// Whether all three passes run channels last, on products.
-bool runs_channels_last(const Conv2d& shape) {
+bool runs_channels_last(const Context& context, const Conv2d& shape) {
   const std::int64_t images = shape.N * shape.OH * shape.OW;
   constexpr std::int64_t most = std::int64_t{1} << 31;
   if (images == 0 || images >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most) return false;
-  if (shape.y_channels % 4 != 0) return false;
-  if (shape.C == 0 || shape.O % lane_channels != 0) return false;
-  const bool whole_lanes = shape.groups == 1
-                               ? shape.C <= 4 || shape.C % lane_channels == 0
-                               : shape.groups <= most_engine_groups && shape.C / shape.groups % lane_channels == 0 &&
-                                     shape.O / shape.groups % lane_channels == 0;
-  if (!whole_lanes || has_engines()) return whole_lanes;
-  // Without cuDNN there is nothing else than our implicit products.
-  const auto fits = [&](Pass pass, const Algorithm& algorithm) {
-    Problem problem = problem_of(Context{}, pass, shape, Element::float32);
-    problem.layout = Layout::channels_last;
+  if (shape.y_channels % 4 != 0 || shape.C == 0 || shape.O == 0 || shape.O % 4 != 0) return false;
+  const auto fits = [&](Pass pass, const Algorithm& algorithm, Layout layout) {
+    Problem problem = problem_of(context, pass, shape, Element::float32);
+    problem.layout = layout;
     return algorithm.fits(problem);
   };
-  return fits(Pass::forward, implicit_forward_first) && fits(Pass::grad_x, implicit_grad_x_first) &&
-         fits(Pass::grad_weight, implicit_grad_weight);
+  const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
+  const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
+  if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
+  // Small planes of other channels are faster whole, in the order of the shape.
+  for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
+    if (!whole_lanes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
+  if (whole_lanes && has_engines()) return true;
+  // There may be nothing else than our implicit products.
+  const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {
+    return fits(pass, first, Layout::channels_last) || fits(pass, last, Layout::channels_last);
+  };
+  return either(Pass::forward, implicit_forward_first, implicit_forward_last) &&
+         either(Pass::grad_x, implicit_grad_x_first, implicit_grad_x_last) &&
+         fits(Pass::grad_weight, implicit_grad_weight, Layout::channels_last);
 }
 
 /// Whether our own kernels for few channels a group run it channels last.
@@ -117,10 +120,11 @@ Layout layout(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_algorithm(context, "conv2d");
   if (forced == "general" || forced == "direct" || forced == "direct_tensor") return Layout::channels_first;
   // A depthwise convolution runs in either order: x stays as it is.
-  const bool last = std::is_same_v<T, float> &&
-                    (depthwise::is_depthwise(shape)
-                         ? shape.layout == Layout::channels_last && runs_in_strips(shape, depthwise::fits)
-                         : runs_channels_last(shape) || (shape.groups > 1 && runs_in_strips(shape, grouped::fits)));
+  const bool last =
+      std::is_same_v<T, float> &&
+      (depthwise::is_depthwise(shape)
+           ? shape.layout == Layout::channels_last && runs_in_strips(shape, depthwise::fits)
+           : runs_channels_last(context, shape) || (shape.groups > 1 && runs_in_strips(shape, grouped::fits)));
   return last ? Layout::channels_last : Layout::channels_first;
 }
 
@@ -288,7 +292,9 @@ void backward_channels_last(Context& context, const Problem& requested, const Gr
 // Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 lets them be read with more
 // bits, too, and nothing has to be converted then.
 using Backward = cuda::Algorithm<Problem, Gradients>;
-bool narrow(const Problem& problem) { return problem.precision == Precision::bf16 && has_engines(); }
+bool narrow(const Problem& problem) {
+  return problem.precision == Precision::bf16 && has_engines() && problem.O % engine_lanes == 0;
+}
 const Backward backward_bf16{.name = "bfloat16", .fits = narrow, .run = backward_channels_last<bf16>};
 const Backward backward_float{.name = "float32", .run = backward_channels_last<float>};
 constexpr std::array backward{&backward_bf16, &backward_float};
