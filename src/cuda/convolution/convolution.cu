@@ -292,10 +292,7 @@ void backward_channels_last(Context& context, const Problem& requested, const Gr
 // Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 lets them be read with more
 // bits, too, and nothing has to be converted then.
 using Backward = cuda::Algorithm<Problem, Gradients>;
-bool narrow(const Problem& problem) {
-  return problem.precision == Precision::bf16 && has_engines() && problem.O % engine_lanes == 0;
-}
-const Backward backward_bf16{.name = "bfloat16", .fits = narrow, .run = backward_channels_last<bf16>};
+const Backward backward_bf16{.name = "bfloat16", .fits = rounds_factors, .run = backward_channels_last<bf16>};
 const Backward backward_float{.name = "float32", .run = backward_channels_last<float>};
 constexpr std::array backward{&backward_bf16, &backward_float};
 
@@ -324,7 +321,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
     // What is forced is not timed: our own kernels know no bfloat16.
     const std::string_view forced = forced_algorithm(context, "conv2d_grad_x");
     const bool own = problem.groups > 1 && (grouped::is_narrow(problem) || problem.groups > most_engine_groups);
-    if (!narrow(problem) || own || forced == "implicit" || forced == "grouped")
+    if (!rounds_factors(problem) || own || forced == "implicit" || forced == "grouped")
       return backward_float.run(context, problem, to, 0, nullptr);
     if (!forced.empty()) return backward_bf16.run(context, problem, to, 0, nullptr);
     Prepared<Problem, Gradients>(context, nullptr, backward, problem, to).run(context);

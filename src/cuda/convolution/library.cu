@@ -23,9 +23,7 @@ bool fits(const Problem& requested) {
                       requested.O / requested.groups % engine_lanes == 0);
   return requested.channels_last() && has_engines() && whole;
 }
-bool narrow(const Problem& requested) {
-  return fits(requested) && requested.precision == Precision::bf16 && requested.O % engine_lanes == 0;
-}
+bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 
 // ---- forward ----
 

@@ -59,7 +59,7 @@ template <Element element>
 bool forward_fits(const Problem& requested) {
   return requested.channels_last() && requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
          (requested.activation == Activation::none || requested.activation == Activation::relu) &&
-         (element == Element::float32 || (requested.precision == Precision::bf16 && has_engines())) &&
+         (element == Element::float32 || rounds_factors(requested)) &&
          is_product(requested, packed(requested, element));
 }
 
