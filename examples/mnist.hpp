@@ -81,6 +81,7 @@ inline tern::data::Mnist load(const Options& options) {
   wanted.folder = options.data;
   wanted.download = options.download;
   wanted.synthetic = options.synthetic;
+  wanted.allow_synthetic = true;  // it says so
   wanted.say = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
   tern::data::Mnist digits = tern::data::load_mnist(wanted);
   if (options.limit > 0) digits = {digits.train.take(options.limit), digits.test.take(options.limit)};

@@ -47,12 +47,15 @@ class Reader {
   void take_names();
   void note_suspect();
   void check_suspect() const;
+  void check_unique_names() const;
+  void check_header_of_words(const Table& table) const;
   void check_count() const;
   void assign_categories();
   void read_row(float* features);
   float read_category(std::size_t feature);
   bool is_missing(const Field& field) const { return options_.missing && means_missing(field.raw); }
   void finish_categories(Table& table);
+  bool lacks_target(const Field& field);
   void read_target(const Field& field);
   bool takes_numbers() const;
   std::int64_t read_class(const Field& field);
@@ -77,6 +80,7 @@ class Reader {
   bool maybe_numbers_ = false;     // what it is, is to be found
   bool too_many_classes_ = false;  // so that it can only be a number
   bool fractions_ = false;
+  bool unlabelled_ = false;  // a target is missing where none need be there
 };
 
 std::string Reader::name_of(std::size_t column) const {
@@ -127,15 +131,46 @@ void Reader::check_suspect() const {
     return targets.size() >= 2 && std::count(targets.begin(), targets.end(), targets[0]) == 1;
   };
   const bool numbers = takes_numbers();
-  if (!suspect_ || !(numbers ? unique(numbers_) : unique(labels_))) return;
+  if (!suspect_ || unlabelled_ || !(numbers ? unique(numbers_) : unique(labels_))) return;
   const auto& names = classes_.names();
   const bool words = !numbers && std::none_of(names.begin(), names.end(), [&](const std::string& name) {
     return name != suspect_->label && number(name);
   });
   expects<FileError>(!suspect_->counts && !words, suspect_->place, "found a first row of numbers whose ",
                      name_of(*columns_.target), ", ", shown(suspect_->label),
-                     ", never comes again: that may be a header; expected to be told whether it is one (--header yes ",
-                     "or no, CsvOptions::header)");
+                     ", never comes again: that may be a header; expected to be told whether it is one by ",
+                     "CsvOptions::header");
+}
+
+// Which columns a trained net knows is told by their names.
+void Reader::check_unique_names() const {
+  if (!options_.columns.empty()) return;
+  std::vector<std::size_t> used = columns_.features;
+  if (columns_.target) used.push_back(*columns_.target);
+  for (const std::size_t column : used) {
+    const auto next = std::find(names_.begin(), names_.end(), names_[column]);
+    const auto again = std::find(next + 1, names_.end(), names_[column]);
+    expects<FileError>(
+        again == names_.end(),
+        records_.place(again == names_.end() ? 0 : fields()[static_cast<std::size_t>(again - names_.begin())].offset),
+        "found two columns named ", shown(names_[column]), ", expected a name of its own for each; ",
+        "a column without a name is called by its number");
+  }
+}
+
+// Where no column holds numbers, a row of data looks like a header, but its words come again.
+void Reader::check_header_of_words(const Table& table) const {
+  if (options_.header || !table.header || !options_.columns.empty() || categories_.empty() || table.numbers()) return;
+  if (std::any_of(table.categories.begin(), table.categories.end(), [](const auto& names) { return names.empty(); }))
+    return;
+  const auto check = [&](const std::string& name, const std::vector<std::string>& words) {
+    expects<FileError>(std::find(words.begin(), words.end(), name) == words.end(), source_.name,
+                       ":1:1: found a first row of words, of which ", shown(name),
+                       " comes again in its column: that may be no header; expected to be told whether it is one by ",
+                       "CsvOptions::header");
+  };
+  for (std::size_t c = 0; c < table.categories.size(); ++c) check(table.columns[c], table.categories[c]);
+  check(table.target, table.classes);
 }
 
 void Reader::check_count() const {
@@ -146,8 +181,23 @@ void Reader::check_count() const {
                           columns_.count, " as in the first row"));
 }
 
+// Where it is missing: an error where it has to be there. NA in quotes is a class, and so is one that a net knows.
+bool Reader::lacks_target(const Field& field) {
+  if (!means_missing(field.raw) || (field.quoted && !field.raw.empty())) return false;
+  if (classes_.fixed() && !field.raw.empty() && classes_.find(field.raw) >= 0) return false;
+  if (options_.labelled != CsvTarget::required) return unlabelled_ = true;
+  const bool number = options_.numbers.value_or(false);
+  throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
+                          " in ", name_of(*columns_.target), ", expected a ",
+                          number             ? "number"
+                          : options_.numbers ? "class"
+                                             : "class or a number",
+                          number || field.raw.empty() ? "" : "; in quotes it is a class"));
+}
+
 // What it is to be may be known only when all of it is read.
 void Reader::read_target(const Field& field) {
+  if (lacks_target(field)) return;
   if (options_.numbers.value_or(false)) {
     numbers_.push_back(read_number(*columns_.target));
     return;
@@ -174,9 +224,6 @@ bool Reader::takes_numbers() const {
 }
 
 std::int64_t Reader::read_class(const Field& field) {
-  if (field.raw.empty()) [[unlikely]]
-    throw FileError(
-        message(records_.place(field.offset), "found nothing in ", name_of(*columns_.target), ", expected a class"));
   std::int64_t found = 0;
   if (field.escaped) {
     found = classes_.find(CsvRecords::text(field));
@@ -207,9 +254,9 @@ float Reader::read_number(std::size_t column) {
   }
   std::string way_out;
   if (feature && means_missing(field.raw))
-    way_out = "; --missing of the training (CsvOptions::missing) says what stands for a value that is missing";
+    way_out = "; CsvOptions::missing says what stands for a value that is missing";
   else if (feature && !value)
-    way_out = "; --categorical (CsvOptions::categorical) takes the values of a column as categories";
+    way_out = "; CsvOptions::categorical takes the values of a column as categories";
   throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
                           " in ", name_of(column), ", expected a number", way_out));
 }
@@ -219,11 +266,9 @@ float Reader::read_category(std::size_t feature) {
   const Field& field = fields()[column];
   if (means_missing(field.raw)) {
     if (options_.missing) return std::numeric_limits<float>::quiet_NaN();
-    throw FileError(message(
-        records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw), " in ",
-        name_of(column),
-        ", expected a category; --missing of the training (CsvOptions::missing) says what stands for a value that "
-        "is missing"));
+    throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
+                            " in ", name_of(column),
+                            ", expected a category; CsvOptions::missing says what stands for a value that is missing"));
   }
   const std::int64_t found = categories_[feature]->find(field.escaped ? CsvRecords::text(field) : field.raw);
   if (found < 0)
@@ -295,8 +340,8 @@ std::vector<bool> Reader::survey() const {
     const std::size_t column = columns_.features[f];
     const bool named = !categories_.empty() && categories_[f];
     expects<FileError>(named || !found[column] || commas[column] <= 0, first_comma[column],
-                       ", expected a number with a decimal point, and no comma; --categorical "
-                       "(CsvOptions::categorical) takes the values of the column as categories");
+                       ", expected a number with a decimal point, and no comma; CsvOptions::categorical takes the "
+                       "values of the column as categories");
   }
   return found;
 }
@@ -319,12 +364,17 @@ void Reader::read_row(float* features) {
 }
 
 std::optional<Table> Reader::read() {
+  // A row without a single value is one of the examples where nothing need be there; else it is an empty line.
+  const bool every_row = options_.labelled != CsvTarget::required;
+  if (every_row && options_.header == false) records_.keep_empty();
   expects<FileError>(records_.next(), source_.name, ":1:1: found nothing, expected rows of numbers with a class");
   Table table;
   table.source = source_.name;
   table.header = is_header();
   if (table.header) take_names();
+  if (every_row) records_.keep_empty();
   columns_ = assign_columns(options_, names_, records_);
+  if (table.header) check_unique_names();
   assign_categories();
   if (table.header)
     expects<FileError>(records_.next(), source_.name, ":2:1: found nothing after the header, expected rows of numbers");
@@ -334,7 +384,8 @@ std::optional<Table> Reader::read() {
   // Each row takes its separators and at least one byte for every field that is read and cannot be missing, so a
   // hostile file cannot claim more memory than its size warrants.
   const std::size_t width = columns_.features.size();
-  const std::uint64_t row_bytes = columns_.count + (options_.missing ? 0 : width) + (columns_.target ? 1 : 0);
+  const std::uint64_t row_bytes =
+      columns_.count + (options_.missing ? 0 : width) + (columns_.target && !every_row ? 1 : 0);
   const std::uint64_t rows = std::min(count_lines(source_), (source_.size + 1) / row_bytes);
   Tensor features({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width)});
   float* const values = features.write<float>().data();
@@ -354,17 +405,18 @@ std::optional<Table> Reader::read() {
   for (const std::size_t column : columns_.features) table.columns.push_back(name_of(column));
   for (const std::size_t column : columns_.ignored) table.ignored.push_back(name_of(column));
   if (columns_.target) table.target = name_of(*columns_.target);
-  if (columns_.target && takes_numbers()) {
+  const bool labelled = columns_.target && !unlabelled_;
+  if (labelled && takes_numbers()) {
     table.labels = tensor(numbers_, {count});
     return table;
   }
-  if (columns_.target) {
+  if (labelled) {
     const auto& names = classes_.names();
     expects<FileError>(
         options_.numbers || classes_.fixed() || !std::all_of(names.begin(), names.end(), is_number_with_comma),
         source_.name, ": found ", shown(names.front()), " in ", table.target,
-        ", expected a class, or a number with a decimal point, and no comma; --task classification "
-        "(CsvOptions::numbers) takes it as a class");
+        ", expected a class, or a number with a decimal point, and no comma; CsvOptions::numbers, where false, "
+        "takes it as a class");
     const std::vector<std::int64_t> renumbered = classes_.sort();
     table.labels = Tensor({count}, DType::int64);
     const auto labels = table.labels.write<std::int64_t>();
@@ -372,6 +424,7 @@ std::optional<Table> Reader::read() {
   }
   table.classes = classes_.names();
   check_names(table.classes, "a class");
+  check_header_of_words(table);
   return table;
 }
 

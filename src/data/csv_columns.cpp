@@ -27,6 +27,10 @@ class Assigner {
   void assign_by_name();
   void assign_by_position();
   void expect_target(std::size_t column) const;
+  bool is_ignored(const std::string& name) const {
+    return std::any_of(columns_.ignored.begin(), columns_.ignored.end(),
+                       [&](std::size_t column) { return names_[column] == name; });
+  }
 
   const CsvOptions& options_;
   const std::vector<std::string>& names_;
@@ -65,7 +69,9 @@ void Assigner::assign_by_name() {
   const bool wanted = options_.labelled == CsvTarget::required;
   if (options_.labelled != CsvTarget::absent) {
     const bool named = std::find(names_.begin(), names_.end(), options_.target) != names_.end();
-    if (named || (!options_.target.empty() && (wanted || whole_number(options_.target)))) {
+    if (!wanted && named && is_ignored(options_.target)) {
+      // Whoever predicts may leave it out.
+    } else if (named || (!options_.target.empty() && (wanted || whole_number(options_.target)))) {
       columns_.target = find_column(names_, records_, options_.target, "target");
       expect_target(*columns_.target);
       expects<FileError>(purpose[*columns_.target] == unknown, records_.place(0), "found the target ",

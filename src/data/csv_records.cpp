@@ -25,8 +25,6 @@ CsvRecords::CsvRecords(const CsvSource& source, char separator)
   const std::string_view start(window_.data(), end_);
   expects<FileError>(!start.starts_with("\xff\xfe") && !start.starts_with("\xfe\xff"), source_.name,
                      ":1:1: found text in UTF-16, expected UTF-8; save the file as CSV UTF-8");
-  expects<FileError>(start.substr(0, 1024).find('\0') == std::string_view::npos, source_.name,
-                     ":1:1: found bytes that are not text, expected a CSV file");
   if (start.starts_with("\xef\xbb\xbf")) begin_ = 3;
   if (separator_ == 0) find_separator();
 }
@@ -43,6 +41,14 @@ void CsvRecords::refill() {
   }
   const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(window_.size() - end_, source_.size - read_));
   if (count > 0) source_.read(read_, std::as_writable_bytes(std::span(window_).subspan(end_, count)));
+  const std::string_view added(window_.data() + end_, count);
+  if (const std::size_t zero = added.find('\0'); zero != std::string_view::npos) [[unlikely]] {
+    const std::string_view before(window_.data() + begin_, end_ - begin_ + zero);
+    const bool utf16 = added.starts_with("\xff\xfe") || added.starts_with("\xfe\xff");
+    expects<FileError>(read_ == 0 && utf16, source_.name, ":",
+                       next_line_ + static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n')),
+                       ":1: found bytes that are not text, expected a CSV file");
+  }
   read_ += count;
   end_ += count;
 }
@@ -80,6 +86,7 @@ bool CsvRecords::next() {
 }
 
 bool CsvRecords::blank() const {
+  if (keeps_empty_ && fields_.size() > 1) return false;
   return std::all_of(fields_.begin(), fields_.end(),
                      [](const Field& field) { return field.raw.empty() && !field.quoted; });
 }

@@ -32,6 +32,8 @@ class CsvRecords {
 
   /// Takes the next record that is not empty; false at the end. The fields are valid until the next call.
   bool next();
+  /// From here on records that hold only separators are taken too.
+  void keep_empty() { keeps_empty_ = true; }
   const std::vector<Field>& fields() const { return fields_; }
   /// The text of a field, with "" made ".
   static std::string text(const Field& field);
@@ -58,7 +60,7 @@ class CsvRecords {
   std::size_t length_ = 0;           // of the present record with its line end
   std::size_t end_of_record_ = 0;    // of the present record without its line end
   std::uint64_t line_ = 1, next_line_ = 1;
-  bool repeat_ = false;
+  bool repeat_ = false, keeps_empty_ = false;
   std::vector<Field> fields_;
 };
 

@@ -181,7 +181,9 @@ Mnist load_mnist(const MnistOptions& options) {
   }
   if (named.empty() && options.allow_synthetic && !options.fashion) return draw(options);
   if (root.empty())
-    throw FileError("load_mnist: no folder was named, and neither XDG_CACHE_HOME nor HOME is set; name a folder");
+    throw FileError(
+        "load_mnist: no folder was named, and neither XDG_CACHE_HOME nor HOME is set; name a folder, or draw digits "
+        "(MnistOptions::synthetic)");
   const char* const origin = !options.folder.empty() ? "the folder that was named"
                              : !named.empty()        ? "the folder of TERN_DATA_DIR"
                                                      : "the cache folder";
@@ -190,7 +192,8 @@ Mnist load_mnist(const MnistOptions& options) {
                           fs::is_directory(root, ignored) ? " lacks " : " does not exist; it should hold ",
                           missing(root), ", there or in ", set.folder,
                           "/raw below it. Put the four files there, name another folder, or allow the download from ",
-                          published(options.fashion).mirrors[0], " (--download, MnistOptions::download)"));
+                          published(options.fashion).mirrors[0],
+                          " (MnistOptions::download); MnistOptions::synthetic draws digits instead"));
 }
 
 }  // namespace tern::data

@@ -60,6 +60,11 @@ Dataset read_npz(const std::string& file, const NpzOptions& options) {
     const auto [least, most] = std::ranges::minmax(labels);
     expects<FileError>(least >= 0, file, ": found the class ", least,
                        ", expected none below 0; NpzOptions::numbers says that these are no classes");
+    // As many classes are outputs of a net: a number far beyond the examples is none.
+    constexpr std::int64_t few = 65536;
+    expects<FileError>(most < std::max(few, result.size()), file, ": found the class ", most, " among ", result.size(),
+                       " examples, expected classes that count from 0; NpzOptions::numbers says that these are no "
+                       "classes");
     result.classes = most + 1;
     if (is_floating(result.images.dtype())) result.images = result.images.to(DType::float32);
   }

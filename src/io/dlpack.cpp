@@ -113,6 +113,9 @@ Tensor from_dlpack(DLManagedTensor* managed) {
       }
     }
   }
+  // Whatever is not 0 is true, and true is 1.
+  if (dtype == DType::boolean)
+    for (std::byte& value : bytes) value = std::byte{value != std::byte{0}};
   if (managed->deleter != nullptr) managed->deleter(managed);
   return result;
 }

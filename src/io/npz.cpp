@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <string_view>
@@ -76,12 +77,32 @@ Entry entry_at(const Reader& zip, std::uint64_t position) {
   return entry;
 }
 
-/// The bytes of an entry, unpacked and compared with their sum.
-std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
+/// What an entry takes of the file, from what stands before its bytes to their end.
+struct Extent {
+  std::uint64_t begin = 0, bytes = 0, end = 0;
+};
+
+Extent extent_of(const Reader& zip, const Entry& entry) {
   expects<FileError>(zip.number(entry.local, 4) == local_mark, zip.file(), ": this zip file is damaged; copy it again");
   const std::uint64_t begin =
       entry.local + local_size + zip.number(entry.local + 26, 2) + zip.number(entry.local + 28, 2);
-  const std::span<const std::byte> packed = zip.part(begin, entry.packed);
+  zip.part(begin, entry.packed);
+  return {entry.local, begin, begin + entry.packed};
+}
+
+/// Entries that share bytes would unpack to many times what is honest.
+void check_apart(const Reader& zip, const std::vector<Entry>& entries) {
+  std::vector<Extent> extents;
+  for (const Entry& entry : entries) extents.push_back(extent_of(zip, entry));
+  std::ranges::sort(extents, {}, &Extent::begin);
+  for (std::size_t i = 1; i < extents.size(); ++i)
+    expects<FileError>(extents[i].begin >= extents[i - 1].end, zip.file(),
+                       ": two arrays in it lie over each other; numpy.savez puts one behind the other");
+}
+
+/// The bytes of an entry, unpacked and compared with their sum.
+std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
+  const std::span<const std::byte> packed = zip.part(extent_of(zip, entry).bytes, entry.packed);
   std::vector<std::byte> bytes;
   if (entry.method == 0) {
     bytes.assign(packed.begin(), packed.end());
@@ -215,10 +236,14 @@ std::map<std::string, Tensor> parse_npz(std::span<const std::byte> content, cons
     count = zip.number(wide + 32, 8);
     position = zip.number(wide + 48, 8);
   }
-  std::map<std::string, Tensor> tensors;
+  std::vector<Entry> entries;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Entry entry = entry_at(zip, position);
-    position += entry.size;
+    entries.push_back(entry_at(zip, position));
+    position += entries.back().size;
+  }
+  check_apart(zip, entries);
+  std::map<std::string, Tensor> tensors;
+  for (const Entry& entry : entries) {
     expects<FileError>(entry.name.ends_with(".npy"), name, ": ", entry.name,
                        " in it is not an array; numpy.savez puts .npy files into its zip");
     const std::string key = entry.name.substr(0, entry.name.size() - 4);

@@ -44,16 +44,16 @@ TEST_CASE("encoding: columns of words are categories, and holes are NaN", "[data
     const std::string text = "1,2,a\n3," + std::string(hole) + ",b\n";
     CHECK(std::isnan(parsed(text, found).features.to_vector<float>()[3]));
     CHECK_THAT(problem_of(text, {}), ContainsSubstring("t.csv:2:3: found ") &&
-                                         ContainsSubstring("in column 2, expected a number; --missing"));
+                                         ContainsSubstring("in column 2, expected a number; CsvOptions::missing"));
   }
   CHECK_THAT(problem_of("x,y\n1,a\n?,b\nred,a\n", {.categorical = {"x"}}),
-             ContainsSubstring("t.csv:3:1: found '?' in x, expected a category; --missing"));
+             ContainsSubstring("t.csv:3:1: found '?' in x, expected a category; CsvOptions::missing"));
 }
 
 TEST_CASE("encoding: a mistyped number makes no categories, and categories may be told", "[data]") {
   const std::string text = "a,b,c\n1,5,x\n2,6,y\n3,7o,x\n";
   CHECK_THAT(problem_of(text, found),
-             ContainsSubstring("t.csv:4:3: found '7o' in b, expected a number; --categorical"));
+             ContainsSubstring("t.csv:4:3: found '7o' in b, expected a number; CsvOptions::categorical"));
   CHECK(parsed(text, {.categorical = {"b"}}).categories == std::vector<Names>{{}, {"5", "6", "7o"}});
   CHECK(parsed(text, {.categorical = {"2"}, .find_categorical = true}).categories[1].size() == 3);
   CHECK(parsed(text, {.categories = std::vector<bool>{true, true}}).categories[0] == Names{"1", "2", "3"});

@@ -58,16 +58,18 @@ TEST_CASE("mnist: the folder that is named comes first, then TERN_DATA_DIR, then
   CHECK(load_mnist({.folder = folder / "torch", .fashion = true}).train.size() == 4);
 }
 
-TEST_CASE("mnist: where nothing is found digits are drawn, but not in place of a folder that was named", "[data]") {
+TEST_CASE("mnist: where nothing is found digits are drawn on request, but not in place of a folder that was named",
+          "[data]") {
   const Isolated isolated;
   const TemporaryFolder& folder = isolated.folder;
-  const Mnist drawn = load_mnist({.synthetic_train = 30, .synthetic_test = 20});
+  const Mnist drawn = load_mnist({.allow_synthetic = true, .synthetic_train = 30, .synthetic_test = 20});
   CHECK(drawn.train.synthetic);
   CHECK(drawn.train.size() == 30);
   CHECK(drawn.test.size() == 20);
   CHECK(drawn.train.images.slice(0, 0, 20).to_vector<std::uint8_t>() != drawn.test.images.to_vector<std::uint8_t>());
 
-  const std::string cache = said<FileError>([] { load_mnist({.allow_synthetic = false}); });
+  const std::string cache = said<FileError>([] { load_mnist(); });
+  CHECK_THAT(cache, ContainsSubstring("MnistOptions::download") && ContainsSubstring("MnistOptions::synthetic"));
   CHECK_THAT(cache, ContainsSubstring(folder / "cache/tern") && ContainsSubstring("cache folder") &&
                         ContainsSubstring("does not exist") && ContainsSubstring("allow the download"));
   for (const char* name :

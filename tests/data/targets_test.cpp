@@ -168,6 +168,12 @@ TEST_CASE("targets: arrays of a NumPy file", "[data][targets]") {
              ContainsSubstring("found prices [4,3], x_train [4,3], y_train [4], expected z"));
   io::save_npz(file, {{"x", x}, {"y", tensor<std::int64_t>({1, -1, 0, 0})}});
   CHECK_THAT(said<FileError>([&] { read_npz(file); }), ContainsSubstring("found the class -1"));
+  for (const std::int64_t far : {INT64_MAX, std::int64_t{1'000'000'000'000'000}, std::int64_t{65536}}) {
+    io::save_npz(file, {{"x", x}, {"y", tensor<std::int64_t>({1, far, 0, 0})}});
+    CHECK_THAT(said<FileError>([&] { read_npz(file); }),
+               ContainsSubstring(message("found the class ", far)) && ContainsSubstring("NpzOptions::numbers"));
+    CHECK(read_npz(file, {.numbers = true}).classes == no_classes);
+  }
   io::save_npz(file, {{"x", x}, {"y", zeros({3})}});
   CHECK_THAT(said<FileError>([&] { read_npz(file); }), ContainsSubstring("expected as many labels as images"));
   io::save_npz(file, {{"pixels", x}});

@@ -102,6 +102,14 @@ TEST_CASE("dlpack: a tensor goes out with its strides and lives until it is dele
     CHECK(back.shape() == Shape{2, 0, 3});
     CHECK(from_dlpack(to_dlpack(full({}, 1, dtype))).item() == 1);
   }
+  // Of bools every byte but 0 is true, and true is 1.
+  Foreign bools;
+  bools.elements = {0x01000100, static_cast<std::int32_t>(0x0380ff02)};
+  bools.shape = {8};
+  bools.strides = {1};
+  bools.managed.dl_tensor.ndim = 1;
+  bools.managed.dl_tensor.dtype = {6, 8, 1};  // kDLBool
+  CHECK(from_dlpack(&bools.managed).values() == std::vector<double>{0, 1, 0, 1, 1, 1, 1, 1});
   CHECK_THROWS_AS(to_dlpack(ones({2}).set_requires_grad()), AutogradError);
   CHECK_THROWS_AS(to_dlpack(Tensor()), Error);
 }

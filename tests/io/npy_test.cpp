@@ -183,4 +183,15 @@ TEST_CASE("npz: a damaged file is refused, wherever the damage is", "[io]") {
                     "x: this is not an .npz file; numpy.savez writes one");
 }
 
+TEST_CASE("npz: entries that lie over each other are refused", "[io]") {
+  // Many entries of one stream would unpack to many times what the file is honest about.
+  const TemporaryFolder folder;
+  save_npz(folder / "a.npz", {{"a", arange(0, 4)}, {"b", arange(0, 4)}});
+  std::string bytes = read_bytes(folder / "a.npz");
+  CHECK_NOTHROW(parse_npz(bytes_of(bytes), "apart"));
+  const std::size_t second = bytes.rfind("PK\x01\x02");
+  for (std::size_t i = 0; i < 4; ++i) bytes[second + 42 + i] = '\0';  // where the entry says that it begins
+  CHECK_THROWS_WITH(parse_npz(bytes_of(bytes), "over"), Catch::ContainsSubstring("over: two arrays in it lie over"));
+}
+
 }  // namespace tern::io

@@ -43,7 +43,6 @@ bool is_table(const std::string& dataset) {
 data::Mnist load_digits(const Settings& settings) {
   data::MnistOptions options;
   options.folder = settings.data;
-  options.allow_synthetic = false;
   options.download = settings.download;
   options.fashion = settings.dataset == "fashion-mnist";
   options.synthetic = settings.dataset == "synthetic-digits";
@@ -258,13 +257,18 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   }
   options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
   if (options.target.empty()) options.target = blueprint.target;
-  if (options.ignore.empty()) options.ignore = blueprint.ignore;
+  // A table that had no header has none where it is read again: a row of words would pass for one.
+  if (settings.header == "auto" && !blueprint.header) options.header = false;
+  if (options.ignore.empty() || blueprint.header)
+    options.ignore.insert(options.ignore.end(), blueprint.ignore.begin(), blueprint.ignore.end());
   const data::Table table = data::read_csv(settings.dataset, options);
   data::Dataset whole{
       .images = table.features, .labels = table.labels, .classes = blueprint.class_count(), .source = table.source};
   if (blueprint.regression) whole.classes = data::no_classes;
   Examples examples = rows_of(table, whole, blueprint.missing);
   data::Dataset& kept = examples.memory;
+  if (!kept.labels.defined() && settings.limit > 0 && settings.limit < kept.images.size(0))
+    kept.images = kept.images.slice(0, 0, settings.limit);
   if (kept.labels.defined()) kept = limited(kept, settings);
   if (part == Part::held_out) kept = held_out(kept, blueprint);
   kept.images = blueprint.encoding.apply(kept.images, table.categories);
@@ -350,12 +354,29 @@ Examples read_test_data(const Settings& settings, const Blueprint& blueprint, Pa
   return load_folder_to_test(settings, blueprint, part);
 }
 
+// What the library calls by its members, by the options.
+std::string by_options(std::string text) {
+  static const std::array<std::pair<std::string_view, std::string_view>, 5> names{{
+      {"CsvOptions::missing", "--missing of the training"},
+      {"CsvOptions::categorical", "--categorical"},
+      {"CsvOptions::header", "--header yes or no"},
+      {"CsvOptions::numbers, where false,", "--task classification"},
+      {"MnistOptions::download", "--download"},
+  }};
+  for (const auto& [member, option] : names)
+    for (auto at = text.find(member); at != std::string::npos; at = text.find(member, at + option.size()))
+      text.replace(at, member.size(), option);
+  return text;
+}
+
 // A label out of range, or images that fit no labels, are faults of the data like any other.
 template <class Load>
 auto of_data(const Settings& settings, Load load) -> decltype(load()) {
   const auto fault = [&](const Error& error) { return FileError(settings.dataset + ": " + error.what()); };
   try {
     return load();
+  } catch (const FileError& error) {
+    throw FileError(by_options(error.what()));
   } catch (const NumericError& error) {
     throw fault(error);
   } catch (const ShapeError& error) {

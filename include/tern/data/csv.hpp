@@ -14,7 +14,9 @@ namespace tern::data {
 /// Whether a table has a column with the classes.
 enum class CsvTarget : std::uint8_t {
   required,
-  optional,  ///< there when a row has one field more than `CsvOptions::features`
+  /// There when a row has one field more than `CsvOptions::features`, or among the names. Where a row has nothing in it
+  /// (nothing, NA, NaN, ?), the table has no labels.
+  optional,
   absent
 };
 
@@ -25,9 +27,9 @@ struct CsvOptions {
   /// numbers and some have a fraction, or more than 20, and than one in 20 rows, are different.
   std::optional<bool> numbers = false;
   std::vector<std::string> ignore = {};  ///< columns to leave out, by name or number
-  std::optional<bool> header =
-      {};              ///< whether the first row holds names; detected when absent: a row of numbers only is not one
-  char separator = 0;  ///< 0: whichever of comma, semicolon and tab the first row has most of
+  /// Whether the first row holds names; detected when absent: a row with a number is not one.
+  std::optional<bool> header = {};
+  char separator = 0;                     ///< 0: whichever of comma, semicolon and tab the first row has most of
   std::vector<std::string> classes = {};  ///< the classes in their order, as a trained net knows them; empty: found
   std::int64_t features = 0;              ///< how many features there must be; 0: any number
   /// The names of the features, as a trained net knows them: under a header they are found by their names and put in
@@ -62,10 +64,12 @@ struct Table {
   Dataset dataset() const;
 };
 
-/// Reads a table of finite numbers and a class per row: quoted fields (RFC 4180), LF, CRLF and CR, a byte-order mark,
-/// lines that are empty or hold only separators. A first row of numbers that looks like a header all the same, such as
-/// the 0,1,2 that data frames write, has to be called one or none. Throws FileError "file:line:column: what was found,
-/// what was expected". No more is allocated than the features take, and a few MB.
+/// Reads a table of finite numbers and a class per row: quoted fields (RFC 4180), LF, CRLF and CR, a byte-order mark.
+/// Empty lines are passed over, and where a target is required those that hold only separators. A row without a target
+/// (nothing, NA, NaN, ?) is an error there; in quotes NA is a class. A first row of numbers that looks like a header
+/// all the same, such as the 0,1,2 that data frames write, has to be called one or none, and so has one of words that
+/// come again in a table of words. Features have names of their own. Throws FileError "file:line:column: what was
+/// found, what was expected". No more is allocated than the features take, and a few MB.
 Table read_csv(const std::string& file, const CsvOptions& options = {});
 /// The same from bytes in memory; `name` is the file name in messages.
 Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options = {});
