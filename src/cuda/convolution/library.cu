@@ -18,10 +18,9 @@ struct Library {
 };
 
 bool fits(const Problem& requested) {
-  const bool whole = requested.groups == 1 ||
-                     (requested.groups <= most_engine_groups && requested.C / requested.groups % engine_lanes == 0 &&
-                      requested.O / requested.groups % engine_lanes == 0);
-  return requested.channels_last() && has_engines() && whole;
+  const bool whole = requested.O / requested.groups % engine_lanes == 0 &&
+                     (requested.groups == 1 || requested.C / requested.groups % engine_lanes == 0);
+  return requested.channels_last() && has_engines() && whole && requested.groups <= most_engine_groups;
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 
