@@ -204,11 +204,11 @@ Pool2d pool_of(const Conv2d& s) {
           .stride_w = 2};
 }
 
-/// Whether kernels read a pooled gradient. Forward may have requested for another precision.
+/// Whether kernels read a pooled gradient. Forward may have been asked for another precision.
 bool fuses_backward(Problem problem) {
-  const auto fits = [&](Pass pass, const Algorithm& way) {
+  const auto fits = [&](Pass pass, const Algorithm& algorithm) {
     problem.pass = pass;
-    return way.fits(problem);
+    return algorithm.fits(problem);
   };
   return fits(Pass::grad_x, direct_tensor_grad_x_pooled) && fits(Pass::grad_weight, direct_tensor_grad_weight);
 }
