@@ -141,7 +141,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
 
   make_folders(folder);
   remove_all_leftovers(folder);
-  std::string file = folder + "/" + file_name(checkpoint.step);
+  std::string file = checkpoint_file(folder, checkpoint.step);
   save_safetensors(file, checkpoint.tensors, metadata);
   // The new file is safe before an old one goes. A file that cannot be deleted costs space, not the checkpoint.
   const auto found = checkpoints_in(folder);
@@ -178,6 +178,14 @@ Checkpoint checkpoint_from(Safetensors content, const std::string& file) {
   checkpoint.tensors = std::move(content.tensors);
   checkpoint.metadata = std::move(metadata);
   return checkpoint;
+}
+
+std::string checkpoint_file(const std::string& folder, std::int64_t step) { return folder + "/" + file_name(step); }
+
+std::vector<std::int64_t> checkpoint_steps(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const Found& found : checkpoints_in(folder)) steps.push_back(found.step);
+  return steps;
 }
 
 std::optional<Resumed> resume_checkpoint(const std::string& folder) {

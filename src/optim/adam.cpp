@@ -69,6 +69,11 @@ void Adam::step(const std::vector<std::size_t>& positions, const Tensor& steps) 
                    .decoupled = decoupled_});
 }
 
+std::string Adam::describe() const {
+  return message(Optimizer::describe(), ", betas ", options_.beta1, " and ", options_.beta2, ", epsilon ",
+                 options_.epsilon, ", weight decay ", options_.weight_decay);
+}
+
 nn::State Adam::state() const {
   nn::State state = Optimizer::state();
   for (std::size_t i = 0; i < size(); ++i)

@@ -1,5 +1,7 @@
 #include "tern/optim/clip.hpp"
 
+#include "optim/clip_over_stages.hpp"
+#include "parallel/holdings.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/reduction.hpp"
@@ -7,30 +9,34 @@
 
 namespace tern::optim {
 
-Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+Tensor clip_over_stages(const std::vector<Tensor>& parameters, double max_norm,
+                        const std::shared_ptr<const parallel::Holding>& stages) {
   expects(max_norm >= 0, "clip_grad_norm: max_norm is ", max_norm, ", it must not be negative");
   const NoGrad no_grad;
-  Tensor squares;
+  // In float64, whose range holds the square of every float32.
+  std::vector<Tensor> squares;
+  bool wide = false;
   for (const Tensor& parameter : parameters) {
+    wide = wide || parameter.dtype() == DType::float64;
+    squares.emplace_back();
     if (!parameter.grad().defined()) continue;
-    const Tensor gradient = parameter.grad().to(scalar_of(parameter.dtype()));
-    const Tensor square = operators::sum(gradient * gradient);
-    if (!squares.defined())
-      squares = square;
-    else if (squares.dtype() == square.dtype())
-      squares = squares + square;
-    else
-      squares = squares.to(DType::float64) + square.to(DType::float64);
+    const Tensor gradient = parameter.grad().to(DType::float64);
+    squares.back() = operators::sum(gradient * gradient).reshape({1});
   }
-  if (!squares.defined()) return scalar(0.0f);
-  Tensor norm = operators::sqrt(squares);
+  const Tensor sum = parallel::sum_over_parameters(parameters, squares, stages);
+  if (!sum.defined()) return scalar(0.0f);
+  const Tensor norm = operators::sqrt(sum).reshape({});
   const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
     const Tensor gradient = parameter.grad().to(scalar_of(parameter.dtype()));
     Tensor(parameter).set_grad((gradient * factor.to(gradient.dtype())).to(parameter.dtype()));
   }
-  return norm;
+  return wide ? norm : norm.to(DType::float32);
+}
+
+Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+  return clip_over_stages(parameters, max_norm, nullptr);
 }
 
 }  // namespace tern::optim

@@ -53,8 +53,23 @@ void Groups::load_state(const nn::State& state) {
     expects(known, "load_state: the state does not fit these ", groups_.size(), " groups: unexpected: ", name);
   }
   expects(rate.defined() && rate.numel() == 1, "load_state: the state has no learning_rate of these groups");
+  // The groups' rates are as they were saved: some may have been set apart from the factor.
   for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->load_state(parts[i]);
-  apply_learning_rate(rate.item());
+  Optimizer::apply_learning_rate(rate.item());
+}
+
+Tensor Groups::owner_of(const std::string& entry) const {
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    if (const std::string prefix = message("group", i, '.'); entry.starts_with(prefix))
+      return groups_[i]->owner_of(entry.substr(prefix.size()));
+  return {};
+}
+
+std::string Groups::describe() const {
+  std::string all = "Groups";
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    all += message(i == 0 ? ": " : "; ", groups_[i]->describe(), ", rate ", rates_[i]);
+  return all;
 }
 
 }  // namespace tern::optim

@@ -11,6 +11,11 @@ Lion::Lion(std::vector<Tensor> parameters, const LionOptions& options)
   expects(options.weight_decay >= 0, "Lion: weight decay ", options.weight_decay, " must not be negative");
 }
 
+std::string Lion::describe() const {
+  return message(Optimizer::describe(), ", betas ", options_.beta1, " and ", options_.beta2, ", weight decay ",
+                 options_.weight_decay);
+}
+
 void Lion::step() {
   const NoGrad no_grad;
   for (const std::size_t i : active()) {

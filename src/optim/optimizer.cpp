@@ -1,6 +1,7 @@
 #include "tern/optim/optimizer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "run/recording.hpp"
@@ -116,6 +117,17 @@ void Optimizer::load_state(const nn::State& state) {
   }
   if (!same) *std::exchange(same_slots_, std::make_shared<bool>(true)) = false;
   apply_learning_rate(rate.item());
+}
+
+Tensor Optimizer::owner_of(const std::string& entry) const {
+  const auto dot = entry.find('.');
+  std::size_t i = 0;
+  if (dot == std::string::npos || dot == 0 ||
+      std::from_chars(entry.data(), entry.data() + dot, i).ptr != entry.data() + dot)
+    return {};
+  for (const Slot& slot : const_cast<Optimizer*>(this)->slots())
+    if (i < slot.tensors->size() && entry.compare(dot + 1, std::string::npos, slot.name) == 0) return parameters_[i];
+  return {};
 }
 
 void Optimizer::made(Tensor& tensor) {

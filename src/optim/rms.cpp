@@ -18,6 +18,11 @@ std::vector<Optimizer::Slot> RMSprop::slots() {
   return {{"square_avg", &squares_}, {"momentum_buffer", &momenta_}, {"grad_avg", &means_}};
 }
 
+std::string RMSprop::describe() const {
+  return message(Optimizer::describe(), ", alpha ", options_.alpha, ", epsilon ", options_.epsilon, ", weight decay ",
+                 options_.weight_decay, ", momentum ", options_.momentum, options_.centered ? ", centered" : "");
+}
+
 void RMSprop::step() {
   const NoGrad no_grad;
   for (const std::size_t i : active()) {
@@ -48,6 +53,11 @@ Adagrad::Adagrad(std::vector<Tensor> parameters, const AdagradOptions& options)
   expects(options.weight_decay >= 0 && options.initial_accumulator >= 0 && options.epsilon >= 0,
           "Adagrad: weight decay ", options.weight_decay, ", initial accumulator ", options.initial_accumulator,
           " and epsilon ", options.epsilon, " must not be negative");
+}
+
+std::string Adagrad::describe() const {
+  return message(Optimizer::describe(), ", weight decay ", options_.weight_decay, ", initial accumulator ",
+                 options_.initial_accumulator, ", epsilon ", options_.epsilon);
 }
 
 void Adagrad::step() {

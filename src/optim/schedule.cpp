@@ -39,7 +39,8 @@ double OneCycleLr::operator()(std::int64_t position) const {
     return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * share));
   };
   const double start = 1 / start_divisor;
-  return at <= peak ? between(start, 1, at / peak) : between(1, start / end_divisor, (at - peak) / (last - peak));
+  return at <= peak && peak > 0 ? between(start, 1, at / peak)
+                                : between(1, start / end_divisor, (at - peak) / (last - peak));
 }
 
 ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, const PlateauOptions& options)
@@ -62,7 +63,9 @@ void ReduceOnPlateau::step(double value) {
   }
   waited_ = better ? 0 : waited_ + 1;
   if (waited_ <= options_.patience) return;
-  optimizer_->set_learning_rate(std::max(optimizer_->learning_rate() * options_.factor, options_.minimum));
+  // A rate below the minimum stays.
+  const double rate = optimizer_->learning_rate(), reduced = std::max(rate * options_.factor, options_.minimum);
+  if (reduced < rate) optimizer_->set_learning_rate(reduced);
   resting_ = options_.cooldown;
   waited_ = 0;
 }

@@ -16,6 +16,11 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
 
 std::vector<Optimizer::Slot> SGD::slots() { return {{"momentum_buffer", &momenta_}}; }
 
+std::string SGD::describe() const {
+  return message(Optimizer::describe(), ", momentum ", options_.momentum, ", dampening ", options_.dampening,
+                 ", weight decay ", options_.weight_decay, options_.nesterov ? ", nesterov" : "");
+}
+
 void SGD::step() {
   // A parameter's first momentum is its gradient. All have their first step together, in one call, unless one gets its
   // first gradient later.

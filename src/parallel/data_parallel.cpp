@@ -9,6 +9,7 @@
 #include "parallel/replicas.hpp"
 #include "parallel/streams.hpp"
 #include "parallel/tree.hpp"
+#include "run/recording.hpp"
 #include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
@@ -42,8 +43,11 @@ struct DataParallel::Body {
   Group elements;  // for what lies on devices
   DataParallelOptions options;
   data::Share share;
-  std::vector<Tensor> parameters, statistics;  // to be trained and summed; floating buffers
+  std::vector<nn::NamedTensor> whole;          // the parameters that all ranks have alike
+  std::vector<char> trained;                   // which of them take a gradient
+  std::vector<Tensor> parameters, statistics;  // those that do, whose gradients are summed; floating buffers
   std::string apart;                           // the first parameter that each rank has a shard of its own of
+  std::string joint;                           // a module that takes sums over all ranks
   std::vector<Bucket> buckets;
   std::vector<Bucket> statistics_buckets;
 
@@ -62,7 +66,7 @@ struct DataParallel::Body {
             " shards have the same sum for any number of ranks, and as ", options.wire,
             " they would not: what is rounded depends on who holds which; take float32, or shards = 0");
     std::vector<nn::NamedTensor> all = module.named_parameters();
-    const std::size_t trained = all.size();
+    const std::size_t count = all.size();
     for (nn::NamedTensor& named : module.named_buffers()) all.push_back(std::move(named));
     const SplitShards split = split_shards(module);
     check_same(group, all, split);
@@ -74,21 +78,57 @@ struct DataParallel::Body {
         continue;
       }
       elements.broadcast(tensor);
-      if (i >= trained && is_floating(tensor.dtype())) statistics.push_back(tensor);
-      if (i < trained && tensor.requires_grad()) parameters.push_back(tensor);
+      if (i >= count && is_floating(tensor.dtype())) statistics.push_back(tensor);
+      if (i < count) whole.push_back(all[i]);
     }
-    expects(!parameters.empty(),
-            "DataParallel: the module has no parameter that takes a gradient and is whole in every rank");
+    choose(taking_gradients());
     expects(share.shards <= 1 || apart.empty(), "DataParallel: every rank has another shard of ", apart,
             ", which needs all of a batch at once, and ", share.shards,
             " shards are computed one after another; take shards = 0");
     module.visit([&](const std::string& path, const nn::Module& child) {
-      expects(share.shards <= 1 || dynamic_cast<const BatchNorm2d*>(&child) == nullptr, "DataParallel: ", path, ", ",
-              child.describe(), ", needs all of a batch at once, and ", share.shards,
-              " shards are computed one after another; give it nn::BatchNorm2d, or shards = 0");
+      if (dynamic_cast<const BatchNorm2d*>(&child) == nullptr) return;
+      if (joint.empty()) joint = message(path, ", ", child.describe());
+      expects(share.shards <= 1, "DataParallel: ", path, ", ", child.describe(), ", needs all of a batch at once, and ",
+              share.shards, " shards are computed one after another; give it nn::BatchNorm2d, or shards = 0");
     });
-    buckets = make_buckets(parameters, options.bucket_bytes);
     statistics_buckets = make_buckets(statistics, options.bucket_bytes);
+  }
+
+  std::vector<char> taking_gradients() const {
+    std::vector<char> taking;
+    for (const nn::NamedTensor& named : whole) taking.push_back(named.tensor.requires_grad() ? 1 : 0);
+    return taking;
+  }
+
+  void choose(std::vector<char> taking) {
+    trained = std::move(taking);
+    parameters.clear();
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      if (trained[i] != 0) parameters.push_back(whole[i].tensor);
+    expects(!parameters.empty(),
+            "DataParallel: the module has no parameter that takes a gradient and is whole in every rank");
+    buckets = make_buckets(parameters, options.bucket_bytes);
+  }
+
+  /// What was frozen or unfrozen since the last backward, alike in all ranks.
+  void look_again() {
+    std::vector<char> taking = taking_gradients();
+    if (taking == trained) return;
+    std::string text;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      text += message(whole[i].name, taking[i] != 0 ? " to train" : " frozen", '\n');
+    group.check_same("DataParallel", text);
+    choose(std::move(taking));
+  }
+
+  void check(std::int64_t batch) const {
+    expects<ShapeError>(batch >= 1, "DataParallel: a batch of ", batch, " examples");
+    expects<ShapeError>(apart.empty() || batch % share.ranks == 0, "DataParallel: a batch of ", batch,
+                        " examples is not divided equally among ", share.ranks, " ranks, as ", apart,
+                        " needs, of which each has a shard; take a multiple, and LoaderOptions::drop_last");
+    expects<ShapeError>(joint.empty() || batch >= share.ranks, "DataParallel: a batch of ", batch,
+                        " examples leaves some of ", share.ranks, " ranks without any, and ", joint,
+                        ", needs some of every rank; take a larger batch, and LoaderOptions::drop_last");
   }
 
   DType wire(const Bucket& bucket) const { return bucket.dtype == DType::float32 ? options.wire : bucket.dtype; }
@@ -110,7 +150,8 @@ struct DataParallel::Pass {
         progress(body.buckets, body.parameters),
         gradients(body.buckets.size()),
         used(body.parameters.size()),
-        packs(body.buckets.size()) {}
+        packs(body.buckets.size()),
+        idle(std::ranges::any_of(holdings, [](const std::vector<int>& shards) { return shards.empty(); })) {}
 
   Body& body;
   const Holdings holdings;  // of each rank, the shards that hold examples
@@ -118,6 +159,7 @@ struct DataParallel::Pass {
   std::vector<Partial> gradients;              // of each bucket that is packed
   std::vector<std::vector<Tensor>> sums = {};  // of the first buckets: those of its members
   std::vector<char> used, packs;               // which parameters have a gradient; which buckets have this shard's
+  const bool idle;                             // some rank has no examples
   Reduction reduction = Reduction::sum;
 
   const std::vector<int>& own() const { return holdings[static_cast<std::size_t>(body.group.rank())]; }
@@ -177,9 +219,10 @@ struct DataParallel::Pass {
     for (Tensor& tensor : body.parameters) tensor.zero_grad();
   }
 
-  /// The largest of what the ranks say, where that costs no wait for a device.
+  /// The largest of what the ranks say. A replay says nothing, so between devices a Step that records needs the ranks
+  /// to do alike; but who has no examples knows nothing of its own.
   std::vector<std::int64_t> agree(std::vector<std::int64_t> words) const {
-    if (!body.elements.on_host()) return words;
+    if (!idle && !body.elements.on_host() && Recording::running() != nullptr) return words;
     Tensor all = tensor(words, {static_cast<std::int64_t>(words.size())});
     body.group.all_reduce(all, Reduction::max);
     return all.to_vector<std::int64_t>();
@@ -239,7 +282,7 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   Tensor all;  // the sum of the figures
   std::int64_t count = 1;
   // On devices nothing has to be agreed on first, and backward hides it. The loss alone is no reason to convert it.
-  const bool early = !body.fixed() && !body.elements.on_host();
+  const bool early = !body.fixed() && !body.elements.on_host() && !idle;
   // Where all ranks have as many rows there, the mean of the gradients and of the buffers is the weighed sum, for
   // nothing; but of gradients that are a rank's own there is no mean.
   const bool even = early && batch % body.share.ranks == 0, mean = even && body.apart.empty();
@@ -248,6 +291,7 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   if (!even)
     for (const Tensor& tensor : body.statistics) fresh.push_back(tensor.clone());
   std::vector<Partial> statistics(even ? 0 : body.statistics_buckets.size());
+  std::int64_t kind = -1;  // the dtype of the loss; 16 bits are too few for it
   DType precision = early ? sum_dtype(body.parameters[0].dtype()) : DType::float64;
   Generator& generator = default_generator();
   const std::uint64_t start = generator.position();
@@ -267,6 +311,7 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
     expects(!draws || *draws == drawn, "DataParallel: a shard of the batch draws ", drawn,
             " streams of random numbers, another one ", draws.value_or(0), "; every shard has to draw alike");
     draws = drawn;
+    kind = static_cast<std::int64_t>(scalar_of(found.loss.dtype()));
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);
     if (found.sums.defined()) precision = DType::float64;
     Tensor numbers = found.loss.detach().reshape({1}).to(precision) * weight;
@@ -284,6 +329,7 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   if (early && !all.defined()) all = sum({.count = count, .dtype = precision}, figures, precision, Reduction::sum);
   std::vector<std::int64_t> words(used.begin(), used.end());
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
+  words.push_back(kind);
   words.push_back(count);
   // Every rank sums its buckets before it says more.
   std::ranges::fill(packs, 1);
@@ -295,18 +341,17 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   finish(before, agreed);
   settle(settled);
   ShardStreams::place(generator, start + static_cast<std::uint64_t>(agreed[used.size()]));
-  return {all.slice(0, 0, 1).reshape({}).to(body.parameters[0].dtype()), count > 1 ? all.slice(0, 1, count) : Tensor()};
+  return {all.slice(0, 0, 1).reshape({}).to(static_cast<DType>(agreed[used.size() + 1])),
+          count > 1 ? all.slice(0, 1, count) : Tensor()};
 }
 
 DataParallel::DataParallel(const Group& group, const nn::Module& module, const DataParallelOptions& options)
     : body_(std::make_shared<Body>(group, module, options)) {}
 
 ShardLoss DataParallel::backward(std::int64_t batch, const std::function<ShardLoss(const data::Rows& rows)>& loss_of) {
-  expects<ShapeError>(batch >= 1, "DataParallel: a batch of ", batch, " examples");
-  const Body& body = *body_;
-  expects<ShapeError>(body.apart.empty() || batch % body.share.ranks == 0, "DataParallel: a batch of ", batch,
-                      " examples is not divided equally among ", body.share.ranks, " ranks, as ", body.apart,
-                      " needs, of which each has a shard; take a multiple, and LoaderOptions::drop_last");
+  Body& body = *body_;
+  body.check(batch);
+  body.look_again();
   if (body.alone()) {
     const ShardLoss whole = loss_of({0, batch});
     whole.loss.backward();
@@ -336,6 +381,7 @@ void DataParallel::average_behind(const Tensor& loss) {
   expects(body.apart.empty(), "DataParallel: the gradient of ", body.apart,
           " is not averaged over the ranks, of which each has a shard; backward(batch, loss_of) weighs it");
   if (body.alone()) return loss.defined() ? loss.backward() : void();
+  body.look_again();
   Holdings holdings;
   for (int rank = 0; rank < body.share.ranks; ++rank) holdings.push_back({rank});
   Pass pass(body, std::move(holdings));
@@ -352,6 +398,10 @@ void DataParallel::average_behind(const Tensor& loss) {
   body.elements.join();
   pass.settle(settled);
 }
+
+void DataParallel::check(std::int64_t batch) const { body_->check(batch); }
+
+bool DataParallel::divides() const { return !body_->apart.empty(); }
 
 const data::Share& DataParallel::share() const { return body_->share; }
 std::size_t DataParallel::buckets() const { return body_->buckets.size(); }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "modes/branches.hpp"
 #include "parallel/threads.hpp"
@@ -68,15 +69,35 @@ std::vector<std::string> Group::places() const {
 }
 
 std::vector<std::string> Group::all_gather(const std::string& text) const {
-  constexpr std::size_t room = 256;  // with a zero behind it
-  const std::size_t length = std::min(text.size(), room - 1);
-  Tensor words = zeros({static_cast<std::int64_t>(room)}, DType::uint8);
-  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(length), words.write<std::uint8_t>().begin());
-  const std::vector<std::uint8_t> all = all_gather(words).to_vector<std::uint8_t>();
+  const auto length = static_cast<std::int64_t>(text.size());
+  const std::vector<std::int64_t> lengths = all_gather(tensor(std::vector{length}, {1})).to_vector<std::int64_t>();
+  const std::int64_t longest = std::ranges::max(lengths);
+  if (longest == 0) return std::vector<std::string>(lengths.size());
+  Tensor bytes = zeros({longest}, DType::uint8);
+  std::ranges::copy(text, bytes.write<std::uint8_t>().begin());
+  const std::vector<std::uint8_t> all = all_gather(bytes).to_vector<std::uint8_t>();
   std::vector<std::string> result;
-  for (std::size_t rank = 0; rank < all.size() / room; ++rank)
-    result.emplace_back(reinterpret_cast<const char*>(all.data() + rank * room));
+  for (auto begin = all.begin(); const std::int64_t own : lengths) {
+    result.emplace_back(begin, begin + own);
+    begin += longest;
+  }
   return result;
+}
+
+void Group::check_same(const std::string& what, const std::string& text) const {
+  const std::vector<std::string> all = all_gather(text);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    std::istringstream first(all[0]), other(all[rank]);
+    std::string expected, found;
+    for (bool more = true; more;) {
+      const bool here = static_cast<bool>(std::getline(first, expected));
+      const bool there = static_cast<bool>(std::getline(other, found));
+      expects<ParallelError>(here == there && (!here || expected == found), what, ": rank 0 has ",
+                             here ? expected : "no more", ", rank ", rank, " has ", there ? found : "no more",
+                             "; all ranks need the same");
+      more = here;
+    }
+  }
 }
 
 Group Group::split(int colour, int key) const {

@@ -7,8 +7,10 @@
 #include <sstream>
 #include <utility>
 
+#include "optim/clip_over_stages.hpp"
 #include "parallel/cut.hpp"
 #include "parallel/filled.hpp"
+#include "parallel/holdings.hpp"
 #include "parallel/streams.hpp"
 #include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
@@ -59,6 +61,7 @@ struct Pipeline::Body {
   PipelineOptions options;
   std::vector<std::size_t> cuts;
   nn::Sequential stage;
+  std::shared_ptr<const Holding> holding;  // of its parameters
   /// By the rows of a micro-batch and whether the net trains: what comes in here, what goes out, and what the figures
   /// at the end are. All ranks learn theirs in the first such batch, so that no word is needed later.
   struct Known {
@@ -71,6 +74,8 @@ struct Pipeline::Body {
     expects<ShapeError>(options.micro_batches >= 1 && options.micro_batches <= most_micro_batches,
                         "Pipeline: ", options.micro_batches, " micro-batches, expected 1 to ", most_micro_batches);
     stage = net.part(first(), last());
+    holding = std::make_shared<const Holding>(Holding{.group = elements, .words = group, .stages = true});
+    for (const Tensor& parameter : stage.parameters()) note_holding(parameter, holding);
   }
 
   std::size_t rank() const { return static_cast<std::size_t>(group.rank()); }
@@ -231,6 +236,12 @@ ShardLoss Pipeline::backward(std::int64_t batch, const std::function<Tensor(cons
   const std::int64_t rows = batch / micro_batches;
   const auto [known, is_new_size] = body.known.try_emplace({rows, body.stage.training()});
   return Pass{body, rows, input, loss, known->second, is_new_size}.run();
+}
+
+Tensor Pipeline::clip_grad_norm(double max_norm) {
+  const Body& body = *body_;
+  const bool alone = body.group.size() == 1;
+  return optim::clip_over_stages(body.stage.parameters(), max_norm, alone ? nullptr : body.holding);
 }
 
 nn::State Pipeline::whole_state() const {

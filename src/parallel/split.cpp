@@ -3,6 +3,7 @@
 #include <typeinfo>
 
 #include "nn/layer.hpp"
+#include "parallel/holdings.hpp"
 #include "parallel/split_shards.hpp"
 #include "parallel/streams.hpp"
 #include "tensor/shard_streams.hpp"
@@ -44,6 +45,14 @@ std::int64_t product_flops(const Group& group, const Shape& input, Layout layout
 
 }  // namespace
 
+SplitModule::SplitModule(const Group& group)
+    : group_(on_devices(group)), holding_(std::make_shared<const Holding>(Holding{.group = group_, .words = group})) {}
+
+nn::Parameter SplitModule::parameter(const std::string& name, Tensor tensor, Layout held) {
+  if (held != Layout::whole) note_holding(tensor, holding_);
+  return nn::Module::parameter(name, std::move(tensor));
+}
+
 // A rank draws all that the whole layer begins with and keeps its own, so that every generator goes on as that one's.
 
 ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out, const ColumnLinearOptions& options,
@@ -54,12 +63,15 @@ ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out
       weight_(parameter("weight",
                         shard_of("ColumnLinear", ranks,
                                  nn::start_weight("ColumnLinear", {out, in}, options.dtype, options.start, generator),
-                                 Layout::rows, options.start))),
-      bias_(parameter("bias", !options.bias
-                                  ? Tensor()
-                                  : shard_of("ColumnLinear", ranks,
-                                             nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator),
-                                             Layout::rows, options.start))) {
+                                 Layout::rows, options.start),
+                        Layout::rows)),
+      bias_(parameter("bias",
+                      !options.bias
+                          ? Tensor()
+                          : shard_of("ColumnLinear", ranks,
+                                     nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator),
+                                     Layout::rows, options.start),
+                      Layout::rows)) {
   check_layouts("ColumnLinear", input_, output_);
 }
 
@@ -88,7 +100,8 @@ RowLinear::RowLinear(const Group& ranks, std::int64_t in, std::int64_t out, cons
       weight_(parameter("weight",
                         shard_of("RowLinear", ranks,
                                  nn::start_weight("RowLinear", {out, in}, options.dtype, options.start, generator),
-                                 Layout::features, options.start))),
+                                 Layout::features, options.start),
+                        Layout::features)),
       bias_(parameter("bias", !options.bias
                                   ? Tensor()
                                   : nn::start_bias(Tensor({out, in}, options.dtype), options.start, generator))) {
@@ -121,8 +134,10 @@ std::map<std::string, SplitShard> split_shards(const nn::Module& module) {
     const auto* const split = dynamic_cast<const SplitModule*>(&below);
     if (split == nullptr || split->group().size() == 1) return;
     for (const auto& [name, tensor] : below.state())
-      if (const Layout layout = split->layout(name); layout != Layout::whole)
+      if (const Layout layout = split->layout(name); layout != Layout::whole) {
+        note_holding(tensor, split->holding_);
         shards.emplace(message(path, path.empty() ? "" : ".", name), SplitShard{split->group(), layout});
+      }
   });
   return shards;
 }

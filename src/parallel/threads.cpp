@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -45,7 +46,7 @@ struct Letter {
 /// Where the ranks of a group meet.
 struct Room {
   Room(int ranks, std::chrono::milliseconds longest)
-      : size(ranks), limit(longest), posts(static_cast<std::size_t>(ranks)), here(static_cast<std::size_t>(ranks)) {
+      : size(ranks), limit(longest), posts(static_cast<std::size_t>(ranks)), here(posts.size()), reads(posts.size()) {
     left.reserve(here.size());
   }
 
@@ -54,8 +55,10 @@ struct Room {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Post> posts;
-  std::vector<char> here;  // who has come to the present meeting
-  std::vector<int> left;   // who will come to none
+  std::vector<char> here;   // who has come to the present meeting
+  std::vector<char> reads;  // who may still read what others lent at the last one
+  int unwinding = 0;        // how many wait for those
+  std::vector<int> left;    // who will come to none
   std::shared_ptr<const std::vector<Post>> met;
   std::uint64_t meetings = 0;
   std::map<std::pair<int, int>, std::shared_ptr<Letter>> letters;  // by sender and receiver
@@ -86,9 +89,25 @@ struct Room {
                                           " has ended its program, and another rank waits for it in ", call));
   }
 
-  /// Everyone comes and sees what everyone brought.
-  std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post) {
+  void end_reading(int rank) {
+    reads[static_cast<std::size_t>(rank)] = 0;
+    if (unwinding > 0) changed.notify_all();
+  }
+
+  /// Until then what this rank has lent must stay. The others are copying, and wait for nobody meanwhile.
+  void wait_for_readers(int rank) {
     std::unique_lock lock(mutex);
+    end_reading(rank);
+    ++unwinding;
+    changed.wait(lock, [&] { return std::ranges::count(reads, 1) == 0; });
+    --unwinding;
+  }
+
+  enum class Brings { words, loan };
+  /// Everyone comes and sees what everyone brought. A loan is read until the reader comes to the next meeting.
+  std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post, Brings brings = Brings::words) {
+    std::unique_lock lock(mutex);
+    end_reading(rank);
     if (!failure.empty()) fail(lock, failure);
     posts[static_cast<std::size_t>(rank)] = post;
     here[static_cast<std::size_t>(rank)] = 1;
@@ -103,6 +122,7 @@ struct Room {
         fail(lock, message("the ranks do not fit together: rank 0 calls ", words(a), ", rank ", other, " ", words(b),
                            a.detail != b.detail ? ", with another root or reduction" : ""));
     std::ranges::fill(here, 0);
+    std::ranges::fill(reads, brings == Brings::loan ? 1 : 0);
     met = std::make_shared<const std::vector<Post>>(posts);
     ++meetings;
     changed.notify_all();
@@ -127,6 +147,21 @@ struct Room {
     for (const auto& child : smaller)
       if (const auto room = child.lock()) room->abandon(reason);
   }
+};
+
+/// In a call whose elements the others read: a rank that fails in there does not free them under their hands.
+class Lending {
+ public:
+  Lending(Room& room, int rank) : room_(room), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+  ~Lending() {
+    if (std::uncaught_exceptions() > exceptions_) room_.wait_for_readers(rank_);
+  }
+
+ private:
+  Room& room_;
+  int rank_, exceptions_;
 };
 
 template <class T>
@@ -182,38 +217,41 @@ class Threads final : public Collective {
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
     const Post post{
         .call = "all_reduce", .count = count, .dtype = dtype, .detail = static_cast<int>(reduction), .from = data};
-    const auto posts = room_->meet(rank_, post);
     const auto begin = [&](int rank) {
       return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size()) * size_of(dtype);
     };
     std::vector<std::byte> share(begin(rank_ + 1) - begin(rank_));
+    const Lending lending(*room_, rank_);
+    const auto posts = lend(post);
     reduce_slice(*posts, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
-    const auto made = room_->meet(rank_, {.call = "all_reduce", .from = share.data()});
+    const auto made = lend({.call = "all_reduce", .from = share.data()});
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(data) + begin(rank), post_of(*made, rank).from, begin(rank + 1) - begin(rank));
     room_->meet(rank_, {.call = "all_reduce"});
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void*) override {
-    const auto posts =
-        room_->meet(rank_, {.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
+    const Lending lending(*room_, rank_);
+    const auto posts = lend({.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
     if (rank_ != root) copy(data, post_of(*posts, root).from, count * size_of(dtype));
     room_->meet(rank_, {.call = "broadcast"});
   }
 
   void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction, void*) override {
-    const auto posts = room_->meet(rank_, {.call = "reduce_scatter",
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .detail = static_cast<int>(reduction),
-                                           .from = from});
+    const Lending lending(*room_, rank_);
+    const auto posts = lend({.call = "reduce_scatter",
+                             .count = count,
+                             .dtype = dtype,
+                             .detail = static_cast<int>(reduction),
+                             .from = from});
     reduce_slice(*posts, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
                  static_cast<std::byte*>(to));
     room_->meet(rank_, {.call = "reduce_scatter"});
   }
 
   void all_gather(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const auto posts = room_->meet(rank_, {.call = "all_gather", .count = count, .dtype = dtype, .from = from});
+    const Lending lending(*room_, rank_);
+    const auto posts = lend({.call = "all_gather", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, post_of(*posts, rank).from, bytes);
@@ -221,7 +259,8 @@ class Threads final : public Collective {
   }
 
   void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const auto posts = room_->meet(rank_, {.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
+    const Lending lending(*room_, rank_);
+    const auto posts = lend({.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes,
@@ -244,8 +283,14 @@ class Threads final : public Collective {
         late);
     room_->letters[{rank_, to}] = letter;
     room_->changed.notify_all();
-    room_->wait(
-        lock, "send", to, [&] { return letter->taken; }, late);
+    try {
+      room_->wait(
+          lock, "send", to, [&] { return letter->taken; }, late);
+    } catch (...) {  // whoever comes later finds no letter, for its elements are gone
+      const std::lock_guard again(room_->mutex);
+      if (!letter->taken) room_->letters.erase({rank_, to});
+      throw;
+    }
   }
 
   void receive(void* to, std::size_t count, DType dtype, int from, void*) override {
@@ -307,6 +352,10 @@ class Threads final : public Collective {
   }
 
  private:
+  std::shared_ptr<const std::vector<Post>> lend(const Post& post) {
+    return room_->meet(rank_, post, Room::Brings::loan);
+  }
+
   static const Post& post_of(const std::vector<Post>& posts, int rank) { return posts[static_cast<std::size_t>(rank)]; }
   static void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memmove(to, from, bytes);

@@ -5,6 +5,7 @@
 
 #include "tern/tensor/create.hpp"
 #include "tern/training/trainer.hpp"
+#include "training/ranks.hpp"
 
 namespace tern::training {
 
@@ -79,11 +80,11 @@ std::vector<EpochResult> epochs_in(const Tensor& table) {
 
 io::Checkpoint Trainer::snapshot() const {
   io::Checkpoint checkpoint;
-  const nn::State state = net_->state();
+  const nn::State state = held_->whole(weights());
   check_finite(state);
   checkpoint.put(model_part, state);
-  checkpoint.put(optimizer_part, optimizer_->state());
-  if (average_) checkpoint.put(average_part, average_->state());
+  checkpoint.put(optimizer_part, held_->whole(*optimizer_));
+  if (average_) checkpoint.put(average_part, held_->whole(average_->state()));
   checkpoint.put(best_part, best_);
   checkpoint.tensors["totals"] = totals_;
   checkpoint.tensors["history"] = table_of(history_);
@@ -118,10 +119,10 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
     expects<FileError>(loader->second == text_of(loader_), file, ": the checkpoint is of ", loader->second,
                        ", but the loader has ", text_of(loader_));
   try {
-    net_->load_state(checkpoint.part(model_part));
+    net_->load_state(held_->own(checkpoint.part(model_part)));
     // The optimiser's rate is that of the schedule's present position; the schedule knows its start.
-    optimizer_->load_state(checkpoint.part(optimizer_part));
-    if (average_) average_->load_state(checkpoint.part(average_part));
+    optimizer_->load_state(held_->own(*optimizer_, checkpoint.part(optimizer_part)));
+    if (average_) average_->load_state(held_->own(checkpoint.part(average_part)));
   } catch (const FileError&) {
     throw;
   } catch (const Error& error) {
@@ -134,15 +135,49 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
   position_.epoch = checkpoint.epoch;
   position_.batch = checkpoint.batch;
   position_.step = checkpoint.step;
-  if (schedule_)
+  if (schedule_) {
+    const double saved = optimizer_->learning_rate();
     schedule_->set_position(options_.schedule_by_step ? checkpoint.step - options_.first_step : checkpoint.epoch);
+    // The schedule writes the rates of all optim::Groups; some may have been set apart from it.
+    if (optimizer_->learning_rate() == saved)
+      optimizer_->load_state(held_->own(*optimizer_, checkpoint.part(optimizer_part)));
+  }
+  begun_ = false;
   manual_seed(checkpoint.seed);
   default_generator().set_position(checkpoint.random_position);
 }
 
+// The weights that are trained, which are not the net's while averages are in their place.
+nn::State Trainer::weights() const {
+  if (!average_ || !average_->swapped()) return net_->state();
+  average_->swap();
+  nn::State state = net_->state();
+  for (auto& [name, tensor] : state) tensor = tensor.clone();
+  average_->swap();
+  return state;
+}
+
 std::string Trainer::save() const {
   expects(!options_.checkpoints.empty(), "Trainer: TrainerOptions::checkpoints names no folder");
-  return io::save_checkpoint(options_.checkpoints, snapshot(), options_.keep);
+  const io::Checkpoint whole = snapshot();
+  // Of a divided network all ranks call, and one writes.
+  if (held_->divided() && !held_->writes()) return io::checkpoint_file(options_.checkpoints, whole.step);
+  return io::save_checkpoint(options_.checkpoints, whole, options_.keep);
+}
+
+void Trainer::save_where_due() const {
+  if (!options_.checkpoints.empty() && (held_->divided() || held_->writes())) save();
+}
+
+// A newer checkpoint would be taken up instead of those that this training is going to write.
+void Trainer::check_folder() const {
+  const std::vector<std::int64_t> steps = io::checkpoint_steps(options_.checkpoints);
+  if (steps.empty() || steps.front() <= position_.step) return;
+  const auto newest = io::resume_checkpoint(options_.checkpoints);
+  expects<FileError>(newest->checkpoint.step <= position_.step, options_.checkpoints,
+                     ": holds a checkpoint of another training after ", newest->checkpoint.step,
+                     " steps, and this one stands at ", position_.step,
+                     "; resume() goes on with that one, else choose another folder or move its checkpoints away");
 }
 
 bool Trainer::resume() {

@@ -11,6 +11,7 @@
 #include "tern/optim/clip.hpp"
 #include "tern/parallel/shares.hpp"
 #include "tern/tensor/create.hpp"
+#include "training/ranks.hpp"
 
 namespace tern::training {
 
@@ -52,10 +53,10 @@ double loop_seconds(const Callbacks& callbacks) {
   return callbacks.step || callbacks.loop_seconds > 0 ? callbacks.loop_seconds : glance;
 }
 
-/// Runs `work` with the averages in the place of the weights, where there are some.
+/// Runs `work` with the averages in the place of the weights, where there are some; they are already during validation.
 template <class Work>
 auto with_averages(optim::WeightAverage* average, const Work& work) {
-  if (average == nullptr) return work();
+  if (average == nullptr || average->swapped()) return work();
   average->swap();
   try {
     auto result = work();
@@ -89,6 +90,7 @@ Trainer::Trainer(nn::Module& net, optim::Optimizer& optimizer, const data::DataL
       loss_(std::move(loss)),
       options_(options),
       group_(std::move(group)),
+      held_(std::make_shared<const Ranks>(net, optimizer, group_)),
       totals_(zeros({3}, DType::float64)),
       position_{.batches = loader.batches(), .step = options.first_step},
       step_(make_step()) {
@@ -153,13 +155,23 @@ Tensor Trainer::train_on(std::int64_t examples, const ShardLossOf& loss_of) {
   return whole.loss;
 }
 
-bool Trainer::stops(const Callbacks& callbacks) const { return first_says(callbacks.stop && callbacks.stop()); }
+bool Trainer::stops(const Callbacks& callbacks) const { return held_->any(callbacks.stop && callbacks.stop()); }
 
-bool Trainer::first_says(bool own) const {
-  if (group_.size() == 1) return own;
-  const Tensor word = scalar(static_cast<std::int32_t>(own));
-  group_.broadcast(word);
-  return word.item<std::int32_t>() != 0;
+// What would fail or go apart later is found before the first step.
+void Trainer::begin() {
+  if (begun_) return;
+  const std::int64_t size = loader_.options().batch_size, last = loader_.examples() % size;
+  expects<ShapeError>(position_.batches > 0, "Trainer: the loader has no batch: ", loader_.dataset().size(),
+                      " examples in batches of ", size, loader_.options().drop_last ? ", without the last" : "");
+  if (!options_.checkpoints.empty() && held_->writes()) check_folder();
+  if (held_->several()) {
+    take_fingerprints();
+    held_->check_same("Trainer", described());
+  }
+  if (!ranks_) ranks_.emplace(group_, *net_, parallel::DataParallelOptions{.shards = options_.shards});
+  if (last < loader_.examples()) ranks_->check(size);
+  if (last > 0) ranks_->check(last);
+  begun_ = true;
 }
 
 void Trainer::stepped(const Tensor& loss, const Callbacks& callbacks) {
@@ -167,11 +179,11 @@ void Trainer::stepped(const Tensor& loss, const Callbacks& callbacks) {
   if (schedule_ && options_.schedule_by_step) schedule_->step();
   if (callbacks.step) callbacks.step(position_, loss);
   const bool due = options_.checkpoint_every > 0 && position_.step % options_.checkpoint_every == 0;
-  if (due && !options_.checkpoints.empty() && group_.rank() == 0) save();
+  if (due) save_where_due();
 }
 
 bool Trainer::train_epoch(const Callbacks& callbacks) {
-  if (!ranks_) ranks_.emplace(group_, *net_, parallel::DataParallelOptions{.shards = options_.shards});
+  begin();
   if (position_.batch == position_.batches) return true;
   const std::int64_t size = loader_.options().batch_size;
   const bool resident = loader_.options().resident;
@@ -208,7 +220,7 @@ bool Trainer::train_epoch(const Callbacks& callbacks) {
 // Whole batches, and no step of theirs is waited for.
 std::int64_t Trainer::steps_at_once(const Callbacks& callbacks) const {
   const Capture* const capture = current_scope().mode->capture;
-  const bool loops = capture != nullptr && capture->loop != nullptr && group_.size() == 1;
+  const bool loops = capture != nullptr && capture->loop != nullptr && !held_->several();
   if (!loops || loop_seconds(callbacks) <= 0) return 1;
   std::int64_t most = std::min(loop_steps_, loader_.examples() / loader_.options().batch_size - position_.batch);
   for (const std::int64_t every : {options_.checkpoint_every, callbacks.loop_until})
@@ -259,7 +271,7 @@ Ended Trainer::run_epochs(std::int64_t epochs, const Callbacks& callbacks) {
                           " in epoch ", result.epoch, "; try a smaller learning rate than ", result.learning_rate);
     if (!validate(result, callbacks)) return Ended::interrupted;
     finish_epoch(result);
-    if (options_.checkpoint_every == 0 && !options_.checkpoints.empty() && group_.rank() == 0) save();
+    if (options_.checkpoint_every == 0) save_where_due();
     if (callbacks.epoch) callbacks.epoch(history_.back());
   }
   return Ended::finished;
@@ -282,28 +294,18 @@ bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
   return true;
 }
 
-// Without gradients and in evaluation mode. Each rank looks at a stretch of the batches, and what these give is added
-// up in their order, so that any number of ranks finds the same. False: interrupted.
+// Without gradients and in evaluation mode. What the ranks find is added up in their order, so that all find the same.
+// False: interrupted.
 bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   const NoGrad no_grad;
-  const data::DataLoader& loader = *options_.validation;
-  const bool training = net_->training(), first = group_.rank() == 0;
+  const bool training = net_->training(), together = ranks_->divides();
+  const std::int64_t rows_of_all = together ? group_.size() : options_.validation->batches();
+  const Tensor figures = zeros({parallel::share_of(group_, rows_of_all).size(), 3}, DType::float64);
   net_->eval();
-  const data::Rows own = parallel::share_of(group_, loader.batches());
-  const Tensor figures = zeros({own.size(), 3}, DType::float64);
-  const auto stop_requested = [&] { return callbacks.stop && callbacks.stop(); };
-  bool stopped = own.size() == 0 && stop_requested();
-  if (own.size() > 0)
-    for (const data::Batch& batch : loader.epoch(0, own.begin)) {
-      if (batch.position >= own.end) break;
-      Tensor row = figures[batch.position - own.begin];
-      add_to(row, loss_(batch.images, batch.labels), batch.size);
-      stopped = stop_requested();
-      if (stopped && first) break;
-    }
+  const bool stopped = together ? score_together(figures[0], callbacks) : score_share(figures, callbacks);
   net_->train(training);
-  const std::vector<double> all = parallel::gather_shares(group_, figures, loader.batches()).values();
-  if (first_says(stopped)) return false;
+  const std::vector<double> all = parallel::gather_shares(group_, figures, rows_of_all).values();
+  if (held_->any(stopped)) return false;
   double loss = 0, right = 0, rows = 0;
   for (std::size_t i = 0; i < all.size(); i += 3) {
     loss += all[i];
@@ -315,18 +317,51 @@ bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   return true;
 }
 
-// The weights as they are validated, shared unless they are averages.
+// Each rank looks at a stretch of the batches, with a row of figures for each, so that any number of ranks finds the
+// same. True: interrupted.
+bool Trainer::score_share(const Tensor& figures, const Callbacks& callbacks) const {
+  const data::DataLoader& loader = *options_.validation;
+  const data::Rows own = parallel::share_of(group_, loader.batches());
+  const auto asked = [&] { return held_->any_of_model(callbacks.stop && callbacks.stop()); };
+  if (own.size() == 0) return asked();
+  for (const data::Batch& batch : loader.epoch(0, own.begin)) {
+    if (batch.position >= own.end) break;
+    Tensor row = figures[batch.position - own.begin];
+    add_to(row, loss_(batch.images, batch.labels), batch.size);
+    if (asked()) return true;
+  }
+  return false;
+}
+
+// Where the net's layers exchange the rows of all ranks, each looks at its rows of each batch, as in training. What is
+// left of a batch that is no multiple of the ranks all of them look at, and the first one counts.
+bool Trainer::score_together(Tensor figures, const Callbacks& callbacks) const {
+  for (const data::Batch& batch : options_.validation->epoch(0)) {
+    const std::int64_t each = batch.size / group_.size(), divided = each * group_.size();
+    const auto look = [&](std::int64_t begin, std::int64_t end, bool counts) {
+      if (begin == end) return;
+      const parallel::ShardLoss found = loss_(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end));
+      if (counts) add_to(figures, found, end - begin);
+    };
+    look(each * group_.rank(), each * (group_.rank() + 1), true);
+    look(divided, batch.size, group_.rank() == 0);
+    if (held_->any(callbacks.stop && callbacks.stop())) return true;
+  }
+  return false;
+}
+
+// The whole weights as they are validated, shared unless they are averages.
 nn::State Trainer::present() const {
   return with_averages(average_.get(), [&] {
     nn::State state = net_->state();
     if (average_)
       for (auto& [name, tensor] : state) tensor = tensor.clone();
-    return state;
+    return held_->whole(std::move(state));
   });
 }
 
 void Trainer::finish_epoch(const EpochResult& result) {
-  since_best_ = result.best ? 0 : since_best_ + 1;
+  if (result.stopping) since_best_ = result.best ? 0 : since_best_ + 1;
   if (result.best) {
     best_.clear();
     for (const auto& [name, tensor] : present()) best_.emplace(name, tensor.clone());

@@ -36,6 +36,12 @@ Checkpoint load_checkpoint(const std::string& file);
 /// The same from what a safetensors file held; `name` is the file name in messages.
 Checkpoint checkpoint_from(Safetensors content, const std::string& name);
 
+/// The name of the file that save_checkpoint writes after so many steps.
+std::string checkpoint_file(const std::string& folder, std::int64_t step);
+
+/// The steps of the checkpoints in a folder, by the names of their files, largest first.
+std::vector<std::int64_t> checkpoint_steps(const std::string& folder);
+
 /// The newest checkpoint that can be read.
 struct Resumed {
   Checkpoint checkpoint;

@@ -20,6 +20,7 @@ class Adam : public Optimizer {
   void step() override;
   nn::State state() const override;
   void load_state(const nn::State& state) override;
+  std::string describe() const override;
 
  protected:
   Adam(const char* name, std::vector<Tensor> parameters, const AdamOptions& options, bool decoupled);

@@ -28,6 +28,8 @@ class Groups : public Optimizer {
   /// The groups' states behind "group0.", "group1.", ..., and the factor.
   nn::State state() const override;
   void load_state(const nn::State& state) override;
+  Tensor owner_of(const std::string& entry) const override;
+  std::string describe() const override;
 
  protected:
   void apply_learning_rate(double rate) override;

@@ -16,6 +16,7 @@ class Lion : public Optimizer {
  public:
   explicit Lion(std::vector<Tensor> parameters, const LionOptions& options = {});
   void step() override;
+  std::string describe() const override;
 
  protected:
   std::vector<Slot> slots() override { return {{"exp_avg", &momenta_}}; }

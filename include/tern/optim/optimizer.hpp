@@ -34,6 +34,11 @@ class Optimizer {
   /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors. A rate that it
   /// cannot take is found before anything is changed.
   virtual void load_state(const nn::State& state);
+  /// The parameter that an entry of such a state belongs to, element by element; undefined for any other entry. It may
+  /// be one that no step has made yet.
+  virtual Tensor owner_of(const std::string& entry) const;
+  /// Kind and options, which have to be alike in all ranks of a training: "SGD, momentum 0.9, ...".
+  virtual std::string describe() const { return name_; }
 
  protected:
   /// Throws unless the parameters are leaves of one floating dtype, contiguous and at least one.

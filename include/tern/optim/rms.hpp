@@ -19,6 +19,7 @@ class RMSprop : public Optimizer {
  public:
   explicit RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options = {});
   void step() override;
+  std::string describe() const override;
 
  protected:
   std::vector<Slot> slots() override;
@@ -41,6 +42,7 @@ class Adagrad : public Optimizer {
  public:
   explicit Adagrad(std::vector<Tensor> parameters, const AdagradOptions& options = {});
   void step() override;
+  std::string describe() const override;
 
  protected:
   std::vector<Slot> slots() override { return {{"sum", &sums_}}; }

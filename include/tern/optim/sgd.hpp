@@ -18,6 +18,7 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});
   void step() override;
   const SgdOptions& options() const { return options_; }
+  std::string describe() const override;
 
  protected:
   std::vector<Slot> slots() override;

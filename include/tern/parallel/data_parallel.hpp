@@ -43,8 +43,8 @@ struct DataParallelOptions {
 /// Every rank begins with the parameters and buffers of rank 0, and after each backward has the same gradients and
 /// buffers, so the same optimiser keeps all of them equal. Gradients go in buckets, the last layer's first; a bucket
 /// is summed as soon as backward has completed it, without `shards` where the gradients are. Sums are of float32
-/// (float64 for a float64 module). A parameter that no rank used has no gradient; parameters that require none when
-/// this is made are left out.
+/// (float64 for a float64 module). A parameter that no rank used has no gradient; frozen parameters are left out, and
+/// may be frozen and unfrozen between two backwards, in all ranks alike.
 ///
 /// Buffers (the running statistics of batch_norm) become the mean of what the shards made of them; statistics within a
 /// shard are the shard's own, unless they are parallel::BatchNorm2d's. Dropout draws by seed, step and shard: each
@@ -67,6 +67,11 @@ class DataParallel {
   /// The same without a backward: for gradients that are there already, as of a Pipeline.
   void average();
 
+  /// Throws ShapeError where a batch of so many examples cannot be trained on: not a multiple of the ranks where each
+  /// has a part of a layer, or fewer than ranks with a parallel::BatchNorm2d. backward does, too.
+  void check(std::int64_t batch) const;
+  /// Whether each rank has another part of something: then all of them compute together on a batch of all rows.
+  bool divides() const;
   /// Which examples of a batch are this rank's: LoaderOptions::share.
   const data::Share& share() const;
   /// How many buckets the gradients go in.

@@ -69,8 +69,12 @@ class Group {
   void receive(Tensor x, int from) const;
 
   // ---- a few words ----
-  /// What every rank says; at most 255 bytes of each.
+  /// What every rank says, of any length.
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// Throws ParallelError in every rank where a rank's text is not rank 0's: with `what`, the first line that differs,
+  /// and the rank. For what has to be alike, such as options and fingerprints of data: a line for each. A collective
+  /// call.
+  void check_same(const std::string& what, const std::string& text) const;
   /// What rank `root` says.
   std::string broadcast(const std::string& text, int root = 0) const;
   /// This rank fails, for this reason: the others are not to wait for it.

@@ -61,6 +61,9 @@ class Pipeline {
   ShardLoss backward(std::int64_t batch, const std::function<Tensor(const data::Rows& rows)>& input,
                      const std::function<ShardLoss(const Tensor& y, const data::Rows& rows)>& loss);
 
+  /// optim::clip_grad_norm of the parameters of all stages, with the bits of one stage; also in a rank whose stage has
+  /// none. A collective call.
+  Tensor clip_grad_norm(double max_norm);
   /// The state of the whole net, in every rank: what a file is to hold. A rank loads its own of it by
   /// `stage().load_state(state, {.allow_unexpected = true})`. A collective call.
   nn::State whole_state() const;

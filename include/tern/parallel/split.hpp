@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <memory>
+
 #include "tern/nn/init.hpp"
 #include "tern/nn/module.hpp"
 #include "tern/nn/shape.hpp"
@@ -7,6 +10,9 @@
 #include "tern/parallel/layout.hpp"
 
 namespace tern::parallel {
+
+struct Holding;
+struct SplitShard;
 
 /// A module whose parameters the ranks of a group hold together. All ranks call it alike. Inside a DataParallel over
 /// the same ranks, what each has a shard of is left to it; over others that have the same shard it is averaged.
@@ -18,10 +24,16 @@ class SplitModule : public nn::Module {
 
  protected:
   /// On the device of the scope, as on_devices.
-  explicit SplitModule(const Group& group) : group_(on_devices(group)) {}
+  explicit SplitModule(const Group& group);
+  using nn::Module::parameter;
+  /// Registers a parameter that is held so, as `layout` says too: what looks at parameters without their module, such
+  /// as optim::clip_grad_norm, learns from it that this is a shard.
+  nn::Parameter parameter(const std::string& name, Tensor tensor, Layout held);
 
  private:
+  friend std::map<std::string, SplitShard> split_shards(const nn::Module& module);
   Group group_;
+  std::shared_ptr<const Holding> holding_;
 };
 
 struct ColumnLinearOptions {

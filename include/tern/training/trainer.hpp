@@ -19,6 +19,8 @@
 
 namespace tern::training {
 
+class Ranks;
+
 /// The mean loss of a batch: `return operators::mse_loss(net(x), y)`. With a second tensor of one element, which is
 /// added up over the examples, such as nn::count_right gives, an epoch has an accuracy too. Called in training and in
 /// validation.
@@ -72,7 +74,7 @@ struct Callbacks {
   std::function<void(const EpochResult& result)> epoch = {};
   std::function<void(Ended ended)> end = {};
   /// Called before each step or loop, and after each batch of the validation: true stops there.
-  /// Every rank calls it, and the first one's answer counts.
+  /// Every rank calls it, and all stop together when it returns true in one of them.
   std::function<bool()> stop = {};
   /// Seconds that steps may run in a loop (Step::each), where the mode launches it as one and the loader is resident,
   /// before the host looks after them; the bits are the same. 0: each step by itself if there is `step` to call, else
@@ -88,9 +90,11 @@ struct TrainerOptions {
   optim::Schedule schedule = {};                    ///< of the learning rate, by epochs done; empty: it stays
   bool schedule_by_step = false;                    ///< by steps done
   double clip_norm = 0;                             ///< see optim::clip_grad_norm; 0: gradients stay as they are
-  double average = 0;                 ///< decay of the optim::WeightAverage that is validated and kept; 0: none
-  std::int64_t patience = 0;          ///< epochs after the best one until it stops, keeping the best weights; 0: never
-  std::string checkpoints = {};       ///< folder; empty: none are written
+  double average = 0;  ///< decay of the optim::WeightAverage that is validated and kept; 0: none
+  /// Epochs after the best one until it stops, keeping the best weights; 0: never. Only epochs that were validated
+  /// count.
+  std::int64_t patience = 0;
+  std::string checkpoints = {};       ///< folder of one training; empty: none are written
   std::int64_t checkpoint_every = 0;  ///< steps; 0: after each epoch
   int keep = 3;                       ///< checkpoints
   int shards = 0;                     ///< see parallel::DataParallelOptions
@@ -112,7 +116,13 @@ struct TrainerOptions {
 ///
 /// It can be stopped after any step, saved, and taken up again in another process without a difference in a single bit,
 /// as long as the program makes the same network, optimiser, loader and options again. A group's ranks each make the
-/// same trainer; the loader of a source, or one that is not resident, needs LoaderOptions::share.
+/// same trainer; the loader of a source, or one that is not resident, needs LoaderOptions::share. Options, optimiser
+/// and data are compared before the first step: ParallelError where they differ.
+///
+/// Layers may be split among the ranks (parallel::SplitModule). Then `snapshot`, `save` and `result` hold the whole
+/// model, put together by all ranks, which all call them: `parallel::load_whole_state(net, trainer.result())`. A
+/// checkpoint goes on with another number of ranks, and rank 0 alone writes it. A validation batch is divided among the
+/// ranks whose layers exchange their rows, as one of training. A stage of a parallel::Pipeline is refused.
 class Trainer {
  public:
   /// The network and the optimiser must outlive it, and begin alike in all ranks of the group. A loader that is
@@ -123,7 +133,9 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains until as many epochs are done as the options say, or fewer, or early stopping ends it. Throws NumericError
-  /// when the loss of an epoch is not finite. May be called again.
+  /// when the loss of an epoch is not finite. May be called again. Before its first step it throws ShapeError for a
+  /// loader without a batch and for batches that cannot be divided among the ranks, and FileError when the folder of
+  /// the options holds checkpoints of more steps than this training stands at: they are another training's.
   Ended run(const Callbacks& callbacks = {}) { return run(options_.epochs, callbacks); }
   Ended run(std::int64_t epochs, const Callbacks& callbacks = {});
   /// Whether nothing is left of the epochs of the options.
@@ -157,8 +169,12 @@ class Trainer {
   Tensor step_on_batch(const data::Batch& batch, const Tensor& drawn);
   parallel::ShardLoss shard_loss(const Tensor& x, const Tensor& labels, const Tensor& drawn) const;
   Tensor train_on(std::int64_t examples, const ShardLossOf& loss_of);
+  void begin();
+  void check_folder() const;
+  void save_where_due() const;
+  void take_fingerprints();
+  std::string described() const;
   bool stops(const Callbacks& callbacks) const;
-  bool first_says(bool own) const;
   bool train_epoch(const Callbacks& callbacks);
   std::int64_t steps_at_once(const Callbacks& callbacks) const;
   Tensor loop(std::vector<Tensor> inputs, std::int64_t steps, const Callbacks& callbacks);
@@ -166,7 +182,10 @@ class Trainer {
   Ended run_epochs(std::int64_t epochs, const Callbacks& callbacks);
   bool validate(EpochResult& result, const Callbacks& callbacks);
   bool score(EpochResult& result, const Callbacks& callbacks);
+  bool score_share(const Tensor& figures, const Callbacks& callbacks) const;
+  bool score_together(Tensor figures, const Callbacks& callbacks) const;
   void finish_epoch(const EpochResult& result);
+  nn::State weights() const;
   nn::State present() const;
 
   nn::Module* net_;
@@ -178,7 +197,10 @@ class Trainer {
   std::optional<data::Augment> augment_;
   std::optional<optim::Scheduler> schedule_;
   std::unique_ptr<optim::WeightAverage> average_;
+  std::shared_ptr<const Ranks> held_;            // how the ranks hold the network together
   std::optional<parallel::DataParallel> ranks_;  // made by the first step
+  std::string fingerprints_;                     // of the data
+  bool begun_ = false;
   Tensor totals_;  // float64 [3] of the epoch under way: losses, what is counted, examples
   Position position_;
   std::vector<EpochResult> history_;

@@ -1,9 +1,9 @@
-#include "fingerprint.hpp"
+#include "tern/data/fingerprint.hpp"
 
 #include <bit>
 #include <cstdio>
 
-namespace tern::tool {
+namespace tern::data {
 
 namespace {
 
@@ -24,9 +24,20 @@ void add_bits(Fingerprint& sum, const Values& values) {
 }
 
 void add_elements(Fingerprint& sum, const Tensor& tensor) {
-  if (tensor.dtype() == DType::uint8) return add_bits<std::uint8_t>(sum, tensor.read<std::uint8_t>());
-  if (tensor.dtype() == DType::int64) return add_bits<std::uint64_t>(sum, tensor.read<std::int64_t>());
-  add_bits<std::uint32_t>(sum, tensor.read<float>());
+  switch (tensor.dtype()) {
+    case DType::uint8:
+      return add_bits<std::uint8_t>(sum, tensor.read<std::uint8_t>());
+    case DType::boolean:
+      return add_bits<std::uint8_t>(sum, tensor.to(DType::uint8).read<std::uint8_t>());
+    case DType::int64:
+      return add_bits<std::uint64_t>(sum, tensor.read<std::int64_t>());
+    case DType::int32:
+      return add_bits<std::uint32_t>(sum, tensor.read<std::int32_t>());
+    case DType::float64:
+      return add_bits<std::uint64_t>(sum, tensor.read<double>());
+    default:  // 16 bits are a float32 each
+      return add_bits<std::uint32_t>(sum, tensor.to(DType::float32).read<float>());
+  }
 }
 
 }  // namespace
@@ -43,13 +54,14 @@ Fingerprint& Fingerprint::add(std::string_view bytes) {
   return *this;
 }
 
-Fingerprint& Fingerprint::add(const data::Dataset& examples) {
-  for (const Tensor& part : {examples.images, examples.labels}) {
-    for (const std::int64_t extent : part.shape()) add(static_cast<std::uint64_t>(extent));
-    add_elements(*this, part.contiguous());
-  }
+Fingerprint& Fingerprint::add(const Tensor& tensor) {
+  if (!tensor.defined()) return *this;
+  for (const std::int64_t extent : tensor.shape()) add(static_cast<std::uint64_t>(extent));
+  add_elements(*this, tensor.contiguous());
   return *this;
 }
+
+Fingerprint& Fingerprint::add(const Dataset& examples) { return add(examples.images).add(examples.labels); }
 
 std::string Fingerprint::text() const {
   char digits[17];
@@ -57,4 +69,4 @@ std::string Fingerprint::text() const {
   return digits;
 }
 
-}  // namespace tern::tool
+}  // namespace tern::data
