@@ -1,7 +1,6 @@
 #include "tern/optim/clip.hpp"
 
-#include "optim/clip_over_stages.hpp"
-#include "parallel/holdings.hpp"
+#include "optim/sum_of_squares.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/reduction.hpp"
@@ -9,8 +8,19 @@
 
 namespace tern::optim {
 
-Tensor clip_over_stages(const std::vector<Tensor>& parameters, double max_norm,
-                        const std::shared_ptr<const parallel::Holding>& stages) {
+namespace {
+
+Tensor sum_of_own(const std::vector<Tensor>& squares) {
+  Tensor sum;
+  for (const Tensor& square : squares)
+    if (square.defined()) sum = sum.defined() ? sum + square : square;
+  return sum;
+}
+
+}  // namespace
+
+Tensor clip_by_sum(const std::vector<Tensor>& parameters, double max_norm,
+                   const std::function<Tensor(const std::vector<Tensor>&, const std::vector<Tensor>&)>& sum_of) {
   expects(max_norm >= 0, "clip_grad_norm: max_norm is ", max_norm, ", it must not be negative");
   const NoGrad no_grad;
   // In float64, whose range holds the square of every float32.
@@ -23,7 +33,7 @@ Tensor clip_over_stages(const std::vector<Tensor>& parameters, double max_norm,
     const Tensor gradient = parameter.grad().to(DType::float64);
     squares.back() = operators::sum(gradient * gradient).reshape({1});
   }
-  const Tensor sum = parallel::sum_over_parameters(parameters, squares, stages);
+  const Tensor sum = sum_of(parameters, squares);
   if (!sum.defined()) return scalar(0.0f);
   const Tensor norm = operators::sqrt(sum).reshape({});
   const Tensor factor = operators::clamp(max_norm / (norm + 1e-6), 0, 1);
@@ -36,7 +46,10 @@ Tensor clip_over_stages(const std::vector<Tensor>& parameters, double max_norm,
 }
 
 Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
-  return clip_over_stages(parameters, max_norm, nullptr);
+  const SumOfSquares over_ranks = sum_over_ranks.load();
+  return clip_by_sum(parameters, max_norm, [&](const std::vector<Tensor>& all, const std::vector<Tensor>& squares) {
+    return over_ranks != nullptr ? over_ranks(all, squares) : sum_of_own(squares);
+  });
 }
 
 }  // namespace tern::optim

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "optim/sum_of_squares.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -39,6 +40,9 @@ Registry& registry() {
 
 void note_holding(const Tensor& tensor, const std::shared_ptr<const Holding>& holding) {
   if (!tensor.defined() || holding->group.size() == 1) return;
+  optim::sum_over_ranks = [](const std::vector<Tensor>& parameters, const std::vector<Tensor>& squares) {
+    return sum_over_parameters(parameters, squares);
+  };
   const std::shared_ptr<Storage> storage = tensor.shared_storage();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);

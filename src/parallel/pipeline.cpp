@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "optim/clip_over_stages.hpp"
+#include "optim/sum_of_squares.hpp"
 #include "parallel/cut.hpp"
 #include "parallel/filled.hpp"
 #include "parallel/holdings.hpp"
@@ -240,8 +240,11 @@ ShardLoss Pipeline::backward(std::int64_t batch, const std::function<Tensor(cons
 
 Tensor Pipeline::clip_grad_norm(double max_norm) {
   const Body& body = *body_;
-  const bool alone = body.group.size() == 1;
-  return optim::clip_over_stages(body.stage.parameters(), max_norm, alone ? nullptr : body.holding);
+  return optim::clip_by_sum(body.stage.parameters(), max_norm,
+                            [&](const std::vector<Tensor>& parameters, const std::vector<Tensor>& squares) {
+                              return sum_over_parameters(parameters, squares,
+                                                         body.group.size() == 1 ? nullptr : body.holding);
+                            });
 }
 
 nn::State Pipeline::whole_state() const {
