@@ -3,14 +3,18 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <ctime>
 #include <memory>
 #include <thread>
 
+#include "http_server.hpp"
 #include "process.hpp"
 #include "samples.hpp"
 #include "support/catch.hpp"
@@ -178,6 +182,74 @@ TEST_CASE("dashboard: a reader has the last event before the end", "[tools][dash
   });
   CHECK_THAT(reader.read(10), ContainsSubstring("\"event\":\"interrupt\""));
   CHECK(training.process->wait().code == 130);
+}
+
+namespace {
+
+/// A server of its own, and what its thread took of a processor.
+class Served {
+ public:
+  Served()
+      : server_(0, [](const tool::HttpServer::Request&) { return tool::HttpServer::Response{.body = "here"}; }),
+        thread_([this] {
+          server_.run();
+          timespec time{};
+          ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+          seconds_ = static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+        }) {}
+  int port() const { return server_.port(); }
+  double stop() {
+    server_.finish(std::chrono::milliseconds(0));
+    thread_.join();
+    return seconds_;
+  }
+
+ private:
+  tool::HttpServer server_;
+  double seconds_ = 0;
+  std::thread thread_;
+};
+
+/// As many files may be open, while it lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t most) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = most;
+    ::setrlimit(RLIMIT_NOFILE, &now);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("dashboard: a thousand connections that say nothing cost nothing", "[tools][dashboard]") {
+  Served served;
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 1000; ++i) idle.push_back(std::make_unique<Client>(served.port()));
+  CHECK(idle.back()->connected());
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  CHECK(served.stop() < 0.2);
+}
+
+TEST_CASE("dashboard: connections leave files to the training, and without files nothing spins", "[tools][dashboard]") {
+  Served served;
+  const FileLimit limit(100);
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 45; ++i) idle.push_back(std::make_unique<Client>(served.port()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  {
+    std::vector<std::unique_ptr<FILE, int (*)(FILE*)>> files;
+    for (int i = 0; i < 15; ++i) files.emplace_back(std::fopen("/dev/null", "r"), &std::fclose);
+    for (const auto& file : files) CHECK(file != nullptr);
+  }
+  while (idle.size() < 200 && idle.back()->connected()) idle.push_back(std::make_unique<Client>(served.port()));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  CHECK(served.stop() < 0.2);
 }
 
 }  // namespace tern::testing

@@ -132,4 +132,47 @@ TEST_CASE("init: what cannot be begun with is said", "[tools][init]") {
   CHECK_THAT(itself.err, ContainsSubstring("is read here and would be overwritten"));
 }
 
+TEST_CASE("init: columns are matched by their names", "[tools][init]") {
+  const TemporaryFolder folder;
+  const ProcessOptions here{.folder = folder.path()};
+  std::string xy = "p,q,c,k\n", yx = "c,q,k,p\n", more = "q,r,p,c,k\n";
+  Generator generator(3);
+  const auto values = randn({200, 2}, generator).to_vector<float>();
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::string p = std::to_string(values[2 * i]), q = std::to_string(values[2 * i + 1]),
+                      c = i % 2 == 0 ? "red" : "blue", k = values[2 * i] > values[2 * i + 1] ? "yes" : "no";
+    xy += p + "," + q + "," + c + "," + k + "\n";
+    yx += c + "," + q + "," + k + "," + p + "\n";
+    more += q + ",0." + std::to_string(i) + "," + p + "," + c + "," + k + "\n";
+  }
+  write_bytes(folder / "xy.csv", xy);
+  write_bytes(folder / "yx.csv", yx);
+  write_bytes(folder / "more.csv", more);
+  for (const std::string embedding : {"off", "1"}) {
+    INFO(embedding);
+    const Outcome base = tern(
+        {"train", "--dataset", "xy.csv", "--embedding", embedding, "--epochs", "40", "--run", "xy", "--quiet"}, here);
+    REQUIRE(base.code == 0);
+    // The rate is so small that nothing is learnt anew.
+    const auto again = [&](const std::string& table) {
+      return tern({"train", "--dataset", table, "--target", "k", "--embedding", embedding, "--init", "xy",
+                   "--learning-rate", "1e-9", "--epochs", "1", "--run", "yx"},
+                  here);
+    };
+    const Outcome exchanged = again("yx.csv");
+    INFO(base.out + exchanged.out + exchanged.err);
+    REQUIRE(exchanged.code == 0);
+    const auto accuracy = [](const std::string& text) {
+      const std::string mark = "validation accuracy: ";
+      return std::stod(text.substr(text.find(mark) + mark.size()));
+    };
+    CHECK(accuracy(base.out) > 80);
+    CHECK(accuracy(exchanged.out) > accuracy(base.out) - 5);
+    CHECK_THAT(exchanged.err, !ContainsSubstring("begin anew"));
+    const Outcome wider = again("more.csv");
+    CHECK_THAT(wider.err, ContainsSubstring("do not know all values of these columns, whose inputs begin anew: r\n"));
+    CHECK(accuracy(wider.out) > 60);
+  }
+}
+
 }  // namespace tern::testing

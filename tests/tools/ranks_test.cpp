@@ -344,6 +344,70 @@ TEST_CASE("ranks: processes give the bits of threads", "[tools][ranks]") {
   CHECK_FALSE(failed.timed_out);
 }
 
+namespace {
+
+/// Two processes, each with options of its own and in a folder of its own.
+Outcome two(const std::vector<std::string>& first, const std::vector<std::string>& second, const std::string& folder,
+            const std::string& other) {
+  std::vector<std::string> words = mpirun_words(1, first, {"-wdir", folder});
+  words.push_back(":");
+  const std::vector<std::string> more = mpirun_words(1, second, {"-wdir", other});
+  words.insert(words.end(), more.begin() + 3, more.end());  // without mpirun and what is of all
+  return Process(words, {.folder = folder}).wait();
+}
+
+}  // namespace
+
+TEST_CASE("ranks: other options in one of them are an error before the first step", "[tools][ranks]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", clusters(150));
+  const std::vector<std::string> common{"train", "--dataset", "c.csv",   "--epochs",   "1",
+                                        "--run", "r",         "--quiet", "--parallel", "mpi"};
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--learning-rate", "0.5"},
+                                               {"--dropout", "0.4"},
+                                               {"--optimizer", "sgd"},
+                                               {"--weight-decay", "0.9"},
+                                               {"--class-weights", "balanced"},
+                                               {"--schedule", "constant"},
+                                               {"--seed", "7"}}) {
+    std::vector<std::string> other = common;
+    other.insert(other.end(), more.begin(), more.end());
+    const Outcome outcome = two(common, other, folder.path(), folder.path());
+    INFO(outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring(more[0] + " is ") && ContainsSubstring(" in rank 1 and "));
+    CHECK_FALSE(std::filesystem::exists(folder / "r"));
+  }
+  std::vector<std::string> loud = common;
+  loud.erase(loud.begin() + 7);
+  CHECK(two(common, loud, folder.path(), folder.path()).code == 0);
+}
+
+TEST_CASE("ranks: other rows under the same name are an error before the first step", "[tools][ranks]") {
+  const TemporaryFolder folder, other;
+  const std::string text = clusters(150);
+  std::string changed = text;
+  changed[changed.find('.') + 1] = changed[changed.find('.') + 1] == '1' ? '2' : '1';
+  write_bytes(folder / "c.csv", text);
+  write_bytes(other / "c.csv", changed);
+  const std::vector<std::string> words{"train", "--dataset", "c.csv",   "--epochs",   "1",
+                                       "--run", "r",         "--quiet", "--parallel", "mpi"};
+  const Outcome outcome = two(words, words, folder.path(), other.path());
+  INFO(outcome.err);
+  CHECK(outcome.code == 3);
+  CHECK_THAT(outcome.err, ContainsSubstring("c.csv: rank 1 has read something else than rank 0"));
+  CHECK_FALSE(std::filesystem::exists(folder / "r/model.safetensors"));
+  write_bytes(other / "c.csv", text);
+  CHECK(two(words, words, folder.path(), other.path()).code == 0);
+  // A test likewise.
+  std::filesystem::copy(folder / "r", other / "r", std::filesystem::copy_options::recursive);
+  write_bytes(other / "c.csv", changed);
+  const std::vector<std::string> test{"test", "--model", "r", "--dataset", "c.csv", "--parallel", "mpi"};
+  const Outcome tested = two(test, test, folder.path(), other.path());
+  CHECK(tested.code == 3);
+  CHECK_THAT(tested.err, ContainsSubstring("rank 1 has read something else"));
+}
+
 TEST_CASE("ranks: one that stops is named by rank and machine, and ends all", "[tools][ranks]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", clusters(150));

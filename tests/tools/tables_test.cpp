@@ -168,4 +168,93 @@ TEST_CASE("tables: a header of numbers has to be called one", "[tools][tables]")
   CHECK(tested.code == 0);
 }
 
+TEST_CASE("tables: a model remembers that its table had no header", "[tools][tables]") {
+  // A table of words: its first row would pass for names.
+  std::string text;
+  for (int i = 0; i < 60; ++i)
+    text += std::string(i % 2 == 0 ? "left" : "right") + "," + (i % 3 == 0 ? "up" : "down") + "," +
+            (i % 2 == 0 ? "yes" : "no") + "\n";
+  const TemporaryFolder folder;
+  const ProcessOptions here{.folder = folder.path()};
+  write_bytes(folder / "w.csv", text);
+  const Outcome unsure = tern({"train", "--dataset", "w.csv", "--epochs", "1"}, here);
+  CHECK(unsure.code == 3);
+  CHECK_THAT(unsure.err, ContainsSubstring("comes again in its column") && ContainsSubstring("--header yes or no"));
+  REQUIRE(
+      tern({"train", "--dataset", "w.csv", "--header", "no", "--epochs", "20", "--run", "w", "--quiet"}, here).code ==
+      0);
+  write_bytes(folder / "new.csv", "left,up\nright,down\nleft,down\n");
+  const Outcome three = tern({"predict", "--model", "w", "--dataset", "new.csv", "--format", "csv"}, here);
+  CHECK_THAT(three.out, ContainsSubstring("1,yes") && ContainsSubstring("2,no") && ContainsSubstring("3,yes"));
+  write_bytes(folder / "one.csv", "right,up\n");
+  CHECK_THAT(tern({"predict", "--model", "w", "--dataset", "one.csv", "--format", "csv"}, here).out,
+             ContainsSubstring("1,no"));
+  const Outcome tested = tern({"test", "--model", "w", "--dataset", "w.csv", "--held-out"}, here);
+  INFO(tested.err);
+  CHECK(tested.code == 0);
+}
+
+TEST_CASE("tables: one whose target is there and empty can be predicted", "[tools][tables]") {
+  const Trained trained;
+  const Outcome plain = trained.predict(rearranged(trained.text, {0, 1, 2}));
+  REQUIRE(plain.code == 0);
+  std::istringstream lines(trained.text);
+  std::string empty;
+  for (std::string line; std::getline(lines, line);)
+    empty += empty.empty() ? line + "\n" : line.substr(0, line.rfind(',') + 1) + "\n";
+  CHECK(trained.predict(empty).out == plain.out);
+  CHECK(trained.predict(trained.text, {"--ignore", "kind"}).out == plain.out);
+  const Outcome tested = trained.test(empty);
+  CHECK(tested.code == 3);
+  CHECK_THAT(tested.err, ContainsSubstring("t.csv:2:") && ContainsSubstring("found nothing in kind"));
+}
+
+TEST_CASE("tables: rows without a value and rows without a target", "[tools][tables]") {
+  const TemporaryFolder folder;
+  const ProcessOptions here{.folder = folder.path()};
+  std::string text = "p,q,k\n";
+  for (int i = 0; i < 120; ++i)
+    text += (i % 9 == 0 ? "" : std::to_string(i % 2 == 0 ? 1.0 + i * 0.001 : -1.0 - i * 0.001)) + "," +
+            std::to_string(i % 2 == 0 ? -1 : 1) + "," + (i % 2 == 0 ? "yes" : "no") + "\n";
+  write_bytes(folder / "m.csv", text);
+  REQUIRE(tern({"train", "--dataset", "m.csv", "--missing", "mean", "--epochs", "20", "--run", "m", "--quiet"}, here)
+              .code == 0);
+  write_bytes(folder / "new.csv", "p,q\n5,-5\n,\n-5,5\n");
+  const Outcome three = tern({"predict", "--model", "m", "--dataset", "new.csv", "--format", "csv"}, here);
+  CHECK_THAT(three.out, ContainsSubstring("1,yes") && ContainsSubstring("\n2,") && ContainsSubstring("3,no"));
+  write_bytes(folder / "na.csv", text + "1,1,NA\n");
+  const Outcome refused = tern({"train", "--dataset", "na.csv", "--missing", "mean", "--epochs", "1"}, here);
+  CHECK(refused.code == 3);
+  CHECK_THAT(refused.err, ContainsSubstring("na.csv:122:5: found 'NA' in k, expected a class"));
+  // What the library calls by its members, the program calls by its options.
+  const Outcome hole = tern({"train", "--dataset", "m.csv", "--epochs", "1"}, here);
+  CHECK(hole.code == 3);
+  CHECK_THAT(hole.err, ContainsSubstring("--missing of the training says") && !ContainsSubstring("CsvOptions"));
+}
+
+TEST_CASE("tables: a report shows the numbers that were read", "[tools][tables]") {
+  const TemporaryFolder folder;
+  const ProcessOptions here{.folder = folder.path()};
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 60; ++i)
+    text += (i % 3 == 0 ? "0.00" : std::to_string(i % 7) + ".3") + "," + std::to_string(1000 + i) + ".1," +
+            std::to_string(i) + ".7\n";
+  write_bytes(folder / "r.csv", text);
+  const Outcome trained =
+      tern({"train", "--dataset", "r.csv", "--task", "regression", "--epochs", "2", "--quiet"}, here);
+  REQUIRE(trained.code == 0);
+  int shown = 0;
+  for (const Json& event : events_of(folder / "run")) {
+    if (event["event"] != "evaluation") continue;
+    for (const Json& picture : event["pictures"]) {
+      const std::string b = picture["features"]["b"].dump(), a = picture["features"]["a"].dump();
+      CHECK_THAT(text, ContainsSubstring("," + b + ","));
+      CHECK((a == "0.0" || a.size() == 3));
+      CHECK_THAT(text, ContainsSubstring("," + picture["actual"].dump() + "\n"));
+      ++shown;
+    }
+  }
+  CHECK(shown > 5);
+}
+
 }  // namespace tern::testing

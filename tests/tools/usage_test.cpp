@@ -305,4 +305,44 @@ TEST_CASE("usage: what is printed to a closed stream goes into no file", "[tools
   CHECK(tern({"test", "--model", "r", "--dataset", "c.csv"}, {.folder = folder.path()}).code == 0);
 }
 
+TEST_CASE("usage: no file names a program to run", "[tools][usage]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", "1,2,x\n3,4,y\n");
+  write_bytes(folder / "evil.json",
+              R"({"dataset": "c.csv", "restarts": 1, "ranks": 2, "parallel": "mpi", "launcher": "touch owned"})");
+  const Outcome outcome = tern({"train", "--config", "evil.json"}, {.folder = folder.path()});
+  CHECK(outcome.code == 2);
+  CHECK_THAT(outcome.err, ContainsSubstring("evil.json: --launcher names a program to run"));
+  CHECK_FALSE(std::filesystem::exists(folder / "owned"));
+}
+
+TEST_CASE("usage: names that are not UTF-8 are refused before anything is trained", "[tools][usage]") {
+  const TemporaryFolder folder;
+  const std::string name = "caf\xe9.csv";
+  write_bytes(folder / name, "1,2,x\n3,4,y\n5,6,x\n7,8,y\n");
+  const Outcome outcome = tern({"train", "--dataset", name, "--epochs", "1"}, {.folder = folder.path()});
+  CHECK(outcome.code == 2);
+  CHECK_THAT(outcome.err, ContainsSubstring("--dataset: found") && ContainsSubstring("not UTF-8"));
+}
+
+TEST_CASE("usage: a resumed training says that it found nothing", "[tools][usage]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", "1,2,x\n3,4,y\n5,6,x\n7,8,y\n");
+  const Outcome outcome =
+      tern({"train", "--dataset", "c.csv", "--epochs", "1", "--resume", "--run", "r"}, {.folder = folder.path()});
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.err, ContainsSubstring("--resume found no checkpoint in r: the training begins anew"));
+}
+
+TEST_CASE("usage: metrics that are none are named without the reader's own words", "[tools][usage]") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "r");
+  for (const char* line : {R"({"event": 1e999})", R"({"event": "folds", "folds": 3, "x": "\ud800"})"}) {
+    write_bytes(folder / "r/metrics.jsonl", std::string(line) + "\n");
+    const Outcome outcome = tern({"report", "r"}, {.folder = folder.path()});
+    CHECK(outcome.code == 3);
+    CHECK_THAT(outcome.err, ContainsSubstring("metrics.jsonl:1") && !ContainsSubstring("json.exception"));
+  }
+}
+
 }  // namespace tern::testing

@@ -62,8 +62,11 @@ function isLog(options) {
   const values = options.series.flatMap((s) => s.points.map((p) => p[1])).filter(isNumber);
   return options.y.log === "auto" ? spiky(values) : Boolean(options.y.log);
 }
+// Math.min(...values) would put them all on the stack.
+const lowestOf = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const highestOf = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 function rangeOf(axis, log, values) {
-  let low = Math.min(...values), high = Math.max(...values);
+  let low = lowestOf(values), high = highestOf(values);
   if (isNumber(axis.most)) high = Math.max(high, axis.most);
   if (axis.kind === "percent") { high = Math.min(1, Math.ceil(high * 20 + 0.01) / 20); low = Math.max(0, Math.floor(low * 20 - 0.01) / 20); }
   else if (log) { low /= 1.15; high *= 1.15; }
@@ -114,7 +117,7 @@ function chart(options) {
   const yTicks = log ? logTicks(low, high, 8) : linearTicks(low, high, 6);
   const left = 16 + letter * Math.max(...yTicks.map((t) => text(t).length));
   const places = options.x.ticks || [...all.map((p) => p[0]), ...(options.x.fit ? [] : [options.x.least || 0])];
-  const lowX = options.x.log || options.x.fit ? Math.min(...places) : Math.min(0, ...places), highX = options.x.fit ? Math.max(...places, lowX + 1e-9 + Math.abs(lowX) * 1e-9) : Math.max(...places, lowX * 1.0001, 1e-9);
+  const lowX = options.x.log || options.x.fit ? lowestOf(places) : Math.min(0, lowestOf(places)), highX = options.x.fit ? Math.max(highestOf(places), lowX + 1e-9 + Math.abs(lowX) * 1e-9) : Math.max(highestOf(places), lowX * 1.0001, 1e-9);
   const along = (v, a, b, isLogarithmic) => isLogarithmic ? Math.log(v / a) / Math.log(b / a) : (v - a) / (b - a);
   const inset = options.x.log ? 12 : 0, floor = height - bottom;
   const x = (v) => +(left + inset + (width - left - right - 2 * inset) * along(v, lowX, highX, options.x.log)).toFixed(1);

@@ -38,7 +38,8 @@ Tensor brought(const Examples& examples, const std::shared_ptr<const data::Examp
                const Blueprint& blueprint) {
   const auto count = static_cast<std::int64_t>(rows.size());
   if (!source) return scaled(examples.memory.select(tensor(rows, {count})).images, blueprint);
-  const data::DataLoader loader(std::make_shared<const data::Subset>(source, rows),
+  const auto whole = std::make_shared<const data::Replacing>(source);
+  const data::DataLoader loader(std::make_shared<const data::Subset>(whole, rows),
                                 {.batch_size = count, .shuffle = false, .seed = settings.seed, .workers = 1});
   for (const data::Batch& batch : loader.epoch(epoch)) return batch.images;
   throw FileError(source->name() + ": none of the pictures of the sheet can be read");

@@ -158,7 +158,7 @@ class Compare : public Command {
       entry["seconds"] = run.seconds;
       all.push_back(std::move(entry));
     }
-    return all.dump(2) + "\n";
+    return json_text(all, 2) + "\n";
   }
 
   static std::string as_csv(const std::vector<Summary>& runs, const std::vector<std::string>& names) {

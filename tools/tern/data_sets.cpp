@@ -201,6 +201,7 @@ TrainingData load_table(const Settings& settings) {
   result.notes = notes_on(table, blueprint, whole.size());
   if (blueprint.regression)
     blueprint.target_scaling = data::scaling_of(parts.train.labels.reshape({parts.train.size(), 1}));
+  result.held_out.features = parts.validation.images;
   for (data::Dataset* part : {&parts.train, &parts.validation}) {
     if (part->size() == 0) continue;
     part->images = blueprint.encoding.apply(part->images, table.categories);
@@ -387,6 +388,18 @@ auto of_data(const Settings& settings, Load load) -> decltype(load()) {
 }
 
 }  // namespace
+
+std::string fingerprint_of(const TrainingData& data) {
+  Fingerprint sum;
+  sum.add(json_text(to_json(data.blueprint)));
+  for (const Examples* part : {&data.train, &data.held_out}) {
+    sum.add(static_cast<std::uint64_t>(part->size()));
+    if (part->memory.images.defined()) sum.add(part->memory);
+    for (std::int64_t i = 0; part->source && i < part->size(); ++i)
+      sum.add(static_cast<std::uint64_t>(part->source->label(i)));
+  }
+  return sum.text();
+}
 
 TrainingData load_training_data(const Settings& settings) {
   return of_data(settings, [&] { return read_training_data(settings); });

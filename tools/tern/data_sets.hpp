@@ -27,6 +27,9 @@ struct TrainingData {
 /// Throws FileError with the place, UsageError when the settings make no sense.
 TrainingData load_training_data(const Settings& settings);
 
+/// Tells what was read apart: the examples, which of them are held out, and how they are encoded.
+std::string fingerprint_of(const TrainingData& data);
+
 /// Which examples of a set are tested.
 enum class Part { all, held_out };
 

@@ -22,7 +22,7 @@ data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data
 
 Examples part(const Examples& whole, const std::shared_ptr<const data::ExampleSource>& source,
               const std::vector<std::int64_t>& rows) {
-  if (source) return {{}, std::make_shared<data::Subset>(source, rows)};
+  if (source) return {.source = std::make_shared<data::Subset>(source, rows), .folder = whole.folder};
   return {whole.memory.select(tensor(rows, {static_cast<std::int64_t>(rows.size())})), {}};
 }
 

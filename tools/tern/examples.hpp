@@ -22,6 +22,7 @@ struct Examples {
   std::shared_ptr<const data::ExampleSource> source = {};  // when set, `memory` holds nothing
   std::shared_ptr<const data::ImageFolder> folder = {};    // that `source` reads; knows what it could not read
 
+  Tensor features = {};                 // of a table, as they were read; undefined where nobody shows them
   std::vector<std::int64_t> rows = {};  // of `memory`, in the table; empty where none was left out
 
   std::int64_t size() const;

@@ -178,7 +178,7 @@ int train_folds(Settings& settings, const Options& options, const OptionNames& c
   if (!resume) {
     Json config = to_config(options);
     for (const char* name : {"run", "resume", "quiet", "verbose", "dashboard", "port", "config"}) config.erase(name);
-    write_file(RunFolder::config_in(folder), config.dump(2) + "\n");
+    write_file(RunFolder::config_in(folder), json_text(config, 2) + "\n");
   }
   const Settings whole = settings;
   for (std::int64_t fold = 1; fold <= whole.folds; ++fold) {
@@ -199,7 +199,7 @@ int train_folds(Settings& settings, const Options& options, const OptionNames& c
   for (std::int64_t fold = 1; fold <= whole.folds; ++fold) folds.push_back(read_fold(run_of(folder, fold), names));
   const Json results = as_json(folds, names);
   write_file(folder + "/results.csv", as_csv(folds, names));
-  write_file(folder + "/results.json", results.dump(2) + "\n");
+  write_file(folder + "/results.json", json_text(results, 2) + "\n");
   place.resume(0);  // one event, that of these results
   Json event{{"event", "folds"}};
   event.update(results);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +23,15 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t longest_request = std::size_t{16} << 10, most_connections = 64,
                       most_unsent = std::size_t{1} << 20;
-constexpr auto time_to_ask = 5s, time_to_take = 10s, heartbeat = 1s;
+constexpr auto time_to_ask = 5s, time_to_take = 10s, heartbeat = 1s, time_without_files = 1s;
+
+// Files that the training may still open when all connections are: it must be able to save.
+bool leaves_files(int descriptor) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  const rlim_t reserve = std::clamp<rlim_t>(limit.rlim_cur / 4, 8, 64);
+  return static_cast<rlim_t>(descriptor) + reserve < limit.rlim_cur;
+}
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -144,7 +153,9 @@ void HttpServer::run() {
         (now.time_since_epoch().count() >= end ||
          std::none_of(connections.begin(), connections.end(), [](const Connection& c) { return c.answered; })))
       break;
-    std::vector<pollfd> waits{{wake_read_, POLLIN, 0}, {listening_, POLLIN, 0}};
+    // One that waits while no further connection is taken would end every wait at once; poll passes over -1.
+    const bool accepts = end == 0 && connections.size() < most_connections && now >= accept_from_;
+    std::vector<pollfd> waits{{wake_read_, POLLIN, 0}, {accepts ? listening_ : -1, POLLIN, 0}};
     for (const Connection& c : connections)
       waits.push_back({c.descriptor, static_cast<short>(c.unsent.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     ::poll(waits.data(), waits.size(), end != 0 ? 20 : 200);
@@ -156,7 +167,7 @@ void HttpServer::run() {
         ::close(connections[i].descriptor);
         connections.erase(connections.begin() + static_cast<std::ptrdiff_t>(i));
       }
-    if (end == 0) accept_new(connections);
+    if (accepts) accept_new(connections);
   }
   for (const Connection& connection : connections) ::close(connection.descriptor);
 }
@@ -164,7 +175,12 @@ void HttpServer::run() {
 void HttpServer::accept_new(std::vector<Connection>& connections) {
   while (connections.size() < most_connections) {
     const int descriptor = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
+    if (descriptor < 0 || !leaves_files(descriptor)) {
+      if (descriptor >= 0) ::close(descriptor);
+      // Where files ran out the connection goes on waiting.
+      if (descriptor >= 0 || (errno != EAGAIN && errno != EINTR)) accept_from_ = Clock::now() + time_without_files;
+      return;
+    }
     connections.push_back({.descriptor = descriptor});
   }
 }

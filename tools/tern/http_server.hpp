@@ -12,7 +12,8 @@ namespace tern::tool {
 
 /// GET requests on 127.0.0.1. Nobody can hold it up: a request has five seconds and 16 KiB, 64 connections are open at
 /// a time, one that does not take what is sent to it within ten seconds is closed. Answers only to its own name, so
-/// that no web page can reach it under another (DNS rebinding).
+/// that no web page can reach it under another (DNS rebinding). It takes no connection that would leave the process too
+/// few files to open.
 class HttpServer {
  public:
   struct Request {
@@ -56,6 +57,7 @@ class HttpServer {
   Answer answer_;
   int port_ = 0, listening_ = -1;
   int wake_read_ = -1, wake_write_ = -1;
+  Clock::time_point accept_from_ = {};
   std::int64_t finish_ = 0;  // when, in the clock's ticks; 0: not yet. Atomic by std::atomic_ref.
 };
 

@@ -44,13 +44,13 @@ Examples subset(const data::ImageFolder& folder, std::vector<std::int64_t> rows)
   return examples;
 }
 
-// Batches of one size are what a recorded step needs. What stands in for an unreadable image comes from the training
-// part too.
-Examples to_train_on(const data::ImageFolder& folder, std::vector<std::int64_t> rows) {
-  Examples examples = subset(folder, std::move(rows));
-  if (folder.options().corrupt == data::OnCorrupt::skip)
-    examples.source = std::make_shared<data::Replacing>(examples.source);
-  return examples;
+// A model keeps its classes as JSON, which is UTF-8.
+void check_class_names(const data::ImageFolder& folder) {
+  for (const std::string& name : folder.class_names()) {
+    const std::string text = json_text(name);
+    expects<FileError>(parse_json(text, "a name") == name, folder.name(), ": found a class folder named ", text,
+                       ", which is not UTF-8; rename it");
+  }
 }
 
 // A photograph is told by its name and size: reading all of them would take as long as an epoch.
@@ -89,6 +89,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
   const std::string inner = training_part(settings.dataset), root = inner.empty() ? settings.dataset : inner;
   const std::int64_t size = settings.image_size > 0 ? settings.image_size : natural_size(settings);
   const data::ImageFolder train(root, options_for(size, true, settings.corrupt));
+  check_class_names(train);
   TrainingData result;
   Blueprint& blueprint = result.blueprint;
   blueprint.input = {3, size, size};
@@ -110,7 +111,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
     const data::ImageFolder test(other, options_for(size, false, settings.corrupt));
     expects<FileError>(test.class_names() == train.class_names(), other, ": found other class folders than in ", root,
                        ", expected the same");
-    result.train = to_train_on(train, rows);
+    result.train = subset(train, rows);
     result.plain = subset(data::ImageFolder(root, options_for(size, false, settings.corrupt)), rows).source;
     result.held_out = subset(test, chosen(test, settings.limit));
     return result;
@@ -121,7 +122,7 @@ TrainingData load_folder_to_train(const Settings& settings) {
   std::vector<std::int64_t> labels;
   for (const std::int64_t row : rows) labels.push_back(train.label(row));
   const data::SplitRows parts = divided(labels, train.classes(), blueprint);
-  result.train = to_train_on(train, picked(rows, parts.train));
+  result.train = subset(train, picked(rows, parts.train));
   const data::ImageFolder held(root, options_for(size, false, settings.corrupt));
   result.plain = subset(held, picked(rows, parts.train)).source;
   if (!parts.validation.empty()) result.held_out = subset(held, picked(rows, parts.validation));

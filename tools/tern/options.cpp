@@ -241,8 +241,16 @@ Json parse_json(std::string_view text, const std::string& file) {
   } catch (const Json::exception& error) {
     const std::string said = error.what();
     const auto place = said.find("parse error at ");
-    throw FileError(file + ": expected JSON: " + (place == std::string::npos ? said : said.substr(place)));
+    const auto words = said.find("] ");  // behind the library's own name of the error
+    throw FileError(file + ": expected JSON: " +
+                    (place != std::string::npos   ? said.substr(place)
+                     : words != std::string::npos ? said.substr(words + 2)
+                                                  : said));
   }
+}
+
+std::string json_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 Json read_json_file(const std::string& file, std::size_t most_bytes) {
@@ -271,6 +279,8 @@ OptionNames apply_config(const Options& options, const Json& config, const std::
       throw UsageError(message(file, ": --", name, ": expected a text, a number, true, false or a list"));
     }
     const Option* option = find_option(options, name);
+    expects<UsageError>(option == nullptr || !option->typed_only, file, ": --", name,
+                        " names a program to run, which no file may do; give it on the command line");
     if (option != nullptr && chosen.contains(option->name)) continue;
     set_option(options, name, text, file + ": ");
     set.insert(option->name);
@@ -298,7 +308,7 @@ void expect_same(const Options& options, const OptionNames& chosen,
 Json to_config(const Options& options) {
   Json config = Json::object();
   for (const Option& option : options)
-    if (option.get)
+    if (option.get && !option.typed_only)
       if (Json value = option.get(); !value.is_null()) config[option.name] = std::move(value);
   return config;
 }

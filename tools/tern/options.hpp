@@ -28,6 +28,7 @@ struct Option {
   Value kind = Value::text;
   bool brief = false;                                     // listed by --help, not only by --help-all
   bool repeats = false;                                   // may be given more than once
+  bool typed_only = false;                                // no file may set it: it names a program to run
   std::vector<std::string> aliases = {};                  // further names
   std::function<void(const std::string& text)> set = {};  // throws UsageError
   std::function<Json()> get = {};                         // null where nothing is set
@@ -89,6 +90,8 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
 /// when it is no such object, UsageError for a wrong name or value.
 OptionNames apply_config(const Options& options, const Json& config, const std::string& file,
                          const OptionNames& chosen);
+/// JSON as text, on one line unless `indent` says otherwise. What is not UTF-8 in it is shown as U+FFFD.
+std::string json_text(const Json& json, int indent = -1);
 /// JSON from an untrusted text; FileError begins with `file`.
 Json parse_json(std::string_view text, const std::string& file);
 Json read_json_file(const std::string& file, std::size_t most_bytes = std::size_t{1} << 20);

@@ -1,5 +1,10 @@
 #include "page.hpp"
 
+#include <algorithm>
+#include <string_view>
+
+#include "errors.hpp"
+
 namespace tern::tool {
 
 // page.html, made a string by CMake.
@@ -11,6 +16,33 @@ std::string replaced(const std::string& text, const std::string& mark, const std
   const auto at = text.find(mark);
   // What stands behind the mark is the value for an empty page, up to the semicolon.
   return text.substr(0, at) + by + text.substr(text.find(';', at));
+}
+
+// Of so many events of steps or epochs no more are shown: a curve has some 600 points.
+constexpr std::size_t most_steps = 4096, most_epochs = 2048;
+
+// Every line but those of steps and epochs that nobody would see. The last one of each stays.
+std::vector<std::string> thinned(const std::vector<std::string>& lines) {
+  struct Kind {
+    std::string_view begins;
+    std::size_t most, count = 0, met = 0;
+    bool takes(const std::string& line) const { return line.starts_with(begins); }
+    bool keeps() {
+      const std::size_t every = (count + most - 1) / most;
+      return ++met == count || met % std::max<std::size_t>(1, every) == 0;
+    }
+  };
+  Kind steps{R"({"event":"step")", most_steps}, epochs{R"({"event":"epoch")", most_epochs};
+  for (const std::string& line : lines) {
+    steps.count += steps.takes(line);
+    epochs.count += epochs.takes(line);
+  }
+  std::vector<std::string> kept;
+  for (const std::string& line : lines) {
+    if (steps.takes(line) ? !steps.keeps() : epochs.takes(line) && !epochs.keeps()) continue;
+    kept.push_back(line);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -25,12 +57,15 @@ std::string page(const std::vector<PageRun>& runs, const std::string& live) {
   std::string data = "[";
   for (const PageRun& run : runs) {
     data += (data.size() > 1 ? ",\n" : "") +
-            ("{\"name\":" + Json(run.name).dump(-1, ' ', false, Json::error_handler_t::replace)) + ",\"events\":[";
-    for (std::size_t i = 0; i < run.lines.size(); ++i) data += (i == 0 ? "\n" : ",\n") + run.lines[i];
+            message("{\"name\":", json_text(run.name), ",\"count\":", run.lines.size(), ",\"events\":[");
+    const std::vector<std::string> lines = thinned(run.lines);
+    for (std::size_t i = 0; i < lines.size(); ++i) data += (i == 0 ? "\n" : ",\n") + lines[i];
     data += "]}";
   }
-  const std::string text = replaced(page_template, "/*RUNS*/", in_script(data + "]"));
-  return live.empty() ? text : replaced(text, "/*LIVE*/", in_script(Json(live).dump()));
+  // The data last: what stands in it is no mark.
+  const std::string text =
+      live.empty() ? std::string(page_template) : replaced(page_template, "/*LIVE*/", in_script(json_text(live)));
+  return replaced(text, "/*RUNS*/", in_script(data + "]"));
 }
 
 }  // namespace tern::tool

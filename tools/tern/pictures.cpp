@@ -1,8 +1,12 @@
 #include "pictures.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
+
+#include "tern/io/number.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -67,18 +71,40 @@ std::vector<std::size_t> far_and_near(const Prediction& prediction) {
   return chosen;
 }
 
-Json features_of(const Tensor& values, const Blueprint& blueprint) {
+// A number as the table has it: the shortest one that reads as the same float.
+double as_read(float value) {
+  char text[64];
+  const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
+  double result = 0;
+  (void)io::read_number({text, end}, result);
+  return result;
+}
+
+// A target, which is kept as a standardised float: to so many digits as that can tell apart.
+double target_as_read(double value, const data::Scaling& scaling) {
+  const int digits = std::clamp(5 - static_cast<int>(std::floor(std::log10(scaling.deviation[0]))), 0, 40);
+  const std::string text = fixed(value, digits);
+  (void)io::read_number(text, value);
+  return value + 0.0;  // no -0
+}
+
+// `read` are the features of the table, with an element for each column.
+Json features_of(const Tensor& values, const Tensor& read, const Blueprint& blueprint) {
   Json features = Json::object();
   const auto inputs = values.to_vector<float>();
-  std::size_t first = 0;
+  const auto numbers = read.to_vector<float>();
+  std::size_t first = 0, position = 0;
   for (const data::Column& column : blueprint.encoding.columns) {
     if (features.size() == most_features) break;
     const auto own = inputs.begin() + static_cast<std::ptrdiff_t>(first);
     const auto count = static_cast<std::ptrdiff_t>(column.categories.size());
+    const float number = numbers[position++];
     if (column.indicator && own[std::max<std::ptrdiff_t>(1, count)] == 1)
       features[column.name] = "missing";
+    else if (count == 0 && std::isnan(number))
+      features[column.name] = "missing";
     else if (count == 0)
-      features[column.name] = static_cast<double>(*own) * column.deviation + column.mean;
+      features[column.name] = as_read(number);
     else if (const auto one = std::find(own, own + count, 1.0f); one != own + count)
       features[column.name] = column.categories[static_cast<std::size_t>(one - own)];
     else
@@ -100,12 +126,15 @@ Json pairs_of(const Prediction& prediction) {
 }
 
 Json example_predictions(const TrainingData& data, const Blueprint& blueprint, const Prediction& prediction) {
+  const auto features = [&](std::int64_t row) {
+    return features_of(data.held_out.example(row, blueprint), data.held_out.features.slice(0, row, row + 1), blueprint);
+  };
   if (blueprint.regression) {
     Json examples = Json::array();
     for (const std::size_t i : far_and_near(prediction))
-      examples.push_back({{"actual", prediction.truths[i]},
+      examples.push_back({{"actual", target_as_read(prediction.truths[i], blueprint.target_scaling)},
                           {"predicted", prediction.values[i]},
-                          {"features", features_of(data.held_out.example(prediction.rows[i], blueprint), blueprint)}});
+                          {"features", features(prediction.rows[i])}});
     return examples;
   }
   const std::vector<std::int64_t>& labels = prediction.actual;
@@ -124,7 +153,7 @@ Json example_predictions(const TrainingData& data, const Blueprint& blueprint, c
                  {"score", prediction.score_of(i)}};
     const Tensor values = data.held_out.example(prediction.rows[i], blueprint);
     if (blueprint.table) {
-      example["features"] = features_of(values, blueprint);
+      example["features"] = features(prediction.rows[i]);
     } else if (blueprint.input[0] == 1 || blueprint.input[0] == 3) {
       example["pixels"] = pixels_of(values, blueprint.scaling);
     }

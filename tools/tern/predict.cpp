@@ -191,7 +191,7 @@ class Predict : public Command {
       Json rows = Json::array();
       for (std::size_t i = 0; i < prediction.values.size(); ++i)
         rows.push_back({{"example", prediction.rows[i] + 1}, {"prediction", prediction.values[i]}});
-      return rows.dump(1) + "\n";
+      return json_text(rows, 1) + "\n";
     }
     const bool csv = output_.format == "csv";
     std::size_t width = width_of(target);
@@ -215,7 +215,7 @@ class Predict : public Command {
       for (std::size_t c = 0; scores_ && c < classes.size(); ++c) row["scores"][classes[c]] = score(prediction, i, c);
       rows.push_back(std::move(row));
     }
-    return rows.dump(1) + "\n";
+    return json_text(rows, 1) + "\n";
   }
 
   Settings settings_;

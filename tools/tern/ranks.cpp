@@ -44,10 +44,12 @@ Options rank_options(Settings& settings) {
 }
 
 Options restart_options(Settings& settings) {
+  Option launcher = text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
+                                settings.launcher);
+  launcher.typed_only = true;
   return {integer_option("restarts", "N", "start again, at most N times, from the last checkpoint when a rank is lost",
                          settings.restarts, 0, 1 << 20),
-          text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
-                      settings.launcher)};
+          std::move(launcher)};
 }
 
 void complete_ranks(Settings& settings, int ranks) {
@@ -72,8 +74,47 @@ int agreed(const parallel::Group& group, int own) {
   return word.item<std::int32_t>();
 }
 
+namespace {
+
+// What the ranks find, each for itself, to differ from the first: the first of these sentences, in all of them.
+std::string first_difference(const parallel::Group& group, const std::string& own) {
+  constexpr std::size_t longest = 240;
+  for (const std::string& found : group.all_gather(own.size() > longest ? own.substr(0, longest) + " ..." : own))
+    if (!found.empty()) return found;
+  return {};
+}
+
+}  // namespace
+
+void check_same_options(const parallel::Group& group, const Options& options) {
+  Json own = to_config(options);
+  for (const char* name : {"quiet", "verbose", "dashboard", "port", "tensorboard"}) own.erase(name);
+  const std::string first = group.broadcast(json_text(own));
+  std::string difference;
+  if (const Json there = parse_json(first, "rank 0"); first != json_text(own))
+    for (const Option& option : options) {
+      const Json here = own.value(option.name, Json()), wanted = there.value(option.name, Json());
+      if (json_text(here) == json_text(wanted)) continue;
+      const auto shown = [](const Json& value) { return value.is_null() ? "nothing" : json_text(value); };
+      difference = message("--", option.name, " is ", shown(here), " in rank ", group.rank(), " and ", shown(wanted),
+                           " in rank 0; give all ranks the same options");
+      break;
+    }
+  difference = first_difference(group, difference);
+  expects<UsageError>(difference.empty(), difference);
+}
+
+void check_same_data(const parallel::Group& group, const std::string& what, const std::string& text) {
+  const bool same = group.broadcast(text) == text;
+  const std::string difference =
+      first_difference(group, same ? std::string()
+                                   : message(what, ": rank ", group.rank(),
+                                             " has read something else than rank 0; all ranks need the same files"));
+  expects<FileError>(difference.empty(), difference);
+}
+
 void share_settings(const parallel::Group& group, const Options& options) {
-  const std::string text = group.broadcast(group.rank() == 0 ? to_config(options).dump() : std::string());
+  const std::string text = group.broadcast(group.rank() == 0 ? json_text(to_config(options)) : std::string());
   if (group.rank() != 0) apply_config(options, parse_json(text, "rank 0"), "rank 0", {});
 }
 
@@ -92,7 +133,7 @@ void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint) 
       words["tensors"].push_back({name, static_cast<int>(tensor.dtype()),
                                   std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())});
   }
-  words = parse_json(group.broadcast(first ? words.dump() : std::string()), "rank 0");
+  words = parse_json(group.broadcast(first ? json_text(words) : std::string()), "rank 0");
   if (!first) {
     checkpoint = {};
     checkpoint.metadata = words["metadata"].get<std::map<std::string, std::string>>();

@@ -30,6 +30,12 @@ std::string device_of_rank(const Mode& mode, int rank);
 int agreed(const parallel::Group& group, int own);
 inline bool agreed(const parallel::Group& group, bool own) { return agreed(group, own ? 1 : 0) != 0; }
 
+/// Throws UsageError in all ranks where some were given other options than the first: they would train on something
+/// that nobody asked for. What concerns the first one alone, such as --quiet, may differ.
+void check_same_options(const parallel::Group& group, const Options& options);
+/// Throws FileError in all ranks where some read something else than the first: `text` says what this one has read.
+void check_same_data(const parallel::Group& group, const std::string& what, const std::string& text);
+
 /// The options of the first rank, in all.
 void share_settings(const parallel::Group& group, const Options& options);
 

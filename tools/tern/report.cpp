@@ -52,7 +52,7 @@ class Report : public Command {
     std::size_t folds = 0;
     read_metrics(folder, [&](const Json& event) {
       if (event.value("event", Json()) == "folds" && event.contains("folds")) folds = event["folds"].size();
-      run.lines.push_back(event.dump());
+      run.lines.push_back(json_text(event));
     });
     expects<FileError>(!run.lines.empty(), RunFolder::metrics_in(folder),
                        ": found no events; of a cross-validation that has not ended, name the folders of its folds");

@@ -138,7 +138,11 @@ std::size_t parse_metrics(std::string_view text, const std::string& file, const 
     const std::string place = message(file, ":", line);
     Json event = parse_json(text.substr(begin, end - begin), place);
     expects<FileError>(event.is_object(), place, ": expected an object");
-    take(std::move(event));
+    try {
+      take(std::move(event));
+    } catch (const Json::exception&) {
+      throw FileError(place + ": found an event of another kind than tern train writes");
+    }
     begin = end + 1;
   }
   return begin;

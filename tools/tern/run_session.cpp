@@ -1,11 +1,13 @@
 #include "run_session.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
 #include "errors.hpp"
 #include "evaluation.hpp"
@@ -33,7 +35,17 @@ constexpr std::size_t most_confused = 100;
 // Columns up to which their importance is found, and how often each is shuffled for that.
 constexpr std::size_t most_columns = 500;
 constexpr std::int64_t column_shuffles = 5;
-constexpr double save_interval = 10;  // seconds between checkpoints where no steps are asked for
+// Seconds between checkpoints where no steps are asked for, and the most that they may take of the time.
+constexpr double save_interval = 2, save_share = 0.05;
+// Of the steps' and the epochs' events in metrics.jsonl, which stay so many while their number doubles. A curve of
+// millions has no more points that can be seen.
+constexpr std::uint64_t steps_per_doubling = 512, epochs_per_doubling = 256;
+
+// Whether the event of that number is kept: the number alone decides, so that a resumed run keeps the same ones.
+bool is_kept(std::int64_t number, std::uint64_t per_doubling) {
+  const auto n = static_cast<std::uint64_t>(number);
+  return n % std::bit_floor(std::max<std::uint64_t>(1, n / per_doubling)) == 0;
+}
 
 }  // namespace
 
@@ -133,6 +145,8 @@ void RunSession::start(Training& training, const TrainingData& data) {
   if (!lock_) lock_.emplace(path_);
   for (const std::string& file : {RunFolder::config_in(path_), RunFolder::model_in(path_)}) io::remove_leftovers(file);
   if (!resumed_) {
+    if (settings_.resume && !settings_.quiet)
+      say(message("--resume found no checkpoint in ", path_, ": the training begins anew."));
     if (folder_->begin() && !settings_.quiet)
       say(message("The training that was in ", path_, " is now in ", path_, "/previous."));
     open_listeners();
@@ -172,7 +186,7 @@ void RunSession::open_listeners() {
   }
   if (!settings_.dashboard) return;
   dashboard_ = std::make_unique<Dashboard>(path_, settings_.port);
-  if (resumed_) read_metrics(path_, [&](const Json& event) { dashboard_->push(event.dump() + "\n"); });
+  if (resumed_) read_metrics(path_, [&](const Json& event) { dashboard_->push(json_text(event) + "\n"); });
   folder_->listen([this](const Json&, const std::string& line) { dashboard_->push(line); });
   say("Dashboard: " + dashboard_->address());
 }
@@ -188,7 +202,7 @@ Json RunSession::settings_json() const {
 void RunSession::write_config() const {
   Json settings = settings_json();
   settings.erase("model");  // the file is for other trainings too, which must not overwrite this one's model
-  write_file(RunFolder::config_in(path_), settings.dump(2) + "\n");
+  write_file(RunFolder::config_in(path_), json_text(settings, 2) + "\n");
 }
 
 void RunSession::write_start() {
@@ -228,7 +242,7 @@ void RunSession::write_start() {
 
 void RunSession::stepped(const Position& position, const Tensor& loss) {
   const std::int64_t every = std::max<std::int64_t>(1, position.batches / points_per_epoch);
-  if (position.batch % every == 0 && !training_->refitting()) {
+  if (position.batch % every == 0 && is_kept(position.step / every, steps_per_doubling) && !training_->refitting()) {
     const double value = loss.item();
     expects<NumericError>(std::isfinite(value), "the loss is ", std::isnan(value) ? "NaN" : "infinite", " in step ",
                           position.step, "; try a smaller --learning-rate than ", *settings_.learning_rate);
@@ -259,7 +273,11 @@ void RunSession::epoch_done(const EpochResult& result) {
     event["slowest_rank"] = result.ranks->slowest;
     event["slowest_lag"] = result.ranks->lag;
   }
-  folder_->write(event);
+  last_epoch_.reset();
+  if (is_kept(result.epoch, epochs_per_doubling))
+    folder_->write(event);
+  else
+    last_epoch_ = std::move(event);
   save_when_due();
 }
 
@@ -273,15 +291,19 @@ void RunSession::refitting(const Position& position) {
 }
 
 void RunSession::save_when_due() {
-  if (settings_.checkpoint_every == 0 && seconds_now() - last_save_ > save_interval) save();
+  const double due = std::max(save_interval, save_seconds_ / save_share);
+  if (settings_.checkpoint_every == 0 && seconds_now() - last_save_ > due) save();
 }
 
 std::string RunSession::save() {
+  const double began = seconds_now();
   io::Checkpoint checkpoint = training_->snapshot();
-  checkpoint.metadata["settings"] = settings_json().dump();
+  checkpoint.metadata["settings"] = json_text(settings_json());
   checkpoint.metadata["metrics"] = std::to_string(folder_->bytes());
+  std::string file = io::save_checkpoint(RunFolder::checkpoints_in(path_), checkpoint, settings_.keep);
   last_save_ = seconds_now();
-  return io::save_checkpoint(RunFolder::checkpoints_in(path_), checkpoint, settings_.keep);
+  save_seconds_ = last_save_ - began;
+  return file;
 }
 
 std::string RunSession::interrupt() {
@@ -297,6 +319,7 @@ Prediction evaluate_together(Training& training, const TrainingData& data) {
 }
 
 Finished RunSession::finish(Ended ended) {
+  if (last_epoch_) folder_->write(*std::exchange(last_epoch_, std::nullopt));
   save();
   Training& training = *training_;
   training.net().load_state(training.result());

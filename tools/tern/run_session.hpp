@@ -74,7 +74,8 @@ class RunSession {
   std::unique_ptr<TensorBoard> tensorboard_;
   Training* training_ = nullptr;
   const TrainingData* data_ = nullptr;
-  double began_, last_save_;
+  double began_, last_save_, save_seconds_ = 0;
+  std::optional<Json> last_epoch_;  // its event, where that was left out
 };
 
 }  // namespace tern::tool

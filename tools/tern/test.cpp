@@ -2,12 +2,14 @@
 
 #include "data_sets.hpp"
 #include "evaluation.hpp"
+#include "fingerprint.hpp"
 #include "importance.hpp"
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
 #include "output.hpp"
 #include "ranks.hpp"
+#include "tern/io/sha256.hpp"
 #include "tern/modes/device.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
@@ -74,7 +76,10 @@ class Test : public Command {
   // Each reads the model and the examples; the first one says what came of them.
   int run_process(const parallel::Group& processes) {
     const bool first = processes.rank() == 0, several = processes.size() > 1;
-    if (several) share_settings(processes, verb_.options);
+    if (several) {
+      check_same_options(processes, verb_.options);
+      share_settings(processes, verb_.options);
+    }
     if (settings_.parallel != "threads") settings_.ranks = processes.size();
     expects<UsageError>(!importance_ || settings_.ranks == 1,
                         "--importance is worked out by one rank; give it without --ranks and mpirun");
@@ -85,6 +90,14 @@ class Test : public Command {
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
     if (first && settings_.download) processes.barrier();
     expects<FileError>(set.size() > 0, set.name(), ": found no examples to test on");
+    if (several) {
+      check_same_data(processes, model.file, io::sha256_of_file(model.file));
+      Fingerprint sum;
+      if (set.memory.images.defined()) sum.add(set.memory);
+      for (std::int64_t i = 0; set.source && i < set.size(); ++i)
+        sum.add(static_cast<std::uint64_t>(set.source->label(i)));
+      check_same_data(processes, settings_.dataset, sum.text());
+    }
     Prediction prediction;
     const auto program = [&](const parallel::Group& group) {
       std::optional<Device> own_device;
@@ -119,7 +132,7 @@ class Test : public Command {
                           const Blueprint& blueprint) {
     Json all = as_json(evaluation, blueprint);
     if (columns) all["importance"] = as_json(*columns);
-    return all.dump(2) + "\n";
+    return json_text(all, 2) + "\n";
   }
   // One table: that of the columns where it was asked for.
   static std::string csv(const Evaluation& evaluation, const std::optional<Importance>& columns,

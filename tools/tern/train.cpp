@@ -19,6 +19,7 @@
 #include "restarts.hpp"
 #include "run_session.hpp"
 #include "tern/io/file.hpp"
+#include "tern/io/sha256.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/training/signal_guard.hpp"
 #include "text.hpp"
@@ -88,21 +89,28 @@ class Train : public Command {
   // The first process owns the run, and tells the others what a resumed training was asked for.
   int run_process(const OptionNames& chosen, const parallel::Group& processes) {
     const bool first = processes.rank() == 0, several = processes.size() > 1;
+    if (several) check_same_options(processes, verb_.options);
     std::optional<RunSession> session;
     if (first) {
       session.emplace(settings_, verb_.options, chosen);
       keep_inputs(settings_.model, {settings_.dataset, config_, settings_.init});
       if (!settings_.resume) keep_inputs(session->path(), {settings_.init});  // it would be moved away
       check_model_place(settings_.model);
+      check_texts();
     }
     if (several) share_settings(processes, verb_.options);
     const Device device{settings_.mode, device_options(settings_)};
     // What is missing is fetched once.
     if (!first && settings_.download) processes.barrier();
     std::optional<Blueprint> before;  // of the network whose weights come first
-    if (!settings_.init.empty()) before = load_weights(settings_.init).blueprint;
+    if (!settings_.init.empty()) {
+      const Weights weights = load_weights(settings_.init);
+      if (several) check_same_data(processes, settings_.init, io::sha256_of_file(weights.file));
+      before = weights.blueprint;
+    }
     if (before) take_net(settings_, *before);
     const TrainingData data = load_training_data(settings_);
+    if (several) check_same_data(processes, settings_.dataset, fingerprint_of(data));
     const std::string activation = settings_.activation;
     if (before) take_layers(settings_, *before, data.blueprint);
     if (chosen.contains("activation")) settings_.activation = activation;
@@ -157,6 +165,14 @@ class Train : public Command {
     return code;
   }
 
+  // Settings, metrics and models are JSON, which is UTF-8.
+  void check_texts() const {
+    const Json settings = to_config(verb_.options);
+    for (const auto& [name, value] : settings.items())
+      expects<UsageError>(parse_json(json_text(value), name) == value, "--", name, ": found ", json_text(value),
+                          ", which is not UTF-8 and cannot be kept in the settings; rename it");
+  }
+
   void introduce(const TrainingData& data, Training& training, const Device& device, const parallel::Group& group) {
     const Blueprint& blueprint = training.blueprint();
     say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
@@ -168,6 +184,11 @@ class Train : public Command {
     for (const std::string& note : data.notes) say(note);
     if (!blueprint.class_weights.empty()) say("An example counts by its class: " + weights_text(blueprint) + ".");
     if (training.begun_with()) say(message("Weights of ", settings_.init, ": ", training.begun_with()->text()));
+    if (!training.new_columns().empty()) {
+      std::string names;
+      for (const std::string& name : training.new_columns()) names += (names.empty() ? "" : ", ") + name;
+      say("These weights do not know all values of these columns, whose inputs begin anew: " + names);
+    }
     if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
     if (!training.frozen().empty())
       say(message("Frozen: ", counted(static_cast<std::int64_t>(training.frozen().size()), "tensor"), " of ",
@@ -276,7 +297,13 @@ class Train : public Command {
 
   static std::string best_line(const Training& training, const TrainingData& data) {
     if (!training.kept().best) return {};
-    const std::string best = message("the best epoch was ", training.kept().epoch);
+    const auto& epochs = training.history();
+    const auto lowest = std::ranges::min_element(epochs, {}, [](const training::EpochResult& epoch) {
+      return epoch.stopping ? epoch.stopping->loss : INFINITY;
+    });
+    std::string best = message("the best epoch was ", training.kept().epoch);
+    if (lowest->epoch != training.kept().epoch)
+      best += message(", within the error as good as epoch ", lowest->epoch, ", whose loss was the lowest");
     if (training.refit_epochs() == 0) return best + "; its weights are kept\n";
     return best + message("; trained anew for as many on all ", grouped(data.train.size()),
                           data.three_way() ? " training and validation examples\n" : " training examples\n");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "init_columns.hpp"
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
@@ -210,6 +211,7 @@ std::shared_ptr<nn::Module> Training::make_net() {
                      weights.blueprint->class_count() == blueprint_.class_count();  // else their shapes say so
     if (other_classes_)
       for (const std::string& name : head_of(blueprint_)) weights.tensors.erase(name);
+    if (weights.blueprint) new_columns_ = match_columns(weights.tensors, *weights.blueprint, blueprint_, net->state());
     begun_with_ = nn::load(*net, weights.tensors, {.strict = false}, weights.file);
   }
   if (settings_.freeze.empty()) return net;
@@ -227,7 +229,10 @@ data::DataLoader Training::make_loader(const Examples& examples) const {
   if (examples.source) {
     options.workers = settings_.threads;
     options.share = {group_.rank(), group_.size(), static_cast<int>(*settings_.shards)};
-    return data::DataLoader(examples.source, options);
+    // Batches of one size are what a recorded step needs. What stands in for an unreadable image is one of these too:
+    // none that was held out or set aside.
+    const bool skips = examples.folder && examples.folder->options().corrupt == data::OnCorrupt::skip;
+    return data::DataLoader(skips ? std::make_shared<data::Replacing>(examples.source) : examples.source, options);
   }
   options.resident = true;
   if (!blueprint_.table) {

@@ -76,6 +76,8 @@ class Training {
   const std::vector<std::string>& frozen() const { return frozen_; }
   /// Whether these weights told as many other classes apart, so that the last layer begins anew all the same.
   bool other_classes() const { return other_classes_; }
+  /// Columns of the table that these weights do not know, so that their inputs begin anew.
+  const std::vector<std::string>& new_columns() const { return new_columns_; }
   nn::Module& net() { return *net_; }
   /// The weights to keep: those of the best epoch with early stopping, else (and after a refit) the present ones.
   nn::State result() const { return trainer_->result(); }
@@ -108,6 +110,7 @@ class Training {
   std::optional<nn::LoadReport> begun_with_;
   std::vector<std::string> frozen_;
   bool other_classes_ = false;
+  std::vector<std::string> new_columns_;
   Cost cost_;
   std::shared_ptr<nn::Module> net_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -29,7 +29,9 @@ Json outcomes_in(const std::string& folder) {
   return outcomes;
 }
 
-void write(const std::string& folder, const Json& outcomes) { write_file(outcome_in(folder), outcomes.dump(1) + "\n"); }
+void write(const std::string& folder, const Json& outcomes) {
+  write_file(outcome_in(folder), json_text(outcomes, 1) + "\n");
+}
 
 // NaN has no JSON.
 double number(const Json& json) {

@@ -199,7 +199,7 @@ std::string tune_report(const TunePlan& plan, const TuneRunner& runner) {
       if (event.value("event", Json()) == "step") return;
       event.erase("pictures");
       if (!runs.empty()) event.erase("confusion");
-      run.lines.push_back(event.dump());
+      run.lines.push_back(json_text(event));
     });
     runs.push_back(std::move(run));
   }
