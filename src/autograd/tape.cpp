@@ -2,11 +2,8 @@
 
 #include <atomic>
 #include <optional>
-#include <queue>
-#include <unordered_map>
-#include <unordered_set>
 
-#include "autograd/gradient_sum.hpp"
+#include "autograd/node.hpp"
 #include "modes/observed.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -40,184 +37,77 @@ const Tensor& Saved::get() const {
   return tensor_;
 }
 
-/// Where an input of an operator came from: the node that made it, or a leaf that collects its gradient. The input's
-/// own elements are not kept: what backward needs of them is in its Saved tensors.
-struct Edge {
-  std::shared_ptr<Node> node;
-  Tensor leaf;
-  Shape shape;
-  DType dtype;
-};
+namespace {
 
-/// One operator that was run.
-struct Node {
-  const char* name;
-  std::uint64_t order;  // grows with every node: an operator's inputs have smaller ones
-  Scope scope;
-  std::vector<Edge> edges;
-  Backward backward;
-  std::string where = {};  // the modules that it was recorded in, where the scope is observed
-  bool used = false;
-
-  // A chain of a hundred thousand nodes must not be released by as many nested destructors.
-  ~Node() {
-    std::vector<Edge> pending = std::move(edges);
-    while (!pending.empty()) {
-      const std::shared_ptr<Node> last = std::move(pending.back().node);
-      pending.pop_back();
-      if (last.use_count() != 1) continue;
-      for (Edge& edge : last->edges) pending.push_back(std::move(edge));
-      last->edges.clear();
-    }
-  }
-};
-
-/// The parts of a tensor that the tape reads and writes.
-struct Handle {
-  static std::shared_ptr<Node>& node(const Tensor& tensor) { return tensor.checked("autograd").node; }
-
-  /// True when nobody else sees the elements of `tensor`, its storage holds nothing else, and no two of them share a
-  /// place.
-  static bool owns(const Tensor& tensor) {
-    const Tensor::Body& body = tensor.checked("autograd");
-    return tensor.body_.use_count() == 1 && body.storage.use_count() == 1 &&
-           static_cast<std::size_t>(body.numel) * size_of(body.dtype) == body.storage->bytes();
-  }
-};
-
-void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward) {
+std::shared_ptr<Node> new_node(const char* name) {
   static std::atomic<std::uint64_t> count{0};
   auto node = std::make_shared<Node>();
   node->name = name;
   node->order = count.fetch_add(1, std::memory_order_relaxed);
   node->scope = current_scope();
-  node->edges.reserve(inputs.size());
-  for (Tensor& input : inputs) {
-    Edge& edge = node->edges.emplace_back();
-    if (!input.requires_grad()) continue;
-    edge.shape = input.shape();
-    edge.dtype = input.dtype();
-    if (input.is_leaf())
-      edge.leaf = std::move(input);
-    else
-      edge.node = Handle::node(input);
-  }
-  node->backward = std::move(backward);
   if (node->scope.observer != nullptr) [[unlikely]]
     node->where = whereabouts();
-  Handle::node(out) = std::move(node);
+  return node;
 }
 
-namespace {
-
-// A gradient that something else shares (another input's, the caller's, a saved tensor's) or that repeats its elements
-// is copied, so that a leaf's is its own.
-void add_to_leaf(const Tensor& leaf, Tensor gradient) {
-  const Tensor& known = leaf.grad();
-  if (known.defined())
-    gradient = sum_of({known, gradient});
-  else if (!Handle::owns(gradient))
-    gradient = gradient.clone();
-  Tensor(leaf).set_grad(std::move(gradient));
+Edge edge_to(Tensor input) {
+  Edge edge;
+  if (!input.requires_grad()) return edge;
+  edge.shape = input.shape();
+  edge.dtype = input.dtype();
+  if (input.is_leaf())
+    edge.leaf = std::move(input);
+  else
+    edge.node = Handle::node(input);
+  return edge;
 }
 
-void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) {
-  expects<AutogradError>(gradient.shape() == edge.shape && gradient.dtype() == edge.dtype, "backward of ", node.name,
-                         ": a gradient of ", gradient.dtype(), " ", gradient.shape(), " for an input of ", edge.dtype,
-                         " ", edge.shape);
-}
-
-/// How often each leaf is yet to be given a gradient, so that somebody can be told when it has all.
-class Completion {
- public:
-  Completion(Node& root, const std::function<void(const Tensor&)>& callback) : callback_(callback) {
-    if (!callback_) return;
-    std::unordered_set<Node*> known{&root};
-    std::vector<Node*> pending{&root};
-    while (!pending.empty()) {
-      Node* const node = pending.back();
-      pending.pop_back();
-      for (const Edge& edge : node->edges) {
-        if (edge.leaf.defined()) ++left_[edge.leaf.body()];
-        if (edge.node && known.insert(edge.node.get()).second) pending.push_back(edge.node.get());
-      }
-    }
-  }
-  /// An edge to the leaf was gone over.
-  void passed(const Tensor& leaf) {
-    if (callback_ && leaf.defined() && --left_[leaf.body()] == 0 && leaf.grad().defined()) callback_(leaf);
-  }
-
- private:
-  const std::function<void(const Tensor&)>& callback_;
-  std::unordered_map<const Tensor::Body*, std::int64_t> left_;
-};
-
-struct BackwardOf final : Whereabouts {
-  explicit BackwardOf(const Node& of) : node(of) {}
-  std::string describe() const override { return node.where; }
-  const Node& node;
-};
-
-// Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in the same order
-// each time, before it is passed on.
-void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
-  const NoGrad no_grad;
-  const RunningBackward running;
-  // Gradients that meet are added when the last of them is there, in one pass.
-  std::unordered_map<Node*, std::vector<Tensor>> gradients;
-  const auto later = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
-  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(later)> pending(later);
-  if (root.is_leaf()) {
-    add_to_leaf(root, std::move(root_gradient));
-    if (options.complete) options.complete(root);
-    return;
-  }
-  Completion completion(*Handle::node(root), options.complete);
-  gradients[Handle::node(root).get()].push_back(std::move(root_gradient));
-  pending.push(Handle::node(root));
-  while (!pending.empty()) {
-    const std::shared_ptr<Node> node = pending.top();
-    pending.pop();
-    const auto found = gradients.find(node.get());
-    std::vector<Tensor> meeting = std::move(found->second);
-    gradients.erase(found);
-    expects<AutogradError>(
-        !node->used, "backward: the graph behind ", node->name,
-        " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
-    std::optional<Device> place;
-    if (!node->scope.same_settings(current_scope())) place.emplace(node->scope);
-    std::optional<BackwardOf> where;
-    if (node->scope.observer != nullptr) [[unlikely]]
-      where.emplace(*node);
-    Gradients input_gradients = node->backward(meeting.size() == 1 ? meeting[0] : sum_of(meeting));
-    meeting.clear();
-    expects<AutogradError>(input_gradients.size() == node->edges.size(), "backward of ", node->name, ": ",
-                           input_gradients.size(), " gradients for ", node->edges.size(), " inputs");
-    for (std::size_t i = 0; i < node->edges.size(); ++i) {
-      const Edge& edge = node->edges[i];
-      if ((!edge.node && !edge.leaf.defined()) || !input_gradients[i].defined()) {
-        completion.passed(edge.leaf);
-        continue;
-      }
-      check_gradient(*node, edge, input_gradients[i]);
-      if (edge.leaf.defined()) {
-        add_to_leaf(edge.leaf, std::move(input_gradients[i]));
-        completion.passed(edge.leaf);
-      } else {
-        std::vector<Tensor>& known = gradients[edge.node.get()];
-        if (known.empty()) pending.push(edge.node);
-        known.push_back(std::move(input_gradients[i]));
-      }
-    }
-    if (!options.retain_graph) {
-      node->used = true;
-      node->backward = nullptr;  // frees what the operator saved
-    }
-  }
+// What a view of `x` is a view of; null where only x's own node can take its gradient.
+std::unique_ptr<View> view_behind(const Tensor& x) {
+  const std::shared_ptr<Node>& node = Handle::node(x);
+  if (node != nullptr && node->view != nullptr) return std::make_unique<View>(*node->view);
+  return x.is_contiguous() ? std::make_unique<View>(View{edge_to(x), x.offset()}) : nullptr;
 }
 
 }  // namespace
+
+void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward) {
+  std::shared_ptr<Node> node = new_node(name);
+  node->edges.reserve(inputs.size());
+  for (Tensor& input : inputs) node->edges.push_back(edge_to(std::move(input)));
+  node->backward = std::move(backward);
+  Handle::node(out) = std::move(node);
+}
+
+void record_view(const char* name, Tensor& out, const Tensor& x, Backward backward) {
+  std::unique_ptr<View> view = view_behind(x);
+  record(name, out, {x}, std::move(backward));
+  Handle::node(out)->view = std::move(view);
+}
+
+void record_part(const char* name, Tensor& out, const Tensor& x, Part part) {
+  std::shared_ptr<Node> node = new_node(name);
+  node->view = view_behind(x);
+  if (node->view) part = {out.shape(), out.strides(), out.offset() - node->view->offset};
+  node->edges.push_back(node->view ? node->view->base : edge_to(x));
+  node->part = std::make_unique<Part>(std::move(part));
+  Handle::node(out) = std::move(node);
+}
+
+void record_all(const char* name, std::vector<Tensor>& outs, const Tensor& x,
+                std::function<Tensor(const Gradients& grads)> backward) {
+  const std::shared_ptr<Node> all = new_node(name);
+  all->edges.push_back(edge_to(x));
+  all->backward_of_all = std::move(backward);
+  all->outputs = outs.size();
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    std::shared_ptr<Node> node = new_node(name);
+    node->edges.push_back({all, {}, outs[i].shape(), outs[i].dtype(), static_cast<int>(i)});
+    node->backward = [](const Tensor& grad) { return Gradients{grad}; };
+    Handle::node(outs[i]) = std::move(node);
+  }
+}
+
 }  // namespace autograd
 
 namespace {

@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "core/control_groups.hpp"
+
 namespace tern {
 
 namespace {
@@ -36,21 +38,8 @@ int allowed_cores() {
 
 int granted_cores(const std::filesystem::path& process, const std::filesystem::path& groups) {
   double cores = INFINITY;
-  std::ifstream file(process);
-  for (std::string line; std::getline(file, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    std::filesystem::path root = groups;
-    if (controllers.find(",cpu,") != std::string::npos)
-      root /= "cpu";
-    else if (controllers != ",,")
-      continue;
-    // Every group above limits those below. In a container some of them may not be in sight.
-    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
-    for (; !group.empty(); group = group.parent_path()) cores = std::min(cores, quota_of(root / group));
-    cores = std::min(cores, quota_of(root));
-  }
+  for_each_control_group(process, groups, "cpu",
+                         [&](const std::filesystem::path& group) { cores = std::min(cores, quota_of(group)); });
   return std::isfinite(cores) ? static_cast<int>(std::ceil(cores)) : 0;
 }
 

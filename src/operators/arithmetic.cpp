@@ -42,7 +42,7 @@ Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
 void check_divisor(const char* op, const Tensor& a, const Tensor& b) {
   check_dtypes(op, a, b);
   check_not_bool(op, a);
-  if (is_floating(b.dtype()) || !mode_of(op).on_host() || b.numel() == 0) return;
+  if (is_floating(b.dtype()) || !mode_of(op).on_host() || a.numel() == 0 || b.numel() == 0) return;
   expects<NumericError>(all(b).item<bool>(), op, ": a divisor is 0, and ", b.dtype(), " has no infinity");
 }
 
@@ -181,7 +181,9 @@ Tensor power(const Tensor& a, const Tensor& b) {
            }
            if (out.defined()) {
              const Tensor stays = where(greater_equal(exponent, zero), equal(base, zero).to(grad.dtype()), zero);
-             const Tensor slope = where(not_equal(stays, zero), zero, mul(out.get(), log(base)));
+             const Tensor flat = not_equal(stays, zero);
+             const Tensor logarithm = log(where(flat, number_like(grad, 1), base));
+             const Tensor slope = where(flat, zero, mul(out.get(), logarithm));
              gradients[1] = sum_to(mul(grad, slope), exponent.shape());
            }
            return gradients;
@@ -258,6 +260,10 @@ namespace tern {
 
 Tensor autograd::sum_of(const std::vector<Tensor>& gradients) {
   return gradients.size() == 2 ? operators::add(gradients[0], gradients[1]) : operators::add_all(gradients);
+}
+
+void autograd::add_to(const Tensor& part, const Tensor& gradient) {
+  operators::copy_elements(part, operators::add(part, gradient.to(part.dtype())));
 }
 
 }  // namespace tern

@@ -201,6 +201,14 @@ Tensor& update(const char* op, Tensor& x, Tensor result) {
   return x = std::move(result);
 }
 
+// The same of a temporary, whose elements are those of a tensor that lives on.
+Tensor update_view(const char* op, Tensor& x, const Tensor& result) {
+  expects<AutogradError>(!result.requires_grad() || (x.requires_grad() && x.is_leaf()), op,
+                         ": the result requires a gradient and would go with the temporary view that it is written to; "
+                         "change elements under NoGrad, or join new ones with cat or where");
+  return update(op, x, result);
+}
+
 }  // namespace
 
 Tensor& operator+=(Tensor& x, const Tensor& y) { return update("+=", x, x + y); }
@@ -211,5 +219,13 @@ Tensor& operator+=(Tensor& x, double y) { return update("+=", x, x + y); }
 Tensor& operator-=(Tensor& x, double y) { return update("-=", x, x - y); }
 Tensor& operator*=(Tensor& x, double y) { return update("*=", x, x * y); }
 Tensor& operator/=(Tensor& x, double y) { return update("/=", x, x / y); }
+Tensor operator+=(Tensor&& x, const Tensor& y) { return update_view("+=", x, x + y); }
+Tensor operator-=(Tensor&& x, const Tensor& y) { return update_view("-=", x, x - y); }
+Tensor operator*=(Tensor&& x, const Tensor& y) { return update_view("*=", x, x * y); }
+Tensor operator/=(Tensor&& x, const Tensor& y) { return update_view("/=", x, x / y); }
+Tensor operator+=(Tensor&& x, double y) { return update_view("+=", x, x + y); }
+Tensor operator-=(Tensor&& x, double y) { return update_view("-=", x, x - y); }
+Tensor operator*=(Tensor&& x, double y) { return update_view("*=", x, x * y); }
+Tensor operator/=(Tensor&& x, double y) { return update_view("/=", x, x / y); }
 
 }  // namespace tern

@@ -75,10 +75,12 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   check_defined("reshape", "the input", x);
   const Shape full = completed(x, shape);
   Shape strides;
-  Tensor out = reshaped_strides(x, full, strides) ? view(x, full, strides, x.offset())
-                                                  : view(copy(x.detach()), full, contiguous_strides(full), 0);
-  if (recording(x))
-    record("reshape", out, {x}, [shape = x.shape()](const Tensor& grad) { return Gradients{reshape(grad, shape)}; });
+  const bool shows = reshaped_strides(x, full, strides);
+  Tensor out = shows ? view(x, full, strides, x.offset()) : view(copy(x.detach()), full, contiguous_strides(full), 0);
+  if (recording(x)) {
+    const auto back = [shape = x.shape()](const Tensor& grad) { return Gradients{reshape(grad, shape)}; };
+    shows ? autograd::record_view("reshape", out, x, back) : record("reshape", out, {x}, back);
+  }
   return out;
 }
 
@@ -103,13 +105,12 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
   shape[place] = count;
   if (count > 1) strides[place] *= step;  // else the step leads nowhere and may be huge
   Tensor out = view(x, shape, strides, count == 0 ? x.offset() : x.offset() + first * x.strides()[place]);
-  if (recording(x))
-    record("slice", out, {x}, [place, first, step, count, full = x.shape()](const Tensor& grad) {
-      Tensor grad_in(full, grad.dtype());
-      grad_in.fill_(0);
-      copy_elements(grad_in.slice(place, first, count == 0 ? first : first + (count - 1) * step + 1, step), grad);
-      return Gradients{grad_in};
-    });
+  if (recording(x)) {
+    autograd::Part part{shape, contiguous_strides(x.shape()), 0};
+    if (count > 0) part.offset = first * part.strides[place];
+    if (count > 1) part.strides[place] *= step;
+    autograd::record_part("slice", out, x, part);
+  }
   return out;
 }
 
@@ -127,7 +128,8 @@ Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order) {
     strides.push_back(x.strides()[from]);
   }
   Tensor out = view(x, shape, strides, x.offset());
-  if (recording(x)) record("permute", out, {x}, [back](const Tensor& grad) { return Gradients{permute(grad, back)}; });
+  if (recording(x))
+    autograd::record_view("permute", out, x, [back](const Tensor& grad) { return Gradients{permute(grad, back)}; });
   return out;
 }
 
@@ -176,25 +178,6 @@ Tensor expand(const Tensor& x, const Shape& open) {
   if (recording(x))
     record("expand", out, {x}, [from = x.shape()](const Tensor& grad) { return Gradients{sum_to(grad, from)}; });
   return out;
-}
-
-std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
-  check_defined("split", "the input", x);
-  const int place = normalize_dim("split", dim, x.rank());
-  std::int64_t total = 0;
-  for (std::int64_t size : sizes) {
-    expects<ShapeError>(size >= 0, "split: size ", size, " is negative");
-    expects<ShapeError>(!__builtin_add_overflow(total, size, &total), "split: the sizes add up to more than 2^63");
-  }
-  expects<ShapeError>(total == x.shape()[place], "split: the sizes add up to ", total, ", dimension ", dim, " of ",
-                      x.shape(), " has ", x.shape()[place]);
-  std::vector<Tensor> parts;
-  std::int64_t begin = 0;
-  for (std::int64_t size : sizes) {
-    parts.push_back(slice(x, place, begin, begin + size));
-    begin += size;
-  }
-  return parts;
 }
 
 }  // namespace tern::operators

@@ -100,6 +100,14 @@ Operator stack() {
   return op;
 }
 
+/// The part [start, start + shape[dim]) of x.
+Array part_of(const Array& x, const Shape& shape, int dim, std::int64_t start) {
+  return picked(x, shape, [&](Shape position) {
+    position[dim] += start;
+    return position;
+  });
+}
+
 Operator split() {
   Operator op = movement("split");
   struct Use {
@@ -119,10 +127,7 @@ Operator split() {
           for (const std::int64_t size : use.sizes) {
             Shape shape = use.x;
             shape[dim] = size;
-            parts.push_back(picked(in[0], shape, [&](Shape position) {
-              position[dim] += start;
-              return position;
-            }));
+            parts.push_back(part_of(in[0], shape, dim, start));
             start += size;
           }
           return parts;
@@ -143,8 +148,65 @@ Operator split() {
   return op;
 }
 
+Operator chunk() {
+  Operator op = movement("chunk");
+  struct Use {
+    Shape x;
+    std::int64_t count, dim;
+    std::vector<std::int64_t> sizes;
+  };
+  for (const Use& use : {Use{{9}, 2, 0, {5, 4}}, Use{{7}, 5, 0, {2, 2, 2, 1}}, Use{{3, 7}, 3, 1, {3, 3, 1}},
+                         Use{{3, 4}, 8, -2, {1, 1, 1}}, Use{{2, 0}, 3, 1, {0}}, Use{{5, 0}, 1, 0, {5}}})
+    op.samples.push_back(moving(
+        message(use.x, " in ", use.count, " along ", use.dim), {any_values(use.x)},
+        [use](const std::vector<Tensor>& in) { return op::chunk(in[0], use.count, use.dim); },
+        [use](const std::vector<Array>& in) {
+          std::vector<Array> parts;
+          const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.x.rank() : use.dim);
+          std::int64_t start = 0;
+          for (const std::int64_t size : use.sizes) {
+            Shape shape = use.x;
+            shape[dim] = size;
+            parts.push_back(part_of(in[0], shape, dim, start));
+            start += size;
+          }
+          return parts;
+        }));
+  op.invalid = {{"no parts", Kind::shape, {"0", "1"}, [] { op::chunk(ones({3}), 0); }},
+                {"a dimension outside", Kind::shape, {"2"}, [] { op::chunk(ones({3}), 2, 2); }}};
+  return op;
+}
+
+Operator unbind() {
+  Operator op = movement("unbind");
+  struct Use {
+    Shape x;
+    std::int64_t dim;
+  };
+  for (const Use& use : {Use{{5}, 0}, Use{{3, 7}, 0}, Use{{3, 7}, -1}, Use{{2, 3, 4}, 1}, Use{{2, 0}, 0}})
+    op.samples.push_back(moving(
+        message(use.x, " along ", use.dim), {any_values(use.x)},
+        [use](const std::vector<Tensor>& in) { return op::unbind(in[0], use.dim); },
+        [use](const std::vector<Array>& in) {
+          std::vector<Array> parts;
+          const int dim = static_cast<int>(use.dim < 0 ? use.dim + use.x.rank() : use.dim);
+          Shape one = use.x, without;
+          one[dim] = 1;
+          for (int i = 0; i < use.x.rank(); ++i)
+            if (i != dim) without.push_back(use.x[i]);
+          for (std::int64_t i = 0; i < use.x[dim]; ++i) {
+            parts.push_back(part_of(in[0], one, dim, i));
+            parts.back().shape = without;
+          }
+          return parts;
+        }));
+  op.invalid = {{"a number", Kind::shape, {"number"}, [] { op::unbind(ones({})); }},
+                {"a dimension outside", Kind::shape, {"1"}, [] { op::unbind(ones({3}), 1); }}};
+  return op;
+}
+
 }  // namespace
 
-std::vector<Operator> joining_cases() { return {cat(), stack(), split()}; }
+std::vector<Operator> joining_cases() { return {cat(), stack(), split(), chunk(), unbind()}; }
 
 }  // namespace tern::testing

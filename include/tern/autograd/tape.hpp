@@ -60,6 +60,23 @@ bool recording(const std::vector<Tensor>& inputs);
 /// gives one gradient for each of `inputs`, of that one's shape and dtype; else Tensor::backward throws AutogradError.
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward);
 
+/// The same for a view that shows each element of `x` once: what is cut from `out` later finds its place in x's
+/// gradient.
+void record_view(const char* name, Tensor& out, const Tensor& x, Backward backward);
+
+/// Makes `out` a part of `x`: what `part` shows of a contiguous tensor of x's shape. Parts of one tensor are added, in
+/// the order in which backward comes to them, to one gradient of its size: each costs what it holds.
+struct Part {
+  Shape shape, strides;
+  std::int64_t offset = 0;
+};
+void record_part(const char* name, Tensor& out, const Tensor& x, Part part);
+
+/// Makes `outs` the results of `x`. `backward` gets a gradient for each of them, undefined where nothing led to the
+/// loss. It may be called again by another backward, so it must not save elements.
+void record_all(const char* name, std::vector<Tensor>& outs, const Tensor& x,
+                std::function<Tensor(const Gradients& grads)> backward);
+
 /// True for the 1 that Tensor::backward() begins with: an operator may have the gradients for it ready.
 bool is_first_gradient(const Tensor& gradient);
 

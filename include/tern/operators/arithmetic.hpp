@@ -178,4 +178,15 @@ Tensor& operator+=(Tensor& x, double y);
 Tensor& operator-=(Tensor& x, double y);
 Tensor& operator*=(Tensor& x, double y);
 Tensor& operator/=(Tensor& x, double y);
+
+// The same of a view that has no name: x.slice(0, 1, 3) += y writes into x. Where autograd records it is an
+// AutogradError.
+Tensor operator+=(Tensor&& x, const Tensor& y);
+Tensor operator-=(Tensor&& x, const Tensor& y);
+Tensor operator*=(Tensor&& x, const Tensor& y);
+Tensor operator/=(Tensor&& x, const Tensor& y);
+Tensor operator+=(Tensor&& x, double y);
+Tensor operator-=(Tensor&& x, double y);
+Tensor operator*=(Tensor&& x, double y);
+Tensor operator/=(Tensor&& x, double y);
 }  // namespace tern

@@ -30,6 +30,11 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 /// Views of `sizes` consecutive parts along `dim`; the sizes add up to the dimension.
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim);
+/// Views of at most `count` consecutive parts along `dim`, equally large but for the last, which may be smaller. A
+/// dimension of size 0 is one part.
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t dim = 0);
+/// Views of all parts along `dim`, which is gone: stack(unbind(x, dim), dim) has x's elements.
+std::vector<Tensor> unbind(const Tensor& x, std::int64_t dim = 0);
 
 /// Elements added before and after one dimension.
 struct Padding {

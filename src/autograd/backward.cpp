@@ -1,0 +1,236 @@
+// Backward: from a root to its leaves.
+
+#include <optional>
+#include <queue>
+#include <unordered_map>
+
+#include "autograd/gradient_sum.hpp"
+#include "autograd/node.hpp"
+#include "modes/observed.hpp"
+
+namespace tern::autograd {
+
+namespace {
+
+void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) {
+  expects<AutogradError>(gradient.shape() == edge.shape && gradient.dtype() == edge.dtype, "backward of ", node.name,
+                         ": a gradient of ", gradient.dtype(), " ", gradient.shape(), " for an input of ", edge.dtype,
+                         " ", edge.shape);
+}
+
+// A gradient that something else shares (another input's, the caller's, a saved tensor's), that repeats its elements or
+// has them in an order of its own is copied, so that a leaf's is its own and can be read.
+void add_to_leaf(const Tensor& leaf, Tensor gradient) {
+  const Tensor& known = leaf.grad();
+  if (known.defined()) gradient = sum_of({known, gradient});
+  if (!Handle::fits_leaf(gradient, leaf)) gradient = gradient.clone();
+  Tensor(leaf).set_grad(std::move(gradient));
+}
+
+Tensor nothing(const Shape& shape, DType dtype) {
+  Tensor zero(shape, dtype);
+  zero.fill_(0);
+  return zero;
+}
+
+/// The gradient that parts are added to, and whether this one is the first.
+struct Whole {
+  const Tensor& gradient;
+  bool first;
+};
+
+void add_part(const Whole& whole, const Part& part, const Tensor& gradient) {
+  if (gradient.numel() == 0) return;
+  Tensor to(whole.gradient.shared_storage(), whole.gradient.dtype(), part.shape, part.strides, part.offset);
+  if (whole.first)
+    to.copy_(gradient);
+  else
+    add_to(to, gradient);
+}
+
+/// How often each leaf is yet to be given a gradient, so that somebody can be told when it has all.
+class Completion {
+ public:
+  Completion(Node& root, const std::function<void(const Tensor&)>& callback) : callback_(callback) {
+    if (!callback_) return;
+    nodes_[&root] = {0, true};
+    std::vector<Node*> pending{&root};
+    while (!pending.empty()) {
+      Node* const node = pending.back();
+      pending.pop_back();
+      for (const Edge& edge : node->edges) {
+        if (edge.leaf.defined()) ++left_[edge.leaf.body()];
+        if (edge.node && nodes_[edge.node.get()].left++ == 0) pending.push_back(edge.node.get());
+      }
+    }
+  }
+
+  /// The edge was gone over, and with a gradient or not. A node that none ever reaches does not run: what is behind it
+  /// waits for nothing from there.
+  void passed(const Edge& edge, bool with_gradient) {
+    if (!callback_) return;
+    std::vector<const Edge*> pending{&edge};
+    while (!pending.empty()) {
+      const Edge& last = *pending.back();
+      pending.pop_back();
+      if (last.leaf.defined() && --left_[last.leaf.body()] == 0 && last.leaf.grad().defined()) callback_(last.leaf);
+      if (!last.node) continue;
+      Progress& progress = nodes_[last.node.get()];
+      progress.runs = progress.runs || with_gradient;
+      if (--progress.left > 0 || progress.runs) continue;
+      for (const Edge& behind : last.node->edges) pending.push_back(&behind);
+    }
+  }
+
+ private:
+  struct Progress {
+    std::int64_t left = 0;  // edges to the node
+    bool runs = false;
+  };
+  const std::function<void(const Tensor&)>& callback_;
+  std::unordered_map<const Tensor::Body*, std::int64_t> left_;
+  std::unordered_map<const Node*, Progress> nodes_;
+};
+
+struct BackwardOf final : Whereabouts {
+  explicit BackwardOf(const Node& of) : node(of) {}
+  std::string describe() const override { return node.where; }
+  const Node& node;
+};
+
+struct Later {
+  bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const { return a->order < b->order; }
+};
+
+/// One backward. Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in
+/// the same order each time, before it is passed on.
+class Run {
+ public:
+  Run(const Tensor& root, const BackwardOptions& options)
+      : options_(options), completion_(*Handle::node(root), options.complete) {}
+
+  void from(const std::shared_ptr<Node>& root, Tensor gradient) {
+    meeting_at(root).gradients.push_back(std::move(gradient));
+    while (!pending_.empty()) {
+      const std::shared_ptr<Node> node = pending_.top();
+      pending_.pop();
+      const auto found = meetings_.find(node.get());
+      Meeting meeting = std::move(found->second);
+      meetings_.erase(found);
+      run(*node, std::move(meeting));
+    }
+  }
+
+ private:
+  /// What reaches a node until it runs.
+  struct Meeting {
+    Gradients gradients = {};               // added when the last of them is there, in one pass
+    std::optional<std::size_t> whole = {};  // the one that parts are added to as they come: float32 for 16 bits
+    DType dtype = DType::float32;           // of the parts
+    Gradients of_outputs = {};              // of a node with several results
+  };
+
+  Meeting& meeting_at(const std::shared_ptr<Node>& node) {
+    const auto [place, fresh] = meetings_.try_emplace(node.get());
+    if (fresh) pending_.push(node);
+    return place->second;
+  }
+
+  void run(Node& node, Meeting meeting) {
+    expects<AutogradError>(
+        !node.used, "backward: the graph behind ", node.name,
+        " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
+    std::optional<Device> place;
+    if (!node.scope.same_settings(current_scope())) place.emplace(node.scope);
+    std::optional<BackwardOf> where;
+    if (node.scope.observer != nullptr) [[unlikely]]
+      where.emplace(node);
+    if (node.backward_of_all) {  // stays: the other results may come with another backward
+      pass(node, node.edges[0], node.backward_of_all(meeting.of_outputs));
+      return;
+    }
+    Tensor gradient = sum(std::move(meeting));
+    if (node.part) {
+      pass_part(*node.part, node.edges[0], gradient);
+    } else {
+      Gradients gradients = node.backward(gradient);
+      gradient = {};
+      expects<AutogradError>(gradients.size() == node.edges.size(), "backward of ", node.name, ": ", gradients.size(),
+                             " gradients for ", node.edges.size(), " inputs");
+      for (std::size_t i = 0; i < node.edges.size(); ++i) pass(node, node.edges[i], std::move(gradients[i]));
+    }
+    if (options_.retain_graph) return;
+    node.used = true;
+    node.backward = nullptr;  // frees what the operator saved
+  }
+
+  static Tensor sum(Meeting meeting) {
+    Gradients& all = meeting.gradients;
+    if (meeting.whole) all[*meeting.whole] = all[*meeting.whole].to(meeting.dtype);
+    return all.size() == 1 ? std::move(all[0]) : sum_of(all);
+  }
+
+  void pass(const Node& node, const Edge& edge, Tensor gradient) {
+    const bool goes_on = edge.defined() && gradient.defined();
+    if (goes_on) {
+      check_gradient(node, edge, gradient);
+      if (edge.leaf.defined())
+        add_to_leaf(edge.leaf, std::move(gradient));
+      else if (Meeting& meeting = meeting_at(edge.node); edge.output < 0)
+        meeting.gradients.push_back(std::move(gradient));
+      else
+        output_of(meeting, edge) = std::move(gradient);
+    }
+    completion_.passed(edge, goes_on);
+  }
+
+  static Tensor& output_of(Meeting& meeting, const Edge& edge) {
+    meeting.of_outputs.resize(edge.node->outputs);
+    return meeting.of_outputs[static_cast<std::size_t>(edge.output)];
+  }
+
+  void pass_part(const Part& part, const Edge& edge, const Tensor& gradient) {
+    if (edge.defined()) add_part(edge.leaf.defined() ? whole_of(edge.leaf) : whole_at(edge), part, gradient);
+    completion_.passed(edge, edge.defined());
+  }
+
+  // What this backward made for the parts of a leaf is added to in place, as long as nobody else holds it.
+  Whole whole_of(const Tensor& leaf) {
+    Tensor& whole = of_leaves_[leaf.body()];
+    const Tensor& known = leaf.grad();
+    if (known.defined() && known.is(whole) && whole.handles() == 2) return {whole, false};
+    const bool first = !known.defined();
+    whole = first ? nothing(leaf.shape(), leaf.dtype()) : known.clone();
+    Tensor(leaf).set_grad(whole);
+    return {whole, first};
+  }
+
+  Whole whole_at(const Edge& edge) {
+    Meeting& meeting = meeting_at(edge.node);
+    if (meeting.whole) return {meeting.gradients[*meeting.whole], false};
+    meeting.whole = meeting.gradients.size();
+    meeting.dtype = edge.dtype;
+    return {meeting.gradients.emplace_back(nothing(edge.shape, scalar_of(edge.dtype))), true};
+  }
+
+  const BackwardOptions& options_;
+  Completion completion_;
+  std::unordered_map<Node*, Meeting> meetings_;
+  std::unordered_map<const Tensor::Body*, Tensor> of_leaves_;
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, Later> pending_;
+};
+
+}  // namespace
+
+void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
+  const NoGrad no_grad;
+  const RunningBackward running;
+  if (root.is_leaf()) {
+    add_to_leaf(root, std::move(root_gradient));
+    if (options.complete) options.complete(root);
+    return;
+  }
+  Run(root, options).from(Handle::node(root), std::move(root_gradient));
+}
+
+}  // namespace tern::autograd
