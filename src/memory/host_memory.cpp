@@ -8,14 +8,14 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cinttypes>
-#include <cstdio>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <vector>
 
 #include "memory/poison.hpp"
+#include "memory/system_memory.hpp"
 #include "tern/core/error.hpp"
 #include "tern/memory/memory.hpp"
 
@@ -56,14 +56,9 @@ void* pop(void*& head) noexcept {
 }
 
 std::size_t available_on_system() {
-  std::uint64_t kilobytes = 0;
-  if (std::FILE* file = std::fopen("/proc/meminfo", "r")) {
-    char line[128];
-    while (std::fgets(line, sizeof line, file))
-      if (std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1) break;
-    std::fclose(file);
-  }
-  return static_cast<std::size_t>(std::min<std::uint64_t>(kilobytes * 1024, std::numeric_limits<std::size_t>::max()));
+  return static_cast<std::size_t>(
+      std::min<std::uint64_t>(available_memory("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
+                              std::numeric_limits<std::size_t>::max()));
 }
 
 class HostMemory final : public Memory {
@@ -82,7 +77,7 @@ class HostMemory final : public Memory {
     return {in_use_.load(), reserved_.load(), peak_.load(), limit_.load()};
   }
   void reset_peak() override { peak_.store(in_use_.load()); }
-  void trim() override;
+  void trim() override { shrink(0); }
   void set_limit(std::size_t bytes) override { limit_.store(bytes); }
 
   void give_back(int index, void* pointer) noexcept {
@@ -99,10 +94,13 @@ class HostMemory final : public Memory {
   static ThreadCache* thread_cache();
 
   void* fresh(int index);
+  /// Gives free blocks back, the largest first, until no more than `bytes` are reserved.
+  void shrink(std::size_t bytes);
 
   std::mutex mutex_;
   std::array<void*, class_count> free_{};
   std::atomic<std::size_t> in_use_{0}, reserved_{0}, peak_{0}, limit_{0};
+  std::atomic<std::size_t> most_used_{0};  // at once, since the process began
 };
 
 struct HostMemory::ThreadCache {
@@ -164,8 +162,13 @@ void* HostMemory::fresh(int index) {
     expects<OutOfMemory>(in_use_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
                          limit, " (", in_use_.load(), " in use); use a smaller batch or raise the limit");
   }
+  // Sizes that never come again (a buffer that grows) would pile up: as much as was ever used at once may lie free.
+  const std::size_t most = most_used_.load(), now = in_use_.load() + size;
+  if (now > most) most_used_.store(now);
+  if (const std::size_t kept = 2 * std::max(most, now); size > small_limit && reserved_.load() + size > kept)
+    shrink(kept - size);
   // The kernel may promise memory that it does not have and kill the process later, so a large request asks first.
-  const bool large = size >= (std::size_t{1} << 30);
+  const bool large = size >= (std::size_t{64} << 20);
   void* block = large && size > available_on_system()
                     ? nullptr
                     : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
@@ -196,10 +199,10 @@ void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
   give_back(index, pointer);
 }
 
-void HostMemory::trim() {
+void HostMemory::shrink(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  for (int i = 0; i < class_count; ++i)
-    while (free_[i] != nullptr) {
+  for (int i = class_count - 1; i >= 0; --i)
+    while (free_[i] != nullptr && reserved_.load() > bytes) {
       void* const block = pop(free_[i]);
       unpoison(block, class_bytes(i));
       std::free(block);

@@ -42,7 +42,8 @@ Storage::~Storage() {
       memory->finish(nullptr);
     else if (copy->handed_over.load(std::memory_order_relaxed) && owner != copy->home)
       memory->finish(owner);  // what it read beside the last reader; at home, reuse comes after that by itself
-    if (copy->pointer != nullptr) memory->release(copy->pointer, bytes_, copy->stream.load(std::memory_order_relaxed));
+    if (void* const pointer = copy->pointer.load(std::memory_order_relaxed))
+      memory->release(pointer, bytes_, copy->stream.load(std::memory_order_relaxed));
     Copy* const next = copy->next.load(std::memory_order_relaxed);
     if (copy != &first_) delete copy;
     copy = next;
@@ -56,7 +57,7 @@ bool Storage::valid_in(const Memory& memory) const {
 
 const void* Storage::pointer_in(const Memory& memory) const {
   const Copy* const copy = find(&memory);
-  return copy != nullptr ? copy->pointer : nullptr;
+  return copy != nullptr ? copy->pointer.load(std::memory_order_acquire) : nullptr;
 }
 
 const Storage::Copy* Storage::find(const Memory* memory) const {
@@ -73,9 +74,10 @@ void Storage::for_each_valid(const std::function<void(const Memory&)>& visit) co
 
 void Storage::peek(std::size_t position, std::span<std::byte> bytes) const {
   for (const Copy* copy = &first_; copy != nullptr; copy = copy->next.load(std::memory_order_acquire)) {
-    if (!copy->valid.load(std::memory_order_acquire) || copy->pointer == nullptr || bytes.empty()) continue;
+    const void* const pointer = copy->pointer.load(std::memory_order_acquire);
+    if (!copy->valid.load(std::memory_order_acquire) || pointer == nullptr || bytes.empty()) continue;
     Memory& memory = *copy->memory.load(std::memory_order_relaxed);
-    const auto* const source = static_cast<const std::byte*>(copy->pointer) + position;
+    const auto* const source = static_cast<const std::byte*>(pointer) + position;
     if (memory.host_accessible())
       std::memcpy(bytes.data(), source, bytes.size());
     else
@@ -112,7 +114,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   const bool first = first_.memory.load(std::memory_order_acquire) == memory;
   Copy& copy = first ? first_ : copy_in_memory(memory, writes);
   void* const stream = memory == scope.context.memory ? scope.context.stream : memory->stream();
-  if (copy.pointer == nullptr || (reads && !copy.valid.load(std::memory_order_acquire))) prepare(copy, stream, reads);
+  if (copy.pointer.load(std::memory_order_acquire) == nullptr || (reads && !copy.valid.load(std::memory_order_acquire)))
+    prepare(copy, stream, reads);
   if (copy.stream.load(std::memory_order_relaxed) != stream || (writes && copy.shared.load(std::memory_order_relaxed)))
     change_stream(copy, stream, writes);
   if (writes) {
@@ -120,7 +123,7 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
       each->valid.store(each == &copy, std::memory_order_release);
     count_write();
   }
-  return copy.pointer;
+  return copy.pointer.load(std::memory_order_acquire);
 }
 
 // Work of other streams on this copy comes first. What one thread makes for another (batches ahead of a training) is
@@ -160,10 +163,11 @@ void Storage::prepare(Copy& copy, void* stream, bool reads) {
   std::unique_lock lock(moving_, std::defer_lock);
   if (reads) lock.lock();
   Memory* const memory = copy.memory.load(std::memory_order_relaxed);
-  if (copy.pointer == nullptr) {
-    copy.pointer = memory->allocate(bytes_, stream);
+  if (copy.pointer.load(std::memory_order_relaxed) == nullptr) {
+    void* const pointer = memory->allocate(bytes_, stream);
     copy.home = stream;
     copy.stream.store(stream, std::memory_order_relaxed);
+    copy.pointer.store(pointer, std::memory_order_release);  // another thread may look for it without the lock
   }
   if (!reads || copy.valid.load(std::memory_order_relaxed)) return;
   Copy* source = nullptr;
@@ -172,8 +176,8 @@ void Storage::prepare(Copy& copy, void* stream, bool reads) {
   if (source == nullptr) return;
   Memory* const from = source->memory.load(std::memory_order_relaxed);
   change_stream(copy, stream, true);
-  move_bytes(*from, source->pointer, source->stream.load(std::memory_order_relaxed), *memory, copy.pointer, stream,
-             bytes_);
+  move_bytes(*from, source->pointer.load(std::memory_order_relaxed), source->stream.load(std::memory_order_relaxed),
+             *memory, copy.pointer.load(std::memory_order_relaxed), stream, bytes_);
   copy.valid.store(true, std::memory_order_release);
 }
 

@@ -56,7 +56,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
  private:
   struct Copy {
     std::atomic<Memory*> memory{nullptr};
-    void* pointer = nullptr;
+    std::atomic<void*> pointer{nullptr};
     void* home = nullptr;                // the stream that it was allocated for
     std::atomic<void*> stream{nullptr};  // that used it last, unless it is shared
     std::atomic<bool> valid{false};

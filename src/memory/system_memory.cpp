@@ -1,0 +1,53 @@
+#include "memory/system_memory.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "core/control_groups.hpp"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+/// The number that stands in a file; `otherwise` where there is none ("max").
+std::uint64_t number_in(const std::filesystem::path& file, std::uint64_t otherwise) {
+  std::uint64_t number = 0;
+  return std::ifstream(file) >> number ? number : otherwise;
+}
+
+/// The number behind a word of a table; 0 where it is missing.
+std::uint64_t entry_of(const std::filesystem::path& file, const std::string& wanted) {
+  std::ifstream lines(file);
+  for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (std::uint64_t number = 0; word == wanted && lines >> number) return number;
+  return 0;
+}
+
+/// What a control group leaves of its limit. Cached files count as used there, and go when the room is needed.
+std::uint64_t left_in(const std::filesystem::path& group) {
+  const std::uint64_t limit =
+      std::min(number_in(group / "memory.max", unlimited), number_in(group / "memory.limit_in_bytes", unlimited));
+  if (limit == unlimited) return unlimited;
+  const std::uint64_t used = number_in(group / "memory.current", number_in(group / "memory.usage_in_bytes", 0));
+  const std::uint64_t cached = std::max(entry_of(group / "memory.stat", "inactive_file"),
+                                        entry_of(group / "memory.stat", "total_inactive_file"));
+  const std::uint64_t kept = used - std::min(used, cached);
+  return limit - std::min(limit, kept);
+}
+
+}  // namespace
+
+std::uint64_t available_memory(const std::filesystem::path& system, const std::filesystem::path& process,
+                               const std::filesystem::path& groups) {
+  const std::uint64_t kilobytes = entry_of(system, "MemAvailable:");
+  std::uint64_t bytes = kilobytes == 0 ? unlimited : kilobytes * 1024;
+  for_each_control_group(process, groups, "memory",
+                         [&](const std::filesystem::path& group) { bytes = std::min(bytes, left_in(group)); });
+  return bytes;
+}
+
+}  // namespace tern
