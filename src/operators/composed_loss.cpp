@@ -132,7 +132,11 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const Cro
   if (const double smoothing = options.label_smoothing; smoothing > 0)
     share = add(mul(share, 1 - smoothing), smoothing / static_cast<double>(logits.shape()[1]));
   if (weighted) share = mul(share, options.weight.detach().to(wide));
-  return reduced(neg(sum(mul(share, log_softmax(logits.to(wide), 1)), 1)), options.reduce);
+  Tensor log_probabilities = log_softmax(logits.to(wide), 1);
+  // A class that is no target costs nothing, even when it is impossible.
+  const Tensor impossible = equal(log_probabilities, -infinity);
+  log_probabilities = replace(log_probabilities, bitwise_and(impossible, equal(share, 0)), 0);
+  return reduced(neg(sum(mul(share, log_probabilities), 1)), options.reduce);
 }
 
 Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {

@@ -1,6 +1,7 @@
 // Sums run in double, here and wherever this mode adds up many elements: a reference whose own rounding grew with the
 // length could not judge the modes that split their sums.
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -35,6 +36,17 @@ void mean(Context&, T* out, const T* in, const Axis& axis) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) { out[line] = store<T>(mean_of(in, axis, start)); });
 }
 
+/// The mean, seen from the first element: exact where all are equal.
+template <class T>
+double center_of(const T* in, const Axis& axis, std::int64_t start) {
+  if (axis.length == 0) return mean_of(in, axis, start);
+  const double first = load(in[start]);
+  double total = 0;
+  for (std::int64_t j = 0; j < axis.length; ++j) total += load(in[start + j * axis.inner]) - first;
+  const double center = first + total / static_cast<double>(axis.length);
+  return std::isfinite(center) ? center : mean_of(in, axis, start);
+}
+
 /// What a variance divides by.
 double degrees_of_freedom(const Axis& axis, std::int64_t correction) {
   return axis.length > correction ? static_cast<double>(axis.length - correction)
@@ -44,7 +56,7 @@ double degrees_of_freedom(const Axis& axis, std::int64_t correction) {
 template <class T>
 void var(Context&, T* out, const T* in, const Axis& axis, std::int64_t correction) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
-    const double center = mean_of(in, axis, start);
+    const double center = center_of(in, axis, start);
     double squares = 0;
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const double deviation = load(in[start + j * axis.inner]) - center;
@@ -57,7 +69,7 @@ void var(Context&, T* out, const T* in, const Axis& axis, std::int64_t correctio
 template <class T>
 void var_backward(Context&, T* grad_in, const T* grad_out, const T* in, const Axis& axis, std::int64_t correction) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
-    const double center = mean_of(in, axis, start);
+    const double center = center_of(in, axis, start);
     for (std::int64_t j = 0; j < axis.length; ++j) {
       const std::int64_t i = start + j * axis.inner;
       grad_in[i] = store<T>(load(grad_out[line]) * 2 * (load(in[i]) - center) / degrees_of_freedom(axis, correction));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vectorized/block_sum.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
@@ -34,11 +35,11 @@ struct ChannelRows {
   const BatchNorm& p;
   std::int64_t c;
 
-  /// Sum of op(in...) over the channel; rows are added up in double, so that their number costs no accuracy.
+  /// Sum of op(in...) over the channel; blocks and rows are added up in double, so that their number costs no accuracy.
   template <class Op, class... In>
   HWY_INLINE V sum(const Op& op, const In*... in) const {
     double total = 0;
-    for (std::int64_t n = 0; n < p.N; ++n) total += map_sum(op, p.area, (in + (n * p.C + c) * p.area)...);
+    for (std::int64_t n = 0; n < p.N; ++n) total += block_sum(op, p.area, (in + (n * p.C + c) * p.area)...);
     return hn::Set(d, static_cast<T>(total));
   }
   template <class Op, class... In>
@@ -222,6 +223,12 @@ struct BatchNormForward {
     const V count = hn::Set(d, static_cast<T>(elements)), one = hn::Set(d, T(1));
     V center = hn::Div(channel.sum(Same{}, x), count);
     V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, x), count);
+    if (const auto far = far_means(d, center, variance); !hn::AllFalse(d, far)) {
+      const V off = hn::Div(channel.sum(DeviationFrom<V>{center}, x), count);
+      center = hn::Add(center, hn::IfThenElseZero(far, off));
+      const V less = hn::Sub(variance, hn::IfThenElseZero(far, hn::Mul(off, off)));
+      variance = hn::IfThenZeroElse(hn::Lt(less, hn::Zero(d)), less);
+    }
     V inverse = hn::Div(one, hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<T>(p.epsilon)))));
     if (!hn::AllTrue(d, hn::IsFinite(variance))) exact_statistics(channel.c, center, variance, inverse);
     channel.store(center, mean);

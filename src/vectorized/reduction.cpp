@@ -136,12 +136,29 @@ T corrected(T variance, T deviation, T length, T freedom) {
   return result < T(0) ? T(0) : result;
 }
 
+/// Variances whose squares leave T's range: in double.
+template <class T>
+void exact_variances(T* out, const T* in, const Axis& axis, std::int64_t correction) {
+  for (std::int64_t i = 0; i < axis.outer * axis.inner; ++i) {
+    if (std::isfinite(out[i]) || axis.length <= correction) continue;
+    const T* const from = in + i / axis.inner * axis.length * axis.inner + i % axis.inner;
+    const auto mean_over = [&](double length, const auto& value) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < axis.length; ++k) sum += value(static_cast<double>(from[k * axis.inner]));
+      return sum / length;
+    };
+    const double mean = mean_over(static_cast<double>(axis.length), [](double value) { return value; });
+    out[i] = static_cast<T>(mean_over(static_cast<double>(axis.length - correction),
+                                      [&](double value) { return (value - mean) * (value - mean); }));
+  }
+}
+
 template <class T>
 void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t correction) {
   const T freedom = degrees_of_freedom<T>(axis, correction), length = static_cast<T>(axis.length);
   const int threads = useful_threads(context, 2 * work(axis));
-  if (axis.inner == 1 && axis.length <= sum_block)  // all of it while the row is in the cache
-    return parallel(threads, [&](const Team& team) {
+  if (axis.inner == 1 && axis.length <= sum_block) {  // all of it while the row is in the cache
+    parallel(threads, [&](const Team& team) {
       for (std::int64_t row = team.begin(axis.outer); row < team.end(axis.outer); ++row) {
         const T* from = in + row * axis.length;
         const T center = row_sum<Value>(from, axis.length, T(0)) / length;
@@ -150,6 +167,8 @@ void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t c
           out[row] = corrected(out[row], row_sum<Deviation>(from, axis.length, center) / length, length, freedom);
       }
     });
+    return exact_variances(out, in, axis, correction);
+  }
   const std::int64_t results = axis.outer * axis.inner;
   using Mean = AxisSum<Value, T>;
   const Scratch partial(context, Mean::partial_bytes(axis));
@@ -166,11 +185,12 @@ void var(Context& context, T* out, const T* in, const Axis& axis, std::int64_t c
   });
   bool far = false;
   for (std::int64_t i = 0; i < results; ++i) far |= is_far(centers[i], out[i]);
-  if (!far) return;
+  if (!far) return exact_variances(out, in, axis, correction);
   const AxisSum<Deviation, T> deviations(means, partial.as<T>(), in, centers, axis, length);
   parallel_phases(threads, phases, [&](const Team& team, int phase) { deviations.run(team, phase); });
   for (std::int64_t i = 0; i < results; ++i)
     if (is_far(centers[i], out[i])) out[i] = corrected(out[i], means[i], length, freedom);
+  exact_variances(out, in, axis, correction);
 }
 
 template <class T>

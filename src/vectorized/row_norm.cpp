@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vectorized/block_sum.hpp"
 #include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/sums.hpp"
@@ -69,8 +70,13 @@ struct RowNormForward {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const T *const in = x + row * p.length, count = static_cast<T>(p.length);
     T* const out = y + row * p.length;
-    T center = p.centred ? map_sum(Same{}, p.length, in) / count : T(0);
-    const T variance = map_sum(SquaredDeviation<V>{hn::Set(d, center)}, p.length, in) / count;
+    T center = p.centred ? static_cast<T>(block_sum(Same{}, p.length, in)) / count : T(0);
+    T variance = static_cast<T>(block_sum(SquaredDeviation<V>{hn::Set(d, center)}, p.length, in)) / count;
+    if (p.centred && center * center > T(1 << 17) * variance) {  // the mean's rounding shows
+      const T off = static_cast<T>(block_sum(DeviationFrom<V>{hn::Set(d, center)}, p.length, in)) / count;
+      center += off;
+      variance = std::max(T(0), variance - off * off);
+    }
     T inverse = 1 / std::sqrt(variance + static_cast<T>(p.epsilon));
     if (!std::isfinite(variance)) exact_statistics(in, center, inverse);
     if (mean != nullptr) mean[row] = center;
@@ -125,22 +131,26 @@ struct RowNormBackward {
     const T *const in = x + row * p.length, *const grad = grad_y + row * p.length;
     const std::int64_t first = first_parameter(p, row);
     const auto middle = hn::Set(d, center(row)), inverse = hn::Set(d, inverse_deviation[row]);
-    auto gradients = hn::Zero(d), products = gradients;
-    for (std::int64_t i = 0; i < p.length; i += lanes) {
-      const std::int64_t left = p.length - i, at = first + i;
-      const auto g = load_columns(d, grad + i, left);
-      auto product = hn::Mul(g, hn::Mul(hn::Sub(load_columns(d, in + i, left), middle), inverse));
-      // Behind the end g is 0, what stands beside it need not be.
-      if (left < lanes) product = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), product);
-      if (biases != nullptr) store_columns(hn::Add(load_columns(d, biases + at, left), g), d, biases + at, left);
-      if (weights != nullptr)
-        store_columns(hn::Add(load_columns(d, weights + at, left), product), d, weights + at, left);
-      const auto scale = parameters_or(d, weight, at, left, T(1));
-      gradients = hn::Add(gradients, hn::Mul(g, scale));
-      products = hn::Add(products, hn::Mul(product, scale));
+    Sums sums;
+    for (std::int64_t block = 0; block < p.length; block += sum_block) {
+      auto gradients = hn::Zero(d), products = gradients;
+      for (std::int64_t i = block, end = std::min(p.length, block + sum_block); i < end; i += lanes) {
+        const std::int64_t left = p.length - i, at = first + i;
+        const auto g = load_columns(d, grad + i, left);
+        auto product = hn::Mul(g, hn::Mul(hn::Sub(load_columns(d, in + i, left), middle), inverse));
+        // Behind the end g is 0, what stands beside it need not be.
+        if (left < lanes) product = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), product);
+        if (biases != nullptr) store_columns(hn::Add(load_columns(d, biases + at, left), g), d, biases + at, left);
+        if (weights != nullptr)
+          store_columns(hn::Add(load_columns(d, weights + at, left), product), d, weights + at, left);
+        const auto scale = parameters_or(d, weight, at, left, T(1));
+        gradients = hn::Add(gradients, hn::Mul(g, scale));
+        products = hn::Add(products, hn::Mul(product, scale));
+      }
+      sums.gradient += hn::GetLane(hn::SumOfLanes(d, gradients));
+      sums.product += hn::GetLane(hn::SumOfLanes(d, products));
     }
-    if (grad_x != nullptr)
-      write(row, {hn::GetLane(hn::SumOfLanes(d, gradients)), hn::GetLane(hn::SumOfLanes(d, products))});
+    if (grad_x != nullptr) write(row, sums);
   }
 
   /// Larger areas. Writes what each channel of the row gives to weight and bias.
@@ -153,8 +163,8 @@ struct RowNormBackward {
     Sums sums;
     for (std::int64_t c = 0; c < channels_of(p); ++c) {
       const std::int64_t at = row * p.length + c * p.area, place = row * channels_of(p) + c;
-      const T gradient = map_sum(Same{}, p.area, grad_y + at);
-      const T product = map_sum(times_normalized, p.area, grad_y + at, x + at);
+      const T gradient = static_cast<T>(block_sum(Same{}, p.area, grad_y + at));
+      const T product = static_cast<T>(block_sum(times_normalized, p.area, grad_y + at, x + at));
       if (biases != nullptr) biases[place] = gradient;
       if (weights != nullptr) weights[place] = product;
       const double scale = parameter_or(weight, first_parameter(p, row) + c, T(1));

@@ -167,6 +167,10 @@ Layout choose_layout(const Context& context, Problem problem) {
         if (forced == algorithm.name && algorithm.fits(problem)) return layout;
     }
   }
+  // Channels first, the image is copied with its padding; where that is nearly all of it, nobody needs the copy.
+  constexpr std::int64_t little = std::int64_t{1} << 20, most = 16;
+  if (!empty && problem.padded() > little && problem.padded() / most > problem.C * problem.plane())
+    return Layout::channels_last;
   // Lanes that are channels need a number of them that fills vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tern/core/error.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/im2col_kernels.hpp"
@@ -18,6 +19,8 @@ constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
 constexpr std::int64_t few_patch_rows = 64, most_chunks = 16;
 // Elements behind a buffer that a vector may touch.
 constexpr std::int64_t slack = 64;
+// Elements of an image with its padding: what is beside it in the scratch memory is counted in 64 bits.
+constexpr std::int64_t most_padded = std::int64_t{1} << 48;
 
 /// The images of x with their padding: x itself where there is none, else (and where a vector may read past the end of
 /// x) a copy of the image in use.
@@ -26,7 +29,9 @@ class Padded {
  public:
   Padded(const T* x, const Problem& problem, T* scratch) : x_(x), problem_(problem), scratch_(scratch) {}
   static std::int64_t scratch(const Problem& problem) {
-    return problem.C * (problem.H + 2 * problem.pad_h) * (problem.W + 2 * problem.pad_w) + slack;
+    expects<OutOfMemory>(problem.padded() <= most_padded, text_of(problem),
+                         ": the image with its padding is too large");
+    return problem.padded() + slack;
   }
   const T* image(std::int64_t n, std::int64_t group) {
     const std::int64_t size = problem_.C * problem_.plane(), number = n * problem_.groups + group;

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,14 @@ struct Problem {
   std::int64_t plane() const { return H * W; }
   std::int64_t taps() const { return KH * KW; }
   std::int64_t K() const { return C * taps(); }  ///< products of an output
+  /// Elements of the channels of an image with their padding; the largest number where there are more.
+  std::int64_t padded() const {
+    std::int64_t height = 0, width = 0, all = 0;
+    const bool fits = !__builtin_mul_overflow(2, pad_h, &height) && !__builtin_add_overflow(height, H, &height) &&
+                      !__builtin_mul_overflow(2, pad_w, &width) && !__builtin_add_overflow(width, W, &width) &&
+                      !__builtin_mul_overflow(height, width, &all) && !__builtin_mul_overflow(all, C, &all);
+    return fits ? all : std::numeric_limits<std::int64_t>::max();
+  }
   bool strided() const { return stride_h != 1 || stride_w != 1; }
   /// Patches are positions of the image as they lie.
   bool plain() const { return KH == 1 && KW == 1 && !strided() && pad_h == 0 && pad_w == 0; }
