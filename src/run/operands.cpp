@@ -1,8 +1,10 @@
 #include "run/operands.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "tensor/places.hpp"
 #include "tern/core/convert.hpp"
@@ -10,13 +12,65 @@
 
 namespace tern {
 
-ViewBytes::ViewBytes(const Tensor& view) {
+namespace {
+
+// The dimensions of a view that lead anywhere, in the order of its memory and with its first place first.
+struct Runs {
+  std::vector<std::int64_t> size, stride;
+
+  explicit Runs(const Tensor& view) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+    for (int i = 0; i < view.rank(); ++i)
+      if (view.shape()[i] > 1 && view.strides()[i] != 0)
+        dims.emplace_back(std::abs(view.strides()[i]), view.shape()[i]);
+    std::ranges::sort(dims);
+    for (const auto& [step, count] : dims) {
+      // Merges what follows without a gap.
+      if (!size.empty() && step == stride.back() * size.back()) {
+        size.back() *= count;
+      } else {
+        stride.push_back(step);
+        size.push_back(count);
+      }
+    }
+    if (size.empty() || stride[0] != 1) {
+      size.insert(size.begin(), 1);
+      stride.insert(stride.begin(), 1);
+    }
+  }
+
+  /// Calls visit(place) for the first place of each run of size[0] elements.
+  template <class Visit>
+  void for_each_run(Visit visit, std::size_t dim, std::int64_t place = 0) const {
+    if (dim == 0) {
+      visit(place);
+      return;
+    }
+    for (std::int64_t i = 0; i < size[dim]; ++i) for_each_run(visit, dim - 1, place + i * stride[dim]);
+  }
+  template <class Visit>
+  void for_each_run(Visit visit) const {
+    for_each_run(visit, size.size() - 1);
+  }
+};
+
+}  // namespace
+
+ViewBytes::ViewBytes(const Tensor& view, bool reads) {
   if (view.numel() == 0) return;
   const Reach reach = reach_of(view);
   first_ = reach.before;
   const std::size_t element = size_of(view.dtype());
   bytes_.resize(static_cast<std::size_t>(reach.count) * element);
-  view.storage().peek(static_cast<std::size_t>(view.offset() - first_) * element, bytes_);
+  if (!reads) return;
+  // What lies between the elements is none of the view's: nothing may have written it.
+  const Runs runs(view);
+  const std::size_t run = static_cast<std::size_t>(runs.size[0]) * element;
+  runs.for_each_run([&](std::int64_t place) {
+    const std::size_t at = static_cast<std::size_t>(place) * element;
+    view.storage().peek(static_cast<std::size_t>(view.offset() - first_) * element + at,
+                        std::span(bytes_).subspan(at, run));
+  });
 }
 
 double value_at(const std::byte* first, DType dtype, std::int64_t place) {

@@ -14,7 +14,8 @@ namespace tern {
 /// The elements of a view's storage from its first place to its last, on the host.
 class ViewBytes {
  public:
-  explicit ViewBytes(const Tensor& view);
+  /// Without `reads` they are zeros: nothing may have written them yet.
+  explicit ViewBytes(const Tensor& view, bool reads = true);
 
   std::vector<std::byte>& bytes() { return bytes_; }
   /// Elements from the beginning to the view's own first one.

@@ -43,7 +43,7 @@ class Copies final : public Stage {
     // In a run in float64 all floating tensors are of it; labels, indices and counters stay as they are.
     const bool widens = element != size_of(tensor.dtype());
     const DType wider = element == sizeof(double) ? DType::float64 : DType::float32;
-    ViewBytes view(tensor);
+    ViewBytes view(tensor, operand.role != Role::out);
     Copy copy{operand.tensor, operand.role, widens ? wider : tensor.dtype(), {}, view.first()};
     if (operand.role == Role::out)
       copy.bytes.assign(view.bytes().size() / size_of(tensor.dtype()) * element, unwritten);

@@ -51,8 +51,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape
   body_->storage = std::move(storage);
   body_->shape = shape;
   body_->strides = strides;
-  body_->offset = offset;
   body_->numel = element_count(shape);
+  body_->offset = body_->numel == 0 ? 0 : offset;  // no kernel gets an address outside the storage
   body_->dtype = dtype;
   body_->contiguous = body_->numel == 0 || has_contiguous_strides(shape, strides);
 }
