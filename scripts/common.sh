@@ -137,6 +137,29 @@ cuda_architectures() {
   echo "${found:-90}"
 }
 
+# ---- where the time goes ---------------------------------------------------------------------------------------------
+step_lines=() step_parts=() step_clock=0 step_processor=0
+
+# step_done NAME: what ran since the last call, or since the script's start, was NAME.
+step_done() {
+  local file processor
+  file=$(mktemp)
+  times >"$file"  # of this shell's processes; a subshell has none
+  processor=$(awk -F '[ms ]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$file")
+  rm -f "$file"
+  step_lines+=("$(printf '%-14s %5d s, %5d s of processor time' "$1" $((SECONDS - step_clock)) \
+    $((processor - step_processor)))")
+  step_clock=$SECONDS step_processor=$processor
+}
+
+# What step_done noted, and what the build spent on which part.
+print_steps() {
+  ((${#step_lines[@]})) || return 0
+  say "Where the time went:"
+  printf '  %s\n' "${step_lines[@]}" >&2
+  ((${#step_parts[@]} == 0)) || printf '    %s\n' "${step_parts[@]}" >&2
+}
+
 # ---- the build ------------------------------------------------------------------------------------------------------
 # configure FOLDER [-DOPTION=VALUE ...]
 configure() {
@@ -162,5 +185,27 @@ build() {
   local folder=$1 targets=()
   shift
   (($# == 0)) || targets=(--target "$@")
+  local log=$folder/.ninja_log before=0
+  [[ ! -e $log ]] || before=$(wc -l <"$log")
   cmake --build "$folder" --parallel "${TERN_JOBS:-$(cores)}" "${targets[@]}" >&2
+  [[ ! -e $log ]] || step_parts+=("of the build, in seconds of one core: $(build_parts "$before" <"$log")")
+}
+
+# build_parts LINES: what Ninja's log tells behind its first so many lines, by part.
+build_parts() {
+  awk -F '\t' -v before="$1" '
+    NR > before && NF > 3 && !seen[$1, $2, $5]++ {
+      if ($4 ~ /tern_cuda\.|tern_nccl\.|tern_mpi\./) part = "plug-ins"
+      else if ($4 ~ /^CMakeFiles\/tern\.dir|^libtern\./) part = "library"
+      else if ($4 ~ /^tests\//) part = "tests"
+      else part = "tools, examples, benchmarks"
+      seconds[part] += ($2 - $1) / 1000
+    }
+    END { for (part in seconds) printf "%s%s %d", (count++ ? "; " : ""), part, seconds[part] }'
+}
+
+# longest_tests COUNT: of ctest's JUnit file
+longest_tests() {
+  sed -n 's/.*<testcase name="\([^"]*\)".* time="\([0-9]*\).*/\2 \1/p' | sort -rn |
+    awk -v most="$1" 'NR <= most { printf "%s%s %d", (NR > 1 ? "; " : ""), $2, $1 }'
 }

@@ -2,20 +2,21 @@
 # clang-tidy, as .clang-tidy says, on the sources of the library and the tools that differ from BASE, a commit, or are
 # not committed yet: scripts/lint.sh [BASE]; without it from the commit before the newest. On all of them: --all. Any
 # finding fails.
-# The build has to be configured.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tidy=$(clang_tool clang-tidy "finds faults in the sources")
 
 cd "$root"
-[[ -e build/compile_commands.json ]] ||
-  fail "there is no build/compile_commands.json; scripts/test.sh or cmake --preset release makes it"
+# A configuration of its own, in which every source has its command, whatever build/ is.
+configure build/lint -DTERN_UNITY=OFF -DTERN_CUDA=OFF -DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=OFF \
+  -DTERN_BUILD_BENCHMARKS=OFF 2>&1 | grep -v '^-- ' >&2 || true
+[[ -e build/lint/compile_commands.json ]] || fail "the configuration failed, see above"
 # Without the precompiled headers, which are the compiler's own, and without what the compiler is started through.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 commands=$folder/compile_commands.json
 sed -e 's/ -include [^ ]*cmake_pch\.hxx//g' -e 's/"command": "[^ ]*ccache /"command": "/' \
-  build/compile_commands.json >"$commands"
+  build/lint/compile_commands.json >"$commands"
 
 changed() {
   git diff --name-only "$1" -- && git ls-files --others --exclude-standard

@@ -11,8 +11,12 @@ if [[ " $* " == *" --download "* ]]; then
 fi
 install_missing
 
+step_done packages
+
 targets=(mnist_cnn)
-options=(-DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=OFF)
+# For this machine alone, from scratch.
+options=(-DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=OFF -DTERN_BUILD_TOOLS=OFF
+         -DTERN_SIMD_TARGETS=native)
 if have_gpu && have_nvcc; then
   targets+=(tern_cuda)
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
@@ -24,7 +28,10 @@ fi
 # A folder that scripts/test.sh configured has these targets, and keeps its own options.
 has_targets "$folder" "${targets[@]}" || configure "$folder" "${options[@]}"
 has_targets "$folder" tern_cuda || targets=(mnist_cnn)
+step_done configuration
 build "$folder" "${targets[@]}"
+step_done build
+print_steps
 
 # Digits that lie beside the tree serve when nothing else is named.
 data=()

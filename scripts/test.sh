@@ -13,8 +13,10 @@ need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the be
 want command ccache ccache
 need command pkg-config pkg-config "the test of the installed tern.pc"
 install_missing
+step_done packages
 
-options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON)
+options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON -DTERN_BUILD_TOOLS=ON
+         -DTERN_SIMD_TARGETS=all)
 if have_command ccache; then
   # The tests of the package build the library once more, within another project, by the same commands; ctest changes
   # the locale.
@@ -28,7 +30,15 @@ if have_nvcc; then
 else
   options+=(-DTERN_CUDA=OFF)
 fi
+trap print_steps EXIT
 configure "$root/build" "${options[@]}"
+step_done configuration
 build "$root/build"
+step_done build
+passed=0
 ctest --test-dir "$root/build" --output-on-failure --parallel "${TERN_JOBS:-$(cores)}" --no-tests=error \
-  --output-junit "$root/build/tests.xml" "$@"
+  --output-junit "$root/build/tests.xml" "$@" || passed=1
+step_done tests
+[[ ! -e $root/build/tests.xml ]] ||
+  step_parts+=("the longest tests, in seconds: $(longest_tests 8 <"$root/build/tests.xml")")
+exit $passed

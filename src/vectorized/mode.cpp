@@ -15,6 +15,7 @@
 #include "tern/core/error.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
+#include "vectorized/team.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -22,10 +23,11 @@ namespace {
 
 std::string description() {
   const int threads = default_threads();
+  const char* const engine = team_engine() == TeamEngine::openmp ? " of OpenMP, " : ", ";
   const char* const for_bf16 = bfloat16::amx_kernels() != nullptr      ? ", AMX for bf16"
                                : bfloat16::avx512_kernels() != nullptr ? ", AVX512_BF16 for bf16"
                                                                        : "";
-  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + gemm_target() + for_bf16;
+  return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + engine + gemm_target() + for_bf16;
 }
 
 constexpr Decision decisions[]{

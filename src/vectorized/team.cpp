@@ -2,70 +2,19 @@
 
 #include <pthread.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdint>
 #include <cstdlib>
 #include <ctime>
-#include <exception>
-#include <mutex>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include "modes/cores.hpp"
-#include "vectorized/worth.hpp"
+#include "tern/core/error.hpp"
+#include "vectorized/team_call.hpp"
 
 namespace tern::vectorized {
 namespace {
 
-// Long enough for the serial work between two operators of a training step, short beside a time slice of the system.
-constexpr std::chrono::microseconds spin_time{300};
-
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__) || defined(__arm__)
-  asm volatile("yield");
-#endif
-}
-
-/// Waiting: a short spin, which is the fastest on a core of one's own, then sleep, which leaves the core to others.
-class Sleepers {
- public:
-  /// Returns when `ready` holds. Whoever makes it hold does so in a sequentially consistent operation before wake().
-  template <class Ready>
-  void wait(const Ready& ready) {
-    const auto start = std::chrono::steady_clock::now();
-    do
-      for (int i = 0; i < 256; ++i) {
-        if (ready()) return;
-        pause();
-      }
-    while (std::chrono::steady_clock::now() - start < spin_time);
-    std::unique_lock lock(mutex_);
-    count_.fetch_add(1);
-    woken_.wait(lock, ready);
-    count_.fetch_sub(1);
-  }
-  void wake() {
-    if (count_.load() == 0) return;
-    { const std::lock_guard lock(mutex_); }
-    woken_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  std::atomic<int> count_{0};
-};
-
 /// What this thread has used of a core.
-Worth::Time processor_time() {
+Worth::Time thread_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
@@ -73,170 +22,31 @@ Worth::Time processor_time() {
 
 thread_local bool inside = false;
 
-/// What one caller offers to the workers. Never freed, since a worker may look at any time. Who has taken a part may
-/// read the rest: it does not change before that part has ended.
-struct Offer {
-  alignas(64) std::array<std::atomic<bool>, most_threads> open{};  ///< parts that nobody has begun
-  std::atomic<int> parts{0};                                       ///< of the phase, 0 when there is none; a hint
-  alignas(64) std::atomic<int> left{0};                            ///< parts that have not ended
-  TeamWork work{};
-  int phase = 0;
-  bool timed = false;                           ///< whether parts say what processor time they took
-  std::atomic<std::int64_t> processor_time{0};  ///< of the parts, in nanoseconds
-  std::atomic<bool> failed{false};
-  std::exception_ptr failure;
-  Sleepers caller;
+/// Whether this process was forked from one that may have run OpenMP: its threads stayed behind, and whoever waits for
+/// them waits for ever. Watched from the start, since the program may have regions of its own.
+bool forked = false;
+[[maybe_unused]] const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+
+TeamEngine requested_engine() {
+  const char* const variable = std::getenv("TERN_TEAM");
+  const std::string_view name = variable == nullptr ? "" : variable;
+  if (name.empty() || name == "workers") return TeamEngine::workers;
+  expects<DeviceUnavailable>(name == "openmp", "TERN_TEAM: there is no engine \"", name,
+                             "\" for teams, expected workers or openmp");
+  expects<DeviceUnavailable>(TERN_OPENMP_BUILT, "TERN_TEAM=openmp: this library was built without OpenMP");
+  return TeamEngine::openmp;
+}
+
+/// What a calling thread has found out about sharing.
+struct Sharing {
   Worth worth;
-  int worth_parts = 0;  ///< of the calls that `worth` is about
-  int workers = 0;      ///< that its caller can use; under the pool's lock
-  std::atomic<bool> owned{true};
-  Offer* next = nullptr;
-
-  bool take(int part) {
-    return open[static_cast<std::size_t>(part)].load(std::memory_order_relaxed) &&
-           open[static_cast<std::size_t>(part)].exchange(false, std::memory_order_acquire);
-  }
-
-  void run(int part) {
-    inside = true;
-    const Worth::Time begin = timed ? vectorized::processor_time() : Worth::Time{};
-    try {
-      if (!failed.load(std::memory_order_relaxed)) work.run(work.body, part, work.parts, phase);
-    } catch (...) {
-      if (!failed.exchange(true)) failure = std::current_exception();
-    }
-    inside = false;
-    if (timed) processor_time.fetch_add((vectorized::processor_time() - begin).count(), std::memory_order_relaxed);
-    if (left.fetch_sub(1) == 1) caller.wake();
-  }
+  int parts = 0;  ///< of the calls that `worth` is about
 };
+thread_local Sharing sharing;
 
-/// The process's workers. Never freed: they run until the process ends.
-class Pool {
- public:
-  explicit Pool(Pool* before) : before_(before) {}
-
-  Offer& offer() {
-    for (Offer* offer = offers_.load(); offer != nullptr; offer = offer->next)
-      if (!offer->owned.load(std::memory_order_relaxed) && !offer->owned.exchange(true)) return *offer;
-    auto* offer = new Offer;
-    offer->next = offers_.load();
-    while (!offers_.compare_exchange_weak(offer->next, offer)) {
-    }
-    return *offer;
-  }
-
-  void give_back(Offer& offer) {
-    const std::lock_guard lock(mutex_);
-    wanted_ -= offer.workers;
-    offer.workers = 0;
-    offer.owned.store(false);
-  }
-
-  void run(Offer& offer, const TeamWork& work) {
-    if (std::exchange(offer.worth_parts, work.parts) != work.parts) offer.worth = {};
-    const auto start = Worth::Clock::now();
-    const bool alone = offer.worth.alone(start) && !teams_always;
-    offer.timed = offer.worth.looks();
-    offer.work = work;
-    for (offer.phase = 0; offer.phase < work.phases; ++offer.phase) {
-      offer.left.store(work.parts, std::memory_order_relaxed);
-      if (alone)
-        for (int part = 0; part < work.parts; ++part) offer.run(part);
-      else
-        share(offer);
-      if (offer.failed.load()) {
-        offer.failed.store(false);
-        std::rethrow_exception(std::exchange(offer.failure, nullptr));
-      }
-    }
-    if (!offer.timed) return;
-    const auto now = Worth::Clock::now();
-    offer.worth.add(now - start, Worth::Time(offer.processor_time.exchange(0)), now);
-  }
-
- private:
-  /// Runs the parts of a phase together with the workers.
-  void share(Offer& offer) {
-    const int parts = offer.work.parts;
-    if (offer.workers < parts - 1) grow(offer, parts);
-    for (int part = 1; part < parts; ++part)
-      offer.open[static_cast<std::size_t>(part)].store(true, std::memory_order_release);
-    offer.parts.store(parts, std::memory_order_release);
-    offers_made_.fetch_add(1);
-    workers_.wake();
-    offer.run(0);
-    for (int part = parts - 1; part > 0; --part)
-      if (offer.take(part)) offer.run(part);
-    offer.parts.store(0, std::memory_order_relaxed);
-    offer.caller.wait([&] { return offer.left.load() == 0; });
-  }
-
-  /// Workers for all callers, but together no more than there are cores or than the largest team needs.
-  void grow(Offer& offer, int parts) {
-    const std::lock_guard lock(mutex_);
-    wanted_ += parts - 1 - offer.workers;
-    offer.workers = parts - 1;
-    largest_ = std::max({largest_, parts - 1, default_threads() - 1});
-    try {
-      for (; count_ < std::min(wanted_, largest_); ++count_)
-        std::thread([this, number = count_ + 1] { work(number); }).detach();
-    } catch (const std::system_error&) {  // the system grants no more: the callers do it
-    }
-  }
-
-  [[noreturn]] void work(int number) {
-    for (;;) {
-      const std::uint32_t seen = offers_made_.load();
-      if (!help(number)) workers_.wait([&] { return offers_made_.load() != seen; });
-    }
-  }
-
-  /// Runs parts that nobody has begun. A worker begins with the part of its own number, whose data is in its cache
-  /// since the last operator.
-  bool help(int number) {
-    bool any = false;
-    for (Offer* offer = offers_.load(); offer != nullptr; offer = offer->next) {
-      const int parts = offer->parts.load(std::memory_order_relaxed);
-      for (int i = 0; i < parts; ++i)
-        if (const int part = (number + i) % parts; offer->take(part)) {
-          offer->run(part);
-          any = true;
-        }
-    }
-    return any;
-  }
-
-  std::atomic<Offer*> offers_{nullptr};
-  alignas(64) std::atomic<std::uint32_t> offers_made_{0};
-  Sleepers workers_;
-  std::mutex mutex_;
-  int count_ = 0, wanted_ = 0, largest_ = 0;
-  [[maybe_unused]] Pool* before_;  ///< of the process that this one was forked from
-};
-
-std::atomic<Pool*> current_pool{nullptr};
-
-/// A calling thread's offer.
-struct Caller {
-  Pool* pool = nullptr;
-  Offer* offer = nullptr;
-  ~Caller() {
-    if (pool != nullptr && pool == current_pool.load()) pool->give_back(*offer);
-  }
-};
-thread_local Caller caller;
-
-/// A forked process has none of its parent's workers, so it begins with a pool of its own.
-void begin_process() { current_pool.store(new Pool(current_pool.load())); }
-
-Pool& pool() {
-  [[maybe_unused]] static const bool once = [] {
-    begin_process();
-    pthread_atfork(nullptr, nullptr, begin_process);
-    return true;
-  }();
-  return *current_pool.load();
+void run_alone(TeamCall& call) {
+  for (int phase = 0; phase < call.phases() && !call.failed(); ++phase)
+    for (int part = 0; part < call.parts(); ++part) call.run(part, phase);
 }
 
 }  // namespace
@@ -244,17 +54,43 @@ Pool& pool() {
 bool in_team() { return inside; }
 
 const bool teams_always = [] {
-  const char* const wanted = std::getenv("TERN_TEAMS");
-  return wanted != nullptr && std::string_view(wanted) == "always";
+  const char* const requested = std::getenv("TERN_TEAMS");
+  return requested != nullptr && std::string_view(requested) == "always";
 }();
 
-void run_team(const TeamWork& work) {
-  Pool& pool = vectorized::pool();
-  if (caller.pool != &pool) {
-    caller.offer = &pool.offer();
-    caller.pool = &pool;
+TeamEngine team_engine() {
+  static const TeamEngine engine = requested_engine();
+  return forked ? TeamEngine::workers : engine;
+}
+
+void TeamCall::run(int part, int phase) {
+  inside = true;
+  const Worth::Time begin = timed_ ? thread_time() : Worth::Time{};
+  try {
+    if (!failed_.load(std::memory_order_relaxed)) work_.run(work_.body, part, work_.parts, phase);
+  } catch (...) {
+    if (!failed_.exchange(true)) failure_ = std::current_exception();
   }
-  pool.run(*caller.offer, work);
+  inside = false;
+  if (timed_) processor_time_.fetch_add((thread_time() - begin).count(), std::memory_order_relaxed);
+}
+
+void run_team(const TeamWork& work) {
+  if (std::exchange(sharing.parts, work.parts) != work.parts) sharing.worth = {};
+  const auto start = Worth::Clock::now();
+  const bool alone = sharing.worth.alone(start) && !teams_always;
+  const bool timed = sharing.worth.looks();
+  TeamCall call(work, timed);
+  if (alone)
+    run_alone(call);
+  else if (team_engine() == TeamEngine::openmp)
+    run_on_openmp(call);
+  else
+    run_on_workers(call);
+  call.rethrow();
+  if (!timed) return;
+  const auto now = Worth::Clock::now();
+  sharing.worth.add(now - start, call.processor_time(), now);
 }
 
 }  // namespace tern::vectorized

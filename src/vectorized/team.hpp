@@ -1,7 +1,7 @@
 #pragma once
-// The worker threads beneath this mode's operators, one set for the whole process. Work is cut into parts that any
-// thread may take, so nobody ever waits for a thread that has not come: a caller whose workers do not run, because
-// other processes hold the cores or the system grants no thread, does all parts itself.
+// The threads beneath this mode's operators, in one of two engines. The workers (team_workers.cpp) are threads of the
+// library's own: they get on with busy cores, forked processes and ThreadSanitizer. OpenMP (team_openmp.cpp) shares its
+// threads with the regions of the program, and OMP_PROC_BIND, OMP_PLACES and OMP_WAIT_POLICY hold for it.
 
 namespace tern::vectorized {
 
@@ -15,12 +15,18 @@ struct TeamWork {
 /// The most parts that a team's work may have.
 inline constexpr int most_threads = 256;
 
-/// Runs all parts on this thread and on the workers that are free, and starts workers where there are fewer than
-/// parts. What the first part to throw throws reaches the caller, when the phase has ended; later phases do not run.
+/// Runs all parts on this thread and on others, or alone where that is faster (worth.hpp). What the first part to throw
+/// throws reaches the caller, when the phase has ended; later phases do not run.
 void run_team(const TeamWork& work);
 
 /// Whether this thread runs a part now.
 bool in_team();
+
+enum class TeamEngine { workers, openmp };
+
+/// The engine of this process: TERN_TEAM=workers or openmp, else the workers. A forked process has the workers, since
+/// OpenMP's threads stay behind. Throws DeviceUnavailable for another word, and where this build has no OpenMP.
+TeamEngine team_engine();
 
 /// TERN_TEAMS=always shares out all work, also short work and beside other processes, which is slower: for tests of
 /// what threads do.
