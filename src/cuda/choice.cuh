@@ -17,7 +17,7 @@
 
 namespace tern::cuda {
 
-/// One algorithm (algorithm) to solve problems of a kind, for the lists that choose() reads. Under
+/// One algorithm for problems of a kind, for the lists that choose() reads. Under
 /// Problem::deterministic it repeats bit for bit.
 template <class Problem, class Arrays>
 struct Algorithm {

@@ -125,11 +125,13 @@ DType dtype_of_code(unsigned code, const std::string& name) {
     case 0x0e:
       return DType::float64;
     case 0x09:
+      return DType::int8;
     case 0x0b:
-      throw FileError(message(name, ": IDX elements of ", code == 9 ? "int8" : "int16",
-                              " are not supported; expected uint8, int32, float32 or float64"));
+      throw FileError(message(name,
+                              ": IDX elements of int16 are not supported; expected uint8, int8, int32, float32 "
+                              "or float64"));
     default:
-      throw FileError(message(name, ": unknown IDX element type ", code, "; expected 8, 12, 13 or 14"));
+      throw FileError(message(name, ": unknown IDX element type ", code, "; expected 8, 9, 12, 13 or 14"));
   }
 }
 
@@ -219,15 +221,21 @@ void write_idx(const std::string& file, const Tensor& tensor) {
     switch (tensor.dtype()) {
       case DType::uint8:
         return 0x08;
+      case DType::int8:
+        return 0x09;
       case DType::int32:
         return 0x0c;
       case DType::float32:
         return 0x0d;
       case DType::float64:
         return 0x0e;
-      default:
-        throw DTypeError(message("write_idx: expected uint8, int32, float32 or float64, found ", tensor.dtype()));
+      case DType::bfloat16:
+      case DType::float16:
+      case DType::int64:
+      case DType::boolean:
+        break;
     }
+    throw DTypeError(message("write_idx: expected uint8, int8, int32, float32 or float64, found ", tensor.dtype()));
   }();
   expects<ShapeError>(tensor.rank() >= 1, "write_idx: expected a tensor of rank 1 or more");
   std::vector<std::byte> header{std::byte{0}, std::byte{0}, std::byte{code}, static_cast<std::byte>(tensor.rank())};

@@ -15,35 +15,17 @@ namespace tern::io {
 
 namespace {
 
-constexpr std::uint8_t code_of_bool = 6;  // kDLBool, which came later than the oldest header that will do
-
-DLDataType type_of(DType dtype) {
-  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
-  switch (dtype) {
-    case DType::float32:
-    case DType::float64:
-    case DType::float16:
-      return {kDLFloat, bits, 1};
-    case DType::bfloat16:
-      return {kDLBfloat, bits, 1};
-    case DType::int32:
-    case DType::int64:
-      return {kDLInt, bits, 1};
-    case DType::uint8:
-      return {kDLUInt, bits, 1};
-    default:
-      return {code_of_bool, bits, 1};
-  }
-}
+DLDataType type_of(DType dtype) { return {facts_of(dtype).dlpack, static_cast<std::uint8_t>(8 * size_of(dtype)), 1}; }
 
 DType dtype_of_type(const DLDataType& type) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64,
-                            DType::uint8, DType::boolean}) {
-    const DLDataType own = type_of(dtype);
-    if (own.code == type.code && own.bits == type.bits && own.lanes == type.lanes) return dtype;
+  for (const DTypeFacts& facts : dtype_facts) {
+    const DLDataType own = type_of(facts.dtype);
+    if (own.code == type.code && own.bits == type.bits && own.lanes == type.lanes) return facts.dtype;
   }
   throw DTypeError(message("from_dlpack: elements of type code ", int{type.code}, ", ", int{type.bits}, " bits and ",
-                           type.lanes, " lanes; Tern has float16 to float64, bfloat16, int32, int64, uint8 and bool"));
+                           type.lanes,
+                           " lanes; Tern has float16 to float64, bfloat16, int8, int32, int64, uint8 and "
+                           "bool"));
 }
 
 /// A tensor that is lent, and what describes it.

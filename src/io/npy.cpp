@@ -13,29 +13,11 @@ namespace tern::io {
 
 namespace {
 
-const char* type_text(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "<f4";
-    case DType::float64:
-      return "<f8";
-    case DType::float16:
-      return "<f2";
-    case DType::int32:
-      return "<i4";
-    case DType::int64:
-      return "<i8";
-    case DType::uint8:
-      return "|u1";
-    case DType::boolean:
-      return "|b1";
-    default:
-      throw DTypeError(message("save_npy: NumPy has no ", dtype, "; convert the tensor with to(DType::float32)"));
-  }
+std::string_view type_text(DType dtype) {
+  const std::string_view name = facts_of(dtype).npy;
+  expects<DTypeError>(!name.empty(), "save_npy: NumPy has no ", dtype, "; convert the tensor with to(DType::float32)");
+  return name;
 }
-
-constexpr DType types[]{DType::float32, DType::float64, DType::float16, DType::int32,
-                        DType::int64,   DType::uint8,   DType::boolean};
 
 /// What a header says.
 struct NpyHeader {
@@ -130,9 +112,9 @@ class HeaderReader {
   }
   void read_type(NpyHeader& header) {
     const std::string_view type = quoted();
-    for (const DType dtype : types)
-      if (type.size() == 3 && type.substr(1) == std::string_view(type_text(dtype)).substr(1)) {
-        header.dtype = dtype;
+    for (const DTypeFacts& facts : dtype_facts)
+      if (type.size() == 3 && !facts.npy.empty() && type.substr(1) == facts.npy.substr(1)) {
+        header.dtype = facts.dtype;
         header.order = type[0] == '>' ? std::endian::big : type[0] == '=' ? std::endian::native : std::endian::little;
         return;
       }

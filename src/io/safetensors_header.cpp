@@ -1,7 +1,7 @@
 #include "io/safetensors_header.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -15,23 +15,6 @@ namespace {
 
 // Short keys take many times the memory of their text.
 constexpr std::size_t most_keys = 100'000;
-
-struct TypeName {
-  std::string_view name;
-  DType dtype;
-};
-constexpr std::array<TypeName, 8> type_names{{{"F64", DType::float64},
-                                              {"I64", DType::int64},
-                                              {"F32", DType::float32},
-                                              {"I32", DType::int32},
-                                              {"BF16", DType::bfloat16},
-                                              {"F16", DType::float16},
-                                              {"U8", DType::uint8},
-                                              {"BOOL", DType::boolean}}};
-
-std::string_view type_name(DType dtype) {
-  return std::find_if(type_names.begin(), type_names.end(), [&](const TypeName& t) { return t.dtype == dtype; })->name;
-}
 
 // Length of the UTF-8 sequence at the front of `text`; 0 when it is none (overlong forms and surrogates are none).
 std::size_t utf8_length(std::string_view text) {
@@ -216,11 +199,10 @@ class Parser {
       if (key == "dtype") {
         once(has_dtype, key);
         const std::string type = string();
-        const auto found =
-            std::find_if(type_names.begin(), type_names.end(), [&](const TypeName& t) { return t.name == type; });
-        if (found == type_names.end())
+        const auto* const found = std::ranges::find(dtype_facts, type, &DTypeFacts::safetensors);
+        if (found == std::end(dtype_facts))
           fail("tensor ", quoted(entry.name), ": the dtype ", quoted(type),
-               " is not supported (F64, F32, F16, BF16, I64, I32, U8 and BOOL are); convert the file first");
+               " is not supported (F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL are); convert the file first");
         entry.dtype = found->dtype;
       } else if (key == "shape") {
         once(has_shape, key);
@@ -339,8 +321,8 @@ std::string write_header(const Header& header) {
   for (const HeaderEntry& entry : header.entries) {
     if (text.size() > 1) text += ',';
     append_string(text, entry.name);
-    text += message(":{\"dtype\":\"", type_name(entry.dtype), "\",\"shape\":", entry.shape, ",\"data_offsets\":[",
-                    entry.begin, ',', entry.end, "]}");
+    text += message(":{\"dtype\":\"", facts_of(entry.dtype).safetensors, "\",\"shape\":", entry.shape,
+                    ",\"data_offsets\":[", entry.begin, ',', entry.end, "]}");
   }
   text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');

@@ -23,6 +23,7 @@ void throw_no_compute_type(const char* op, DType dtype) {
 }
 
 void throw_no_integer_type(const char* op, DType dtype) {
+  expects<DTypeError>(dtype != DType::int8, op, ": inputs are int8, which only stores; convert with to(...)");
   throw DTypeError(message(op, ": inputs are ", dtype, ", expected integers or bool; convert with to(...)"));
 }
 

@@ -111,12 +111,13 @@ template <class Slot, class F>
 void with_type(const char* op, DType dtype, const Slot& slot, F&& f) {
   if constexpr (takes_integers<Slot>) {
     if (!is_floating(dtype)) {
-      kernels::with_integer_type(dtype, [&]<class T>() {
+      const bool takes = kernels::with_integer_type(dtype, [&]<class T>() {
         if (const Mode& mode = *current_scope().mode; mode.table<T>() == nullptr)
           return run_in(mode.inner != nullptr ? tern::mode(mode.inner) : reference_mode(),
                         [&] { with_type(op, dtype, slot, f); });
         f.template operator()<T>();
       });
+      if (!takes) throw_no_integer_type(op, dtype);
       return;
     }
   }

@@ -26,6 +26,8 @@ void check_reduction(const char* call, const Tensor& x, Reduction reduction) {
                       " has no mean; use the sum, or convert it to a floating dtype");
   expects<DTypeError>(reduction != Reduction::sum || x.dtype() != DType::boolean, call,
                       ": bool has no sum; use the maximum (any) or the minimum (all)");
+  expects<DTypeError>(reduction != Reduction::sum || x.dtype() != DType::int8, call,
+                      ": int8 only stores; convert it to int32 for a sum");
 }
 
 }  // namespace

@@ -183,23 +183,12 @@ void reduce(Reduction reduction, T* to, const T* from, std::size_t count) {
 }
 
 void reduce(Reduction reduction, DType dtype, std::byte* to, const std::byte* from, std::size_t count) {
-  const auto as = [&]<class T>(T) {
-    reduce(reduction, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
-  };
-  switch (dtype) {
-    case DType::float32:
-      return as(float{});
-    case DType::float64:
-      return as(double{});
-    case DType::int32:
-      return as(std::int32_t{});
-    case DType::int64:
-      return as(std::int64_t{});
-    case DType::uint8:
-      return as(std::uint8_t{});
-    default:
-      return as(bool{});
-  }
+  with_type_of(dtype, [&]<class T>(T) {
+    if constexpr (tern::detail::is_half<T>)
+      throw DTypeError(message("all_reduce: ", dtype, " is moved, never reduced"));
+    else
+      reduce(reduction, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
+  });
 }
 
 class Threads final : public Collective {

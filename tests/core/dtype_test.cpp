@@ -123,3 +123,54 @@ TEST_CASE("dtype: cast rules", "[core]") {
   CHECK(tensor<std::int64_t>({(std::int64_t{1} << 53) + 1}).to(DType::int64).to_vector<std::int64_t>()[0] ==
         (std::int64_t{1} << 53) + 1);
 }
+
+TEST_CASE("dtype: names, sizes and types of each", "[core]") {
+  std::size_t count = 0;
+  for_each_element_type([&]<class T>() {
+    ++count;
+    const DType dtype = dtype_of<T>;
+    INFO(dtype);
+    CHECK(size_of(dtype) == sizeof(T));
+    CHECK(facts_of(dtype).dtype == dtype);
+    CHECK(!facts_of(dtype).safetensors.empty());
+    CHECK(with_type_of(dtype, []<class Visited>(Visited) { return std::is_same_v<T, Visited>; }));
+    CHECK(is_floating(dtype) == !std::is_integral_v<T>);
+    CHECK(kernels::computes<T> == is_floating(dtype));
+    CHECK(zeros({2}, dtype).values() == std::vector<double>{0, 0});
+  });
+  CHECK(count == std::size(dtype_facts));
+}
+
+TEST_CASE("dtype: int8 is created, moved, converted and printed", "[core]") {
+  const Tensor x = tensor<double>({-300, -128, -1.9, 0, 1, 127, 300, std::nan("")}).to(DType::int8);
+  CHECK(x.values() == std::vector<double>{-128, -128, -1, 0, 1, 127, 127, 0});
+  CHECK(x.slice(0, 2, 4).item(0) == -1);
+  for (const DTypeFacts& facts : dtype_facts) {
+    INFO(facts.name);
+    const Tensor small = tensor<double>({0, 1, 0, 1}).to(facts.dtype);
+    CHECK(small.to(DType::int8).to(facts.dtype).values() == small.values());
+  }
+  CHECK(x.to(DType::uint8).values() == std::vector<double>{0, 0, 0, 0, 1, 127, 127, 0});
+  CHECK(tensor<std::int64_t>({1000, -1000}).to(DType::int8).values() == std::vector<double>{127, -128});
+  CHECK(tensor<std::uint8_t>({127, 128, 255}).to(DType::int8).values() == std::vector<double>{127, 127, 127});
+  CHECK(full({2}, -7, DType::int8).to_vector<std::int8_t>() == std::vector<std::int8_t>{-7, -7});
+  CHECK(operators::cat({x.slice(0, 0, 1), x.slice(0, 5, 6)}, 0).values() == std::vector<double>{-128, 127});
+  CHECK(x.reshape({2, 4}).transpose(0, 1).contiguous().values() ==
+        std::vector<double>{-128, 1, -128, 127, -1, 127, 0, 0});
+  CHECK(message(tensor<std::int8_t>({-3, 65})) == "[2] int8\n[-3, 65]");
+  Device debug{"debug"};
+  CHECK(x.to(DType::float32).to(DType::int8).values() == x.values());
+}
+
+TEST_CASE("dtype: int8 has no arithmetic", "[core]") {
+  const Tensor x = ones({3}, DType::int8);
+  CHECK_THROWS_AS(operators::add(x, x), DTypeError);
+  CHECK_THROWS_AS(operators::mul(x, 2), DTypeError);
+  CHECK_THROWS_AS(operators::less(x, x), DTypeError);
+  CHECK_THROWS_AS(operators::sum(x), DTypeError);
+  CHECK_THROWS_AS(operators::max(x), DTypeError);
+  CHECK_THROWS_AS(operators::relu(x), DTypeError);
+  CHECK_THROWS_AS(operators::argsort(x), DTypeError);
+  CHECK_THROWS_AS(operators::neg(x), DTypeError);
+  CHECK_THROWS_WITH(operators::add(x, x), "add: inputs are int8, which only stores; convert with to(...)");
+}

@@ -44,7 +44,7 @@ std::string problem_of(const std::string& bytes, const IdxOptions& options = {})
 TEST_CASE("idx: the dtypes come back, raw and packed", "[data]") {
   const TemporaryFolder folder;
   const std::string file = folder / "f";
-  for (const DType dtype : {DType::uint8, DType::int32, DType::float32, DType::float64})
+  for (const DType dtype : {DType::uint8, DType::int8, DType::int32, DType::float32, DType::float64})
     for (const Shape& shape : {Shape{0}, Shape{5}, Shape{2, 3}, Shape{3, 0, 2}, Shape{1, 2, 1, 2, 1, 2, 1, 2}}) {
       INFO(message(dtype, " ", shape));
       const Tensor x = arange(0, static_cast<double>(element_count(shape)), 1, dtype).reshape(shape);

@@ -95,8 +95,8 @@ TEST_CASE("dlpack: a tensor goes out with its strides and lives until it is dele
   CHECK(!storage.expired());
   CHECK(from_dlpack(lent).values() == std::vector<double>{4, 8, 5, 9, 6, 10, 7, 11});
   CHECK(storage.expired());
-  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64,
-                            DType::uint8, DType::boolean}) {
+  for (const DTypeFacts& facts : dtype_facts) {
+    const DType dtype = facts.dtype;
     const Tensor back = from_dlpack(to_dlpack(ones({2, 0, 3}, dtype)));
     CHECK(back.dtype() == dtype);
     CHECK(back.shape() == Shape{2, 0, 3});

@@ -84,8 +84,8 @@ constexpr std::string_view packed_by_python =
 TEST_CASE("npy: what was saved is loaded", "[io]") {
   const TemporaryFolder folder;
   Generator generator(3);
-  for (const DType dtype :
-       {DType::float32, DType::float64, DType::float16, DType::int32, DType::int64, DType::uint8, DType::boolean})
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::int32, DType::int64, DType::uint8,
+                            DType::boolean, DType::int8})
     for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3, 4}, Shape{3, 0}}) {
       const Tensor saved = randint(0, 2, shape, generator).to(dtype);
       save_npy(folder / "a.npy", saved);

@@ -27,14 +27,12 @@ void check_same(const Tensor& a, const Tensor& b) {
 TEST_CASE("safetensors: every dtype and shape comes back", "[io]") {
   const TemporaryFolder folder;
   const std::string file = folder / "model.safetensors";
-  const DType dtypes[]{DType::float32, DType::float64, DType::bfloat16, DType::float16,
-                       DType::int32,   DType::int64,   DType::uint8,    DType::boolean};
   std::map<std::string, Tensor> tensors;
-  for (const DType dtype : dtypes)
+  for (const DTypeFacts& facts : dtype_facts)
     for (const Shape& shape :
          {Shape{}, Shape{0}, Shape{1}, Shape{7}, Shape{2, 3}, Shape{3, 0, 2}, Shape{1, 2, 1, 2, 1, 2, 1, 2}}) {
       Tensor counted = arange(0, static_cast<double>(element_count(shape))).reshape(shape);
-      tensors.emplace(message(dtype, shape), operators::cast(counted, dtype));
+      tensors.emplace(message(facts.dtype, shape), operators::cast(counted, facts.dtype));
     }
   tensors.emplace("line\nbreak \"quotes\" \\ \x01 \xc3\xa9", scalar(1.5f));
   const std::map<std::string, std::string> metadata{

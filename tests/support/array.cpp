@@ -51,32 +51,7 @@ void write(Tensor& tensor, const std::vector<double>& values) {
 Tensor contiguous_tensor(const Array& array, DType dtype) {
   Tensor result(array.shape, dtype);
   if (array.size() == 0) return result;
-  switch (dtype) {
-    case DType::float32:
-      write<float>(result, array.values);
-      break;
-    case DType::float64:
-      write<double>(result, array.values);
-      break;
-    case DType::bfloat16:
-      write<BFloat16>(result, array.values);
-      break;
-    case DType::float16:
-      write<Float16>(result, array.values);
-      break;
-    case DType::int32:
-      write<std::int32_t>(result, array.values);
-      break;
-    case DType::int64:
-      write<std::int64_t>(result, array.values);
-      break;
-    case DType::uint8:
-      write<std::uint8_t>(result, array.values);
-      break;
-    case DType::boolean:
-      write<bool>(result, array.values);
-      break;
-  }
+  with_type_of(dtype, [&]<class T>(T) { write<T>(result, array.values); });
   return result;
 }
 
@@ -106,6 +81,8 @@ double stored(double value, DType dtype) {
       return saturated<std::int64_t>(value);
     case DType::uint8:
       return saturated<std::uint8_t>(value);
+    case DType::int8:
+      return saturated<std::int8_t>(value);
     case DType::boolean:
       return value != 0 ? 1 : 0;
   }

@@ -72,29 +72,6 @@ constexpr To convert(From value) {
     return static_cast<To>(value);
 }
 
-/// Calls visit with a value of the C++ type of `dtype`.
-template <class Visit>
-constexpr decltype(auto) with_type_of(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::float32:
-      return visit(float{});
-    case DType::float64:
-      return visit(double{});
-    case DType::bfloat16:
-      return visit(BFloat16{});
-    case DType::float16:
-      return visit(Float16{});
-    case DType::int32:
-      return visit(std::int32_t{});
-    case DType::int64:
-      return visit(std::int64_t{});
-    case DType::uint8:
-      return visit(std::uint8_t{});
-    default:
-      return visit(bool{});
-  }
-}
-
 /// A number as the caller wrote it, an integer or a double, which becomes an element of any dtype by `convert`:
 /// integers keep their 64 bits.
 class Number {

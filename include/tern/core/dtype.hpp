@@ -1,46 +1,22 @@
 #pragma once
+// The element types of tensors. Each stands in `DType`, in `ElementTypes` and in the table of `DTypeFacts`; everything
+// else (sizes, names, codes of file formats, visits) comes from these. No switch over DType has a default, so a new
+// type compiles only when every place has answered.
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 
 namespace tern {
 
 /// Element type of a tensor, a run-time value. Operators compute in the floating ones; arithmetic, comparisons, logic,
-/// sums and order also in the others, which carry labels, masks and images.
-enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8, boolean };
-
-/// Bytes of one element.
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-    case DType::int64:
-      return 8;
-    case DType::float32:
-    case DType::int32:
-      return 4;
-    case DType::bfloat16:
-    case DType::float16:
-      return 2;
-    default:
-      return 1;
-  }
-}
-
-constexpr bool is_floating(DType dtype) { return dtype <= DType::float16; }
-
-constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[]{"float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8", "bool"};
-  return names[static_cast<int>(dtype)];
-}
-
-template <class Stream>
-Stream& operator<<(Stream& stream, DType dtype) {
-  stream << name_of(dtype);
-  return stream;
-}
+/// sums and order also in int32, int64, uint8 and boolean, which carry labels, masks and images. int8 only stores: it
+/// is created, copied, moved, saved and converted.
+enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8, boolean, int8 };
 
 /// Storage of a bfloat16: the upper half of a float32. Rounds to nearest even; NaN stays NaN.
 struct BFloat16 {
@@ -96,6 +72,110 @@ struct Float16 {
   }
 };
 
+template <class... Types>
+struct TypeList {};
+/// The C++ type of each DType, in its order.
+using ElementTypes =
+    TypeList<float, double, BFloat16, Float16, std::int32_t, std::int64_t, std::uint8_t, bool, std::int8_t>;
+
+enum class Kind : std::uint8_t { floating, integer, boolean };
+
+/// What the library knows of a dtype.
+struct DTypeFacts {
+  DType dtype;
+  std::string_view name;
+  std::size_t size;  ///< bytes of one element
+  Kind kind;
+  std::string_view npy;          ///< NumPy's code of little-endian elements; empty: NumPy has no such type
+  std::string_view safetensors;  ///< the code in a safetensors header
+  std::uint8_t dlpack;           ///< DLDataTypeCode
+};
+
+inline constexpr DTypeFacts dtype_facts[]{
+    {DType::float32, "float32", 4, Kind::floating, "<f4", "F32", 2},
+    {DType::float64, "float64", 8, Kind::floating, "<f8", "F64", 2},
+    {DType::bfloat16, "bfloat16", 2, Kind::floating, "", "BF16", 4},
+    {DType::float16, "float16", 2, Kind::floating, "<f2", "F16", 2},
+    {DType::int32, "int32", 4, Kind::integer, "<i4", "I32", 0},
+    {DType::int64, "int64", 8, Kind::integer, "<i8", "I64", 0},
+    {DType::uint8, "uint8", 1, Kind::integer, "|u1", "U8", 1},
+    {DType::boolean, "bool", 1, Kind::boolean, "|b1", "BOOL", 6},
+    {DType::int8, "int8", 1, Kind::integer, "|i1", "I8", 0},
+};
+
+constexpr const DTypeFacts& facts_of(DType dtype) { return dtype_facts[static_cast<int>(dtype)]; }
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DType dtype) { return facts_of(dtype).size; }
+constexpr std::string_view name_of(DType dtype) { return facts_of(dtype).name; }
+constexpr bool is_floating(DType dtype) { return facts_of(dtype).kind == Kind::floating; }
+
+template <class Stream>
+Stream& operator<<(Stream& stream, DType dtype) {
+  stream << name_of(dtype);
+  return stream;
+}
+
+namespace detail {
+
+template <class T, class... Types>
+constexpr DType position_in(TypeList<Types...>) {
+  static_assert((std::is_same_v<T, Types> || ...), "no tensor has elements of this type");
+  int position = 0;
+  (void)((std::is_same_v<T, Types> || (++position, false)) || ...);
+  return static_cast<DType>(position);
+}
+
+template <class... Types>
+constexpr bool facts_fit(TypeList<Types...>) {
+  int position = 0;
+  bool fit = sizeof...(Types) == std::size(dtype_facts);
+  ((fit = fit && dtype_facts[position].dtype == static_cast<DType>(position) &&
+          dtype_facts[position].size == sizeof(Types),
+    ++position),
+   ...);
+  return fit;
+}
+static_assert(facts_fit(ElementTypes{}), "DType, ElementTypes and dtype_facts differ");
+
+}  // namespace detail
+
+/// DType of a C++ type: `dtype_of<float> == DType::float32`.
+template <class T>
+inline constexpr DType dtype_of = detail::position_in<T>(ElementTypes{});
+
+/// Calls visit with a value of the C++ type of `dtype`.
+template <class Visit>
+constexpr decltype(auto) with_type_of(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::float32:
+      return visit(float{});
+    case DType::float64:
+      return visit(double{});
+    case DType::bfloat16:
+      return visit(BFloat16{});
+    case DType::float16:
+      return visit(Float16{});
+    case DType::int32:
+      return visit(std::int32_t{});
+    case DType::int64:
+      return visit(std::int64_t{});
+    case DType::uint8:
+      return visit(std::uint8_t{});
+    case DType::boolean:
+      return visit(bool{});
+    case DType::int8:
+      return visit(std::int8_t{});
+  }
+  throw std::logic_error("DType: the value is none of its enumerators");
+}
+
+/// Calls `visit.template operator()<T>()` with each element type, in the order of DType.
+template <class Visit>
+constexpr void for_each_element_type(const Visit& visit) {
+  [&]<class... Types>(TypeList<Types...>) { (visit.template operator()<Types>(), ...); }(ElementTypes{});
+}
+
 /// In what the numbers about elements of T are kept: slopes, exponents, statistics, losses, moments, learning rates.
 /// float for 16-bit elements, which have too few digits for them, else T itself.
 template <class T>
@@ -105,25 +185,5 @@ using Scalar = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<
 constexpr DType scalar_of(DType dtype) {
   return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
 }
-
-/// DType of a C++ type: `dtype_of<float> == DType::float32`.
-template <class T>
-inline constexpr DType dtype_of = T::no_such_element_type;
-template <>
-inline constexpr DType dtype_of<float> = DType::float32;
-template <>
-inline constexpr DType dtype_of<double> = DType::float64;
-template <>
-inline constexpr DType dtype_of<BFloat16> = DType::bfloat16;
-template <>
-inline constexpr DType dtype_of<Float16> = DType::float16;
-template <>
-inline constexpr DType dtype_of<std::int32_t> = DType::int32;
-template <>
-inline constexpr DType dtype_of<std::int64_t> = DType::int64;
-template <>
-inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
-template <>
-inline constexpr DType dtype_of<bool> = DType::boolean;
 
 }  // namespace tern

@@ -16,55 +16,46 @@
 
 namespace tern::kernels {
 
-/// Calls `visit.template operator()<T>()` with the type of each dtype that operators compute in.
+/// Whether operators compute in T, with all families of slots.
+template <class T>
+inline constexpr bool computes = facts_of(dtype_of<T>).kind == Kind::floating;
+
+/// Whether operators take T with the slots of an integer dtype. int8 only stores.
+template <class T>
+inline constexpr bool computes_integers = !computes<T> && !std::is_same_v<T, std::int8_t>;
+
+/// Calls `visit.template operator()<T>()` with each type that operators compute in.
 template <class Visit>
 constexpr void for_each_compute_type(const Visit& visit) {
-  visit.template operator()<float>();
-  visit.template operator()<double>();
-  visit.template operator()<BFloat16>();
-  visit.template operator()<Float16>();
+  for_each_element_type([&]<class T>() {
+    if constexpr (computes<T>) visit.template operator()<T>();
+  });
 }
 
 /// Calls it with the type of `dtype` alone; false where operators do not compute in that.
 template <class Visit>
 constexpr bool with_compute_type(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::float32:
-      visit.template operator()<float>();
-      return true;
-    case DType::float64:
-      visit.template operator()<double>();
-      return true;
-    case DType::bfloat16:
-      visit.template operator()<BFloat16>();
-      return true;
-    case DType::float16:
-      visit.template operator()<Float16>();
-      return true;
-    default:
-      return false;
-  }
+  return with_type_of(dtype, [&]<class T>(T) {
+    if constexpr (computes<T>) visit.template operator()<T>();
+    return computes<T>;
+  });
 }
 
-/// Calls `visit.template operator()<T>()` with the type of each integer dtype, bool among them.
+/// Calls `visit.template operator()<T>()` with each integer type that operators take, bool among them.
 template <class Visit>
 constexpr void for_each_integer_type(const Visit& visit) {
-  visit.template operator()<std::int32_t>();
-  visit.template operator()<std::int64_t>();
-  visit.template operator()<std::uint8_t>();
-  visit.template operator()<bool>();
+  for_each_element_type([&]<class T>() {
+    if constexpr (computes_integers<T>) visit.template operator()<T>();
+  });
 }
 
-/// Calls it with the type of `dtype` alone; false where that is no integer.
+/// Calls it with the type of `dtype` alone; false where operators do not take that as an integer.
 template <class Visit>
 constexpr bool with_integer_type(DType dtype, const Visit& visit) {
-  bool found = false;
-  for_each_integer_type([&]<class T>() {
-    if (dtype != dtype_of<T>) return;
-    found = true;
-    visit.template operator()<T>();
+  return with_type_of(dtype, [&]<class T>(T) {
+    if constexpr (computes_integers<T>) visit.template operator()<T>();
+    return computes_integers<T>;
   });
-  return found;
 }
 
 /// The dispatch table of one dtype: one member per family.

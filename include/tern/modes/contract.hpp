@@ -1,13 +1,20 @@
 #pragma once
 // The contract between the library and a mode in a shared library of its own, as a number taken at compile time: a hash
 // over the name, type and place of every slot of the dispatch table and of every member of the structs that both sides
-// see. A change of one of them changes the number; a member that is forgotten here does not compile.
+// see. It starts at Mode and follows members and signatures, so nothing has to be listed here; a struct without
+// `Members`, or one that lacks a member, does not compile.
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 #include <version>
 
 #include "tern/modes/mode.hpp"
@@ -30,11 +37,6 @@ class Hash {
     for (int i = 0; i < 8; ++i) step(number >> (8 * i) & 255);
   }
   constexpr std::uint64_t value() const { return value_; }
-  static constexpr std::uint64_t of(std::string_view text) {
-    Hash hash;
-    hash.add(text);
-    return hash.value();
-  }
 
  private:
   constexpr void step(std::uint64_t byte) { value_ = (value_ ^ byte) * 0x100000001b3; }  // FNV-1a
@@ -44,29 +46,47 @@ class Hash {
 /// As the compiler writes them: both sides are of one compiler family.
 template <class T>
 constexpr std::string_view type_name() {
-  return {__PRETTY_FUNCTION__, sizeof __PRETTY_FUNCTION__ - 1};
+  return __PRETTY_FUNCTION__;
 }
 template <auto value>
 constexpr std::string_view value_name() {
-  return {__PRETTY_FUNCTION__, sizeof __PRETTY_FUNCTION__ - 1};
+  return __PRETTY_FUNCTION__;
 }
 
-/// Variables: each is computed once, and in fewer steps than a compiler grants one constant.
+/// Types of other people, and of our own those that are only passed on: their name and size stand for them.
 template <class T>
-inline constexpr std::uint64_t type_hash = Hash::of(type_name<T>());
-template <auto value>
-inline constexpr std::uint64_t value_hash = Hash::of(value_name<value>());
+inline constexpr bool opaque =
+    std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || std::is_same_v<T, std::string> ||
+    std::is_same_v<T, std::atomic<int>> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// Everything about T that both sides rely on, as a number. It finds what T is made of by itself: the members of a
+/// struct, the parameters of a function, what a pointer points to. Each type is a constant of its own, so that none is
+/// computed twice and none exceeds a compiler's limit for one constant.
+template <class T>
+struct Layout;
+template <class T>
+inline constexpr std::uint64_t layout_of = Layout<T>::number();
+
+/// The kind of thing that T is, then the numbers of what it is made of.
+template <class... Parts>
+constexpr std::uint64_t layout_from(std::string_view kind) {
+  Hash hash;
+  hash.add(kind);
+  (hash.add(layout_of<Parts>), ...);
+  return hash.value();
+}
 
 template <class T, class Member>
 std::type_identity<Member> member_type(Member T::*);
 
 template <class T, auto... members>
-constexpr void add_members(Hash& hash, MemberList<members...>) {
+constexpr std::uint64_t layout_of_members(MemberList<members...>) {
+  Hash hash;
   std::size_t end = 0;
   const auto add = [&]<auto member>(MemberList<member>) {
     using Member = typename decltype(member_type(member))::type;
-    hash.add(value_hash<member>);
-    hash.add(type_hash<Member>);
+    hash.add(value_name<member>());
+    hash.add(layout_of<Member>);
     end = (end + alignof(Member) - 1) / alignof(Member) * alignof(Member);
     hash.add(end);
     end += sizeof(Member);
@@ -75,42 +95,96 @@ constexpr void add_members(Hash& hash, MemberList<members...>) {
   hash.add(sizeof(T));
   // A struct of another size has a member that its Members does not list.
   if ((end + alignof(T) - 1) / alignof(T) * alignof(T) != sizeof(T)) throw "Members lacks a member";
-}
-
-template <class T>
-constexpr std::uint64_t hash_of_struct() {
-  Hash hash;
-  add_members<T>(hash, typename T::Members{});
   return hash.value();
-}
-template <class T>
-inline constexpr std::uint64_t struct_hash = hash_of_struct<T>();
-
-template <class... Structs>
-constexpr void add_structs(Hash& hash) {
-  (hash.add(struct_hash<Structs>), ...);
 }
 
 template <class Enumeration>
-constexpr void add_values(Hash& hash) {
-  const auto add = [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (hash.add(value_hash<static_cast<Enumeration>(i)>), ...);
-  };
-  add(std::make_index_sequence<16>{});
+constexpr std::uint64_t layout_of_values() {
+  Hash hash;
+  hash.add(sizeof(Enumeration));
+  [&]<std::size_t... i>(std::index_sequence<i...>) { (hash.add(value_name<static_cast<Enumeration>(i)>()), ...); }
+  (std::make_index_sequence<16>{});
+  return hash.value();
+}
+
+/// The virtual functions of an interface, in their order.
+template <auto... calls>
+constexpr std::uint64_t layout_of_calls(MemberList<calls...>) {
+  Hash hash;
+  ((hash.add(value_name<calls>()), hash.add(type_name<decltype(calls)>())), ...);
+  return hash.value();
 }
 
 template <class T>
-constexpr void add_table(Hash& hash) {
-  using namespace kernels;
-  add_structs<Parameters<T>, Arithmetic<T>, Dot<T>, Conv<T>, Activations<T>, Pooling<T>, Reduction<T>, Loss<T>,
-              Normalization<T>, kernels::Shape<T>, Update<T>, Operators<T>>(hash);
-}
-
+struct Layout {
+  static constexpr std::uint64_t number() {
+    if constexpr (requires { typename T::Members; }) {
+      return layout_of_members<T>(typename T::Members{});
+    } else if constexpr (std::is_enum_v<T> && !opaque<T>) {
+      return layout_of_values<T>();
+    } else {
+      static_assert(opaque<T>, "a type of the contract lacks its Members");
+      Hash hash;
+      hash.add(type_name<T>());
+      hash.add(sizeof(T));
+      return hash.value();
+    }
+  }
+};
+template <>
+struct Layout<void> {
+  static constexpr std::uint64_t number() { return layout_from<>("void"); }
+};
 template <class T>
-constexpr void add_integer_table(Hash& hash) {
-  using namespace kernels;
-  add_structs<IntegerArithmetic<T>, IntegerReduction<T>, IntegerShape<T>, Operators<T>>(hash);
-}
+struct Layout<const T> {
+  static constexpr std::uint64_t number() { return layout_from<T>("const"); }
+};
+template <class T>
+struct Layout<T*> {
+  static constexpr std::uint64_t number() { return layout_from<T>("pointer"); }
+};
+template <class T>
+struct Layout<T&> {
+  static constexpr std::uint64_t number() { return layout_from<T>("reference"); }
+};
+template <class T, std::size_t n>
+struct Layout<T[n]> {
+  static constexpr std::uint64_t number() { return layout_from<T>("array") * (2 * n + 1); }
+};
+template <class T, std::size_t n>
+struct Layout<std::array<T, n>> : Layout<T[n]> {};
+template <class T>
+struct Layout<std::optional<T>> {
+  static constexpr std::uint64_t number() { return layout_from<T>("optional"); }
+};
+template <class T>
+struct Layout<std::vector<T>> {
+  static constexpr std::uint64_t number() { return layout_from<T>("vector"); }
+};
+template <class T>
+struct Layout<std::span<T>> {
+  static constexpr std::uint64_t number() { return layout_from<T>("span"); }
+};
+template <class Result, class... Arguments>
+struct Layout<Result(Arguments...)> {
+  static constexpr std::uint64_t number() { return layout_from<Result, Arguments...>("function"); }
+};
+template <class Result, class... Arguments>
+struct Layout<Result(Arguments...) noexcept> {
+  static constexpr std::uint64_t number() { return layout_from<Result, Arguments...>("noexcept function"); }
+};
+template <class Signature>
+struct Layout<kernels::Kernel<Signature>> : Layout<Signature> {};
+template <>
+struct Layout<Memory> {
+  static constexpr std::uint64_t number() {
+    Hash hash;
+    hash.add(layout_of_calls(MemoryCalls{}));
+    hash.add(layout_of<MemoryStatistics>);
+    hash.add(sizeof(Memory));
+    return hash.value();
+  }
+};
 
 /// The standard library whose strings and exceptions the two sides share.
 constexpr std::string_view standard_library() {
@@ -135,23 +209,8 @@ constexpr std::uint64_t number() {
   hash.add(standard_library());
   hash.add(compiler());
   hash.add(sizeof(void*));
-  hash.add(sizeof(std::string));
-  const auto add_calls = [&]<auto... calls>(MemberList<calls...>) {
-    ((hash.add(value_hash<calls>), hash.add(type_hash<decltype(calls)>)), ...);
-  };
-  add_calls(MemoryCalls{});
-  hash.add(sizeof(Memory));
-  add_values<DType>(hash);
-  add_values<Precision>(hash);
-  add_values<kernels::Activation>(hash);
-  add_values<kernels::Layout>(hash);
-  add_values<kernels::Reduce>(hash);
-  using namespace kernels;
-  add_structs<Context, MemoryStatistics, Decision, Algorithms, random::Key, Axis, Broadcast, Conv2d, Matmul, Linear,
-              CrossEntropy, Strided, LocalResponseNorm, BatchNorm, Pool2d, AdaptivePool2d, Sgd, Adam, Movement, Capture,
-              Timer, Places, Mode>(hash);
-  for_each_compute_type([&]<class T>() { add_table<T>(hash); });
-  for_each_integer_type([&]<class T>() { add_integer_table<T>(hash); });
+  hash.add(layout_of<DType>);
+  hash.add(layout_of<Mode>);
   return hash.value();
 }
 

@@ -24,15 +24,21 @@ struct Capture {
       void* to;
       const void* from;
       std::size_t bytes;
+
+      using Members = MemberList<&Move::to, &Move::from, &Move::bytes>;
     };
     struct Counter {
       void* value;  ///< std::uint64_t
       std::uint64_t increment;
+
+      using Members = MemberList<&Counter::value, &Counter::increment>;
     };
     std::int64_t count = 0;
     std::vector<Move> in = {};           ///< before step k, from the second one on: `from` + k * `bytes` to `to`
     std::vector<Move> out = {};          ///< after step k: `from` to `to` + k * `bytes`
     std::vector<Counter> counters = {};  ///< after each step
+
+    using Members = MemberList<&Loop::count, &Loop::in, &Loop::out, &Loop::counters>;
   };
 
   /// Starts recording what the calling thread queues on `stream`; nothing runs meanwhile. Blocks allocated while
@@ -165,8 +171,10 @@ struct Mode {
       return mode.int64 ? &*mode.int64 : nullptr;
     else if constexpr (std::is_same_v<T, std::uint8_t>)
       return mode.uint8 ? &*mode.uint8 : nullptr;
-    else
+    else if constexpr (std::is_same_v<T, bool>)
       return mode.boolean ? &*mode.boolean : nullptr;
+    else
+      static_assert(std::is_same_v<T, void>, "a mode has no table of this type");
   }
 };
 

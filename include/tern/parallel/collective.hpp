@@ -23,6 +23,8 @@ enum class Reduction : std::uint8_t { sum, mean, max, min };
 struct Piece {
   void* data = nullptr;
   std::size_t count = 0;
+
+  using Members = MemberList<&Piece::data, &Piece::count>;
 };
 
 /// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes; a call

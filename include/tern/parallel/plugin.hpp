@@ -23,18 +23,19 @@ inline constexpr std::uint32_t transport_form = 1;
 
 constexpr std::uint64_t transport_number() {
   contract::Hash hash;
-  const auto add = [&]<auto... calls>(MemberList<calls...>) {
-    ((hash.add(contract::value_hash<calls>), hash.add(contract::type_hash<decltype(calls)>)), ...);
-  };
-  add(contract::MemoryCalls{});
-  add(MemberList<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
+  hash.add(contract::layout_of<Memory>);
+  hash.add(contract::layout_of_calls(
+      MemberList<&Collective::name, &Collective::rank, &Collective::size, &Collective::memory, &Collective::barrier,
                  &Collective::all_reduce, &Collective::begin_all_reduce, &Collective::join, &Collective::broadcast,
                  &Collective::reduce_scatter, &Collective::all_gather, &Collective::all_to_all, &Collective::send,
-                 &Collective::receive, &Collective::split, &Collective::abandon, &Collective::leave, &Piece::data,
-                 &Piece::count, &Opening::limit, &Opening::over, &Opening::memory, &Opening::algorithms>{});
+                 &Collective::receive, &Collective::split, &Collective::abandon, &Collective::leave>{}));
+  hash.add(contract::layout_of<Piece>);
+  hash.add(contract::layout_of<Algorithms>);
+  hash.add(
+      contract::layout_of_calls(MemberList<&Opening::limit, &Opening::over, &Opening::memory, &Opening::algorithms>{}));
   hash.add(sizeof(Opening));
-  contract::add_values<DType>(hash);
-  contract::add_values<Reduction>(hash);
+  hash.add(contract::layout_of<DType>);
+  hash.add(contract::layout_of<Reduction>);
   hash.add(contract::standard_library());
   hash.add(contract::compiler());
   hash.add(sizeof(void*));

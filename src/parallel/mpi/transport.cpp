@@ -93,9 +93,13 @@ MPI_Datatype type_of(DType dtype) {
     case DType::bfloat16:
     case DType::float16:
       return MPI_UINT16_T;  // moved, never reduced
-    default:
+    case DType::int8:
+      return MPI_INT8_T;
+    case DType::uint8:
+    case DType::boolean:
       return MPI_UINT8_T;
   }
+  throw ParallelError(message("mpi: no type for ", dtype));
 }
 
 MPI_Op operation(Reduction reduction) {

@@ -30,9 +30,13 @@ ncclDataType_t type_of(DType dtype) {
       return ncclInt32;
     case DType::int64:
       return ncclInt64;
-    default:
+    case DType::int8:
+      return ncclInt8;
+    case DType::uint8:
+    case DType::boolean:
       return ncclUint8;
   }
+  throw ParallelError(message("nccl: no type for ", dtype));
 }
 
 ncclRedOp_t operation(Reduction reduction) {
