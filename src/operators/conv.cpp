@@ -80,7 +80,7 @@ Answer ask(const char* op, DType dtype, const Question& question) {
   return answer;
 }
 
-Layout layout_of(const char* op, DType dtype, const kernels::Conv2d& sizes) {
+Layout preferred_layout(const char* op, DType dtype, const kernels::Conv2d& sizes) {
   return ask<Layout>(op, dtype, [&](const auto& table, const auto& context) { return table.layout(context, sizes); });
 }
 
@@ -93,7 +93,7 @@ struct Prepared {
 Prepared prepare(const Conv2dCall& call) {
   Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
   made.sizes.layout = operators::layout_of(call.x);
-  made.sizes.layout = layout_of("conv2d", call.x.dtype(), made.sizes);
+  made.sizes.layout = preferred_layout("conv2d", call.x.dtype(), made.sizes);
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();
   if (call.bias.defined()) made.bias = call.bias.detach().contiguous();
@@ -285,7 +285,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
   }
   sizes.layout = operators::layout_of(x);
-  sizes.layout = layout_of("conv_transpose2d", x.dtype(), sizes);
+  sizes.layout = preferred_layout("conv_transpose2d", x.dtype(), sizes);
   const Tensor y = in_layout(x, sizes.layout), whole = weight.detach().contiguous();
   Tensor out = transposed(sizes, y, {}, whole);
   if (recording(x, weight))
