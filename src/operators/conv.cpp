@@ -53,11 +53,31 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
+/// Padding that keeps the size.
+void pad_to_same(Conv2dCall& call) {
+  Conv2dOptions& options = call.options;
+  check_rank("conv2d", "weight", call.weight, 4);
+  expects<ShapeError>(options.stride.h == 1 && options.stride.w == 1, "conv2d: same_padding with a stride of ",
+                      options.stride.h, 'x', options.stride.w, "; a stride other than 1 cannot keep the size");
+  const bool padded = options.padding.h != 0 || options.padding.w != 0 || options.end_padding.has_value();
+  expects<ShapeError>(!padded, "conv2d: same_padding beside a padding of ", options.padding.h, 'x', options.padding.w,
+                      "; name one of them");
+  const auto more = [](std::int64_t taps, std::int64_t dilation) {
+    constexpr std::int64_t bound = std::int64_t{1} << 31;  // window_count refuses what is beyond, and 0
+    return taps >= 1 && dilation >= 1 && taps < bound && dilation < bound ? dilation * (taps - 1) : 0;
+  };
+  const Pair all{more(call.weight.size(2), options.dilation.h), more(call.weight.size(3), options.dilation.w)};
+  options.padding = {all.h / 2, all.w / 2};
+  options.end_padding = Pair{all.h - all.h / 2, all.w - all.w / 2};
+  options.same_padding = false;
+}
+
 /// The same convolution with equal padding on both sides, which is what kernels know: x has what is more.
 Conv2dCall evenly_padded(const Conv2dCall& call) {
   Conv2dCall even = call;
-  if (!call.options.end_padding) return even;
-  const Pair start = call.options.padding, end = *call.options.end_padding;
+  if (call.options.same_padding) pad_to_same(even);
+  if (!even.options.end_padding) return even;
+  const Pair start = even.options.padding, end = *even.options.end_padding;
   check_rank("conv2d", "input", call.x, 4);
   expects<ShapeError>(std::min({start.h, start.w, end.h, end.w}) >= 0, "conv2d: padding ", start.h, 'x', start.w,
                       " and ", end.h, 'x', end.w, ", expected 0 or more");
@@ -168,11 +188,14 @@ Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  const Conv2dCall call = evenly_padded({x, weight, bias, options});
-  return convolved(call, prepare(call));
+  return in_batch(x, 4, [&](const Tensor& images) {
+    const Conv2dCall call = evenly_padded({images, weight, bias, options});
+    return convolved(call, prepare(call));
+  });
 }
 
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  if (x.defined() && x.rank() == 3) return conv2d_max_pool2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
@@ -200,15 +223,18 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
   check_dtypes("conv1d", x, weight);
-  check_rank("conv1d", "the input", x, 3);
   check_rank("conv1d", "the weight", weight, 3);
-  return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias,
-                {.stride = {1, options.stride},
-                 .padding = {0, options.padding},
-                 .dilation = {1, options.dilation},
-                 .groups = options.groups,
-                 .activation = options.activation})
-      .squeeze(2);
+  return in_batch(x, 3, [&](const Tensor& rows) {
+    check_rank("conv1d", "the input", rows, 3);
+    return conv2d(rows.unsqueeze(2), weight.unsqueeze(2), bias,
+                  {.stride = {1, options.stride},
+                   .padding = {0, options.padding},
+                   .dilation = {1, options.dilation},
+                   .groups = options.groups,
+                   .activation = options.activation,
+                   .same_padding = options.same_padding})
+        .squeeze(2);
+  });
 }
 
 namespace {
@@ -279,6 +305,7 @@ Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
+  if (x.defined() && x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
   if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, behind the bias
     const Unshortened unshortened(x.dtype());

@@ -349,11 +349,11 @@ std::vector<Operator> conv_cases() {
                  [] {
                    op::conv2d(ones({1, 1, 3, 3}), ones({1, 1, 5, 5}));
                  }},
-                {"input of three dimensions",
+                {"input of two dimensions",
                  Kind::shape,
-                 {"[3,5,5]", "4"},
+                 {"[5,5]", "4"},
                  [] {
-                   op::conv2d(ones({3, 5, 5}), ones({1, 3, 3, 3}));
+                   op::conv2d(ones({5, 5}), ones({1, 3, 3, 3}));
                  }},
                 {"weight of three dimensions",
                  Kind::shape,

@@ -130,11 +130,11 @@ Operator conv_transpose2d() {
                  [call] {
                    call({1, 3, 4, 4}, {2, 1, 3, 3}, {});
                  }},
-                {"three dimensions",
+                {"two dimensions",
                  Kind::shape,
-                 {"[3,4,4]"},
+                 {"[4,4]"},
                  [call] {
-                   call({3, 4, 4}, {3, 1, 3, 3}, {});
+                   call({4, 4}, {3, 1, 3, 3}, {});
                  }},
                 {"an output_padding of the stride",
                  Kind::shape,
