@@ -78,7 +78,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
                             const BinaryCrossEntropyOptions& options) {
   constexpr const char* op = "binary_cross_entropy";
-    expects(!options.pos_weight.defined(), op, ": pos_weight is for binary_cross_entropy_with_logits");
+  expects(!options.pos_weight.defined(), op, ": pos_weight is for binary_cross_entropy_with_logits");
   return pointwise(op, probabilities, target, options.reduce, [&](const Tensor& x, const Tensor& t) {
     expects<AutogradError>(!recording(t), op, ": the target takes no gradient; detach() it");
     const Tensor p = x.detach(), rest = sub(1, t);

@@ -64,7 +64,9 @@ Tensor bilinear_along(const Tensor& x, const Side& side, bool align_corners) {
 // The cubic convolution (Keys, 1981) with a = -0.75, at a distance of up to 1, and from 1 to 2.
 constexpr double cubic = -0.75;
 Tensor cubic_near(const Tensor& t) { return add(mul(mul(sub(mul(t, cubic + 2), cubic + 3), t), t), 1); }
-Tensor cubic_far(const Tensor& t) { return sub(mul(add(mul(sub(mul(t, cubic), 5 * cubic), t), 8 * cubic), t), 4 * cubic); }
+Tensor cubic_far(const Tensor& t) {
+  return sub(mul(add(mul(sub(mul(t, cubic), 5 * cubic), t), 8 * cubic), t), 4 * cubic);
+}
 
 Tensor bicubic_along(const Tensor& x, const Side& side, bool align_corners) {
   const Tensor places = centres(side, x.size(side.dim), align_corners);
@@ -102,7 +104,9 @@ Tensor resized(const char* op, const Tensor& x, const Side& rows, const Side& co
   expects<ShapeError>(rows.count < most && columns.count < most, op, ": to ", rows.count, 'x', columns.count,
                       "; sizes are below 2^31");
   if (rows.from == rows.to && columns.from == columns.to) return mul(x, 1);
-  const auto both = [&](const Tensor& image) { return resized_along(resized_along(image, rows, options), columns, options); };
+  const auto both = [&](const Tensor& image) {
+    return resized_along(resized_along(image, rows, options), columns, options);
+  };
   const bool picks = options.mode == Interpolation::nearest || options.mode == Interpolation::nearest_exact;
   return picks ? both(x) : compose(op, x, both);
 }
