@@ -5,7 +5,7 @@
 #include <span>
 
 #include "operators/composed.hpp"
-#include "tensor/part_streams.hpp"
+#include "tensor/shard_streams.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
@@ -47,7 +47,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, 
   expects<ShapeError>(count >= 1, "multinomial: ", count, " positions, expected at least 1");
   const std::int64_t classes = weights.size(-1), rows = weights.rank() == 1 ? 1 : weights.size(0);
   const std::vector<double> all = weights.values();
-  const random::Key key = PartStreams::shifted(generator.next());
+  const random::Key key = ShardStreams::shifted(generator.next());
   Tensor result(weights.rank() == 1 ? Shape{count} : Shape{rows, count}, DType::int64);
   const std::span<std::int64_t> positions = result.write<std::int64_t>();
   for (std::int64_t row = 0; row < rows; ++row) {
