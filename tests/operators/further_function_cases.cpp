@@ -36,8 +36,8 @@ Operator lerp(const char* name, bool by_tensor) {
                                 Array out(shape);
                                 for_each_position(shape, [&](const Shape& at) {
                                   const double from = broadcast_at(in[0], at), to = broadcast_at(in[1], at);
-                                  const double weight = by_tensor ? broadcast_at(in[2], at) : number;
-                                  out.at(at) = from + weight * (to - from);
+                                  const double share = by_tensor ? broadcast_at(in[2], at) : number;
+                                  out.at(at) = from + share * (to - from);
                                 });
                                 return std::vector{out};
                               },

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "support/catalogue.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace tern::testing {

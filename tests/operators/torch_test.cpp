@@ -5,6 +5,7 @@
 #include <set>
 
 #include "support/catch.hpp"
+#include "support/summary.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/operators/operators.hpp"
@@ -20,7 +21,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class Check>
 void everywhere(Check check) {
-  std::vector<std::string> modes = available_modes();
+  std::vector<std::string> modes = testing::available_modes();
   modes.emplace_back("debug");
   for (const std::string& mode : modes) {
     INFO(mode);
