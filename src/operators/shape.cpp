@@ -33,9 +33,10 @@ Tensor cast(const Tensor& x, DType dtype) {
 Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
   expects<ShapeError>(!given.empty(), "cat: no tensors");
   for (const Tensor& tensor : given) check_defined("cat", "an input", tensor);
-  // As in torch, [0] joins anything.
+  // As in torch, [0] joins anything, and other dimensions too.
   const auto is_nothing = [](const Tensor& tensor) { return tensor.shape() == Shape{0}; };
-  if (std::ranges::any_of(given, is_nothing) && !std::ranges::all_of(given, is_nothing)) {
+  const bool vectors = std::ranges::all_of(given, [](const Tensor& tensor) { return tensor.rank() == 1; });
+  if (!vectors && std::ranges::any_of(given, is_nothing)) {
     std::vector<Tensor> rest;
     for (const Tensor& tensor : given) {
       expects<DTypeError>(tensor.dtype() == given[0].dtype(), "cat: inputs are ", given[0].dtype(), " and ",

@@ -148,13 +148,15 @@ double std_of(const std::vector<double>& values, double correction) {
 double norm_of(const std::vector<double>& values, double order) {
   if (order == 0) return static_cast<double>(std::ranges::count_if(values, [](double value) { return value != 0; }));
   double sum = 0, end = order > 0 ? 0 : infinity;
-  for (const double value : values) {
-    sum += std::pow(std::abs(value), order);
+  for (const double value : values)
     end = std::isnan(value) || std::isnan(end) ? std::nan("")
           : order > 0                          ? std::max(end, std::abs(value))
                                                : std::min(end, std::abs(value));
-  }
-  return std::isinf(order) ? end : std::pow(sum, 1 / order);
+  if (std::isinf(order)) return end;
+  // The root of a number far from 1 loses digits.
+  const double scale = std::isfinite(end) && end > 0 ? end : 1;
+  for (const double value : values) sum += std::pow(std::abs(value) / scale, order);
+  return scale * std::pow(sum, 1 / order);
 }
 
 double logsumexp_of(const std::vector<double>& values) {

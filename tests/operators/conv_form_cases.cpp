@@ -33,7 +33,7 @@ Operator conv1d() {
              },
          .reference =
              [use](const std::vector<Array>& in) {
-               const auto& [stride, padding, dilation, groups, activation] = use.options;
+               const auto& [stride, padding, dilation, groups, activation, same] = use.options;
                const std::int64_t length = use.x[2], taps = use.weight[2], per_group = use.weight[1];
                const std::int64_t count = (length + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
                Array y({use.x[0], use.weight[0], count});

@@ -155,7 +155,9 @@ Operator unbatched(const char* name, std::vector<Argument> arguments,
                                 batch.push_back(tensor_of(x, DType::float64, Layout::contiguous));
                               batch[0] = batch[0].unsqueeze(0);
                               const Tensor result = call(batch);
-                              return std::vector{array_of(result.squeeze(0))};
+                              Array out = array_of(result.squeeze(0));
+                              out.dtype.reset();
+                              return std::vector{out};
                             },
                         .terms = terms,
                         .gradient_terms = terms * 8});
@@ -369,8 +371,10 @@ Operator narrow_index(const char* name, std::function<Tensor(const Tensor& x, co
       [call](const std::vector<Array>& in) {
         const Device reference("sequential");
         const NoGrad no_grad;
-        return std::vector{array_of(call(tensor_of(in[0], DType::float64, Layout::contiguous),
-                                         tensor_of(in[1], DType::int64, Layout::contiguous)))};
+        Array out = array_of(call(tensor_of(in[0], DType::float64, Layout::contiguous),
+                                  tensor_of(in[1], DType::int64, Layout::contiguous)));
+        out.dtype.reset();
+        return std::vector{out};
       }));
   return op;
 }

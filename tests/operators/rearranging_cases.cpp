@@ -206,7 +206,7 @@ Operator squeeze() {
     op::Dims dims;
     Shape result;
   };
-  for (const Use& use : {Use{{1, 3, 1}, {0, 2}, {3}}, Use{{1, 3, 1}, {-1, 0}, {3}}, Use{{1, 1}, {0, 1}, {}},
+  for (const Use& use : {Use{{1, 3, 1}, {0, 2}, {3}}, Use{{1, 1, 4}, {-2, 0}, {4}}, Use{{1, 1}, {0, 1}, {}},
                          Use{{2, 1}, {}, {2, 1}}, Use{{}, {0, -1}, {}}})
     op.samples.push_back(moving(
         message(use.x, " without ", use.dims.size(), " to ", use.result), {any_values(use.x)},
