@@ -316,9 +316,11 @@ Operator joining_nothing() {
 // Weights that leave no choice but the order; drawn in every mode from one seed.
 Operator multinomial() {
   Operator op{.name = "multinomial"};
+  Argument weights = listed({2, 3}, {0, 2, 0, 5, 0, 0});
+  weights.dtype = DType::float32;  // none of them may be negative or infinite
   for (const bool replacement : {true, false})
     op.samples.push_back({.name = replacement ? "with replacement" : "without",
-                          .arguments = {listed({2, 3}, {0, 2, 0, 5, 0, 0})},
+                          .arguments = {weights},
                           .call =
                               [replacement](const std::vector<Tensor>& in) {
                                 Generator generator(5);
