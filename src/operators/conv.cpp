@@ -1,10 +1,13 @@
 #include "tern/operators/conv.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "modes/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
+#include "tern/kernels/weight_version.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
 
@@ -108,6 +111,7 @@ Layout layout_of(const char* op, DType dtype, const kernels::Conv2d& sizes) {
 struct Prepared {
   kernels::Conv2d sizes;
   Tensor x = {}, weight = {}, bias = {};
+  bool keeps = false;  ///< an inference, whose weights stay as they are from call to call
 };
 
 Prepared prepare(const Conv2dCall& call) {
@@ -117,6 +121,7 @@ Prepared prepare(const Conv2dCall& call) {
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();
   if (call.bias.defined()) made.bias = call.bias.detach().contiguous();
+  made.keeps = !recording(call.x, call.weight, call.bias) && call.weight.is_contiguous();
   return made;
 }
 
@@ -159,12 +164,35 @@ struct Backward {
   }
 };
 
+/// While it lives, a kernel of this thread may keep what it makes of the weights at `pointer`, if those are the
+/// tensor's own elements and no copy.
+class KeepsWeights {
+ public:
+  KeepsWeights(const Prepared& prepared, const void* pointer, std::size_t element, const Memory& memory) {
+    const Tensor& weight = prepared.weight;
+    const auto* const own = static_cast<const std::byte*>(weight.storage().pointer_in(memory));
+    const auto offset = static_cast<std::size_t>(weight.offset());
+    if (!prepared.keeps || pointer == nullptr || own + offset * element != pointer) return;
+    version_ = {weight.shared_storage(), weight.storage().version(), weight.offset()};
+    kernels::weight_version = &version_;
+  }
+  KeepsWeights(const KeepsWeights&) = delete;
+  KeepsWeights& operator=(const KeepsWeights&) = delete;
+  ~KeepsWeights() { kernels::weight_version = outer_; }
+
+ private:
+  kernels::WeightVersion version_;
+  const kernels::WeightVersion* const outer_ = std::exchange(kernels::weight_version, nullptr);
+};
+
 void run(const Prepared& prepared, Tensor out) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
-    call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), call.in(prepared.weight),
-                             call.in(prepared.bias), prepared.sizes);
+    const T* const weight = call.in(prepared.weight);
+    const KeepsWeights keeps(prepared, weight, sizeof(T), *call.context().memory);
+    call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), weight, call.in(prepared.bias),
+                             prepared.sizes);
   });
 }
 
