@@ -171,8 +171,8 @@ class KeepsWeights {
   KeepsWeights(const Prepared& prepared, const void* pointer, std::size_t element, const Memory& memory) {
     const Tensor& weight = prepared.weight;
     const auto* const own = static_cast<const std::byte*>(weight.storage().pointer_in(memory));
-    const auto offset = static_cast<std::size_t>(weight.offset());
-    if (!prepared.keeps || pointer == nullptr || own + offset * element != pointer) return;
+    if (!prepared.keeps || own == nullptr) return;
+    if (own + static_cast<std::size_t>(weight.offset()) * element != pointer) return;
     version_ = {weight.shared_storage(), weight.storage().version(), weight.offset()};
     kernels::weight_version = &version_;
   }
