@@ -16,7 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/operators-index.md"
-FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "activation": "Activations", "dot": "Products",
+FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "functions": "Further functions",
+            "activation": "Activations", "dot": "Products",
             "attention": "Attention", "conv": "Convolutions", "pooling": "Pools", "normalization": "Normalisations",
             "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes", "indexing": "Indexing and order",
             "resizing": "Images", "update": "Steps of optimisers"}

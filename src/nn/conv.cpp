@@ -44,7 +44,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptio
                .dilation = options.dilation,
                .end_padding = options.end_padding,
                .groups = options.groups,
-               .activation = options.activation},
+               .activation = options.activation,
+               .same_padding = options.same_padding},
       weight_(parameter("weight", start_weight("Conv2d", weight_shape(in, out, kernel, options.groups), options.dtype,
                                                options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
@@ -75,7 +76,8 @@ std::string Conv2d::describe() const {
   };
   return message("Conv2d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), 'x',
                  weight_->size(3), pair("stride", options_.stride, 1),
-                 describe_padding(options_.padding, options_.end_padding), pair("dilation", options_.dilation, 1),
+                 describe_padding(options_.padding, options_.end_padding),
+                 options_.same_padding ? ", same padding" : "", pair("dilation", options_.dilation, 1),
                  options_.groups == 1 ? std::string() : message(", groups ", options_.groups),
                  bias_->defined() ? "" : ", no bias", suffix(options_.activation), ")");
 }
@@ -86,7 +88,11 @@ std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
 
 Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv1dOptions& options,
                Generator& generator)
-    : options_{options.stride, options.padding, options.dilation, options.groups},
+    : options_{.stride = options.stride,
+               .padding = options.padding,
+               .dilation = options.dilation,
+               .groups = options.groups,
+               .same_padding = options.same_padding},
       weight_(parameter("weight", start_weight("Conv1d", row_weight_shape(in, out, kernel, options.groups),
                                                options.dtype, options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}

@@ -74,7 +74,7 @@ const Shape& checked(const char* layer, const Shape& shape) {
 
 LayerNorm::LayerNorm(const Shape& normalized_shape, const NormOptions& options)
     : shape_(checked("LayerNorm", normalized_shape)),
-      epsilon_(options.epsilon),
+      epsilon_(options.epsilon.value_or(1e-5)),
       weight_(parameter("weight", options.affine ? ones(shape_, options.dtype) : Tensor())),
       bias_(parameter("bias", options.affine ? zeros(shape_, options.dtype) : Tensor())) {}
 
@@ -90,7 +90,7 @@ Tensor RmsNorm::forward(const Tensor& x) const { return operators::rms_norm(x, s
 GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options)
     : groups_(groups),
       channels_(channels),
-      epsilon_(options.epsilon),
+      epsilon_(options.epsilon.value_or(1e-5)),
       weight_(parameter("weight", options.affine ? ones(checked("GroupNorm", {channels}), options.dtype) : Tensor())),
       bias_(parameter("bias", options.affine ? zeros({channels}, options.dtype) : Tensor())) {
   expects<ShapeError>(groups > 0 && channels % groups == 0, "GroupNorm: ", groups, " groups do not divide ", channels,

@@ -89,9 +89,10 @@ Tensor gelu(const Tensor& x) {
   return out;
 }
 
-Tensor softmax(const Tensor& x, std::int64_t dim) {
+Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   check_defined("softmax", "the input", x);
-  const int place = normalize_dim("softmax", dim, x.rank());
+  if (dtype) return softmax(x.to(*dtype), dim);
+  const int place = dim_of("softmax", dim, x.rank());
   Tensor out = along("softmax", x, place, SLOT(softmax));
   if (recording(x))
     record("softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {
@@ -100,9 +101,10 @@ Tensor softmax(const Tensor& x, std::int64_t dim) {
   return out;
 }
 
-Tensor log_softmax(const Tensor& x, std::int64_t dim) {
+Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   check_defined("log_softmax", "the input", x);
-  const int place = normalize_dim("log_softmax", dim, x.rank());
+  if (dtype) return log_softmax(x.to(*dtype), dim);
+  const int place = dim_of("log_softmax", dim, x.rank());
   Tensor out = along("log_softmax", x, place, SLOT(log_softmax));
   if (recording(x))
     record("log_softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {

@@ -85,6 +85,11 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
                         tensor.shape(), " differ");
     parts.push_back(in_layout(tensor, layout));
   }
+  if (!is_floating(tensors[0].dtype())) {
+    Tensor sum = tensors[0].clone();
+    for (std::size_t i = 1; i < tensors.size(); ++i) sum = add(sum, tensors[i]);
+    return sum;
+  }
   constexpr std::size_t at_once = 4;
   if (tensors.size() > at_once && scalar_of(tensors[0].dtype()) != tensors[0].dtype()) {
     // Of 16 bits: a sum that is passed on from kernel to kernel would be rounded by each.

@@ -43,6 +43,12 @@ Tensor compose(const char* op, const Tensor& a, const Tensor& b, Compute compute
   return in_scalars(op, a, b, compute);
 }
 
+/// x, which must be defined, in another dtype.
+inline Tensor converted(const char* op, const Tensor& x, DType dtype) {
+  check_defined(op, "the input", x);
+  return x.to(dtype);
+}
+
 /// Where x is not 0: bool, no gradient.
 inline Tensor truths(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
@@ -53,6 +59,9 @@ inline Tensor truths(const char* op, const Tensor& x) {
 inline Tensor replace(const Tensor& x, const Tensor& condition, double value) {
   return where(condition, number_like(x, value), x);
 }
+
+/// The shape of a reduction of x, whose dimensions are checked in the name of `op`.
+Shape reduced_shape(const char* op, const Tensor& x, const Dims& dims, bool keep_dims);
 
 /// 0, 1, ... [count] in float64, made where the scope computes.
 Tensor positions(std::int64_t count);

@@ -90,6 +90,14 @@ Tensor silu(const Tensor& x) {
   return compose("silu", x, [](const Tensor& wide) { return mul(wide, sigmoid(wide)); });
 }
 
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  expects<NumericError>(beta != 0 && !std::isnan(beta), "softplus: beta ", beta, ", expected another number than 0");
+  return compose("softplus", x, [&](const Tensor& wide) {
+    const Tensor steep = mul(wide, beta), linear = greater(steep, threshold);
+    return where(linear, wide, mul(softplus(replace(steep, linear, 0)), 1 / beta));
+  });
+}
+
 Tensor mish(const Tensor& x) {
   return compose("mish", x, [](const Tensor& wide) { return mul(wide, tanh(softplus(wide))); });
 }

@@ -20,7 +20,9 @@ Tensor compared(const char* op, const Tensor& x) {
 Tensor compare(const char* op, const Tensor& a, double b, Tensor (*comparison)(const Tensor&, const Tensor&)) {
   check_defined(op, "the input", a);
   const Tensor wide = a.detach().to(scalar_of(a.dtype()));
-  return comparison(wide, number_beside(op, wide, b));
+  if (is_floating(a.dtype()) || is_a(a.dtype(), b)) return comparison(wide, number_like(wide, b));
+  // No integer is equal to it, and of two float64 that are rounded the order stays: 2^63 is above all that round to it.
+  return comparison(a.detach().to(DType::float64), scalar(b >= 0x1p63 ? infinity : b));
 }
 
 }  // namespace

@@ -23,10 +23,12 @@ Tensor positions(std::int64_t count) {
 
 namespace {
 
-void check_index(const char* op, const Tensor& index) {
+// An index of int32 or int64, as int64.
+Tensor checked_index(const char* op, const Tensor& index) {
   check_defined(op, "the index tensor", index);
-  expects<DTypeError>(index.dtype() == DType::int64, op, ": the index is ", index.dtype(),
-                      ", expected int64; convert with to(...)");
+  expects<DTypeError>(index.dtype() == DType::int64 || index.dtype() == DType::int32, op, ": the index is ",
+                      index.dtype(), ", expected int64 or int32; convert with to(...)");
+  return index.to(DType::int64);
 }
 
 // `places` as int64, and -1 where an index is outside [0, size), so that rows_at finds it too.
@@ -36,11 +38,12 @@ Tensor whole_places(const Tensor& places, const Tensor& index, std::int64_t size
 }
 
 // Where x[..., index[i][j][k], ...] stands among the elements of a tensor of `shape`: int64 [index.numel()].
-Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Tensor& index) {
-  check_index(op, index);
-  expects<ShapeError>(index.rank() == shape.rank() && shape.rank() > 0, op, ": an index of ", index.shape(),
-                      " for an input of ", shape, "; both have the same number of dimensions, at least one");
-  const int place = normalize_dim(op, dim, shape.rank());
+Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Tensor& given) {
+  const Tensor index = checked_index(op, given);
+  expects<ShapeError>(index.rank() == shape.rank(), op, ": an index of ", index.shape(), " for an input of ", shape,
+                      "; both have the same number of dimensions");
+  const int place = dim_of(op, dim, shape.rank());
+  if (shape.rank() == 0) return places_of(op, {1}, 0, index.reshape({1}));
   for (int i = 0; i < shape.rank(); ++i)
     expects<ShapeError>(i == place || index.shape()[i] <= shape[i], op, ": an index of ", index.shape(),
                         " is larger than the input ", shape, " in dimension ", i);
@@ -106,12 +109,16 @@ Tensor wrapped(const Tensor& sums, DType dtype) {
 
 }  // namespace
 
-Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
+Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& given) {
   constexpr const char* op = "index_select";
   check_defined(op, "the input", x);
-  check_index(op, index);
+  const Tensor index = checked_index(op, given);
   check_rank(op, "the index tensor", index, 1);
-  const int place = normalize_dim(op, dim, x.rank());
+  const int place = dim_of(op, dim, x.rank());
+  if (x.rank() == 0) {
+    expects<ShapeError>(index.numel() == 1, op, ": an index of ", index.shape(), " for a number, expected [1]");
+    return rows_at(op, x.reshape({1}), index).reshape({});
+  }
   if (place == 0) return rows_at(op, x, index);
   const std::int64_t size = x.shape()[place], count = index.numel();
   checked_labels(op, index, size, 0, "index");
@@ -162,9 +169,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_defined(op, "the input", x);
   check_defined(op, "the mask", mask);
   expects<DTypeError>(mask.dtype() == DType::boolean, op, ": the mask is ", mask.dtype(), ", expected bool");
-  expects<ShapeError>(mask.shape() == x.shape(), op, ": a mask of ", mask.shape(), " for an input of ", x.shape());
-  const Tensor places = nonzero(mask.reshape({mask.numel()}));
-  return rows_at(op, x.reshape({x.numel()}), places.reshape({places.numel()}));
+  const Shape shape = broadcast(op, x.shape(), mask.shape());
+  const Tensor places = nonzero(mask.expand(shape).reshape({element_count(shape)}));
+  return rows_at(op, x.expand(shape).reshape({element_count(shape)}), places.reshape({places.numel()}));
 }
 
 Tensor nonzero(const Tensor& x) {
@@ -190,8 +197,12 @@ Sorted sort(const Tensor& x, std::int64_t dim, bool descending) {
 
 Sorted topk(const Tensor& x, std::int64_t k, std::int64_t dim, bool largest) {
   check_defined("topk", "the input", x);
-  expects<ShapeError>(x.rank() > 0, "topk: a number has no order");
-  const int place = normalize_dim("topk", dim, x.rank());
+  const int place = dim_of("topk", dim, x.rank());
+  if (x.rank() == 0) {
+    const Sorted one = topk(x.reshape({1}), k, 0, largest);
+    expects<ShapeError>(k == 1, "topk: ", k, " elements of a number, expected 1");
+    return {one.values.reshape({}), one.indices.reshape({})};
+  }
   expects<ShapeError>(k >= 0 && k <= x.shape()[place], "topk: ", k, " of the ", x.shape()[place],
                       " elements along dimension ", dim, " of ", x.shape());
   const Tensor order = argsort(x, place, largest).slice(place, 0, k).contiguous();

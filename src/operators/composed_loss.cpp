@@ -52,6 +52,47 @@ Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta, Re
   });
 }
 
+namespace {
+
+// The losses times the elements' weights, where there are some.
+Tensor weighed(const char* op, const Tensor& losses, const Tensor& weight) {
+  if (!weight.defined()) return losses;
+  expects<ShapeError>(broadcast(op, losses.shape(), weight.shape()) == losses.shape(), op, ": a weight of ",
+                      weight.shape(), " does not broadcast to ", losses.shape());
+  return mul(losses, weight.detach().to(losses.dtype()));
+}
+
+}  // namespace
+
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options) {
+  constexpr const char* op = "binary_cross_entropy_with_logits";
+  return pointwise(op, logits, target, options.reduce, [&](const Tensor& x, const Tensor& t) {
+    expects<AutogradError>(!recording(t), op, ": the target takes no gradient; detach() it");
+    // -log(sigmoid(x)) is softplus(-x), and -log(1 - sigmoid(x)) that plus x.
+    const Tensor positive = weighed(op, t, options.pos_weight), negative = sub(1, t);
+    return weighed(op, add(mul(positive, softplus(neg(x))), mul(negative, softplus(x))), options.weight);
+  });
+}
+
+Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
+                            const BinaryCrossEntropyOptions& options) {
+  constexpr const char* op = "binary_cross_entropy";
+  expects(!options.pos_weight.defined(), op, ": pos_weight is for binary_cross_entropy_with_logits");
+  return pointwise(op, probabilities, target, options.reduce, [&](const Tensor& x, const Tensor& t) {
+    expects<AutogradError>(!recording(t), op, ": the target takes no gradient; detach() it");
+    const Tensor p = x.detach(), rest = sub(1, t);
+    const auto logarithm = [](const Tensor& value) { return clamp(value, -100, infinity); };
+    Tensor losses = neg(add(mul(t, logarithm(log(p))), mul(rest, logarithm(log1p(neg(p))))));
+    if (recording(x))
+      record(op, losses, {x}, [p = Saved(p), t = Saved(t)](const Tensor& grad) {
+        const Tensor variance = clamp(mul(p.get(), sub(1, p.get())), 1e-12, infinity);
+        return Gradients{mul(grad, div(sub(p.get(), t.get()), variance))};
+      });
+    return weighed(op, losses, options.weight);
+  });
+}
+
 Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_target, Reduce reduce) {
   return pointwise("kl_div", log_probabilities, target, reduce, [log_target](const Tensor& x, const Tensor& t) {
     if (log_target) return mul(exp(t), sub(t, x));
@@ -95,8 +136,7 @@ Tensor rows_of(const Tensor& x) {
 }
 
 // Checks what all forms share; whether there are weights.
-bool check_weights(const Tensor& logits, const CrossEntropyOptions& options) {
-  constexpr const char* op = "cross_entropy";
+bool check_weights(const char* op, const Tensor& logits, const CrossEntropyOptions& options) {
   check_floating(op, "the prediction", logits);
   check_rank(op, "the prediction", logits, 2);
   expects<NumericError>(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing ",
@@ -110,20 +150,57 @@ bool check_weights(const Tensor& logits, const CrossEntropyOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// loss(rows, labels) of every position of x [N, classes, d...]. `soft`: labels are probabilities of x's shape.
+template <class Loss>
+Tensor spread(const char* op, const Tensor& x, const Tensor& labels, bool soft, Reduce reduce, Loss loss) {
+  Shape positions{x.shape()[0]};
+  for (int i = 2; i < x.rank(); ++i) positions.push_back(x.shape()[i]);
+  const Shape& expected = soft ? x.shape() : positions;
+  expects<ShapeError>(labels.shape() == expected, op, ": labels ", labels.shape(), " for predictions ", x.shape(),
+                      ", expected ", expected);
+  const Tensor losses = loss(rows_of(x), soft ? rows_of(labels) : labels.reshape({labels.numel()}));
+  return reduce == Reduce::none ? losses.reshape(positions) : losses;
+}
+
+// nll of some values in place of logarithms: the column of each row's label, and 0 where the row is ignored.
+Tensor picked(const Tensor& values, const Tensor& labels, const CrossEntropyOptions& options) {
+  return neg(nll(values, labels, {.ignore_index = options.ignore_index, .reduce = Reduce::none}));
+}
+
+// The losses by their reduction, of rows that count as their labels' weights say.
+Tensor weighted(const Tensor& losses, const Tensor& weight, const Tensor& labels, const Shape& shape,
+                const CrossEntropyOptions& options) {
+  if (options.reduce != Reduce::mean) return reduced(losses, options.reduce);
+  return div(sum(losses), sum(picked(weight.expand(shape), labels, options)));
+}
+
+}  // namespace
+
 Tensor spread_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  Shape positions{logits.shape()[0]};
-  for (int i = 2; i < logits.rank(); ++i) positions.push_back(logits.shape()[i]);
   const bool soft = is_floating(labels.dtype()) && labels.rank() == logits.rank();
-  const Shape& expected = soft ? logits.shape() : positions;
-  expects<ShapeError>(labels.shape() == expected, "cross_entropy: labels ", labels.shape(), " for predictions ",
-                      logits.shape(), ", expected ", expected);
-  const Tensor losses =
-      cross_entropy(rows_of(logits), soft ? rows_of(labels) : labels.reshape({labels.numel()}), options);
-  return options.reduce == Reduce::none ? losses.reshape(positions) : losses;
+  return spread("cross_entropy", logits, labels, soft, options.reduce,
+                [&](const Tensor& rows, const Tensor& of_rows) { return cross_entropy(rows, of_rows, options); });
+}
+
+Tensor spread_nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
+  return spread("nll", log_probabilities, labels, false, options.reduce,
+                [&](const Tensor& rows, const Tensor& of_rows) { return nll(rows, of_rows, options); });
+}
+
+Tensor weighted_nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
+  check_weights("nll", log_probabilities, options);
+  const DType wide = scalar_of(log_probabilities.dtype());
+  const Tensor weight = options.weight.detach().to(wide);
+  // Weighted behind the choice: 0 times the infinity of another class would be NaN.
+  const Tensor losses = neg(mul(picked(log_probabilities.to(wide), labels, options),
+                                picked(weight.expand(log_probabilities.shape()), labels, options)));
+  return weighted(losses, weight, labels, log_probabilities.shape(), options);
 }
 
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
-  const bool weighted = check_weights(logits, options);
+  const bool weighted = check_weights("cross_entropy", logits, options);
   check_dtypes("cross_entropy", logits, targets);
   expects<ShapeError>(logits.shape() == targets.shape(), "cross_entropy: predictions ", logits.shape(),
                       " and probabilities ", targets.shape(), " differ");
@@ -140,21 +217,16 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const Cro
 }
 
 Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  check_weights(logits, options);
+  check_weights("cross_entropy", logits, options);
   const DType wide = scalar_of(logits.dtype());
   const Tensor log_probabilities = log_softmax(logits.to(wide), 1), weight = options.weight.detach().to(wide);
-  // nll picks the column of a row's label, and nothing where the row is ignored.
-  const auto picked = [&](const Tensor& values) {
-    return neg(nll(values, labels, {.ignore_index = options.ignore_index, .reduce = Reduce::none}));
-  };
-  Tensor losses = neg(picked(mul(log_probabilities, weight)));
+  Tensor losses = neg(picked(mul(log_probabilities, weight), labels, options));
   if (const double smoothing = options.label_smoothing; smoothing > 0) {
     const Tensor ignored = equal(labels, static_cast<double>(options.ignore_index));
     const Tensor uniform = replace(neg(sum(mul(log_probabilities, weight), 1)), ignored, 0);
     losses = add(mul(losses, 1 - smoothing), mul(uniform, smoothing / static_cast<double>(logits.shape()[1])));
   }
-  if (options.reduce != Reduce::mean) return reduced(losses, options.reduce);
-  return div(sum(losses), sum(picked(weight.expand(logits.shape()))));
+  return weighted(losses, weight, labels, logits.shape(), options);
 }
 
 }  // namespace tern::operators

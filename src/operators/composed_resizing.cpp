@@ -1,5 +1,6 @@
 // Images of another size.
 
+#include <cmath>
 #include <limits>
 
 #include "operators/composed.hpp"
@@ -10,45 +11,126 @@ namespace tern::operators {
 
 namespace {
 
-Tensor nearest_along(const Tensor& x, std::int64_t dim, std::int64_t count) {
-  const std::int64_t size = x.shape()[static_cast<int>(dim)];
-  if (size == count) return x;
-  // A quotient of whole numbers that is whole is exact, so the floor is the right one.
-  const Tensor places = div(mul(positions(count), static_cast<double>(size)), static_cast<double>(count));
-  return index_select(x, dim, places.to(DType::int64));
+// A dimension that gets `count` elements: `from` of what it has become `to`, which is from / to in whole numbers or 1 /
+// a scale.
+struct Side {
+  std::int64_t dim, count;
+  double from, to;
+};
+
+// Where element i comes from: (i + shift) from / to. Whole quotients are exact.
+Tensor sources(const Side& side, double shift) {
+  return div(mul(add(positions(side.count), shift), side.from), side.to);
 }
 
-Tensor bilinear_along(const Tensor& x, std::int64_t dim, std::int64_t count, bool align_corners) {
-  const std::int64_t size = x.shape()[static_cast<int>(dim)];
-  if (size == count) return x;
-  const auto from = static_cast<double>(size), to = static_cast<double>(count);
-  const Tensor numbers = positions(count);
-  const Tensor places = align_corners ? mul(numbers, count > 1 ? (from - 1) / (to - 1) : 0.0)
-                                      : clamp(sub(mul(add(numbers, 0.5), from / to), 0.5), 0, infinity);
-  const Tensor left = clamp(places.to(DType::int64).to(DType::float64), 0, from - 1),
-               right = clamp(add(left, 1), 0, from - 1);
+// The same of centres, or with aligned corners.
+Tensor centres(const Side& side, std::int64_t size, bool align_corners) {
+  if (!align_corners) return sub(sources(side, 0.5), 0.5);
+  return mul(positions(side.count),
+             side.count > 1 ? static_cast<double>(size - 1) / static_cast<double>(side.count - 1) : 0.0);
+}
+
+Tensor nearest_along(const Tensor& x, const Side& side, bool exact) {
+  const auto last = static_cast<double>(x.size(side.dim) - 1);
+  const Tensor places = clamp(floor(sources(side, exact ? 0.5 : 0)), 0, last);
+  return index_select(x, side.dim, places.to(DType::int64));
+}
+
+// Elements beside each place, with their weights.
+struct Tap {
+  Tensor index, weight;
+};
+
+Tensor mixed(const Tensor& x, const Side& side, const std::vector<Tap>& taps) {
   Shape along = Shape::filled(x.rank(), 1);
-  along[static_cast<int>(dim)] = count;
-  const Tensor share = sub(places, left).to(x.dtype()).reshape(along);
-  const auto at = [&](const Tensor& index) { return index_select(x, dim, index.to(DType::int64)); };
-  return add(mul(at(left), sub(1, share)), mul(at(right), share));
+  along[static_cast<int>(side.dim)] = side.count;
+  const auto last = static_cast<double>(x.size(side.dim) - 1);
+  Tensor sum;
+  for (const Tap& tap : taps) {
+    const Tensor at = index_select(x, side.dim, clamp(tap.index, 0, last).to(DType::int64));
+    const Tensor part = mul(at, tap.weight.to(x.dtype()).reshape(along));
+    sum = sum.defined() ? add(sum, part) : part;
+  }
+  return sum;
+}
+
+Tensor bilinear_along(const Tensor& x, const Side& side, bool align_corners) {
+  const std::int64_t size = x.size(side.dim);
+  const Tensor places = clamp(centres(side, size, align_corners), 0, infinity);
+  const Tensor left = clamp(floor(places), 0, static_cast<double>(size - 1)), share = sub(places, left);
+  return mixed(x, side, {{left, sub(1, share)}, {add(left, 1), share}});
+}
+
+// The cubic convolution (Keys, 1981) with a = -0.75, at a distance of up to 1, and from 1 to 2.
+constexpr double cubic = -0.75;
+Tensor cubic_near(const Tensor& t) { return add(mul(mul(sub(mul(t, cubic + 2), cubic + 3), t), t), 1); }
+Tensor cubic_far(const Tensor& t) {
+  return sub(mul(add(mul(sub(mul(t, cubic), 5 * cubic), t), 8 * cubic), t), 4 * cubic);
+}
+
+Tensor bicubic_along(const Tensor& x, const Side& side, bool align_corners) {
+  const Tensor places = centres(side, x.size(side.dim), align_corners);
+  const Tensor left = floor(places), share = sub(places, left), rest = sub(1, share);
+  return mixed(x, side,
+               {{sub(left, 1), cubic_far(add(share, 1))},
+                {left, cubic_near(share)},
+                {add(left, 1), cubic_near(rest)},
+                {add(left, 2), cubic_far(add(rest, 1))}});
+}
+
+Tensor resized_along(const Tensor& x, const Side& side, const InterpolateOptions& options) {
+  if (side.from == side.to) return x;
+  switch (options.mode) {
+    case Interpolation::nearest:
+    case Interpolation::nearest_exact:
+      return nearest_along(x, side, options.mode == Interpolation::nearest_exact);
+    case Interpolation::bilinear:
+      return bilinear_along(x, side, options.align_corners);
+    default:
+      return bicubic_along(x, side, options.align_corners);
+  }
+}
+
+void check_image(const char* op, const Tensor& x) {
+  check_floating(op, "the input", x);
+  check_rank(op, "the input", x, 4);
+}
+
+Tensor resized(const char* op, const Tensor& x, const Side& rows, const Side& columns,
+               const InterpolateOptions& options) {
+  expects<ShapeError>(rows.count > 0 && columns.count > 0 && x.shape()[2] > 0 && x.shape()[3] > 0, op, ": from ",
+                      x.shape(), " to ", rows.count, 'x', columns.count, "; sizes are at least 1");
+  constexpr std::int64_t most = 1LL << 31;
+  expects<ShapeError>(rows.count < most && columns.count < most, op, ": to ", rows.count, 'x', columns.count,
+                      "; sizes are below 2^31");
+  if (rows.from == rows.to && columns.from == columns.to) return mul(x, 1);
+  const auto both = [&](const Tensor& image) {
+    return resized_along(resized_along(image, rows, options), columns, options);
+  };
+  const bool picks = options.mode == Interpolation::nearest || options.mode == Interpolation::nearest_exact;
+  return picks ? both(x) : compose(op, x, both);
 }
 
 }  // namespace
 
 Tensor interpolate(const Tensor& x, Pair output, const InterpolateOptions& options) {
-  check_floating("interpolate", "the input", x);
-  check_rank("interpolate", "the input", x, 4);
-  expects<ShapeError>(output.h > 0 && output.w > 0 && x.shape()[2] > 0 && x.shape()[3] > 0, "interpolate: from ",
-                      x.shape(), " to ", output.h, 'x', output.w, "; sizes are at least 1");
-  constexpr std::int64_t most = 1LL << 31;
-  expects<ShapeError>(output.h < most && output.w < most, "interpolate: to ", output.h, 'x', output.w,
-                      "; sizes are below 2^31");
-  if (x.shape()[2] == output.h && x.shape()[3] == output.w) return mul(x, 1);
-  if (options.mode == Interpolation::nearest) return nearest_along(nearest_along(x, 2, output.h), 3, output.w);
-  return compose("interpolate", x, [&](const Tensor& wide) {
-    return bilinear_along(bilinear_along(wide, 2, output.h, options.align_corners), 3, output.w, options.align_corners);
-  });
+  check_image("interpolate", x);
+  const auto side = [&](std::int64_t dim, std::int64_t count) {
+    return Side{dim, count, static_cast<double>(x.size(dim)), static_cast<double>(count)};
+  };
+  return resized("interpolate", x, side(2, output.h), side(3, output.w), options);
+}
+
+Tensor interpolate_by(const Tensor& x, Scale scale, const InterpolateOptions& options) {
+  constexpr const char* op = "interpolate_by";
+  check_image(op, x);
+  const auto side = [&](std::int64_t dim, double factor) {
+    const double size = std::floor(static_cast<double>(x.size(dim)) * factor);
+    expects<ShapeError>(factor > 0 && size < 0x1p31, op, ": a scale of ", scale.h, 'x', scale.w, " for an input of ",
+                        x.shape());
+    return Side{dim, static_cast<std::int64_t>(size), 1, factor};
+  };
+  return resized(op, x, side(2, scale.h), side(3, scale.w), options);
 }
 
 }  // namespace tern::operators

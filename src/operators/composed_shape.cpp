@@ -35,10 +35,8 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   if (x.numel() == 0) return copy(x);
   const std::int64_t rows = x.size(-2), columns = x.size(-1);
   const std::int64_t last = std::clamp(diagonal, -rows, columns) - (lower ? 0 : 1);
-  return compose(op, x, [&](const Tensor& wide) {
-    const Tensor below = on_or_below(rows, columns, last), zero = number_like(wide, 0);
-    return lower ? where(below, wide, zero) : where(below, zero, wide);
-  });
+  const Tensor below = on_or_below(rows, columns, last), zero = number_like(x, 0);
+  return lower ? where(below, x, zero) : where(below, zero, x);
 }
 
 }  // namespace
@@ -49,10 +47,11 @@ Tensor triu(const Tensor& x, std::int64_t diagonal) { return triangle("triu", x,
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
   check_rank("embedding", "the weight", weight, 2);
   check_defined("embedding", "the index tensor", indices);
-  expects<DTypeError>(indices.dtype() == DType::int64, "embedding: indices are ", indices.dtype(), ", expected int64");
+  expects<DTypeError>(indices.dtype() == DType::int64 || indices.dtype() == DType::int32, "embedding: indices are ",
+                      indices.dtype(), ", expected int64 or int32");
   Shape shape = indices.shape();
   shape.push_back(weight.shape()[1]);
-  return rows_at("embedding", weight, indices.reshape({indices.numel()})).reshape(shape);
+  return rows_at("embedding", weight, indices.to(DType::int64).reshape({indices.numel()})).reshape(shape);
 }
 
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, PadMode mode) {

@@ -1,10 +1,13 @@
 #include "tern/operators/conv.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "modes/branches.hpp"
 #include "operators/layout.hpp"
 #include "operators/window.hpp"
+#include "tern/kernels/weight_version.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
 
@@ -53,11 +56,31 @@ std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
+/// Padding that keeps the size.
+void pad_to_same(Conv2dCall& call) {
+  Conv2dOptions& options = call.options;
+  check_rank("conv2d", "weight", call.weight, 4);
+  expects<ShapeError>(options.stride.h == 1 && options.stride.w == 1, "conv2d: same_padding with a stride of ",
+                      options.stride.h, 'x', options.stride.w, "; a stride other than 1 cannot keep the size");
+  const bool padded = options.padding.h != 0 || options.padding.w != 0 || options.end_padding.has_value();
+  expects<ShapeError>(!padded, "conv2d: same_padding beside a padding of ", options.padding.h, 'x', options.padding.w,
+                      "; name one of them");
+  const auto more = [](std::int64_t taps, std::int64_t dilation) {
+    constexpr std::int64_t bound = std::int64_t{1} << 31;  // window_count refuses what is beyond, and 0
+    return taps >= 1 && dilation >= 1 && taps < bound && dilation < bound ? dilation * (taps - 1) : 0;
+  };
+  const Pair all{more(call.weight.size(2), options.dilation.h), more(call.weight.size(3), options.dilation.w)};
+  options.padding = {all.h / 2, all.w / 2};
+  options.end_padding = Pair{all.h - all.h / 2, all.w - all.w / 2};
+  options.same_padding = false;
+}
+
 /// The same convolution with equal padding on both sides, which is what kernels know: x has what is more.
 Conv2dCall evenly_padded(const Conv2dCall& call) {
   Conv2dCall even = call;
-  if (!call.options.end_padding) return even;
-  const Pair start = call.options.padding, end = *call.options.end_padding;
+  if (call.options.same_padding) pad_to_same(even);
+  if (!even.options.end_padding) return even;
+  const Pair start = even.options.padding, end = *even.options.end_padding;
   check_rank("conv2d", "input", call.x, 4);
   expects<ShapeError>(std::min({start.h, start.w, end.h, end.w}) >= 0, "conv2d: padding ", start.h, 'x', start.w,
                       " and ", end.h, 'x', end.w, ", expected 0 or more");
@@ -88,6 +111,7 @@ Layout preferred_layout(const char* op, DType dtype, const kernels::Conv2d& size
 struct Prepared {
   kernels::Conv2d sizes;
   Tensor x = {}, weight = {}, bias = {};
+  bool keeps = false;  ///< an inference, whose weights stay as they are from call to call
 };
 
 Prepared prepare(const Conv2dCall& call) {
@@ -97,6 +121,7 @@ Prepared prepare(const Conv2dCall& call) {
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();
   if (call.bias.defined()) made.bias = call.bias.detach().contiguous();
+  made.keeps = !recording(call.x, call.weight, call.bias) && call.weight.is_contiguous();
   return made;
 }
 
@@ -139,12 +164,35 @@ struct Backward {
   }
 };
 
+/// While it lives, a kernel of this thread may keep what it makes of the weights at `pointer`, if those are the
+/// tensor's own elements and no copy.
+class KeepsWeights {
+ public:
+  KeepsWeights(const Prepared& prepared, const void* pointer, std::size_t element, const Memory& memory) {
+    const Tensor& weight = prepared.weight;
+    const auto* const own = static_cast<const std::byte*>(weight.storage().pointer_in(memory));
+    if (!prepared.keeps || own == nullptr) return;
+    if (own + static_cast<std::size_t>(weight.offset()) * element != pointer) return;
+    version_ = {weight.shared_storage(), weight.storage().version(), weight.offset()};
+    kernels::weight_version = &version_;
+  }
+  KeepsWeights(const KeepsWeights&) = delete;
+  KeepsWeights& operator=(const KeepsWeights&) = delete;
+  ~KeepsWeights() { kernels::weight_version = outer_; }
+
+ private:
+  kernels::WeightVersion version_;
+  const kernels::WeightVersion* const outer_ = std::exchange(kernels::weight_version, nullptr);
+};
+
 void run(const Prepared& prepared, Tensor out) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
-    call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), call.in(prepared.weight),
-                             call.in(prepared.bias), prepared.sizes);
+    const T* const weight = call.in(prepared.weight);
+    const KeepsWeights keeps(prepared, weight, sizeof(T), *call.context().memory);
+    call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), weight, call.in(prepared.bias),
+                             prepared.sizes);
   });
 }
 
@@ -168,11 +216,14 @@ Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  const Conv2dCall call = evenly_padded({x, weight, bias, options});
-  return convolved(call, prepare(call));
+  return in_batch(x, 4, [&](const Tensor& images) {
+    const Conv2dCall call = evenly_padded({images, weight, bias, options});
+    return convolved(call, prepare(call));
+  });
 }
 
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  if (x.defined() && x.rank() == 3) return conv2d_max_pool2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
@@ -200,15 +251,18 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
   check_dtypes("conv1d", x, weight);
-  check_rank("conv1d", "the input", x, 3);
   check_rank("conv1d", "the weight", weight, 3);
-  return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias,
-                {.stride = {1, options.stride},
-                 .padding = {0, options.padding},
-                 .dilation = {1, options.dilation},
-                 .groups = options.groups,
-                 .activation = options.activation})
-      .squeeze(2);
+  return in_batch(x, 3, [&](const Tensor& rows) {
+    check_rank("conv1d", "the input", rows, 3);
+    return conv2d(rows.unsqueeze(2), weight.unsqueeze(2), bias,
+                  {.stride = {1, options.stride},
+                   .padding = {0, options.padding},
+                   .dilation = {1, options.dilation},
+                   .groups = options.groups,
+                   .activation = options.activation,
+                   .same_padding = options.same_padding})
+        .squeeze(2);
+  });
 }
 
 namespace {
@@ -279,6 +333,7 @@ Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
+  if (x.defined() && x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
   if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, behind the bias
     const Unshortened unshortened(x.dtype());

@@ -55,16 +55,24 @@ Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& o
            [a = saved_if(needs(b), a), b = saved_if(needs(a), b), options, a_shape = a.shape(),
             b_shape = b.shape()](const Tensor& grad) {
              Gradients gradients(2);
+             // Of 16 bits, products that are added up are not rounded before.
+             const auto summed = [&grad](const Tensor& left, const Tensor& right, const MatmulOptions& how,
+                                         const Shape& shape) {
+               const Shape batch(grad.shape().begin(), grad.shape().end() - 2);
+               const DType wide = scalar_of(grad.dtype());
+               if (wide == grad.dtype() || Shape(shape.begin(), shape.end() - 2) == batch)
+                 return sum_to(product(left, right, how), shape);
+               const Unshortened unshortened(grad.dtype());
+               return sum_to(product(left.to(wide), right.to(wide), how), shape).to(grad.dtype());
+             };
              // out = op(a) op(b): d op(a) = g op(b)^T, d op(b) = op(a)^T g; transposing a factor transposes its
              // gradient.
              if (b.defined())
-               gradients[0] = sum_to(options.transpose_a ? product(b.get(), grad, {options.transpose_b, true})
-                                                         : product(grad, b.get(), {false, !options.transpose_b}),
-                                     a_shape);
+               gradients[0] = options.transpose_a ? summed(b.get(), grad, {options.transpose_b, true}, a_shape)
+                                                  : summed(grad, b.get(), {false, !options.transpose_b}, a_shape);
              if (a.defined())
-               gradients[1] = sum_to(options.transpose_b ? product(grad, a.get(), {true, options.transpose_a})
-                                                         : product(a.get(), grad, {!options.transpose_a, false}),
-                                     b_shape);
+               gradients[1] = options.transpose_b ? summed(grad, a.get(), {true, options.transpose_a}, b_shape)
+                                                  : summed(a.get(), grad, {!options.transpose_a, false}, b_shape);
              return gradients;
            });
   return out;

@@ -63,9 +63,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 }
 
 Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
-  const kernels::CrossEntropy sizes = sizes_of("nll", log_probabilities, labels, options);
+  check_defined("nll", "the prediction", log_probabilities);
+  check_defined("nll", "the label tensor", labels);
   expects<NumericError>(options.label_smoothing == 0, "nll: label_smoothing is for cross_entropy");
-  expects(!options.weight.defined(), "nll: weights of the classes are for cross_entropy");
+  if (log_probabilities.rank() > 2) return spread_nll(log_probabilities, labels, options);
+  if (options.weight.defined()) return weighted_nll(log_probabilities, labels, options);
+  const kernels::CrossEntropy sizes = sizes_of("nll", log_probabilities, labels, options);
   const Tensor classes = checked_labels("nll", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = log_probabilities.detach().contiguous();
   Tensor out(loss_shape(options.reduce, labels.shape()), scalar_of(whole.dtype()));

@@ -32,15 +32,7 @@ Tensor Tensor::t() const {
   return rank() == 2 ? transpose(0, 1) : *this;
 }
 
-Tensor Tensor::flatten(std::int64_t begin) const {
-  if (rank() == 0) return reshape({1});
-  const int first = normalize_dim("flatten", begin, rank());
-  Shape merged(shape().begin(), shape().begin() + first);
-  std::int64_t rest = 1;
-  for (int i = first; i < rank(); ++i) rest *= shape()[i];
-  merged.push_back(rest);
-  return reshape(merged);
-}
+Tensor Tensor::flatten(std::int64_t begin) const { return operators::flatten(*this, begin); }
 
 Tensor Tensor::squeeze() const {
   Shape smaller;
@@ -49,15 +41,7 @@ Tensor Tensor::squeeze() const {
   return reshape(smaller);
 }
 
-Tensor Tensor::squeeze(std::int64_t dim) const {
-  const int place = normalize_dim("squeeze", dim, rank());
-  expects<ShapeError>(shape()[place] == 1, "squeeze: dimension ", dim, " of ", shape(), " has size ", shape()[place],
-                      ", not 1");
-  Shape smaller;
-  for (int i = 0; i < rank(); ++i)
-    if (i != place) smaller.push_back(shape()[i]);
-  return reshape(smaller);
-}
+Tensor Tensor::squeeze(std::int64_t dim) const { return operators::squeeze(*this, dim); }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
   const int place = normalize_dim("unsqueeze", dim, rank() + 1);

@@ -42,6 +42,7 @@ Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options) {
   const std::int64_t area = area_of("local_response_norm", x);
+  expects<ShapeError>(x.rank() >= 3, "local_response_norm: input has shape ", x.shape(), ", expected [N, C, L, ...]");
   expects<ShapeError>(options.size >= 1, "local_response_norm: size ", options.size, ", expected at least 1");
   const kernels::LocalResponseNorm sizes{x.shape()[0],  x.shape()[1], area,      options.size,
                                          options.alpha, options.beta, options.k, layout_for(x)};
@@ -88,8 +89,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   expects(running_mean.defined() == running_var.defined(),
           "batch_norm: running_mean and running_var come together or not at all");
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
-  expects<ShapeError>(!running_mean.defined() || (running_mean.is_contiguous() && running_var.is_contiguous()),
-                      "batch_norm: running_mean and running_var change in place and must be contiguous");
+  if (running_mean.defined() && !(running_mean.is_contiguous() && running_var.is_contiguous())) {
+    // Kernels want them side by side: copies, which are written back.
+    const Tensor mean = running_mean.contiguous(), var = running_var.contiguous();
+    Tensor out = batch_norm(x, weight, bias, mean, var, options, added);
+    if (options.training) running_mean.copy_(mean), running_var.copy_(var);
+    return out;
+  }
   if (added.defined()) {
     check_dtypes("batch_norm", x, added);
     expects<ShapeError>(added.shape() == x.shape(), "batch_norm: added ", added.shape(), " beside an input of ",
@@ -113,6 +119,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   }
   expects<ShapeError>(x.shape()[0] * sizes.area > 0, "batch_norm: input ", x.shape(),
                       " has no elements to normalise in training");
+  expects<ShapeError>(x.shape()[0] * sizes.area > 1 || sizes.C == 0, "batch_norm: input ", x.shape(),
+                      " has one value per channel, whose deviation is 0; train with more");
   Tensor mean({sizes.C}, kept), inverse_deviation({sizes.C}, kept);
   visit("batch_norm", x.dtype(), [&]<class T>() {
     const Call<T> call;
@@ -234,15 +242,14 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> epsilon) {
   const std::int64_t rows = rows_of("rms_norm", x, normalized_shape);
   check_parameter("rms_norm", "weight", x, weight, normalized_shape);
-  const double smallest = x.dtype() == DType::float64   ? 0x1p-52
-                          : x.dtype() == DType::float32 ? 0x1p-23
-                          : x.dtype() == DType::float16 ? 0x1p-10
-                                                        : 0x1p-7;
+  const double smallest = x.dtype() == DType::float64 ? 0x1p-52 : 0x1p-23;
   return row_norm("rms_norm", x, weight, {}, {.rows = rows, .epsilon = epsilon.value_or(smallest), .centred = false});
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
   const std::int64_t channels = channels_of("group_norm", x, 2);
+  expects<ShapeError>(channels > 0 && (x.shape()[0] == 0 || x.numel() > 0), "group_norm: input ", x.shape(),
+                      " has examples without elements");
   expects<ShapeError>(groups >= 1 && channels % groups == 0, "group_norm: ", groups, " groups of ", channels,
                       " channels of input ", x.shape());
   check_parameter("group_norm", "weight", x, weight, {channels});

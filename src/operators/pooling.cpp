@@ -145,17 +145,20 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
-  return max_pooled(x, kernel, options, nullptr);
+  return in_batch(x, 4, [&](const Tensor& images) { return max_pooled(images, kernel, options, nullptr); });
 }
 
 Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
   Pooled pooled;
-  pooled.values = max_pooled(x, kernel, options, &pooled.indices);
+  pooled.values =
+      in_batch(x, 4, [&](const Tensor& images) { return max_pooled(images, kernel, options, &pooled.indices); });
+  if (x.rank() == 3) pooled.indices = pooled.indices.squeeze(0);
   return pooled;
 }
 
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options) {
   constexpr const char* op = "avg_pool2d";
+  if (x.defined() && x.rank() == 3) return avg_pool2d(x.unsqueeze(0), kernel, options).squeeze(0);
   const Pair stride = options.stride.value_or(kernel);
   if (options.end_padding) {
     const Uneven uneven(op, x, kernel, stride, options.padding, *options.end_padding, 1, options.ceil_mode);
@@ -193,6 +196,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
+  if (x.defined() && x.rank() == 3) return adaptive_avg_pool2d(x.unsqueeze(0), output).squeeze(0);
   check_rank("adaptive_avg_pool2d", "input", x, 4);
   expects<ShapeError>(output.h >= 1 && output.w >= 1, "adaptive_avg_pool2d: output ", output.h, "x", output.w,
                       ", expected at least 1x1");

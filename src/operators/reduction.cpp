@@ -23,7 +23,7 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
   check_defined(op, "the input", x);
   bool reduces[Shape::max_rank] = {};
   for (std::int64_t dim : dims) {
-    const int place = normalize_dim(op, dim, x.rank());
+    const int place = dim_of(op, dim, x.rank());
     expects<ShapeError>(!reduces[place], op, ": dimension ", dim, " is named twice");
     reduces[place] = true;
   }
@@ -151,7 +151,8 @@ Tensor position(const char* op, const Tensor& x, std::int64_t dim, bool keep_dim
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims) {
+Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
+  if (dtype) return sum(converted("sum", x, *dtype), dims, keep_dims);
   const Plan p = plan("sum", x, dims, keep_dims);
   if (!is_floating(x.dtype())) return reduce_integers<std::int64_t>("sum", p, INTEGER_SLOT(sum));
   Tensor out = reduce("sum", p, SLOT(sum));
@@ -162,7 +163,8 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims) {
   return out;
 }
 
-Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims) {
+Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
+  if (dtype) return mean(converted("mean", x, *dtype), dims, keep_dims);
   const Plan p = plan("mean", x, dims, keep_dims);
   Tensor out = reduce("mean", p, SLOT(mean));
   if (recording(x))
@@ -206,11 +208,28 @@ Tensor all(const Tensor& x, const Dims& dims, bool keep_dims) {
   return reduce_integers<bool>("all", plan("all", integers("all", x), dims, keep_dims), SLOT(all));
 }
 
+Shape reduced_shape(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
+  check_defined(op, "the input", x);
+  Shape kept = x.shape();
+  bool reduces[Shape::max_rank] = {};
+  for (const std::int64_t dim : dims) {
+    const int place = dim_of(op, dim, x.rank());
+    expects<ShapeError>(!reduces[place], op, ": dimension ", dim, " is named twice");
+    reduces[place] = true;
+  }
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    const bool goes = dims.empty() || reduces[i];
+    if (!goes || keep_dims) shape.push_back(goes ? 1 : kept[i]);
+  }
+  return shape;
+}
+
 namespace {
 
 // Whether dimension i of `rank` is one of `dims`.
 bool reduces(const char* op, const Dims& dims, int i, int rank) {
-  return dims.empty() || std::ranges::any_of(dims, [&](std::int64_t dim) { return normalize_dim(op, dim, rank) == i; });
+  return dims.empty() || std::ranges::any_of(dims, [&](std::int64_t dim) { return dim_of(op, dim, rank) == i; });
 }
 
 // The product along one dimension, which is kept.
@@ -227,16 +246,17 @@ Tensor product_along(const Tensor& x, int dim) {
 
 }  // namespace
 
-Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims) {
+Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
   check_defined("prod", "the input", x);
+  if (dtype) return prod(x.to(*dtype), dims, keep_dims);
   if (!is_floating(x.dtype()))
     return reduce_integers<std::int64_t>("prod", plan("prod", x, dims, keep_dims), SLOT(prod));
   return compose("prod", x, [&](const Tensor& wide) {
-    const Shape shape = sum(wide.detach(), dims, keep_dims).shape();  // which checks the dimensions
+    const Shape shape = reduced_shape("prod", wide, dims, keep_dims);
     Tensor left = wide;
     for (int i = 0; i < wide.rank(); ++i)
       if (reduces("prod", dims, i, wide.rank())) left = product_along(left, i);
-    return left.reshape(shape);
+    return (left.shared_storage() == wide.shared_storage() ? copy(left) : left).reshape(shape);
   });
 }
 

@@ -30,9 +30,22 @@ Tensor cast(const Tensor& x, DType dtype) {
   return out;
 }
 
-Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim) {
-  expects<ShapeError>(!tensors.empty(), "cat: no tensors");
-  for (const Tensor& tensor : tensors) check_defined("cat", "an input", tensor);
+Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
+  expects<ShapeError>(!given.empty(), "cat: no tensors");
+  for (const Tensor& tensor : given) check_defined("cat", "an input", tensor);
+  // As in torch, [0] joins anything, and other dimensions too.
+  const auto is_nothing = [](const Tensor& tensor) { return tensor.shape() == Shape{0}; };
+  const bool vectors = std::ranges::all_of(given, [](const Tensor& tensor) { return tensor.rank() == 1; });
+  if (!vectors && std::ranges::any_of(given, is_nothing)) {
+    std::vector<Tensor> rest;
+    for (const Tensor& tensor : given) {
+      expects<DTypeError>(tensor.dtype() == given[0].dtype(), "cat: inputs are ", given[0].dtype(), " and ",
+                          tensor.dtype());
+      if (!is_nothing(tensor)) rest.push_back(tensor);
+    }
+    return cat(rest, dim);
+  }
+  const std::vector<Tensor>& tensors = given;
   const Tensor& first = tensors[0];
   const int place = normalize_dim("cat", dim, first.rank());
   Shape shape = first.shape();
@@ -73,13 +86,36 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
   return cat(rows, normalize_dim("stack", dim, rows[0].rank()));
 }
 
+namespace {
+
+// x without what negative padding takes away, and the padding that is left.
+Tensor cropped(const Tensor& x, const std::vector<Padding>& padding, std::vector<Padding>& left) {
+  Tensor out = x;
+  for (const Padding& side : padding) {
+    const int place = normalize_dim("pad", side.dim, x.rank());
+    const std::int64_t size = out.shape()[place];
+    expects<ShapeError>(side.before >= -size && side.after >= -size &&
+                            std::min(side.before, std::int64_t{0}) + std::min(side.after, std::int64_t{0}) >= -size,
+                        "pad: ", side.before, " before and ", side.after, " after take more than the ", size,
+                        " elements of dimension ", side.dim, " of ", x.shape());
+    out = slice(out, place, std::max<std::int64_t>(-side.before, 0), size + std::min<std::int64_t>(side.after, 0));
+    left.push_back({place, std::max<std::int64_t>(side.before, 0), std::max<std::int64_t>(side.after, 0)});
+  }
+  return out;
+}
+
+}  // namespace
+
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value) {
   check_defined("pad", "the input", x);
+  if (std::ranges::any_of(padding, [](const Padding& side) { return side.before < 0 || side.after < 0; })) {
+    std::vector<Padding> left;
+    const Tensor part = cropped(x, padding, left);
+    return pad(part, left, value);
+  }
   Shape shape = x.shape(), start = Shape::filled(x.rank(), 0);
   for (const Padding& side : padding) {
     const int place = normalize_dim("pad", side.dim, x.rank());
-    expects<ShapeError>(side.before >= 0 && side.after >= 0, "pad: ", side.before, " before and ", side.after,
-                        " after; use slice to take elements away");
     const bool fits = !__builtin_add_overflow(shape[place], side.before, &shape[place]) &&
                       !__builtin_add_overflow(shape[place], side.after, &shape[place]);
     expects<ShapeError>(fits, "pad: dimension ", side.dim, " of ", x.shape(), " with ", side.before, " before and ",

@@ -27,13 +27,17 @@ void throw_no_integer_type(const char* op, DType dtype) {
   throw DTypeError(message(op, ": inputs are ", dtype, ", expected integers or bool; convert with to(...)"));
 }
 
+bool is_a(DType dtype, double value) {
+  return with_type_of(dtype, [&]<class T>(T) {
+    // The largest int64 is 2^63 as a double.
+    return value != 0x1p63 && convert<double>(convert<T>(value)) == value;
+  });
+}
+
 Tensor number_beside(const char* op, const Tensor& x, double value) {
   check_defined(op, "the input", x);
-  const bool fits = is_floating(x.dtype()) || with_type_of(x.dtype(), [&]<class T>(T) {
-                      // The largest int64 is 2^63 as a double.
-                      return value != 0x1p63 && convert<double>(convert<T>(value)) == value;
-                    });
-  expects<DTypeError>(fits, op, ": ", value, " is no ", x.dtype(), "; convert the tensor with to(...)");
+  expects<DTypeError>(is_floating(x.dtype()) || is_a(x.dtype(), value), op, ": ", value, " is no ", x.dtype(),
+                      "; convert the tensor with to(...)");
   return number_like(x, value);
 }
 

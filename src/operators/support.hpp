@@ -38,6 +38,11 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
+/// normalize_dim, but a tensor of no dimensions has the dimension 0 of its one element.
+inline int dim_of(const char* op, std::int64_t dim, int rank) {
+  return rank == 0 && (dim == 0 || dim == -1) ? 0 : normalize_dim(op, dim, rank);
+}
+
 /// Throws where bools have no such operator.
 inline void check_not_bool(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
@@ -52,6 +57,9 @@ inline Tensor number_like(const Tensor& like, double value) {
   number.fill_(value);
   return number;
 }
+
+/// Whether an integer dtype, or bool, has the number.
+bool is_a(DType dtype, double value);
 
 /// A number that the caller wrote beside x: rounded to a floating dtype; an integer takes none that it cannot hold.
 Tensor number_beside(const char* op, const Tensor& x, double value);

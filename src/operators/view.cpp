@@ -137,7 +137,8 @@ Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b) {
   check_defined("transpose", "the input", x);
   std::vector<std::int64_t> order(x.rank());
   for (int i = 0; i < x.rank(); ++i) order[i] = i;
-  std::swap(order[normalize_dim("transpose", a, x.rank())], order[normalize_dim("transpose", b, x.rank())]);
+  const int from = dim_of("transpose", a, x.rank()), to = dim_of("transpose", b, x.rank());
+  if (from != to) std::swap(order[from], order[to]);
   return permute(x, order);
 }
 
@@ -147,7 +148,12 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   std::int64_t offset = x.offset();
   Shape flipped = Shape::filled(x.rank(), 0);
   for (int i = 0; dims.empty() && i < x.rank(); ++i) flipped[i] = 1;
-  for (const std::int64_t dim : dims) flipped[normalize_dim("flip", dim, x.rank())] = 1;
+  for (const std::int64_t dim : dims) {
+    const int place = dim_of("flip", dim, x.rank());
+    if (x.rank() == 0) continue;
+    expects<ShapeError>(flipped[place] == 0, "flip: dimension ", dim, " is named twice");
+    flipped[place] = 1;
+  }
   for (int i = 0; i < x.rank(); ++i)
     if (flipped[i] != 0 && x.shape()[i] > 1) {
       offset += (x.shape()[i] - 1) * strides[i];

@@ -9,6 +9,13 @@
 
 namespace tern::operators {
 
+/// f(x), or of one example without the dimension of a batch, so of `rank` - 1 dimensions, what f makes of a batch of
+/// it.
+template <class F>
+Tensor in_batch(const Tensor& x, int rank, F f) {
+  return x.defined() && x.rank() == rank - 1 ? f(x.unsqueeze(0)).squeeze(0) : f(x);
+}
+
 /// x [N, C, H, W] with `value` below and to the right of it, and, where `start` is given, above and to the left.
 inline Tensor pad_planes(const Tensor& x, Pair start, Pair end, Number value) {
   if (start.h + start.w + end.h + end.w == 0) return x;

@@ -31,9 +31,9 @@ std::string description() {
 }
 
 constexpr Decision decisions[]{
-    {"conv2d", {"im2col", "rows", "winograd"}},
-    {"conv2d_grad_x", {"im2col", "rows", "winograd"}},
-    {"conv2d_grad_weight", {"im2col", "rows", "winograd"}},
+    {"conv2d", {"im2col", "rows", "winograd", "depthwise"}},
+    {"conv2d_grad_x", {"im2col", "rows", "winograd", "depthwise"}},
+    {"conv2d_grad_weight", {"im2col", "rows", "winograd", "depthwise"}},
     {"attention", {"fused", "composed"}},
     {"matmul", {"panels", "transposed", "dots"}},
     {"linear", {"panels", "transposed", "dots"}},

@@ -298,6 +298,46 @@ struct BatchNormInference {
   }
 };
 
+/// What inference_rows reads of each channel.
+template <class T>
+HWY_NOINLINE void inference_numbers(T* numbers, std::int64_t pitch, const T* weight, const T* bias, const T* mean,
+                                    const T* variance, const BatchNorm& p) {
+  const hn::ScalableTag<T> d;
+  const auto one = hn::Set(d, T(1));
+  for (std::int64_t c = 0; c < p.C; c += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const ChannelColumns<T> channel{p, c};
+    const auto deviation = hn::Sqrt(hn::Add(channel.load(variance), hn::Set(d, static_cast<T>(p.epsilon))));
+    channel.store(channel.load(mean), numbers);
+    channel.store(hn::Div(one, deviation), numbers + pitch);
+    channel.store(weight == nullptr ? one : channel.load(weight), numbers + 2 * pitch);
+    channel.store(bias == nullptr ? hn::Zero(d) : channel.load(bias), numbers + 3 * pitch);
+  }
+}
+
+/// Channels last, by positions: every row of x is read and written once. `numbers` are the mean, the inverse deviation,
+/// the weight and the shift of each channel, [4, pitch].
+template <class T>
+HWY_NOINLINE void inference_rows(T* y, const T* x, const T* added, const T* numbers, std::int64_t pitch,
+                                 std::int64_t channels, std::int64_t rows, bool relu) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t together = 4;  // rows that share what is loaded of a channel
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const std::int64_t count = channels - c;
+      const Normalize<V> normalize{hn::LoadU(d, numbers + c), hn::LoadU(d, numbers + pitch + c),
+                                   hn::LoadU(d, numbers + 2 * pitch + c), hn::LoadU(d, numbers + 3 * pitch + c)};
+      for (std::int64_t at = begin + c; at < end; at += channels) {
+        V value = normalize(d, load_columns(d, x + at, count));
+        if (added != nullptr) value = hn::Add(value, load_columns(d, added + at, count));
+        store_columns(relu ? Relu{}(d, value) : value, d, y + at, count);
+      }
+    }
+  }
+}
+
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
 /// Channels last, all positions are images of area 1.
@@ -333,7 +373,18 @@ template <class T>
 void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
                           const T* running_mean, const T* running_var, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  for_channels<T>(context, p, streamed, BatchNormInference<T>{y, x, weight, bias, added, running_mean, running_var, p});
+  if (p.area != 1)
+    return for_channels<T>(context, p, streamed,
+                           BatchNormInference<T>{y, x, weight, bias, added, running_mean, running_var, p});
+  const std::int64_t pitch = (p.C + 63) / 64 * 64;
+  const Scratch scratch(context, static_cast<std::size_t>(4 * pitch) * sizeof(T));
+  T* const numbers = scratch.as<T>();
+  std::fill_n(numbers, 4 * pitch, T{0});
+  inference_numbers(numbers, pitch, weight, bias, running_mean, running_var, p);
+  parallel_for(context, p.N, streamed * static_cast<double>(p.C), [=, &p](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * p.C;
+    inference_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, pitch, p.C, end - begin, p.relu);
+  });
 }
 
 template <class T>

@@ -60,6 +60,50 @@ TEST_CASE("algorithms: a forced algorithm runs, and a profile says so", "[device
   }
 }
 
+TEST_CASE("algorithms: depthwise convolutions", "[device][algorithms]") {
+  struct Use {
+    Shape x, weight;
+    op::Conv2dOptions options;
+  };
+  const Use uses[]{{{2, 24, 13, 11}, {24, 1, 3, 3}, {.padding = 1, .groups = 24}},
+                   {{1, 13, 14, 9}, {13, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 13}},
+                   {{2, 4, 9, 10}, {4, 1, 7, 7}, {.padding = 3, .groups = 4, .activation = Activation::relu}}};
+  for (const Use& use : uses)
+    for (const bool last : {false, true}) {
+      INFO(use.x << " by " << use.weight << (last ? ", channels last" : ""));
+      Generator generator(1);
+      const Tensor plain = randn(use.x, generator), kernel = randn(use.weight, generator);
+      const Tensor image = last ? op::permute(op::permute(plain, {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2}) : plain;
+      const auto run = [&] {
+        Tensor x = image.detach().set_requires_grad(), weight = kernel.detach().set_requires_grad();
+        Tensor bias = ones({use.weight[0]}).set_requires_grad();
+        const Tensor y = op::conv2d(x, weight, bias, use.options);
+        op::sum(op::mul(y, y)).backward();
+        return std::vector<std::vector<double>>{y.values(), x.grad().values(), weight.grad().values(),
+                                                bias.grad().values()};
+      };
+      const Device device{"vectorized"};
+      const ForcedAlgorithm forward{"conv2d", "depthwise"}, to_x{"conv2d_grad_x", "depthwise"},
+          to_weight{"conv2d_grad_weight", "depthwise"};
+      const auto found = run();
+      for (const ForcedAlgorithm* forced : {&forward, &to_x, &to_weight}) {
+        CHECK(forced->taken() == 1);
+        CHECK(forced->missed() == 0);
+      }
+      const Device reference{"sequential"};
+      const auto expected = run();
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        for (std::size_t j = 0; j < expected[i].size(); ++j)
+          REQUIRE(found[i][j] == Approx(expected[i][j]).epsilon(1e-4).margin(1e-3));
+    }
+  const Device device{"vectorized"};
+  const ForcedAlgorithm forward{"conv2d", "depthwise"};
+  op::conv2d(ones({1, 8, 5, 5}), ones({16, 1, 3, 3}), {}, {.groups = 8});  // two outputs of a channel
+  CHECK(forward.missed() == 1);
+  op::conv2d(ones({1, 8, 5, 5}), ones({8, 1, 3, 3}), {}, {.groups = 8});
+  CHECK(forward.taken() == 1);
+}
+
 TEST_CASE("algorithms: products", "[device][algorithms]") {
   const Device device{"vectorized"};
   Generator generator(1);

@@ -113,11 +113,6 @@ TEST_CASE("team: work inside of work stays on its thread", "[device]") {
   CHECK(vectorized::useful_threads(context, 1e9) == 4);
 }
 
-TEST_CASE("team: TERN_TEAM that names no engine", "[.][environment-no-engine]") {
-  CHECK_THROWS_WITH(Device("vectorized"), Catch::ContainsSubstring("TERN_TEAM") && Catch::ContainsSubstring("oxen") &&
-                                              Catch::ContainsSubstring("workers or openmp"));
-}
-
 #ifndef __SANITIZE_THREAD__  // which does not follow a fork of a process with threads
 TEST_CASE("team: a forked process computes with a team of its own", "[device]") {
   const Device device{"vectorized", {.threads = 4}};

@@ -45,8 +45,12 @@ TEST_CASE("nn: LayerNorm, RmsNorm and GroupNorm", "[nn]") {
   check_near(layer(x), {0.5 * -2 / deviation + 1.5, 5.0 / 6 * -1 / deviation + 1.5 + 1.0 / 3, 1.5 + 2.0 / 3,
                         1.5 * 3 / deviation + 2.5});
   nn::RmsNorm rms({4}, options);
-  const double size = std::sqrt(12.5 + 1e-5);
+  const double size = std::sqrt(12.5 + 0x1p-52);
   check_near(rms(x), {1 / size, 2 / size, 3 / size, 6 / size});
+  // torch's epsilon, which small numbers show: 2^-23 in float32, 1e-5 where it is said.
+  const Tensor tiny = tensor<float>({0.001f, -0.001f}, {1, 2});
+  CHECK(nn::RmsNorm({2})(tiny).values()[0] == Approx(0.001 / std::sqrt(1e-6 + 0x1p-23)));
+  CHECK(nn::RmsNorm({2}, {.epsilon = 1e-5})(tiny).values()[0] == Approx(0.001 / std::sqrt(1e-6 + 1e-5)));
   CHECK(names_of(rms) == std::vector<std::string>{"weight[4]"});
   nn::GroupNorm group(2, 4, options);
   check_near(group(x.reshape({1, 4, 1})), {-0.5 / std::sqrt(0.25 + 1e-5), 0.5 / std::sqrt(0.25 + 1e-5),

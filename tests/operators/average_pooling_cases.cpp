@@ -73,11 +73,11 @@ Operator avg_pool2d() {
   add({"17x19", {1, 2, 23, 20}, {17, 19}, 1}, true, false);
   add({"large", {16, 20, 24, 24}, 2, 2}, true, true);
   add({"large, overlapping", {8, 16, 27, 27}, 3, 2, 1}, false, true);
-  op.invalid = {{"input of three dimensions",
+  op.invalid = {{"input of two dimensions",
                  Kind::shape,
-                 {"[3,5,5]", "4"},
+                 {"[5,5]", "4"},
                  [] {
-                   op::avg_pool2d(ones({3, 5, 5}), 2);
+                   op::avg_pool2d(ones({5, 5}), 2);
                  }},
                 {"kernel beyond the image",
                  Kind::shape,
@@ -119,11 +119,11 @@ Operator adaptive_avg_pool2d() {
          .terms = static_cast<double>(use.x[2] * use.x[3]),
          .gradient_terms = 9,
          .large = use.large});
-  op.invalid = {{"input of three dimensions",
+  op.invalid = {{"input of two dimensions",
                  Kind::shape,
-                 {"[3,5,5]", "4"},
+                 {"[5,5]", "4"},
                  [] {
-                   op::adaptive_avg_pool2d(ones({3, 5, 5}), 1);
+                   op::adaptive_avg_pool2d(ones({5, 5}), 1);
                  }},
                 {"output of nothing",
                  Kind::shape,

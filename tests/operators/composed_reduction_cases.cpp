@@ -131,8 +131,7 @@ Operator reduction(const char* name, const Reduction& call, const Group& functio
                  {"2"},
                  [call] {
                    call(ones({2, 3}), {2}, false);
-                 },
-                 "@"},
+                 }},
                 {"nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); }},
                 {"integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), {}, false); }}};
   return op;
@@ -147,12 +146,17 @@ double std_of(const std::vector<double>& values, double correction) {
 }
 
 double norm_of(const std::vector<double>& values, double order) {
-  double sum = 0, largest = 0;
-  for (const double value : values) {
-    sum += order == 1 ? std::abs(value) : value * value;
-    largest = std::isnan(value) || std::isnan(largest) ? std::nan("") : std::max(largest, std::abs(value));
-  }
-  return order == 1 ? sum : order == 2 ? std::sqrt(sum) : largest;
+  if (order == 0) return static_cast<double>(std::ranges::count_if(values, [](double value) { return value != 0; }));
+  double sum = 0, end = order > 0 ? 0 : infinity;
+  for (const double value : values)
+    end = std::isnan(value) || std::isnan(end) ? std::nan("")
+          : order > 0                          ? std::max(end, std::abs(value))
+                                               : std::min(end, std::abs(value));
+  if (std::isinf(order)) return end;
+  // The root of a number far from 1 loses digits.
+  const double scale = std::isfinite(end) && end > 0 ? end : 1;
+  for (const double value : values) sum += std::pow(std::abs(value) / scale, order);
+  return scale * std::pow(sum, 1 / order);
 }
 
 double logsumexp_of(const std::vector<double>& values) {
@@ -179,11 +183,6 @@ Sample with_gradient(const char* name, std::vector<double> elements, const std::
           .gradient = false};
 }
 
-Operator speaking(Operator op, const char* speaker) {
-  op.invalid[0].speaker = speaker;
-  return op;
-}
-
 Operator product() {
   Operator op = reduction(
       "prod", [](const Tensor& x, const Dims& dims, bool keep) { return op::prod(x, dims, keep); },
@@ -205,8 +204,9 @@ Operator product() {
   return op;
 }
 
-Operator cumsum() {
-  Operator op{.name = "cumsum"};
+Operator scan(const char* name, bool multiplies) {
+  Operator op{.name = name};
+  const auto call = multiplies ? op::cumprod : op::cumsum;
   struct Line {
     Shape x;
     int dim;
@@ -217,13 +217,15 @@ Operator cumsum() {
     op.samples.push_back(
         {.name = message(line.x, " along ", line.dim, label),
          .arguments = {std::move(x)},
-         .call = [dim = line.dim](const std::vector<Tensor>& in) { return std::vector{op::cumsum(in[0], dim)}; },
+         .call = [call, dim = line.dim](const std::vector<Tensor>& in) { return std::vector{call(in[0], dim, {})}; },
          .reference =
-             [place](const std::vector<Array>& in) {
+             [place, multiplies](const std::vector<Array>& in) {
                Array out = in[0];
                for_each_position(out.shape, [&](Shape at) {
                  const Shape here = at;
-                 if (at[place]-- > 0) out.at(here) += out.at(at);
+                 if (at[place]-- == 0) return;
+                 double& value = out.at(here);
+                 value = multiplies ? value * out.at(at) : value + out.at(at);
                });
                return std::vector{out};
              },
@@ -234,9 +236,10 @@ Operator cumsum() {
   };
   for (const Line& line : {Line{{1}, 0}, Line{{17}, 0}, Line{{5, 33}, 1}, Line{{33, 5}, 0}, Line{{3, 7, 4}, 1},
                            Line{{2, 3, 8}, -1}, Line{{3, 0}, 1}, Line{{211, 499}, 1, true}})
-    add(line, uniform(line.x), "", true);
+    add(line, multiplies ? uniform(line.x, 0.9, 1.1) : uniform(line.x), "", true);
+  if (multiplies) add({{3, 6}, 1}, listed({3, 6}, {1, 2, 0.5, -1, 3, 0, 2}), " zeros", true);
   add({{4, 6}, 1}, listed({4, 6}, {1, 2, infinity, 3, -1, 2, 4, -infinity, 1, 1, infinity, 0}), " infinities", false);
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::cumsum(ones({2, 3}), 2); }}};
+  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, {}); }}};
   return op;
 }
 
@@ -247,40 +250,49 @@ std::vector<Operator> composed_reduction_cases() {
   all.push_back(logic("any", op::any, false));
   all.push_back(logic("all", op::all, true));
   for (const std::int64_t correction : {1, 0})
-    all.push_back(speaking(
-        reduction(
-            correction == 1 ? "std" : "std/of all",
-            [correction](const Tensor& x, const Dims& dims, bool keep) { return op::std(x, dims, correction, keep); },
-            [correction](const std::vector<double>& values) { return std_of(values, static_cast<double>(correction)); },
-            false),
-        "max"));
+    all.push_back(reduction(
+        correction == 1 ? "std" : "std/of all",
+        [correction](const Tensor& x, const Dims& dims, bool keep) { return op::std(x, dims, correction, keep); },
+        [correction](const std::vector<double>& values) { return std_of(values, static_cast<double>(correction)); },
+        false));
   all.back().samples.push_back(
       with_gradient("no deviation", {2, 2, 2}, [](const Tensor& x) { return op::std(x); }, {0, 0, 0}));
-  for (const double order : {2.0, 1.0, infinity})
-    all.push_back(
-        speaking(reduction(
-                     order == 2   ? "norm"
-                     : order == 1 ? "norm/sum"
-                                  : "norm/largest",
-                     [order](const Tensor& x, const Dims& dims, bool keep) { return op::norm(x, order, dims, keep); },
-                     [order](const std::vector<double>& values) { return norm_of(values, order); }, order != infinity),
-                 order == 1 ? "sum" : "max"));
+  // Their mean is rounded.
   all.back().samples.push_back(
-      with_gradient("of zeros", {0, 0, 0}, [](const Tensor& x) { return op::norm(x); }, {0, 0, 0}));
+      with_gradient("no deviation of tenths", {0.1, 0.1, 0.1}, [](const Tensor& x) { return op::std(x); }, {0, 0, 0}));
+  const std::pair<const char*, double> orders[]{{"norm", 2},
+                                                {"norm/sum", 1},
+                                                {"norm/largest", infinity},
+                                                {"norm/smallest", -infinity},
+                                                {"norm/count", 0},
+                                                {"norm/cubes", 3},
+                                                {"norm/roots", 0.5},
+                                                {"norm/inverses", -1},
+                                                {"norm/inverse squares", -2}};
+  for (const auto& [name, order] : orders)
+    all.push_back(reduction(
+        name, [order = order](const Tensor& x, const Dims& dims, bool keep) { return op::norm(x, order, dims, keep); },
+        [order = order](const std::vector<double>& values) { return norm_of(values, order); }, !std::isinf(order)));
+  Operator& norm = all[4];
+  norm.samples.push_back(with_gradient("of zeros", {0, 0, 0}, [](const Tensor& x) { return op::norm(x); }, {0, 0, 0}));
+  norm.samples.push_back(
+      with_gradient("of cubes of zeros", {0, 0}, [](const Tensor& x) { return op::norm(x, 3); }, {0, 0}));
+  norm.samples.push_back(
+      with_gradient("of the root of a zero", {0, 4}, [](const Tensor& x) { return op::norm(x, 0.5); }, {0, 1}));
   Sample wide = with_gradient("of squares outside the range", {0x1.8p600, -0x1p601},
                               [](const Tensor& x) { return op::norm(x); }, {0.6, -0.8});
   wide.dtypes = {DType::float64};
-  all.back().samples.push_back(wide);
-  all.back().invalid.push_back({"order 3", Kind::numeric, {"order 3"}, [] { op::norm(ones({2}), 3); }});
-  all.push_back(speaking(
-      reduction(
-          "logsumexp", [](const Tensor& x, const Dims& dims, bool keep) { return op::logsumexp(x, dims, keep); },
-          logsumexp_of, true),
-      "max"));
+  norm.samples.push_back(wide);
+  norm.invalid.push_back({"order NaN", Kind::numeric, {"NaN"}, [] { op::norm(ones({2}), std::nan("")); }});
+  norm.invalid.push_back({"the largest of nothing", Kind::shape, {"[0]"}, [] { op::norm(ones({0}), infinity); }});
+  all.push_back(reduction(
+      "logsumexp", [](const Tensor& x, const Dims& dims, bool keep) { return op::logsumexp(x, dims, keep); },
+      logsumexp_of, true));
   all.back().samples.push_back(with_gradient("-infinities alone", {-infinity, -infinity},
                                              [](const Tensor& x) { return op::logsumexp(x); }, {0, 0}));
-  all.push_back(speaking(product(), "sum"));
-  all.push_back(cumsum());
+  all.push_back(product());
+  all.push_back(scan("cumsum", false));
+  all.push_back(scan("cumprod", true));
   return all;
 }
 

@@ -28,10 +28,14 @@ Operator triangle(const char* name, Tensor (*call)(const Tensor&, std::int64_t),
                  return std::vector{out};
                },
            .exact = true});
-  op.invalid = {{"one dimension", Kind::shape, {"[3]"}, [call] { call(ones({3}), 0); }},
-                {"integers", Kind::dtype, {"int32"}, [call] {
-                   call(ones({3, 3}, DType::int32), 0);
-                 }}};
+  for (const DType dtype : {DType::int32, DType::int64, DType::uint8, DType::boolean}) {
+    Sample whole = op.samples[8];  // [5, 5]
+    whole.name += message(' ', dtype);
+    whole.arguments = {integers({5, 5}, 0, 9)};
+    whole.dtypes = {dtype};
+    op.samples.push_back(std::move(whole));
+  }
+  op.invalid = {{"one dimension", Kind::shape, {"[3]"}, [call] { call(ones({3}), 0); }}};
   return op;
 }
 
@@ -55,8 +59,8 @@ Operator embedding() {
          .gradient_terms = 24});
   op.invalid = {
       {"a weight of one dimension", Kind::shape, {"[3]"}, [] { op::embedding(ones({3}), zeros({2}, DType::int64)); }},
-      {"indices that are not int64", Kind::dtype, {"int32"}, [] {
-         op::embedding(ones({3, 2}), zeros({2}, DType::int32));
+      {"indices that are no integers", Kind::dtype, {"float32"}, [] {
+         op::embedding(ones({3, 2}), zeros({2}));
        }}};
   return op;
 }

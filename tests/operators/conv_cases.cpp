@@ -235,6 +235,28 @@ std::vector<Operator> conv_cases() {
       {"two groups", {2, 4, 5, 6}, {6, 2, 3, 3}, {.padding = 1, .groups = 2}},
       {"depthwise", {2, 5, 6, 5}, {5, 1, 3, 3}, {.padding = 1, .groups = 5}},
       {"depthwise, two each", {1, 3, 6, 5}, {6, 1, 3, 3}, {.stride = 2, .groups = 3, .activation = Activation::relu}},
+      {"depthwise, eights of channels",
+       {2, 16, 9, 7},
+       {16, 1, 3, 3},
+       {.padding = 1, .groups = 16, .activation = Activation::relu}},
+      {"depthwise, a prime of channels", {1, 19, 8, 11}, {19, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 19}},
+      {"depthwise, no padding", {2, 10, 7, 8}, {10, 1, 3, 3}, {.groups = 10}},
+      {"depthwise 5x5, stride 2", {2, 24, 11, 8}, {24, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 24}, false},
+      {"depthwise 7x7", {1, 8, 10, 9}, {8, 1, 7, 7}, {.padding = 3, .groups = 8, .activation = Activation::sigmoid}},
+      {"depthwise 7x7, stride 2, no padding", {1, 9, 17, 15}, {9, 1, 7, 7}, {.stride = 2, .groups = 9}},
+      {"depthwise, height unlike width",
+       {2, 12, 9, 14},
+       {12, 1, 3, 5},
+       {.stride = {2, 1}, .padding = {0, 3}, .dilation = {2, 1}, .groups = 12, .activation = Activation::relu}},
+      {"depthwise, dilated, stride 3",
+       {1, 8, 13, 12},
+       {8, 1, 3, 3},
+       {.stride = 3, .padding = 2, .dilation = 2, .groups = 8}},
+      {"depthwise, padded beyond the kernel", {1, 8, 4, 3}, {8, 1, 2, 3}, {.padding = 4, .groups = 8}},
+      {"depthwise, stride beyond the kernel", {1, 8, 11, 13}, {8, 1, 2, 2}, {.stride = {3, 4}, .groups = 8}},
+      {"depthwise 1x1", {2, 8, 3, 5}, {8, 1, 1, 1}, {.groups = 8}},
+      {"depthwise row", {3, 16, 1, 21}, {16, 1, 1, 4}, {.padding = {0, 2}, .groups = 16}},
+      {"depthwise, kernel beyond 7", {1, 8, 9, 12}, {8, 1, 3, 9}, {.padding = {1, 4}, .groups = 8}},
       {"kernel as large as the image", {3, 2, 5, 4}, {7, 2, 5, 4}},
       {"row kernel", {1, 2, 3, 17}, {2, 2, 1, 5}},
       {"column kernel", {1, 2, 17, 3}, {2, 2, 5, 1}},
@@ -271,6 +293,12 @@ std::vector<Operator> conv_cases() {
       sample({"large", {16, 3, 19, 21}, {31, 3, 5, 5}, {.padding = 2, .activation = Activation::relu}}, false, true));
   op.samples.push_back(
       sample({"large grouped", {8, 8, 17, 17}, {16, 4, 3, 3}, {.padding = 1, .groups = 2}}, false, true));
+  op.samples.push_back(sample(
+      {"large depthwise", {3, 72, 19, 17}, {72, 1, 3, 3}, {.padding = 1, .groups = 72, .activation = Activation::relu}},
+      false, true));
+  op.samples.push_back(
+      sample({"large depthwise, stride 2", {2, 97, 22, 23}, {97, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 97}},
+             false, true));
   // Enough channels and positions for transformed tiles, with a last tile that hangs over the edge. A stride makes
   // squares of pixels of it.
   const Use tiled[]{
@@ -349,11 +377,11 @@ std::vector<Operator> conv_cases() {
                  [] {
                    op::conv2d(ones({1, 1, 3, 3}), ones({1, 1, 5, 5}));
                  }},
-                {"input of three dimensions",
+                {"input of two dimensions",
                  Kind::shape,
-                 {"[3,5,5]", "4"},
+                 {"[5,5]", "4"},
                  [] {
-                   op::conv2d(ones({3, 5, 5}), ones({1, 3, 3, 3}));
+                   op::conv2d(ones({5, 5}), ones({1, 3, 3, 3}));
                  }},
                 {"weight of three dimensions",
                  Kind::shape,

@@ -33,7 +33,7 @@ Operator conv1d() {
              },
          .reference =
              [use](const std::vector<Array>& in) {
-               const auto& [stride, padding, dilation, groups, activation] = use.options;
+               const auto& [stride, padding, dilation, groups, activation, same] = use.options;
                const std::int64_t length = use.x[2], taps = use.weight[2], per_group = use.weight[1];
                const std::int64_t count = (length + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
                Array y({use.x[0], use.weight[0], count});
@@ -130,11 +130,11 @@ Operator conv_transpose2d() {
                  [call] {
                    call({1, 3, 4, 4}, {2, 1, 3, 3}, {});
                  }},
-                {"three dimensions",
+                {"two dimensions",
                  Kind::shape,
-                 {"[3,4,4]"},
+                 {"[4,4]"},
                  [call] {
-                   call({3, 4, 4}, {3, 1, 3, 3}, {});
+                   call({4, 4}, {3, 1, 3, 3}, {});
                  }},
                 {"an output_padding of the stride",
                  Kind::shape,

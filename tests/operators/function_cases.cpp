@@ -129,6 +129,7 @@ std::vector<Operator> function_cases() {
   all.push_back(elementwise("erf", op::erf, [](double x) { return std::erf(x); }));
   all.push_back(elementwise("log1p", op::log1p, [](double x) { return std::log1p(x); }, {.low = -0.75, .far = 0}));
   all.push_back(elementwise("expm1", op::expm1, [](double x) { return std::expm1(x); }, {.far = 80}));
+  all.push_back(of_pairs("atan2", op::atan2, [](double a, double b) { return std::atan2(a, b); }, {-3, 3, -3, 3, 8}));
   all.push_back(power());
   all.push_back(
       exactly(of_pairs("fmod", op::fmod, [](double a, double b) { return std::fmod(a, b); }, {-30, 30, 0.75, 7, 4})));

@@ -70,8 +70,8 @@ void add_mistakes(Operator& op,
                                         [=] {
                                           call(ones({2, 4}), 2, at({0, 1}, {1, 2}));
                                         }},
-                                       {"an index that is not int64", Kind::dtype, {"int32"}, [=] {
-                                          call(ones({2, 4}), 1, zeros({1, 2}, DType::int32));
+                                       {"an index of numbers", Kind::dtype, {"float32", "int32"}, [=] {
+                                          call(ones({2, 4}), 1, zeros({1, 2}));
                                         }}});
 }
 
@@ -161,9 +161,23 @@ Operator masked_select() {
           return std::vector{Array({static_cast<std::int64_t>(taken.size())}, taken)};
         }));
   op.invalid = {{"a mask of numbers", Kind::dtype, {"float32"}, [] { op::masked_select(ones({2}), ones({2})); }},
-                {"a mask of another shape", Kind::shape, {"[2]", "[3]"}, [] {
+                {"a mask that does not broadcast", Kind::shape, {"[2]", "[3]"}, [] {
                    op::masked_select(ones({2}), ones({3}, DType::boolean));
                  }}};
+  struct Shapes {
+    Shape x, mask;
+  };
+  for (const auto& [x, mask] : {Shapes{{4, 6}, {6}}, Shapes{{4, 6}, {4, 1}}, Shapes{{6}, {3, 1}}, Shapes{{}, {5}}})
+    op.samples.push_back(moving(
+        message(x, " by ", mask), {any_values(x), booleans(mask)},
+        [](const std::vector<Tensor>& in) { return std::vector{op::masked_select(in[0], in[1])}; },
+        [](const std::vector<Array>& in) {
+          std::vector<double> taken;
+          for_each_position(broadcast("reference", in[0].shape, in[1].shape), [&](const Shape& at) {
+            if (broadcast_at(in[1], at) != 0) taken.push_back(broadcast_at(in[0], at));
+          });
+          return std::vector{Array({static_cast<std::int64_t>(taken.size())}, taken)};
+        }));
   return op;
 }
 

@@ -130,11 +130,12 @@ std::vector<Operator> integer_reduction_cases() {
   std::vector<Operator> all;
   const std::vector<Numbers> small{{signed_dtypes, -50, 50, 0, 0}, {{DType::uint8}, 0, 255, 0, 0}, of_bool};
   all.push_back(reduction(
-      "sum/integers", op::sum, [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); },
-      DType::int64, small, true));
+      "sum/integers", [](const Tensor& x, const op::Dims& dims, bool keep) { return op::sum(x, dims, keep); },
+      [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }, DType::int64, small,
+      true));
   // Of ones and minus ones, mostly: the product of many stays small.
   all.push_back(reduction(
-      "prod/integers", op::prod,
+      "prod/integers", [](const Tensor& x, const op::Dims& dims, bool keep) { return op::prod(x, dims, keep); },
       [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies()); },
       DType::int64, {{signed_dtypes, -1, 1, 0, 0}, {{DType::uint8}, 1, 1, 0, 0}, of_bool}, true));
   all.back().samples.push_back({.name = "factors",

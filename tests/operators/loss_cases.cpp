@@ -226,7 +226,10 @@ std::vector<Operator> loss_cases() {
   all.push_back(pointwise(
       "mae", op::mae, [](double x, double t) { return std::abs(x - t); }, anywhere, true));
   all.push_back(pointwise(
-      "binary_cross_entropy_with_logits", op::binary_cross_entropy_with_logits,
+      "binary_cross_entropy_with_logits",
+      [](const Tensor& x, const Tensor& t, Reduce reduce) {
+        return op::binary_cross_entropy_with_logits(x, t, reduce);
+      },
       [](double x, double t) { return std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x))); },
       [](const Shape& shape) { return uniform(shape, 0, 1); }, false));
   all.push_back(pointwise(

@@ -38,9 +38,9 @@ Operator local_response_norm() {
     bool large = false;
   };
   for (const Use& use :
-       {Use{{1, 1}}, Use{{2, 7, 3, 3}}, Use{{2, 7, 3, 3}, {.size = 5, .alpha = 0.5}},
+       {Use{{1, 1, 1}}, Use{{2, 7, 3, 3}}, Use{{2, 7, 3, 3}, {.size = 5, .alpha = 0.5}},
         Use{{2, 6, 5}, {.size = 3, .alpha = 1}}, Use{{1, 5, 4, 3}, {.size = 4, .alpha = 2, .beta = 0.5, .k = 2}},
-        Use{{3, 4}, {.size = 2, .alpha = 1}}, Use{{1, 9, 17}, {.size = 1, .alpha = 1, .beta = 1}},
+        Use{{3, 4, 1}, {.size = 2, .alpha = 1}}, Use{{1, 9, 17}, {.size = 1, .alpha = 1, .beta = 1}},
         Use{{2, 3, 2, 2}, {.size = 9, .alpha = 3}}, Use{{0, 3, 2, 2}, {.alpha = 1}}, Use{{2, 0, 2, 2}, {.alpha = 1}},
         Use{{1, 33, 5, 7}, {.size = 5, .alpha = 1, .k = 2}}, Use{{1, 2, 1031}, {.size = 3, .alpha = 1}},
         Use{{2, 4, 3, 3}, {.size = 5, .alpha = 1}}, Use{{1, 8, 5, 7}, {.size = 5, .alpha = 1, .k = 2}},

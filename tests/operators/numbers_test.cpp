@@ -52,12 +52,12 @@ TEST_CASE("numbers: a convolution reads nothing behind the end of its arrays", "
   Context& context = current_scope().context;
   const auto& conv = device.mode().operators.conv;
   struct Sizes {
-    std::int64_t N, C, H, W, O, K, stride, pad;
+    std::int64_t N, C, H, W, O, K, stride, pad, groups = 1;
   };
-  for (const auto& [N, C, H, W, O, K, stride, pad] :
+  for (const auto& [N, C, H, W, O, K, stride, pad, groups] :
        {Sizes{1, 1, 5, 5, 3, 3, 1, 0}, Sizes{2, 3, 9, 7, 4, 3, 1, 0}, Sizes{1, 3, 12, 31, 8, 5, 2, 0},
         Sizes{3, 2, 6, 6, 2, 1, 1, 0}, Sizes{1, 20, 12, 12, 50, 5, 1, 0}, Sizes{2, 1, 28, 28, 20, 5, 1, 2},
-        Sizes{1, 4, 3, 17, 5, 2, 1, 0}})
+        Sizes{1, 4, 3, 17, 5, 2, 1, 0}, Sizes{1, 9, 7, 6, 9, 3, 1, 1, 9}, Sizes{2, 17, 9, 8, 17, 5, 2, 2, 17}})
     for (const kernels::Layout layout : {kernels::Layout::channels_first, kernels::Layout::channels_last}) {
       const std::int64_t OH = (H + 2 * pad - K) / stride + 1, OW = (W + 2 * pad - K) / stride + 1;
       const kernels::Conv2d shape{.N = N,
@@ -73,14 +73,56 @@ TEST_CASE("numbers: a convolution reads nothing behind the end of its arrays", "
                                   .stride_w = stride,
                                   .pad_h = pad,
                                   .pad_w = pad,
+                                  .groups = groups,
                                   .layout = layout};
-      const LastOfPage x(N * C * H * W), weight(O * C * K * K), bias(O), y(N * O * OH * OW), g(N * O * OH * OW);
-      const LastOfPage grad_x(N * C * H * W), grad_weight(O * C * K * K), grad_bias(O);
+      const LastOfPage x(N * C * H * W), weight(O * C / groups * K * K), bias(O), y(N * O * OH * OW),
+          g(N * O * OH * OW);
+      const LastOfPage grad_x(N * C * H * W), grad_weight(O * C / groups * K * K), grad_bias(O);
       conv.conv2d(context, y.data(), x.data(), weight.data(), bias.data(), shape);
       conv.conv2d_backward(context, grad_x.data(), grad_weight.data(), grad_bias.data(), g.data(), x.data(),
                            weight.data(), y.data(), shape);
       CHECK(std::isfinite(y.data()[0]));
     }
+}
+
+TEST_CASE("numbers: the padding of depthwise convolutions is multiplied", "[numbers]") {
+  const op::Conv2dOptions options{.padding = 3, .groups = 8};
+  const auto run = [&](const Tensor& x_in, const Tensor& weight_in, const Tensor& grad) {
+    Tensor x = x_in.clone().set_requires_grad(), weight = weight_in.clone().set_requires_grad();
+    const Tensor y = op::conv2d(x, weight, {}, options);
+    y.backward(grad);
+    return std::vector<std::vector<double>>{y.values(), x.grad().values(), weight.grad().values()};
+  };
+  Generator generator(3);
+  const Tensor x = randn({2, 8, 6, 5}, generator), weight = randn({8, 1, 3, 3}, generator);
+  const Tensor grad = randn({2, 8, 10, 9}, generator);
+  const auto at = [](Tensor tensor, std::int64_t i) -> float& {
+    return tensor.write<float>()[static_cast<std::size_t>(i)];
+  };
+  at(x, 100) = infinity;
+  for (const int place : {0, 1, 2}) {
+    INFO((place == 0 ? "finite" : place == 1 ? "an infinite weight" : "an infinite gradient, over the padding alone"));
+    const Tensor some_weight = weight.clone(), some_grad = grad.clone();
+    if (place == 1) at(some_weight, 0) = infinity;
+    if (place == 2) at(some_grad, 0) = infinity;
+    std::vector<std::vector<double>> found;
+    {
+      const Device device{"vectorized"};
+      found = run(x, some_weight, some_grad);
+    }
+    const Device reference{"sequential"};
+    const auto expected = run(x, some_weight, some_grad);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      for (std::size_t j = 0; j < expected[i].size(); ++j) {
+        INFO("result " << i << " element " << j);
+        if (std::isnan(expected[i][j]))
+          REQUIRE(std::isnan(found[i][j]));
+        else if (std::isinf(expected[i][j]))
+          REQUIRE(found[i][j] == expected[i][j]);
+        else
+          REQUIRE(found[i][j] == Approx(expected[i][j]).epsilon(1e-3).margin(1e-4));
+      }
+  }
 }
 
 TEST_CASE("numbers: Winograd gives what it cannot carry to another algorithm", "[numbers]") {

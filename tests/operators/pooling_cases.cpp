@@ -102,11 +102,11 @@ Operator max_pool2d() {
                               return std::vector{max_pooled(in[0], {"", {}, {3, 2}, {3, 2}})[0]};
                             },
                         .exact = true});
-  op.invalid = {{"input of three dimensions",
+  op.invalid = {{"input of two dimensions",
                  Kind::shape,
-                 {"[3,5,5]", "4"},
+                 {"[5,5]", "4"},
                  [] {
-                   op::max_pool2d(ones({3, 5, 5}), 2);
+                   op::max_pool2d(ones({5, 5}), 2);
                  }},
                 {"kernel beyond the image",
                  Kind::shape,

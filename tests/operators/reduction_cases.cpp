@@ -311,8 +311,10 @@ Operator sum_to() {
 
 std::vector<Operator> reduction_cases() {
   std::vector<Operator> all;
-  all.push_back(additive("sum", op::sum, sum_of, true));
-  all.push_back(additive("mean", op::mean, mean_of, false));
+  all.push_back(additive(
+      "sum", [](const Tensor& x, const Dims& dims, bool keep) { return op::sum(x, dims, keep); }, sum_of, true));
+  all.push_back(additive(
+      "mean", [](const Tensor& x, const Dims& dims, bool keep) { return op::mean(x, dims, keep); }, mean_of, false));
   all.push_back(var());
   all.push_back(extreme("max", op::max, 1));
   all.push_back(extreme("min", op::min, -1));

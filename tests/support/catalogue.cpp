@@ -194,6 +194,9 @@ const std::vector<Operator>& catalogue() {
     append("indexing", indexing_cases());
     append("resizing", resizing_cases());
     append("attention", attention_cases());
+    append("arithmetic", further_function_cases());
+    append("shape", rearranging_cases());
+    append("options", option_cases());
     return result;
   }();
   return all;

@@ -151,6 +151,9 @@ std::vector<Operator> conv_form_cases();
 std::vector<Operator> indexing_cases();
 std::vector<Operator> resizing_cases();
 std::vector<Operator> attention_cases();
+std::vector<Operator> further_function_cases();
+std::vector<Operator> rearranging_cases();
+std::vector<Operator> option_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);

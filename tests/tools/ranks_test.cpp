@@ -185,7 +185,7 @@ TEST_CASE("ranks: what does not go together is said", "[tools][ranks]") {
     CHECK(done.code == 2);
     return done.err;
   };
-  CHECK_THAT(words({"--ranks", "3", "--shards", "2"}), ContainsSubstring("3 ranks want a part of each batch each"));
+  CHECK_THAT(words({"--ranks", "3", "--shards", "2"}), ContainsSubstring("3 ranks want a shard of each batch each"));
   CHECK_THAT(words({"--shards", "14"}), ContainsSubstring("a batch has 13 examples"));
   CHECK_THAT(words({"--parallel", "pigeons"}), ContainsSubstring("threads or mpi"));
 }

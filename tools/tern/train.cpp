@@ -301,12 +301,16 @@ class Train : public Command {
     const auto lowest = std::ranges::min_element(epochs, {}, [](const training::EpochResult& epoch) {
       return epoch.stopping ? epoch.stopping->loss : INFINITY;
     });
-    std::string best = message("the best epoch was ", training.kept().epoch);
-    if (lowest->epoch != training.kept().epoch)
-      best += message(", within the error as good as epoch ", lowest->epoch, ", whose loss was the lowest");
-    if (training.refit_epochs() == 0) return best + "; its weights are kept\n";
-    return best + message("; trained anew for as many on all ", grouped(data.train.size()),
-                          data.three_way() ? " training and validation examples\n" : " training examples\n");
+    const std::string best = message("the best epoch was ", training.kept().epoch);
+    const std::string lower =
+        lowest->epoch == training.kept().epoch
+            ? ""
+            : message("within the error it is as good as epoch ", lowest->epoch, ", whose loss was the lowest\n");
+    if (training.refit_epochs() == 0) return best + "; its weights are kept\n" + lower;
+    return best +
+           message("; trained anew for as many on all ", grouped(data.train.size()),
+                   data.three_way() ? " training and validation examples\n" : " training examples\n") +
+           lower;
   }
 
   Settings settings_;

@@ -14,6 +14,7 @@ struct Conv2dOptions {
   Activation activation = Activation::none;  ///< computed in the same kernel
   DType dtype = DType::float32;
   Start start = Start::torch;
+  bool same_padding = false;  ///< see operators::Conv2dOptions
 };
 
 /// operators::conv2d with weight [out, in / groups, KH, KW] and bias [out].
@@ -46,6 +47,7 @@ struct Conv1dOptions {
   bool bias = true;
   DType dtype = DType::float32;
   Start start = Start::torch;
+  bool same_padding = false;  ///< see operators::Conv2dOptions
 };
 
 /// operators::conv1d with weight [out, in / groups, K] and bias [out].

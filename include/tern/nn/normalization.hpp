@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tern/nn/module.hpp"
 #include "tern/operators/normalization.hpp"
 
@@ -70,8 +72,8 @@ class BatchNorm2d : public BatchNorm {
 };
 
 struct NormOptions {
-  double epsilon = 1e-5;
-  bool affine = true;  ///< with weight (at first 1) and, where there is one, bias (at first 0)
+  std::optional<double> epsilon = {};  ///< when absent 1e-5, but of RmsNorm that of operators::rms_norm
+  bool affine = true;                  ///< with weight (at first 1) and, where there is one, bias (at first 0)
   DType dtype = DType::float32;
 };
 
@@ -97,7 +99,7 @@ class RmsNorm : public Module {
 
  private:
   Shape shape_;
-  double epsilon_;
+  std::optional<double> epsilon_;
   Parameter weight_;
 };
 

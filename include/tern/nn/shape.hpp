@@ -6,34 +6,35 @@
 
 namespace tern::nn {
 
-/// Merges the dimensions from `begin` to the last into one.
+/// Merges the dimensions from `begin` to `end` into one.
 class Flatten : public Module {
  public:
-  explicit Flatten(std::int64_t begin = 1) : begin_(begin) {}
-  Tensor forward(const Tensor& x) const override { return x.flatten(begin_); }
+  explicit Flatten(std::int64_t begin = 1, std::int64_t end = -1) : begin_(begin), end_(end) {}
+  Tensor forward(const Tensor& x) const override { return operators::flatten(x, begin_, end_); }
   std::string describe() const override { return "Flatten()"; }
 
  private:
-  std::int64_t begin_;
+  std::int64_t begin_, end_;
 };
 
 using operators::InterpolateOptions;
 using operators::Interpolation;
+using operators::Scale;
 
-/// operators::interpolate of x [N, C, H, W] to `scale` times its height and width.
+/// operators::interpolate_by of x [N, C, H, W]: `scale` times its height and width.
 class Upsample : public Module {
  public:
-  explicit Upsample(Pair scale, const InterpolateOptions& options = {}) : scale_(scale), options_(options) {
+  explicit Upsample(Scale scale, const InterpolateOptions& options = {}) : scale_(scale), options_(options) {
     expects<ShapeError>(scale.h > 0 && scale.w > 0, "Upsample: a scale of ", scale.h, 'x', scale.w);
   }
   Tensor forward(const Tensor& x) const override {
     expects<ShapeError>(x.rank() == 4, "Upsample: input is ", x.shape(), ", expected [N,C,H,W]");
-    return operators::interpolate(x, {x.size(2) * scale_.h, x.size(3) * scale_.w}, options_);
+    return operators::interpolate_by(x, scale_, options_);
   }
   std::string describe() const override { return message("Upsample(", scale_.h, 'x', scale_.w, ")"); }
 
  private:
-  Pair scale_;
+  Scale scale_;
   InterpolateOptions options_;
 };
 

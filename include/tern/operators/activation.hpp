@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tern/kernels/activation.hpp"
 #include "tern/tensor/tensor.hpp"
 
@@ -16,13 +18,17 @@ Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 /// 1 / (1 + exp(-x)).
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);  ///< The hyperbolic tangent.
-/// log(1 + exp(x)).
+/// log(1 + exp(x)), exact for every x.
 Tensor softplus(const Tensor& x);
+/// log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold, as torch has it (by default beyond
+/// 20). A NumericError where beta is 0 or NaN.
+Tensor softplus(const Tensor& x, double beta, double threshold = 20);
 /// x * Phi(x) with the exact normal distribution function.
 Tensor gelu(const Tensor& x);
-/// exp(x) / sum(exp(x)) along `dim`, stable.
-Tensor softmax(const Tensor& x, std::int64_t dim = -1);
-Tensor log_softmax(const Tensor& x, std::int64_t dim = -1);  ///< log(softmax(x)), stable.
+/// exp(x) / sum(exp(x)) along `dim`, stable. With `dtype`, x is converted to it first.
+Tensor softmax(const Tensor& x, std::int64_t dim = -1, std::optional<DType> dtype = {});
+/// log(softmax(x)), stable.
+Tensor log_softmax(const Tensor& x, std::int64_t dim = -1, std::optional<DType> dtype = {});
 /// The activation that a fused operator would apply, alone.
 Tensor activate(const Tensor& x, Activation activation);
 

@@ -3,8 +3,9 @@
 #include "tern/tensor/tensor.hpp"
 
 /// The public operators. They run in the mode of the scope (modes/device.hpp), on tensors of one floating dtype unless
-/// said otherwise, take strided inputs, return new contiguous tensors and record their gradient. Bad shapes throw
-/// ShapeError, bad dtypes DTypeError. "Integers" are int32, int64, uint8 and, where nothing else is said, bool: what
+/// said otherwise, take strided inputs, return new contiguous tensors and record their gradient. What works element by
+/// element keeps images whose channels lie side by side (channels_last) as they lie. Bad shapes throw ShapeError, bad
+/// dtypes DTypeError. "Integers" are int32, int64, uint8 and, where nothing else is said, bool: what
 /// leaves their range wraps around, and there is no gradient.
 namespace tern::operators {
 
@@ -62,7 +63,8 @@ Tensor less(const Tensor& a, const Tensor& b);           ///< a < b: bool, broad
 Tensor less_equal(const Tensor& a, const Tensor& b);     ///< a <= b: bool, broadcast.
 Tensor greater(const Tensor& a, const Tensor& b);        ///< a > b: bool, broadcast.
 Tensor greater_equal(const Tensor& a, const Tensor& b);  ///< a >= b: bool, broadcast.
-// With a number, which is rounded to a floating dtype; with integers it is compared as it is.
+// With a number, which is rounded to a floating dtype; with integers it is compared as it is, be it a fraction, NaN or
+// infinite.
 Tensor equal(const Tensor& a, double b);
 Tensor not_equal(const Tensor& a, double b);
 Tensor less(const Tensor& a, double b);
@@ -104,8 +106,8 @@ Tensor floor(const Tensor& x);  ///< The next whole number beneath.
 Tensor ceil(const Tensor& x);   ///< The next whole number above.
 /// Halves go to the even number.
 Tensor round(const Tensor& x);
-/// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high. A bound
-/// that is NaN is a NumericError.
+/// min(max(x, low), high), so `high` everywhere when low > high; the gradient passes where low <= x <= high, at the
+/// bounds too (torch 2.15: not there). A bound that is NaN is a NumericError.
 Tensor clamp(const Tensor& x, double low, double high);
 
 // Composed of the others, in every floating dtype.

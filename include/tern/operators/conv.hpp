@@ -20,8 +20,12 @@ struct Conv2dOptions {
   std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
   std::int64_t groups = 1;
   Activation activation = Activation::none;
+  /// In place of padding: zeros so that the output has the input's size, of an odd number one more at the end, as
+  /// torch's padding="same". Of a stride other than 1 it is a ShapeError.
+  bool same_padding = false;
 };
 
+// x may be one image, [C, H, W]: so is the result then.
 /// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, KH, KW], plus bias [O] (or undefined), then the
 /// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + padding + end_padding - dilation (KH
 /// - 1) - 1) / stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
@@ -35,8 +39,9 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 struct Conv1dOptions {
   std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Activation activation = Activation::none;
+  bool same_padding = false;  ///< see Conv2dOptions
 };
-/// conv2d of x [N, C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
+/// conv2d of x [N, C, L] or [C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
 
 struct ConvTranspose2dOptions {

@@ -4,8 +4,9 @@
 
 namespace tern::operators {
 
-// Indices are int64. One out of range is a NumericError (on cuda: at the next wait). Values of any dtype unless said
-// otherwise; gradients where they are floating.
+// Indices are int64 or int32. One out of range is a NumericError (on cuda: at the next wait). Values of any dtype
+// unless said otherwise; gradients where they are floating. A number, of no dimensions, has the dimensions 0 and -1 as
+// one of a single element would.
 
 /// The parts of x along `dim` that `index` [n] names, as torch.index_select.
 Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
@@ -18,7 +19,7 @@ Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
 /// The same, but added to what is there, all of them; integers wrap around, of booleans one that is true is enough.
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
-/// The elements of x where `mask` (bool, of its shape) holds, [n]: waits for the device.
+/// The elements of x where `mask` (bool, both broadcast) holds, [n]: waits for the device.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The positions of the elements that are not 0 (NaN is not): int64 [n, rank], no gradient. Waits for the device.
 Tensor nonzero(const Tensor& x);

@@ -22,7 +22,8 @@ struct CrossEntropyOptions {
 /// whose mean is that of all rows; these forms and class weights are composed of other operators, with torch's
 /// formulas.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
-/// -log_probabilities[label]; log_probabilities [rows, classes] as log_softmax gives them.
+/// -log_probabilities[label] weight[label]; log_probabilities [rows, classes] as log_softmax gives them, or with the
+/// forms that cross_entropy has of dimensions and weights.
 Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
 
 // Pointwise losses: prediction and target have one shape; the target takes no gradient.
@@ -32,6 +33,19 @@ Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduc
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
 /// -(t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))), stable; x the logits, t in [0, 1].
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce = Reduce::mean);
+struct BinaryCrossEntropyOptions {
+  Tensor weight = {};      ///< of each element, broadcast
+  Tensor pos_weight = {};  ///< of the logits' form: what t counts, broadcast
+  Reduce reduce = Reduce::mean;
+};
+/// The same as weight (pos_weight t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))), composed of other operators; the
+/// mean is that of all elements, whatever their weights, as torch's.
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options);
+/// -weight (t log(p) + (1 - t) log(1 - p)) of probabilities p, composed. As in torch the logarithms are at least -100,
+/// and the gradient divides by at least 1e-12. NaN for p outside [0, 1]; the logits' form keeps more digits.
+Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
+                            const BinaryCrossEntropyOptions& options = {});
 /// max(0, 1 - t x), t = -1 or 1.
 Tensor hinge(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
 

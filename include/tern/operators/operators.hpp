@@ -5,6 +5,7 @@
 #include "tern/operators/attention.hpp"
 #include "tern/operators/conv.hpp"
 #include "tern/operators/dot.hpp"
+#include "tern/operators/functions.hpp"
 #include "tern/operators/indexing.hpp"
 #include "tern/operators/loss.hpp"
 #include "tern/operators/normalization.hpp"

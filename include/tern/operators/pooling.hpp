@@ -21,6 +21,7 @@ struct AvgPool2dOptions {
   bool count_include_pad = true;
 };
 
+// x may be one image, [C, H, W]: so is the result then.
 /// Largest value of each window of x [N, C, H, W]; padding is -infinity, the first maximum wins, NaN propagates.
 /// Padding is at most half the kernel; a side of the kernel has at most 256 positions (`max` over dimensions takes
 /// more).

@@ -27,6 +27,8 @@ class Plan {
   virtual std::int64_t shared() const { return 0; }   ///< elements of scratch for the team, through all phases
   virtual std::int64_t scratch() const { return 0; }  ///< and for each of its parts, in a phase
   virtual void run(const Team& team, int phase, T* shared, T* scratch) const = 0;
+  /// Whether the first phase is what writes the shared scratch, from the weights alone, and does nothing else.
+  virtual bool first_prepares_weights() const { return false; }
   /// After the run: false where the values are nothing for this algorithm, and another one has to compute the outputs.
   virtual bool done() const { return true; }
 };
@@ -54,11 +56,27 @@ template <class T>
 bool winograd_fits(const Problem&);
 template <class T>
 double winograd_cycles(const Problem&);
+template <class T>
+PlanPointer<T> depthwise(const Problem&, const Arrays<T>&);
+bool depthwise_fits(const Problem&);
+template <class T>
+double depthwise_cycles(const Problem&);
 bool bfloat16_fits(const Problem&);
 double bfloat16_cycles(const Problem&, const bfloat16::Kernels&);
 PlanPointer<float> bfloat16_rows(const Problem&, const Arrays<float>&, const bfloat16::Kernels&);
 
 inline constexpr std::size_t most_plans = 3;
+
+/// Runs one plan whose weights lie in `weights`: from its first phase on, which writes them, or from the second one.
+template <class T>
+void run_on_weights(Context& context, int threads, const Plan<T>& plan, T* weights, bool ready) {
+  const std::int64_t each = round_up(plan.scratch(), 16);
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
+  const int first = ready ? 1 : 0;
+  parallel_phases(threads, plan.phases() - first, [&](const Team& team, int phase) {
+    plan.run(team, phase + first, weights, scratch.as<T>() + each * team.index);
+  });
+}
 
 /// Runs plans on one team: those that share scratch one after another, the others side by side.
 template <class T>

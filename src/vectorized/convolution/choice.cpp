@@ -49,9 +49,10 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
 
 /// The first one that fits computes any values.
 template <class T>
-constexpr std::array<Algorithm<T>, 5> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
+constexpr std::array<Algorithm<T>, 6> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
                                                   {"rows", rows_fit, direct_cycles<T>, rows<T>},
                                                   {"winograd", winograd_fits<T>, winograd_cycles<T>, winograd<T>},
+                                                  {"depthwise", depthwise_fits, depthwise_cycles<T>, depthwise<T>},
                                                   rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
                                                   rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
 
@@ -171,6 +172,9 @@ Layout choose_layout(const Context& context, Problem problem) {
   constexpr std::int64_t little = std::int64_t{1} << 20, most = 16;
   if (!empty && problem.padded() > little && problem.padded() / most > problem.C * problem.plane())
     return Layout::channels_last;
+  problem.pass = Pass::forward;
+  problem.layout = Layout::channels_last;
+  if (!empty && problem.groups >= 8 && depthwise_fits(problem)) return Layout::channels_last;
   // Lanes that are channels need a number of them that fills vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;

@@ -1,6 +1,7 @@
 // Convolution: the slots.
 
 #include "vectorized/convolution/choice.hpp"
+#include "vectorized/convolution/kept.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -51,18 +52,36 @@ struct Call {
   Arrays<T> arrays;
 };
 
+/// Runs the forward pass. Where the caller knows the version of the weights, what is made of them is kept.
+template <class T>
+void run_forward(Context& context, const Plan<T>& plan, const Call<T>& call, std::string_view algorithm) {
+  const auto& problem = call.problem;
+  const kernels::WeightVersion& version = *kernels::weight_version;
+  const auto size = static_cast<std::size_t>(plan.shared());
+  const Kept kept = kept_weights(version, problem, algorithm, size * sizeof(T));
+  const Scratch scratch(context, kept.data == nullptr ? size * sizeof(T) : 0);
+  T* const weights = kept.data == nullptr ? scratch.as<T>() : static_cast<T*>(kept.data.get());
+  run_on_weights(context, problem.threads, plan, weights, kept.ready);
+  if (kept.data != nullptr && !kept.ready) keep(version, problem, algorithm, kept);
+}
+
 /// Chooses an algorithm for each pass of a convolution, and runs them side by side, the last one first.
 template <class T>
 void run_all(Context& context, std::span<const Call<T>> calls) {
   std::array<PlanPointer<T>, most_plans> plans;
+  std::array<const char*, most_plans> names{};
   const std::size_t count = calls.size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [problem, arrays] = calls[i];
     const Algorithm<T>& algorithm = choose(context, problem, arrays);
     if (const char* const name = decision(problem.pass)) took_algorithm(context, name, algorithm.name);
     plans[count - 1 - i] = algorithm.plan(problem, arrays);
+    names[i] = algorithm.name;
   }
-  run(context, calls[0].problem.threads, std::span<const PlanPointer<T>>(plans.data(), count));
+  if (calls[0].arrays.keeps && plans[0]->first_prepares_weights())
+    run_forward(context, *plans[0], calls[0], names[0]);
+  else
+    run(context, calls[0].problem.threads, std::span<const PlanPointer<T>>(plans.data(), count));
   for (std::size_t i = 0; i < count; ++i) {
     if (plans[count - 1 - i]->done()) continue;
     const auto& [problem, arrays] = calls[i];
@@ -86,7 +105,8 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
   problem.bias = bias != nullptr;
   problem.threads = useful_threads(context, nanoseconds(problem));
-  const Call<T> call{problem, {.out = y, .in = x, .weight = weight, .bias = bias}};
+  const Call<T> call{problem,
+                     {.out = y, .in = x, .weight = weight, .bias = bias, .keeps = kernels::weight_version != nullptr}};
   run_all(context, std::span(&call, 1));
   if (shape.activation == Activation::sigmoid)
     for_dense(problem, [&](std::int64_t at, std::int64_t n) { activation<T>().sigmoid(context, y + at, y + at, n); });

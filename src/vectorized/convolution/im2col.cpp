@@ -22,8 +22,7 @@ constexpr std::int64_t slack = 64;
 // Elements of an image with its padding: what is beside it in the scratch memory is counted in 64 bits.
 constexpr std::int64_t most_padded = std::int64_t{1} << 48;
 
-/// The images of x with their padding: x itself where there is none, else (and where a vector may read past the end of
-/// x) a copy of the image in use.
+/// The images of x with their padding: x itself where there is none, else a copy of the image in use.
 template <class T>
 class Padded {
  public:
@@ -36,14 +35,18 @@ class Padded {
   const T* image(std::int64_t n, std::int64_t group) {
     const std::int64_t size = problem_.C * problem_.plane(), number = n * problem_.groups + group;
     const T* const from = x_ + number * size;
-    const bool pads = problem_.pad_h > 0 || problem_.pad_w > 0;
-    if (!pads && (problem_.N * problem_.groups - number - 1) * size >= slack) return from;
+    if (!pads()) return from;
     if (from != copied_) copy(from);
     copied_ = from;
     return scratch_;
   }
+  /// What lies behind an image and may be read ends here.
+  const T* end() const {
+    return pads() ? scratch_ + scratch(problem_) : x_ + problem_.N * problem_.groups * problem_.C * problem_.plane();
+  }
 
  private:
+  bool pads() const { return problem_.pad_h > 0 || problem_.pad_w > 0; }
   void copy(const T* from) {
     T* to = scratch_;
     const std::int64_t edge = problem_.pad_h * (problem_.W + 2 * problem_.pad_w);
@@ -127,7 +130,7 @@ class Im2colForward : public Plan<T> {
         for (std::int64_t column = 0; column < block.n; column += width) {
           T* const panel = packed + column / width * block.b_panel;
           const std::int64_t count = std::min(width, block.n - column);
-          cut(panel, width, image, problem_, k, block.k, first + column, count);
+          cut(panel, width, image, padded.end(), problem_, k, block.k, first + column, count);
           if (count < width)
             for (std::int64_t p = 0; p < block.k; ++p)
               std::fill(panel + p * width + count, panel + (p + 1) * width, T{0});
@@ -275,8 +278,8 @@ class Im2colGradWeight : public Plan<T> {
         for (std::int64_t row = first_row; row < last_row; row += rows_) {
           const std::int64_t count = std::min(rows_, last_row - row);
           for (std::int64_t i = 0; i < images; ++i)
-            im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), problem_, row, count,
-                                    position, positions);
+            im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), padded.end(), problem_,
+                                    row, count, position, positions);
           sum_kernels<T>().dots(out + row, problem_.K(), g, images > 1 ? stride_ : problem_.positions(), rows, stride_,
                                 problem_.O, count, images * positions, n > begin || position > 0, nullptr, false);
         }

@@ -31,7 +31,12 @@ HWY_INLINE void copy_runs(D d, T* out, const T* in, const Run* runs, std::int64_
 }
 
 template <class T>
-void cut(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
+void copy_exactly(T* out, const T* in, const Run* runs, std::int64_t count) {
+  for (std::int64_t r = 0; r < count; ++r) std::copy_n(in + runs[r].from, runs[r].length, out + runs[r].to);
+}
+
+template <class T>
+void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Problem& problem, std::int64_t first_row,
          std::int64_t rows, std::int64_t first_position, std::int64_t count) {
   const std::int64_t height = problem.H + 2 * problem.pad_h, width = problem.W + 2 * problem.pad_w;
   Run runs[most_positions];
@@ -46,6 +51,9 @@ void cut(T* out, std::int64_t out_row, const T* image, const Problem& problem, s
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, std::max<std::size_t>(1, HWY_MAX_BYTES / sizeof(T) / 2)> half;
   const bool halves = longest <= static_cast<std::int64_t>(hn::Lanes(half));
+  // What a row of patches reads at most, from its first element: runs follow each other in the image.
+  const std::int64_t most =
+      runs[run_count - 1].from + runs[run_count - 1].length + static_cast<std::int64_t>(HWY_MAX_BYTES / sizeof(T));
   std::int64_t j = first_row % problem.KW, i = first_row / problem.KW % problem.KH;
   const T* plane = image + first_row / (problem.KW * problem.KH) * height * width;
   for (std::int64_t row = 0; row < rows; ++row, out += out_row) {
@@ -56,6 +64,8 @@ void cut(T* out, std::int64_t out_row, const T* image, const Problem& problem, s
         T* to = out + runs[r].to;
         for (std::int64_t x = 0; x < runs[r].length; ++x) to[x] = from[x * problem.stride_w];
       }
+    } else if (end - in < most) {
+      copy_exactly(out, in, runs, run_count);
     } else if (halves) {
       copy_runs(half, out, in, runs, run_count);
     } else {

@@ -11,10 +11,10 @@ namespace tern::vectorized::convolution {
 template <class T>
 struct Im2colKernels {
   /// out[row - first_row, i] = row `row` of the patches at position first_position + i, i in [0, count), count <=
-  /// most_positions; `out_row` is out's stride. The image has its padding; up to one vector behind its end is read, and
-  /// up to one behind the last row written.
-  void (*cut)(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
-              std::int64_t rows, std::int64_t first_position, std::int64_t count);
+  /// most_positions; `out_row` is out's stride. The image has its padding; what lies from `end` on, at the image's end
+  /// or behind it, is not read. Up to one vector behind the last row is written.
+  void (*cut)(T* out, std::int64_t out_row, const T* image, const T* end, const Problem& problem,
+              std::int64_t first_row, std::int64_t rows, std::int64_t first_position, std::int64_t count);
   /// The opposite: adds patches [KH * KW, OH * OW of output rows first_oh...] of one channel to its plane [H, W].
   void (*paste)(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
                 std::int64_t last_oh);

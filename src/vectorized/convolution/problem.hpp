@@ -63,6 +63,7 @@ struct Arrays {
   const T *in = nullptr, *g = nullptr;     ///< x, of grad_x the gradient of y; of the others' gradients that of y
   const T* mask = nullptr;  ///< lies as the gradient of y, whose elements count as 0 where this is 0 or less: relu's
   const T *weight = nullptr, *bias = nullptr;
+  bool keeps = false;  ///< what is made of the weights is kept for later calls
 
   const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
 };

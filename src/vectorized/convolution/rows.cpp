@@ -45,6 +45,7 @@ class Rows : public Plan<T> {
   int phases() const override { return 2; }
   std::int64_t shared() const override { return weights_; }
   std::int64_t scratch() const override { return patches_ + image_; }
+  bool first_prepares_weights() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
     phase == 0 ? prepare(team, shared, scratch) : multiply(team, shared, scratch);
   }

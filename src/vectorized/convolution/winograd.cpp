@@ -47,7 +47,7 @@ class Winograd : public Plan<T> {
 
     const std::int64_t all_rows = problem_.N * tile_rows_, least_blocks = divide_up(all_rows, most_rows());
     const std::int64_t all_panels = problem_.groups * panels_, threads = problem_.threads;
-    own_weights_ = least_blocks == 1 && 4 * all_panels >= 3 * threads * divide_up(all_panels, threads);
+    own_weights_ = !arrays.keeps && least_blocks == 1 && 4 * all_panels >= 3 * threads * divide_up(all_panels, threads);
     if (!own_weights_) blocks_ = blocks_for(least_blocks, all_rows);
     const std::int64_t block_rows = divide_up(all_rows, blocks_), tiles = block_rows * tile_columns_;
     const std::int64_t piece_rows = std::min(block_rows, tile_rows_) * m;
@@ -81,6 +81,7 @@ class Winograd : public Plan<T> {
     else
       run_blocks(team, shared, scratch);
   }
+  bool first_prepares_weights() const override { return !own_weights_; }
   /// Whether every output, before relu, is finite.
   bool done() const override { return finite_.load(std::memory_order_relaxed); }
 
