@@ -197,7 +197,8 @@ std::string end(const Plan& plan, const Group& group, const std::string& folder,
 }  // namespace
 
 TEST_CASE("trainer programs: interrupted anywhere and taken up by other ranks, they end alike", "[parallel][ranks]") {
-  const std::uint64_t first = asked_of("TERN_TEST_FIRST_PROGRAM", 0), count = asked_of("TERN_TEST_PROGRAMS", 60);
+  const std::uint64_t first = asked_of("TERN_TEST_FIRST_PROGRAM", 0),
+                      count = asked_of("TERN_TEST_PROGRAMS", under_mpi() ? 10 : 60);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     INFO("TERN_TEST_PROGRAMS=1 TERN_TEST_FIRST_PROGRAM=" << seed);
     if (under_mpi()) {
