@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changes each struct, slot and enumeration of the plug-in contract in a copy of the headers and expects another number.
+"""Changes each struct, slot and enumeration of the plug-in contract in a copy of the headers: the number must change.
 
 usage: contract_test.py COMPILER [--every N]
 
@@ -49,9 +49,10 @@ def changes(text):
         )
         yield f"{owner} gets a member", text[: match.start()] + added + text[match.end() :]
         # Two members change places, where they are declared side by side.
-        swap = re.search(rf"\b(\w+)( = [^,;]+)?, (\w+)( = [^,;]+)?(?=[,;])", body_before(text, match.start()))
+        body = body_before(text, match.start())
+        swap = re.search(r"\b(\w+)( = [^,;]+)?, (\w+)( = [^,;]+)?(?=[,;])", body)
         if swap and f"&{owner}::{swap[1]}," in members and f"&{owner}::{swap[3]}" in members:
-            begin = match.start() - len(body_before(text, match.start()))
+            begin = match.start() - len(body)
             declared = f"{swap[3]}{swap[4] or ''}, {swap[1]}{swap[2] or ''}"
             listed = re.sub(
                 rf"&{owner}::({swap[1]}|{swap[3]})\b",
