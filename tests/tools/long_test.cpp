@@ -47,6 +47,8 @@ TEST_CASE("long: the page of ten million steps is small and is drawn", "[tools][
   Browser browser("file://" + folder / "page.html");
   CHECK(browser.wait_for("document.querySelectorAll('polyline').length >= 4"));
   CHECK(browser.evaluate("document.body.textContent.includes('100000')") == true);
+  CHECK(browser.evaluate("document.body.textContent.includes('100000 of 100000')") ==
+        true);  // not those that are shown
   CHECK(browser.complaints().empty());
 }
 
