@@ -55,7 +55,7 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
     reorder(bytes, size_of(entry.dtype), order);
     if (entry.dtype == DType::boolean)
       for (const std::byte value : bytes)
-        expects<FileError>(std::to_integer<int>(value) <= 1, file, ": tensor ", quoted(entry.name),
+        expects<FileError>(std::to_integer<int>(value) <= 1, file, ": tensor ", quoted_name(entry.name),
                            ": a BOOL is 0 or 1, found ", std::to_integer<int>(value));
     result.tensors.emplace(entry.name, std::move(tensor));
   }
@@ -83,13 +83,13 @@ void save_safetensors(const std::string& file, const std::map<std::string, Tenso
                       const std::map<std::string, std::string>& metadata) {
   std::vector<std::pair<HeaderEntry, Tensor>> parts;
   for (const auto& [name, tensor] : tensors) {
-    expects<FileError>(tensor.defined(), file, ": tensor ", quoted(name), " is undefined and cannot be saved");
-    expects<FileError>(name != "__metadata__" && is_utf8(name), file, ": ", quoted(name),
+    expects<FileError>(tensor.defined(), file, ": tensor ", quoted_name(name), " is undefined and cannot be saved");
+    expects<FileError>(name != "__metadata__" && is_utf8(name), file, ": ", quoted_name(name),
                        " cannot name a tensor: it is reserved or not UTF-8");
     parts.emplace_back(HeaderEntry{.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()}, tensor);
   }
   for (const auto& [key, value] : metadata)
-    expects<FileError>(is_utf8(key) && is_utf8(value), file, ": the metadata ", quoted(key), " is not UTF-8");
+    expects<FileError>(is_utf8(key) && is_utf8(value), file, ": the metadata ", quoted_name(key), " is not UTF-8");
   // Largest elements first keeps every tensor aligned to its elements; then by name, so that the bytes repeat.
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return std::tuple(alignment_order(a.first.dtype), std::string_view(a.first.name)) <

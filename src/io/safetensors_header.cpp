@@ -62,7 +62,7 @@ class Parser {
     Header header;
     std::set<std::string> names;
     object([&](std::string key) {
-      if (!names.insert(key).second) fail("the key ", quoted(key), " is repeated");
+      if (!names.insert(key).second) fail("the key ", quoted_name(key), " is repeated");
       if (names.size() > most_keys) fail("more than ", most_keys, " keys");
       if (key == "__metadata__")
         parse_metadata(header.metadata);
@@ -185,7 +185,7 @@ class Parser {
     object([&](std::string key) {
       if (metadata.size() == most_keys) fail("more than ", most_keys, " keys");
       std::string value = string();
-      if (!metadata.emplace(key, std::move(value)).second) fail("the key ", quoted(key), " is repeated");
+      if (!metadata.emplace(key, std::move(value)).second) fail("the key ", quoted_name(key), " is repeated");
     });
   }
 
@@ -193,7 +193,8 @@ class Parser {
     HeaderEntry entry{.name = std::move(name)};
     bool has_dtype = false, has_shape = false, has_offsets = false;
     const auto once = [&](bool& seen, const std::string& key) {
-      if (std::exchange(seen, true)) fail("tensor ", quoted(entry.name), ": the key ", quoted(key), " is repeated");
+      if (std::exchange(seen, true))
+        fail("tensor ", quoted_name(entry.name), ": the key ", quoted_name(key), " is repeated");
     };
     object([&](const std::string& key) {
       if (key == "dtype") {
@@ -201,7 +202,7 @@ class Parser {
         const std::string type = string();
         const auto* const found = std::ranges::find(dtype_facts, type, &DTypeFacts::safetensors);
         if (found == std::end(dtype_facts))
-          fail("tensor ", quoted(entry.name), ": the dtype ", quoted(type),
+          fail("tensor ", quoted_name(entry.name), ": the dtype ", quoted_name(type),
                " is not supported (F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL are); convert the file first");
         entry.dtype = found->dtype;
       } else if (key == "shape") {
@@ -211,15 +212,15 @@ class Parser {
       } else if (key == "data_offsets") {
         once(has_offsets, key);
         const auto offsets = integers(2, "data_offsets");
-        if (offsets.size() != 2) fail("tensor ", quoted(entry.name), ": expected two data_offsets");
+        if (offsets.size() != 2) fail("tensor ", quoted_name(entry.name), ": expected two data_offsets");
         entry.begin = offsets[0];
         entry.end = offsets[1];
       } else {
-        fail("tensor ", quoted(entry.name), ": unknown key ", quoted(key));
+        fail("tensor ", quoted_name(entry.name), ": unknown key ", quoted_name(key));
       }
     });
     if (!has_dtype || !has_shape || !has_offsets)
-      fail("tensor ", quoted(entry.name), ": expected dtype, shape and data_offsets");
+      fail("tensor ", quoted_name(entry.name), ": expected dtype, shape and data_offsets");
     return entry;
   }
 
@@ -244,7 +245,7 @@ std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
 void check_layout(const Header& header, std::uint64_t buffer_bytes, const std::string& file) {
   std::uint64_t reached = 0;
   for (const HeaderEntry& entry : header.entries) {
-    const std::string tensor = io::quoted(entry.name);
+    const std::string tensor = quoted_name(entry.name);
     expects<FileError>(entry.begin <= entry.end, file, ": tensor ", tensor, ": data_offsets [", entry.begin, ",",
                        entry.end, "] run backwards");
     expects<FileError>(entry.begin == reached, file, ": tensor ", tensor, ": begins at byte ", entry.begin,
@@ -289,7 +290,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_name(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, 80)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   return result + (text.size() > 80 ? "...'" : "'");

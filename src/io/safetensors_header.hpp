@@ -34,6 +34,6 @@ std::string write_header(const Header& header);
 
 bool is_utf8(std::string_view text);
 /// `text` in quotation marks, shortened and without control characters: names in a hostile file end up in messages.
-std::string quoted(std::string_view text);
+std::string quoted_name(std::string_view text);
 
 }  // namespace tern::io

@@ -38,6 +38,7 @@ TEST_CASE("card: a wait for a whole card keeps nobody from its stream", "[card][
   const auto serve = [&] {
     while (!served) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
+  cuda::use_card(0);
   // As a sum of two ranks: the work of card 0 ends when card 1 has queued its part.
   REQUIRE(card::queue(cuda::stream_of(current_scope().context), serve) == cudaSuccess);
   std::thread trims([] { cuda::memory(0).trim(); });

@@ -84,7 +84,7 @@ TEST_CASE("idx: files that lie are refused by reason, raw and packed, before mem
       {"an unknown type", idx_header(7, {1}) + "1", "unknown IDX element type 7"},
       {"type 0", idx_header(0, {1}) + "1", "unknown IDX element type 0"},
       {"type 255", idx_header(255, {1}) + "1", "unknown IDX element type 255"},
-      {"int8", idx_header(9, {1}) + "1", "int8 are not supported"},
+      {"int16", idx_header(11, {1}) + "11", "int16 are not supported"},
       {"int16", idx_header(11, {1}) + "12", "int16 are not supported"},
       {"rank 0", idx_header(8, {}) + "1", "of rank 0"},
       {"rank 9", idx_header(8, std::vector<std::uint32_t>(9, 1)) + "1", "of rank 9"},

@@ -363,7 +363,7 @@ std::vector<Operator> conv_cases() {
       {"thirty-two groups of sixteen", {1, 512, 4, 3}, {512, 16, 3, 3}, {.padding = 1, .groups = 32}},
       {"eight groups of thirty-two", {1, 256, 5, 4}, {256, 32, 3, 3}, {.padding = 1, .groups = 8}}};
   for (const Use& use : narrow) op.samples.push_back(sample(use, false, true));
-  for (const Use& use : {narrow[0], narrow[1], narrow[5], narrow[11]}) op.samples.push_back(sample(use, true, true));
+  for (const Use& use : {narrow[0], narrow[1], narrow[6], narrow[11]}) op.samples.push_back(sample(use, true, true));
   for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));
   op.invalid = {{"channels differ",
                  Kind::shape,

@@ -210,6 +210,7 @@ std::vector<Known> for_algorithms() {
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 3, 3}, {.padding = 1, .activation = Activation::relu}, true));
   uses.push_back(conv({2, 32, 9, 9}, {64, 32, 1, 1}, {}, true));
   uses.push_back(conv({2, 10, 9, 9}, {6, 10, 3, 2}, {.stride = {2, 1}, .padding = {1, 0}}, true));
+  uses.push_back(conv({2, 24, 9, 8}, {24, 1, 3, 3}, {.padding = 1, .groups = 24}, true));
   return uses;
 }
 

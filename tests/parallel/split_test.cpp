@@ -83,7 +83,7 @@ TEST_CASE("exchange: from every layout into every other, there and back", "[para
 TEST_CASE("exchange: mistakes are typed errors", "[parallel]") {
   const Tensor x = ones({3, 5});
   CHECK_THAT(said<Error>([&] { exchange(Group(), x, Layout::copies, Layout::rows); }), ContainsSubstring("copies"));
-  CHECK_THAT(said<Error>([&] { exchange(Group(), x, Layout::rows, Layout::partial); }), ContainsSubstring("terms"));
+  CHECK_THAT(said<Error>([&] { exchange(Group(), x, Layout::rows, Layout::partial); }), ContainsSubstring("partial"));
   const auto on_two = [&](Layout from, Layout to) {
     parallel::launch({.ranks = 2}, [&](const Group& group) { exchange(group, x, from, to); });
   };

@@ -52,7 +52,8 @@ struct Weighted {
 
 }  // namespace
 
-TEST_CASE("class weights: a rare class is found more often, and the loss is the weighted one", "[tools][weights]") {
+TEST_CASE("class weights: a rare class is found more often, and the loss is the weighted one",
+          "[tools][class_weights]") {
   const Weighted data;
   data.train("plain", {"--epochs", "20"});
   const Outcome balanced = data.train("balanced", {"--epochs", "20", "--class-weights", "balanced"});
@@ -82,7 +83,7 @@ TEST_CASE("class weights: a rare class is found more often, and the loss is the 
   CHECK(Json::parse(whole.out)["loss"].get<double>() == Approx(sum / row).epsilon(1e-3));
 }
 
-TEST_CASE("class weights: their ratios count, and a training that goes on keeps them", "[tools][weights]") {
+TEST_CASE("class weights: their ratios count, and a training that goes on keeps them", "[tools][class_weights]") {
   const Weighted data;
   data.train("one", {"--epochs", "4", "--class-weights", "1,4"});
   data.train("two", {"--epochs", "4", "--class-weights", "2,8"});
@@ -99,7 +100,7 @@ TEST_CASE("class weights: their ratios count, and a training that goes on keeps 
   CHECK(data.model("ranks") == data.model("shards"));
 }
 
-TEST_CASE("class weights: what they are not for is said", "[tools][weights]") {
+TEST_CASE("class weights: what they are not for is said", "[tools][class_weights]") {
   const Weighted data;
   const auto refused = [&](const std::vector<std::string>& more, const std::string& words) {
     std::vector<std::string> arguments{"train", "--dataset", "c.csv"};
