@@ -89,7 +89,7 @@ TEST_CASE("mode: cuda says why it is missing", "[device]") {
 }
 
 TEST_CASE("mode: plug-ins that do not fit are refused with the reason", "[device]") {
-  const std::string folder = std::string(TERN_TEST_PLUGINS) + "/";
+  const std::string folder = message(TERN_TEST_PLUGINS, "/");
   CHECK_THROWS_AS(load_mode(folder + "plugin_wrong_version.so"), DeviceUnavailable);
   CHECK_THROWS_WITH(load_mode(folder + "plugin_wrong_version.so"),
                     ContainsSubstring("plugin_wrong_version.so") &&
