@@ -71,7 +71,7 @@ def changes(text):
         line = text.count("\n", 0, match.start()) + 1
         yield f"the slot in line {line} gets a parameter", text[: match.end()] + ", int" + text[match.end() :]
     for match in re.finditer(r"\(\*(\w+)\)\(", text):
-        if match[1] == "function":
+        if match[1].startswith("function"):
             continue  # Kernel's own, of any signature
         rest = text[match.end() :]
         comma = "" if rest.startswith(")") else ", "
