@@ -57,6 +57,7 @@ TEST_CASE("long: charts of a million points do not fill the stack", "[tools][lon
   const TemporaryFolder folder;
   write_bytes(folder / "page.html", tool::page({long_run("run", 30, 20)}));
   Browser browser("file://" + folder / "page.html");
+  REQUIRE(browser.wait_for("typeof chart === 'function'"));
   CHECK(
       browser.evaluate("(() => { const points = Array.from({ length: 300000 }, (_, i) => [i, 1 / (i + 1)]); return "
                        "chart({ title: 't', x: { label: 'x' }, y: { label: 'y' }, series: [{ label: 'a', style: 's0', "

@@ -272,7 +272,11 @@ TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {
   std::vector<std::string> words = training("r", {"--restarts", "2", "--launcher", "./launcher"});
   words.insert(words.begin(), program_path);
   Process process(words, {.seconds = 20, .folder = folder.path()});
-  while (process.running() && !std::filesystem::exists(folder / "attempts"))
+  // Until the line is there: the file is made before it.
+  const auto attempted = [&] {
+    return std::filesystem::exists(folder / "attempts") && !read_bytes(folder / "attempts").empty();
+  };
+  while (process.running() && !attempted())
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   process.signal(SIGTERM);
   CHECK(process.wait().code == 128 + SIGTERM);
