@@ -83,6 +83,7 @@ TEST_CASE("integers: a number beside them is one of theirs", "[operators][intege
   CHECK_THROWS_AS(longs * 0.5, DTypeError);
   CHECK_THROWS_AS(longs + 0x1p63, DTypeError);
   CHECK((longs < std::numeric_limits<double>::quiet_NaN()).values() == std::vector<double>{0, 0});
+  CHECK_THROWS_AS(longs + std::numeric_limits<double>::quiet_NaN(), DTypeError);
   CHECK_NOTHROW(longs + -0x1p63);
   CHECK_THROWS_AS(op::sub(ones({2}, DType::boolean), ones({2}, DType::boolean)), DTypeError);
 }

@@ -341,10 +341,12 @@ Operator resized(const char* name, const std::vector<op::InterpolateOptions>& mo
 Operator converting(const char* name, std::function<Tensor(const Tensor&, std::optional<DType>)> call, double terms,
                     std::vector<DType> dtypes = {DType::float32, DType::int32}) {
   Operator op{.name = name, .ulps = 8};
-  for (const DType from : dtypes)
+  for (const DType from : dtypes) {
+    Argument x = is_floating(from) ? uniform({4, 5}, 0.5, 1.5) : integers({4, 5}, 1, 3);
+    x.dtype = from;
     op.samples.push_back(
         {.name = message("of ", from),
-         .arguments = {from == DType::float32 ? uniform({4, 5}, 0.5, 1.5) : integers({4, 5}, 1, 3)},
+         .arguments = {x},
          .call = [call](const std::vector<Tensor>& in) { return std::vector{call(in[0], DType::float64)}; },
          .reference =
              [call](const std::vector<Array>& in) {
@@ -354,9 +356,10 @@ Operator converting(const char* name, std::function<Tensor(const Tensor&, std::o
                out.dtype = DType::float64;
                return std::vector{out};
              },
-         .dtypes = {from},
+         .dtypes = {DType::float32},
          .gradient = false,
          .terms = terms});
+  }
   return op;
 }
 

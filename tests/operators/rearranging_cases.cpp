@@ -316,25 +316,28 @@ Operator joining_nothing() {
 // Weights that leave no choice but the order; drawn in every mode from one seed.
 Operator multinomial() {
   Operator op{.name = "multinomial"};
-  Argument weights = listed({2, 3}, {0, 2, 0, 5, 0, 0});
-  weights.dtype = DType::float32;  // none of them may be negative or infinite
-  for (const bool replacement : {true, false})
-    op.samples.push_back({.name = replacement ? "with replacement" : "without",
-                          .arguments = {weights},
-                          .call =
-                              [replacement](const std::vector<Tensor>& in) {
-                                Generator generator(5);
-                                return std::vector{op::multinomial(in[0], replacement ? 4 : 1, replacement, generator)};
-                              },
-                          .reference =
-                              [replacement](const std::vector<Array>&) {
-                                const std::int64_t count = replacement ? 4 : 1;
-                                Array out({2, count}, 0, DType::int64);
-                                for (std::int64_t i = 0; i < count; ++i) out[i] = 1;
-                                return std::vector{out};
-                              },
-                          .gradient = false,
-                          .exact = true});
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16})
+    for (const bool replacement : {true, false}) {
+      Argument weights = constant(listed({2, 3}, {0, 2, 0, 5, 0, 0}));
+      weights.dtype = dtype;  // none of them may be negative or infinite
+      const std::int64_t count = replacement ? 4 : 1;
+      op.samples.push_back({.name = message(dtype, replacement ? " with replacement" : ""),
+                            .arguments = {weights},
+                            .call =
+                                [replacement, count](const std::vector<Tensor>& in) {
+                                  Generator generator(5);
+                                  return std::vector{op::multinomial(in[0], count, replacement, generator)};
+                                },
+                            .reference =
+                                [count](const std::vector<Array>&) {
+                                  Array out({2, count}, 0, DType::int64);
+                                  for (std::int64_t i = 0; i < count; ++i) out[i] = 1;
+                                  return std::vector{out};
+                                },
+                            .dtypes = {DType::float32},
+                            .gradient = false,
+                            .exact = true});
+    }
   op.invalid = {{"integers", Kind::dtype, {"int32"}, [] { op::multinomial(ones({2}, DType::int32), 1); }},
                 {"three dimensions",
                  Kind::shape,
