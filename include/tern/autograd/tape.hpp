@@ -4,7 +4,7 @@
 //     if (autograd::recording(a, b))
 //       autograd::record("mul", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) { ... });
 //
-// and this file knows no operator by name.
+// This file knows no operator by name.
 
 #include <functional>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// While one of these lives, the calling thread records nothing.
+/// The calling thread records nothing while one of these lives.
 class [[nodiscard]] NoGrad {
  public:
   NoGrad();
@@ -27,17 +27,17 @@ class [[nodiscard]] NoGrad {
 
 namespace autograd {
 
-/// One gradient per input of the operator, in their order; undefined where an input needs none.
+/// One gradient per input of the operator, in the same order; undefined for an input that needs none.
 using Gradients = std::vector<Tensor>;
 using Backward = std::function<Gradients(const Tensor& grad)>;
 
-/// What backward needs of an operator's input or output: the elements as they were. A change in place between forward
-/// and backward is an AutogradError.
+/// An operator's input or output that backward needs. Changing its elements in place between forward and backward is an
+/// AutogradError.
 class Saved {
  public:
   Saved() = default;
   explicit Saved(const Tensor& tensor);
-  /// The tensor, cut from the graph.
+  /// The tensor, detached from the graph.
   const Tensor& get() const;
   bool defined() const { return tensor_.defined(); }
 
@@ -46,7 +46,7 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// Whether the calling thread records at all.
+/// Whether the calling thread records.
 bool enabled();
 
 /// Whether an operator on these inputs must record.
@@ -56,31 +56,33 @@ bool recording(const Tensors&... inputs) {
 }
 bool recording(const std::vector<Tensor>& inputs);
 
-/// Makes `out` the result of `inputs`: `backward` turns its gradient into theirs, in the mode of the present scope. It
-/// gives one gradient for each of `inputs`, of that one's shape and dtype; else Tensor::backward throws AutogradError.
+/// Records `out` as the result of `inputs`. `backward` computes the gradients of the inputs from the gradient of `out`,
+/// in the mode of the current scope. It returns one gradient per input, with that input's shape and dtype; otherwise
+/// Tensor::backward throws AutogradError.
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward);
 
-/// The same for a view that shows each element of `x` once: what is cut from `out` later finds its place in x's
+/// The same for a view that shows each element of `x` once. A later slice of `out` then knows its place in x's
 /// gradient.
 void record_view(const char* name, Tensor& out, const Tensor& x, Backward backward);
 
-/// Makes `out` a part of `x`: what `part` shows of a contiguous tensor of x's shape. Parts of one tensor are added, in
-/// the order in which backward comes to them, to one gradient of its size: each costs what it holds.
+/// Records `out` as a slice of `x`: what `part` shows of a contiguous tensor of x's shape. Slices of one tensor add to
+/// one gradient of x's size, in the order in which backward reaches them, so each costs only its own elements.
 struct Part {
   Shape shape, strides;
   std::int64_t offset = 0;
 };
 void record_part(const char* name, Tensor& out, const Tensor& x, Part part);
 
-/// Makes `outs` the results of `x`. `backward` gets a gradient for each of them, undefined where nothing led to the
-/// loss. It may be called again by another backward, so it must not save elements.
+/// Records `outs` as the results of `x`. `backward` gets one gradient per result, undefined where a result does not
+/// lead to the loss. Another backward may call it again, so it must not save elements.
 void record_all(const char* name, std::vector<Tensor>& outs, const Tensor& x,
                 std::function<Tensor(const Gradients& grads)> backward);
 
-/// True for the 1 that Tensor::backward() begins with: an operator may have the gradients for it ready.
+/// True for the 1 that Tensor::backward() starts with. An operator may have computed its gradients for that value
+/// already.
 bool is_first_gradient(const Tensor& gradient);
 
-/// True when the operator being recorded needs the gradient of this input at all.
+/// Whether the operator being recorded needs the gradient of this input.
 inline bool needs(const Tensor& input) { return input.requires_grad(); }
 
 }  // namespace autograd

@@ -1,6 +1,5 @@
 #pragma once
-// How a number of one type becomes one of another, wherever the library converts, on devices too: in `to`, `item`,
-// `full` and `fill_`.
+// How the library converts a number from one type to another, on devices too: in `to`, `item`, `full` and `fill_`.
 
 #include <bit>
 #include <cstdint>
@@ -11,12 +10,12 @@
 
 namespace tern {
 
-/// To an integer: truncated toward zero; what is outside its range becomes its nearest end, NaN 0.
+/// To an integer: truncates toward zero and saturates; NaN becomes 0.
 template <class To, class From>
 constexpr To saturate(From value) {
   using Limits = std::numeric_limits<To>;
   if constexpr (std::is_integral_v<From>) {
-    // Both ends as they compare with a From: an end that From does not reach is never passed.
+    // Compares both limits as values of From. The limit is exact or From cannot exceed it.
     if constexpr (std::is_signed_v<From>) {
       if (!std::is_signed_v<To> && value < 0) return 0;
       if constexpr (sizeof(From) > sizeof(To))
@@ -27,7 +26,7 @@ constexpr To saturate(From value) {
     return static_cast<To>(value);
   } else {
     if (value != value) return 0;
-    // The largest integer may be no From: its rounded neighbour is out of range already.
+    // From may not represent the largest integer; its rounded neighbour is already out of range.
     if (value <= static_cast<From>(Limits::min())) return Limits::min();
     if (value >= static_cast<From>(Limits::max())) return Limits::max();
     return static_cast<To>(value);
@@ -36,13 +35,13 @@ constexpr To saturate(From value) {
 
 namespace detail {
 
-/// The float nearest to `value` or, where that is inexact, its neighbour with an odd last bit: it lies halfway between
-/// no two halves, so that rounding it on to a half does not round twice.
+/// Rounds to odd: returns `value` if a float represents it exactly, else the neighbouring float whose last bit is 1.
+/// Such a float is never halfway between two 16-bit values, so a second rounding to 16 bits is correct.
 constexpr float round_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   const auto bits = std::bit_cast<std::uint32_t>(nearest);
   if (static_cast<double>(nearest) == value || value != value || (bits & 1u) != 0) return nearest;
-  // One step away from zero or towards it: the bits of a float count up with its magnitude.
+  // One step away from zero or towards it. The bits of a float, read as an integer, grow with its magnitude.
   const bool away = value < 0 ? nearest > value : nearest < value;
   return std::bit_cast<float>(away ? bits + 1 : bits - 1);
 }
@@ -52,8 +51,8 @@ inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T,
 
 }  // namespace detail
 
-/// Any element type to any other: to a floating one rounded to nearest even, once; to bool, whether it is not 0; to an
-/// integer as `saturate`.
+/// Converts any element type to any other. Floating types round to nearest even, once; bool is `value != 0`; integers
+/// use `saturate`.
 template <class To, class From>
 constexpr To convert(From value) {
   if constexpr (std::is_same_v<To, From>)
@@ -72,8 +71,8 @@ constexpr To convert(From value) {
     return static_cast<To>(value);
 }
 
-/// A number as the caller wrote it, an integer or a double, which becomes an element of any dtype by `convert`:
-/// integers keep their 64 bits.
+/// A number as the caller wrote it: an integer or a double. `convert` makes it an element of any dtype; integers keep
+/// all 64 bits.
 class Number {
  public:
   template <class T>

@@ -1,7 +1,7 @@
 #pragma once
-// The element types of tensors. Each stands in `DType`, in `ElementTypes` and in the table of `DTypeFacts`; everything
-// else (sizes, names, codes of file formats, visits) comes from these. No switch over DType has a default, so a new
-// type compiles only when every place has answered.
+// The element types of tensors. `DType`, `ElementTypes` and the table of `DTypeFacts` list them; everything else
+// (sizes, names, codes in file formats, visitors) derives from these. No switch over DType has a default, so a new type
+// does not compile until every switch handles it.
 
 #include <bit>
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace tern {
 
-/// Element type of a tensor, a run-time value. Operators compute in the floating ones; arithmetic, comparisons, logic,
-/// sums and order also in int32, int64, uint8 and boolean, which carry labels, masks and images. int8 only stores: it
-/// is created, copied, moved, saved and converted.
+/// The element type of a tensor, a run-time value. Operators compute in floating types. Integers and bool carry labels,
+/// masks and images; arithmetic, comparisons, logic, sums and sorting accept int32, int64, uint8 and boolean. int8 is
+/// storage only: it can be created, copied, moved, saved and converted.
 enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8, boolean, int8 };
 
 /// Storage of a bfloat16: the upper half of a float32. Rounds to nearest even; NaN stays NaN.
@@ -80,14 +80,14 @@ using ElementTypes =
 
 enum class Kind : std::uint8_t { floating, integer, boolean };
 
-/// What the library knows of a dtype.
+/// What the library knows about a dtype.
 struct DTypeFacts {
   DType dtype;
   std::string_view name;
-  std::size_t size;  ///< bytes of one element
+  std::size_t size;  ///< bytes per element
   Kind kind;
-  std::string_view npy;          ///< NumPy's code of little-endian elements; empty: NumPy has no such type
-  std::string_view safetensors;  ///< the code in a safetensors header
+  std::string_view npy;          ///< NumPy's code for little-endian elements; empty if NumPy has no such type
+  std::string_view safetensors;  ///< code in a safetensors header
   std::uint8_t dlpack;           ///< DLDataTypeCode
 };
 
@@ -105,7 +105,7 @@ inline constexpr DTypeFacts dtype_facts[]{
 
 constexpr const DTypeFacts& facts_of(DType dtype) { return dtype_facts[static_cast<int>(dtype)]; }
 
-/// Bytes of one element.
+/// Bytes per element.
 constexpr std::size_t size_of(DType dtype) { return facts_of(dtype).size; }
 constexpr std::string_view name_of(DType dtype) { return facts_of(dtype).name; }
 constexpr bool is_floating(DType dtype) { return facts_of(dtype).kind == Kind::floating; }
@@ -144,7 +144,7 @@ static_assert(facts_fit(ElementTypes{}), "DType, ElementTypes and dtype_facts di
 template <class T>
 inline constexpr DType dtype_of = detail::position_in<T>(ElementTypes{});
 
-/// Calls visit with a value of the C++ type of `dtype`.
+/// Calls `visit` with a value of the C++ type of `dtype`.
 template <class Visit>
 constexpr decltype(auto) with_type_of(DType dtype, const Visit& visit) {
   switch (dtype) {
@@ -176,12 +176,12 @@ constexpr void for_each_element_type(const Visit& visit) {
   [&]<class... Types>(TypeList<Types...>) { (visit.template operator()<Types>(), ...); }(ElementTypes{});
 }
 
-/// In what the numbers about elements of T are kept: slopes, exponents, statistics, losses, moments, learning rates.
-/// float for 16-bit elements, which have too few digits for them, else T itself.
+/// The type for scalars that go with elements of T: slopes, exponents, statistics, losses, moments, learning rates. It
+/// is float for 16-bit elements, which have too few digits, and T otherwise.
 template <class T>
 using Scalar = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
 
-/// The same as a run-time value.
+/// The same for a run-time dtype.
 constexpr DType scalar_of(DType dtype) {
   return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Every error of the library is one of these. A message names the operator (or file), what was expected,
-// what came and what to try. The library never exits, aborts or prints.
+// Every error of the library is one of these. A message names the operator or file, what was expected, what was found
+// and what to try. The library never exits, aborts or prints.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace tern {
 
 namespace detail {
 
-/// The text with the middle of each line of more than 2,000 bytes left out: names come from files, of any length.
+/// Shortens every line of more than 2,000 bytes by leaving out its middle. Names from files can have any length.
 inline std::string shortened_lines(const std::string& text) {
   constexpr std::size_t longest = 2000, front = 1500, back = 400;
   if (text.size() <= longest) return text;
@@ -37,7 +37,7 @@ inline std::string shortened_lines(const std::string& text) {
 
 }  // namespace detail
 
-/// Base of every exception that the library throws. The middle of a line of more than 2,000 bytes is left out.
+/// Base of all exceptions that the library throws. Lines of more than 2,000 bytes are shortened in the middle.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& text) : std::runtime_error(detail::shortened_lines(text)) {}
@@ -50,11 +50,11 @@ class ShapeError : public Error {
 class DTypeError : public Error {
   using Error::Error;
 };
-/// The mode is unknown, was not built, or finds no device; the message says which.
+/// The mode is unknown, was not built, or has no device. The message says which.
 class DeviceUnavailable : public Error {
   using Error::Error;
 };
-/// Memory ran out on the host or the device; the process stays usable.
+/// Memory ran out on the host or the device. The process stays usable.
 class OutOfMemory : public Error {
   using Error::Error;
 };
@@ -66,37 +66,37 @@ class FileError : public Error {
 class NumericError : public Error {
   using Error::Error;
 };
-/// The autograd graph was used in a way that has no meaning (a second backward, a saved tensor changed in place).
+/// The autograd graph was misused: a second backward, or a saved tensor changed in place.
 class AutogradError : public Error {
   using Error::Error;
 };
-/// A transfer was needed inside a scope that forbids transfers.
+/// A scope that forbids transfers needed one.
 class TransferError : public Error {
   using Error::Error;
 };
-/// The debug device found a fault of the program: a race, a missing wait, memory that was used out of bounds, before it
-/// was written or after its release.
+/// The debug device found a bug in the program: a race, a missing wait, or memory used out of bounds, before it was
+/// written or after it was released.
 class DeviceFault : public Error {
   using Error::Error;
 };
 
-/// An operator of a mode differs from the reference by more than rounding explains.
+/// A mode's operator differs from the reference by more than rounding explains.
 class VerifyError : public Error {
   using Error::Error;
 };
 
-/// Ranks of a group do not fit together, or one of them failed or did not come.
+/// The ranks of a group do not match, one of them failed, or one did not arrive.
 class ParallelError : public Error {
   using Error::Error;
 };
 
-/// A stream into a string that writes numbers as C++ source has them, whatever the program's locale is.
+/// A string stream that writes numbers as in C++ source, whatever the program's locale.
 class PlainStream : public std::ostringstream {
  public:
   PlainStream() { imbue(std::locale::classic()); }
 };
 
-/// Joins its arguments into one message. The program's locale does not matter.
+/// Joins its arguments into one message, independent of the program's locale.
 template <class... Parts>
 std::string message(const Parts&... parts) {
   PlainStream text;
@@ -104,7 +104,7 @@ std::string message(const Parts&... parts) {
   return text.str();
 }
 
-/// Throws `Kind` with the joined parts unless `condition` holds. The parts are only formatted on failure.
+/// Throws `Kind` with the joined parts unless `condition` holds. The parts are formatted only on failure.
 template <class Kind = Error, class... Parts>
 void expects(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

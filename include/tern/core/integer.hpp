@@ -1,6 +1,6 @@
 #pragma once
-// What integers become of each other, in every mode and on devices too. Results that leave the range wrap around, where
-// C++ leaves that of signed ones undefined; bool counts as 0 and 1, and what is not 0 is 1 again.
+// Integer arithmetic, the same in every mode and on devices. Results out of range wrap around, where C++ leaves signed
+// overflow undefined. bool counts as 0 and 1; a result other than 0 becomes true.
 
 #include <cstdint>
 #include <limits>
@@ -8,7 +8,8 @@
 
 namespace tern::integer {
 
-/// What T is computed in: unsigned, so that it wraps, and no narrower than int, to which C++ would promote it.
+/// The type in which T is computed: unsigned, so that it wraps, and no narrower than int, to which C++ would promote
+/// it.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -24,7 +25,7 @@ constexpr T narrow(Wide<T> x) {
     return static_cast<T>(x);
 }
 
-/// Division by 0 gives 0, and -1 turns the sign, that of the least number too.
+/// Division by 0 gives 0. Division by -1 negates, and wraps for the least number.
 template <class T>
 constexpr T quotient(T a, T b) {
   if (b == 0) return T(0);
@@ -68,7 +69,7 @@ struct Not { template <class T> constexpr T operator()(T x) const {
   if constexpr (std::is_same_v<T, bool>) return !x; else return static_cast<T>(~x); } };
 // clang-format on
 
-// Reductions: what an element counts, with what they begin, how they go on, what is stored.
+// Reductions: the value of an element, the initial value, the combining step and the stored result.
 template <class T>
 struct SumOf {
   using State = std::uint64_t;

@@ -2,8 +2,8 @@
 
 namespace tern {
 
-/// The members of a struct, in their order. A struct that the library and a mode in a library of its own both see ends
-/// with one, `Members`; modes/contract.hpp does not compile where it lacks a member.
+/// The members of a struct, in order. Every struct that the library shares with a plug-in mode ends with a `Members`;
+/// modes/contract.hpp does not compile if a member is missing.
 template <auto... members>
 struct MemberList {};
 

@@ -1,7 +1,7 @@
 #pragma once
-// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3" (SC 2011): a pure function of (key, counter), so every mode and every thread computes the same bits.
-// Everything is constexpr, so that device code may call it as it stands.
+// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
+// 2, 3" (SC 2011): a pure function of (key, counter), so every mode and every thread computes the same bits. Everything
+// is constexpr so that device code can call it.
 
 #include <array>
 #include <cstdint>
@@ -36,9 +36,9 @@ constexpr Words philox(std::uint64_t key, std::uint64_t counter_low, std::uint64
 /// A uniform float in [0, 1) with 24 random bits: exact, so equal in every mode.
 constexpr float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-/// Names one stream of random numbers: element i of the stream is word i % 4 of
-/// philox(seed, i / 4, offset + *base). `base` is null, or a counter in the mode's own memory that a replayed
-/// step advances without changing the recorded launch.
+/// Names one stream of random numbers: element i of the stream is word i % 4 of philox(seed, i / 4, offset + *base).
+/// `base` is null or points to a counter in the mode's memory, which a replayed step advances without changing the
+/// recorded launch.
 struct Key {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -47,7 +47,7 @@ struct Key {
   using Members = MemberList<&Key::seed, &Key::offset, &Key::base>;
 };
 
-/// The word of element `index` of the stream `offset` (already including *base) of `seed`.
+/// The word of element `index` in the stream `offset` (which already includes *base) of `seed`.
 constexpr std::uint32_t word(std::uint64_t seed, std::uint64_t offset, std::uint64_t index) {
   return philox(seed, index / 4, offset).word[index % 4];
 }

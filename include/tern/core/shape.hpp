@@ -64,14 +64,14 @@ std::ostream& operator<<(std::ostream& stream, const Shape& shape);
 
 /// The number of elements. Throws ShapeError for a negative size or a product beyond 2^63.
 std::int64_t element_count(const Shape& shape);
-/// element_count * element bytes, checked alike. Throws OutOfMemory beyond what the machine addresses.
+/// element_count times the element size, with the same checks. Throws OutOfMemory beyond what the machine can address.
 std::size_t byte_count(const Shape& shape, std::size_t element);
 /// Row-major strides in elements.
 Shape contiguous_strides(const Shape& shape);
-/// The shape that both broadcast to, aligned at the last dimension; sizes must be equal or 1. Throws ShapeError naming
-/// `op`.
+/// The shape that a and b broadcast to, aligned at the last dimension; sizes must be equal or 1. Throws ShapeError that
+/// names `op`.
 Shape broadcast(const char* op, const Shape& a, const Shape& b);
-/// `dim` counted from the end when negative. Throws ShapeError naming `op` when outside.
+/// `dim`, counted from the end if negative. Throws ShapeError that names `op` when out of range.
 int normalize_dim(const char* op, std::int64_t dim, int rank);
 
 }  // namespace tern

@@ -6,6 +6,6 @@
 #define TERN_VERSION_STRING "0.1.0"
 
 namespace tern {
-/// The version of the library that is linked (the macros are the headers').
+/// The version of the linked library. The macros give the version of the headers.
 const char* version();
 }  // namespace tern

@@ -11,67 +11,69 @@
 
 namespace tern::data {
 
-/// Whether a table has a column with the classes.
+/// Whether a table has a target column.
 enum class CsvTarget : std::uint8_t {
   required,
-  /// There when a row has one field more than `CsvOptions::features`, or among the names. Where a row has nothing in it
-  /// (nothing, NA, NaN, ?), the table has no labels.
+  /// Present if a row has one field more than `CsvOptions::features`, or if it is among the names. If all its fields
+  /// are empty (nothing, NA, NaN, ?), the table has no labels.
   optional,
   absent
 };
 
 struct CsvOptions {
   CsvTarget labelled = CsvTarget::required;
-  std::string target = {};  ///< its name, or its number from 1 (-1 is the last); empty: the last
-  /// Whether the target is a number, no class: Table::labels are then float32. Absent: found. It is one where all are
-  /// numbers and some have a fraction, or more than 20, and than one in 20 rows, are different.
+  std::string target = {};  ///< its name, or its number from 1 (-1 is the last); empty: the last column
+  /// Whether the target is a number instead of a class: Table::labels are then float32. Absent: detected. It is a
+  /// number if all values are numbers and either some have a fraction, or more than 20 and more than one in 20 rows are
+  /// different.
   std::optional<bool> numbers = false;
   std::vector<std::string> ignore = {};  ///< columns to leave out, by name or number
-  /// Whether the first row holds names; detected when absent: a row with a number is not one.
+  /// Whether the first row holds names. Detected if absent: a row with a number is no header.
   std::optional<bool> header = {};
-  char separator = 0;                     ///< 0: whichever of comma, semicolon and tab the first row has most of
-  std::vector<std::string> classes = {};  ///< the classes in their order, as a trained net knows them; empty: found
-  std::int64_t features = 0;              ///< how many features there must be; 0: any number
-  /// The names of the features, as a trained net knows them: under a header they are found by their names and put in
-  /// this order; each must be there once, and nothing else but the target and columns to ignore. Without a header, or
-  /// when empty, the position counts.
+  char separator = 0;                     ///< 0: the one of comma, semicolon and tab that is most frequent in the first
+                                          ///< row
+  std::vector<std::string> classes = {};  ///< the classes in order, as a trained net knows them; empty: detected
+  std::int64_t features = 0;              ///< required number of features; 0: any number
+  /// The names of the features, as a trained net knows them. With a header, columns are found by name and put in this
+  /// order; each must occur once, and nothing else except the target and ignored columns may occur. Without a header,
+  /// or if empty, the position counts.
   std::vector<std::string> columns = {};
-  bool missing = false;  ///< values may be missing (nothing, NA, NaN, ?), and are NaN among the features
+  bool missing = false;  ///< accept missing values (nothing, NA, NaN, ?), which become NaN among the features
   std::vector<std::string> categorical = {};  ///< features that hold categories, by name or number
-  /// Features of which most values are no numbers hold categories, too.
+  /// Also treat features as categorical if most of their values are not numbers.
   bool find_categorical = false;
-  /// Which features hold categories, in their order, as a trained net knows it: nothing else is looked for.
+  /// Which features hold categories, in order, as a trained net knows it: nothing is detected.
   std::optional<std::vector<bool>> categories = {};
 };
 
 /// Numbers and classes read from a CSV file.
 struct Table {
-  /// float32 [rows, columns]: numbers, positions in the column's categories, NaN for what is missing.
+  /// float32 [rows, columns]: numbers, positions in the column's categories, NaN for missing values.
   Tensor features = {};
-  /// int64 [rows], positions in `classes`; float32 [rows] where these are numbers; undefined without a target.
+  /// int64 [rows], positions in `classes`; float32 [rows] if the target is a number; undefined without a target.
   Tensor labels = {};
-  std::vector<std::string> columns = {};  ///< names of the features; "column 3" where there is no header
-  std::vector<std::vector<std::string>> categories = {};  ///< of each column, ordered as classes; none for numbers
-  std::vector<std::string> classes = {};  ///< in the order of their numbers where all are numbers, else of the alphabet
-  std::string target = {};                ///< name of the target
-  std::vector<std::string> ignored = {};  ///< names of the columns that were left out
-  std::string source = {};                ///< the file
-  bool header = false;                    ///< whether the first row was one
+  std::vector<std::string> columns = {};                  ///< names of the features; "column 3" without a header
+  std::vector<std::vector<std::string>> categories = {};  ///< per column, ordered like classes; none for numbers
+  std::vector<std::string> classes = {};                  ///< in numeric order if all are numbers, else sorted by name
+  std::string target = {};                                ///< name of the target
+  std::vector<std::string> ignored = {};                  ///< names of the columns that were left out
+  std::string source = {};                                ///< the file
+  bool header = false;                                    ///< whether the first row was a header
 
   /// Whether the target is a number.
   bool numbers() const { return labels.defined() && labels.dtype() == DType::float32; }
-  /// Features as images, with no_classes where the target is a number. Throws FileError without a target.
+  /// The features as images, with no_classes if the target is a number. Throws FileError without a target.
   Dataset dataset() const;
 };
 
-/// Reads a table of finite numbers and a class per row: quoted fields (RFC 4180), LF, CRLF and CR, a byte-order mark.
-/// Empty lines are passed over, and where a target is required those that hold only separators. A row without a target
-/// (nothing, NA, NaN, ?) is an error there; in quotes NA is a class. A first row of numbers that looks like a header
-/// all the same, such as the 0,1,2 that data frames write, has to be called one or none, and so has one of words that
-/// come again in a table of words. Features have names of their own. Throws FileError "file:line:column: what was
-/// found, what was expected". No more is allocated than the features take, and a few MB.
+/// Reads a table of finite numbers and a class per row. Accepts quoted fields (RFC 4180), LF, CRLF and CR, and a
+/// byte-order mark. Empty lines are skipped and, if a target is required, lines that hold only separators. A row
+/// without a target (nothing, NA, NaN, ?) is then an error; in quotes NA is a class. `header` must be set if a first
+/// row of numbers looks like a header, such as the 0,1,2 that data frames write, or if a table of words repeats the
+/// words of its first row. Feature names must be unique. Throws FileError "file:line:column: what was found, what was
+/// expected". Allocates no more than the features and a few MB.
 Table read_csv(const std::string& file, const CsvOptions& options = {});
-/// The same from bytes in memory; `name` is the file name in messages.
+/// The same for bytes in memory; `name` is the file name in messages.
 Table parse_csv(std::span<const std::byte> bytes, const std::string& name, const CsvOptions& options = {});
 
 }  // namespace tern::data

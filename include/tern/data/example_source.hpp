@@ -12,26 +12,26 @@
 
 namespace tern::data {
 
-/// Labelled examples that are made on request: a DataLoader reads them on its worker threads, ahead of the
-/// training loop. Derive from it to bring data of your own.
+/// Labelled examples that are made on request: a DataLoader reads them on its worker threads, ahead of the training
+/// loop. Derive from it to provide your own data.
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;
 
-  /// How many examples there are, and how many different labels.
+  /// The number of examples, and of different labels.
   virtual std::int64_t size() const = 0;
   virtual std::int64_t classes() const = 0;
-  /// Shape of one example, without the dimension of the batch.
+  /// Shape of one example, without the batch dimension.
   virtual Shape shape() const = 0;
   /// The label of an example, in [0, classes).
   virtual std::int64_t label(std::int64_t index) const = 0;
   /// Where the examples come from, for messages.
   virtual std::string name() const = 0;
 
-  /// Writes example `index` to all of `to`, row-major, and returns its label; without a value the example is left out.
-  /// `draw` are the random numbers of this example in this epoch, a function of (seed, epoch, index): whoever uses no
-  /// others gives the same bits for any number of threads. Several threads call this at once. Throws FileError for an
-  /// example that cannot be read.
+  /// Writes example `index` to all of `to`, row-major, and returns its label; returns no value to leave the example
+  /// out. `draw` provides the random numbers of this example in this epoch, a function of (seed, epoch, index). Use no
+  /// others, and the bits are the same for any number of threads. Several threads call this at once. Throws FileError
+  /// for an example that cannot be read.
   virtual std::optional<std::int64_t> read(std::int64_t index, const random::Words& draw,
                                            std::span<float> to) const = 0;
 
@@ -41,7 +41,7 @@ class ExampleSource {
   ExampleSource& operator=(const ExampleSource&) = default;
 };
 
-/// Some examples of another source, in an order of choice; an index may come twice.
+/// Selected examples of another source, in any order; an index may occur twice.
 class Subset final : public ExampleSource {
  public:
   /// Throws ShapeError for an index outside the source.
@@ -63,8 +63,8 @@ class Subset final : public ExampleSource {
   std::vector<std::int64_t> indices_;
 };
 
-/// Another source in which the next readable example of the same class, in the order of the source, stands in for one
-/// that is left out: every batch keeps its size, so that a Step replays. Around a Subset nothing comes from outside it.
+/// Another source in which the next readable example of the same class, in source order, replaces one that is left out:
+/// every batch keeps its size, so that a Step replays. Around a Subset, replacements come from the Subset only.
 class Replacing final : public ExampleSource {
  public:
   /// Throws ShapeError for null.
@@ -75,15 +75,15 @@ class Replacing final : public ExampleSource {
   Shape shape() const override { return source_->shape(); }
   std::int64_t label(std::int64_t index) const override { return source_->label(index); }
   std::string name() const override { return source_->name(); }
-  /// Throws FileError when no example of the class can be read.
+  /// Throws FileError if no example of the class can be read.
   std::optional<std::int64_t> read(std::int64_t index, const random::Words& draw, std::span<float> to) const override;
 
  private:
   std::shared_ptr<const ExampleSource> source_;
 };
 
-/// All examples of a source, as they are in epoch 0 of seed 0, as float32 in memory: for sets that are small enough to
-/// stay on the device (LoaderOptions::resident). Examples that the source leaves out are missing.
+/// All examples of a source, as they are in epoch 0 of seed 0, as float32 in memory: for sets small enough to stay on
+/// the device (LoaderOptions::resident). Examples that the source leaves out are missing.
 Dataset collect(const ExampleSource& source);
 
 }  // namespace tern::data

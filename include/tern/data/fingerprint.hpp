@@ -1,5 +1,5 @@
 #pragma once
-// Tells data sets apart, so that no other one is taken for the one that a model was trained on.
+// Distinguishes data sets, so that none is mistaken for the one that a model was trained on.
 
 #include <cstdint>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tern::data {
 
-/// A sum of 64 bits over everything that is added, in its order. Gigabytes take a second; it is no guard against
-/// somebody who wants two sets to look the same.
+/// A 64-bit checksum over everything that is added, in order. Gigabytes take a second. It does not protect against
+/// deliberate collisions.
 class Fingerprint {
  public:
   Fingerprint& add(std::uint64_t word);

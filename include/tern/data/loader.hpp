@@ -15,61 +15,62 @@ struct LoaderOptions {
   std::int64_t batch_size = 128;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  bool drop_last = false;  ///< leave out a last batch that is not full
-  int prefetch = 2;        ///< batches prepared ahead by threads; 0: prepared on request
-  int workers = 0;  ///< threads that prepare; 0: one for a Dataset, for other sources one per core and at most 16
+  bool drop_last = false;  ///< leave out an incomplete last batch
+  int prefetch = 2;        ///< batches that threads prepare ahead; 0: prepared on request
+  int workers = 0;  ///< threads that prepare batches; 0: one for a Dataset; for other sources one per core, at most 16
   bool resident =
       false;        ///< convert the whole set once and gather batches in the mode: no transfer of images per batch
-  double mean = 0;  ///< of to_float, for a Dataset of uint8 images
+  double mean = 0;  ///< see to_float, for a Dataset of uint8 images
   double deviation = 1;
-  /// Of a source whose examples have no classes: [n, ...] of any dtype. Where the source says a label i, the batch has
-  /// row i of these; a source that returns the number of the example as its label has one row for each.
+  /// For a source whose examples have no classes: [n, ...] of any dtype. If the source returns the label i, the batch
+  /// gets row i. A source that returns the example's number as its label has one row per example.
   Tensor targets = {};
-  /// With several ranks: the share of every batch of `batch_size` examples that this rank is given. The order of the
-  /// examples is the same for any number of ranks.
+  /// With several ranks: this rank's share of every batch of `batch_size` examples. The order of the examples is the
+  /// same for any number of ranks.
   Share share = {};
 };
 
 struct Batch {
-  Tensor images = {};         ///< float32 [size, ...]; other dtypes of a Dataset with no_classes as they are
+  Tensor images = {};         ///< float32 [size, ...]; a Dataset with no_classes keeps other dtypes
   Tensor labels = {};         ///< int64 [size]; with no_classes or targets rows of these, [size, ...]
   std::int64_t size = 0;      ///< examples in this batch
   std::int64_t position = 0;  ///< number of this batch in its epoch
-  std::int64_t first = 0;     ///< where they begin in the batch of all ranks; 0 without LoaderOptions::share
-  std::int64_t whole = 0;     ///< examples in the batch of all ranks
+  std::int64_t first = 0;     ///< position of its first example in the batch of all ranks; 0 without
+                              ///< LoaderOptions::share
+  std::int64_t whole = 0;     ///< number of examples in the batch of all ranks
 };
 
-/// Batches of a Dataset in memory, or of a source that makes its examples on request. What an epoch holds
-/// is a function of (seed, epoch) alone, whatever the number of workers, so a checkpoint needs only the two and
-/// the position. Copies share the data.
+/// Batches of a Dataset in memory, or of a source that makes its examples on request. An epoch's content is a function
+/// of (seed, epoch) only, whatever the number of workers, so a checkpoint needs only these two and the position. Copies
+/// share the data.
 class DataLoader {
  public:
-  /// Throws what Dataset::check throws.
+  /// Throws as Dataset::check.
   explicit DataLoader(const Dataset& dataset, const LoaderOptions& options = {});
-  /// Examples are read by `options.workers` threads. Throws NumericError for a label outside [0, classes), and
-  /// ShapeError for options that only a Dataset has a use for (resident, mean, deviation).
+  /// `options.workers` threads read the examples. Throws NumericError for a label outside [0, classes), and ShapeError
+  /// for options that apply only to a Dataset (resident, mean, deviation).
   explicit DataLoader(std::shared_ptr<const ExampleSource> source, const LoaderOptions& options = {});
   template <std::derived_from<ExampleSource> Source>
   explicit DataLoader(const Source& source, const LoaderOptions& options = {})
       : DataLoader(std::shared_ptr<const ExampleSource>(std::make_shared<const Source>(source)), options) {}
 
   class Epoch;
-  /// The batches of an epoch from number `first_batch` on: `for (const Batch& batch : loader.epoch(e))`. Runs in the
-  /// scope of the caller; what fails in a thread is thrown where its batch is requested, and ends the epoch. A batch is
-  /// smaller by the examples that the source leaves out, and passed over when none is left. Among several ranks no
-  /// example may be left out (ShapeError), and a rank without examples gets its empty share.
+  /// The batches of an epoch, starting at number `first_batch`: `for (const Batch& batch : loader.epoch(e))`. Runs in
+  /// the caller's scope. An error in a thread is thrown where its batch is requested and ends the epoch. Examples that
+  /// the source leaves out make a batch smaller; an empty batch is skipped. With several ranks no example may be left
+  /// out (ShapeError), and a rank without examples gets an empty share.
   Epoch epoch(std::int64_t epoch, std::int64_t first_batch = 0) const;
 
-  /// Batches of one epoch, and examples that they hold.
+  /// The number of batches and of examples in one epoch.
   std::int64_t batches() const;
   std::int64_t examples() const;
   const LoaderOptions& options() const;
-  /// Of a source: labels, classes and where they come from, without images.
+  /// For a source: labels, classes and origin, without images.
   const Dataset& dataset() const;
-  /// int64 [n]: the examples of an epoch in their order. Sliced, it is the index of a batch for `operators::gather`.
+  /// int64 [n]: the examples of an epoch in order. A slice of it indexes a batch for `operators::gather`.
   Tensor order(std::int64_t epoch) const;
-  /// The whole set as float32, converted once (at the first call unless `resident`): a Step that gathers for itself
-  /// reads these. Throws ShapeError for a source, whose images are not kept; see `collect`.
+  /// The whole set as float32, converted once (at the first call unless `resident`), for a Step that gathers its own
+  /// batches. Throws ShapeError for a source, whose images are not kept; see `collect`.
   const Tensor& images() const;
   const Tensor& labels() const;
 
@@ -108,7 +109,7 @@ class DataLoader::Epoch {
   Epoch& operator=(Epoch&&) = delete;
   ~Epoch();
 
-  /// Takes the first batch. A pass is made once.
+  /// Takes the first batch. An epoch can be iterated once.
   Iterator begin() { return Iterator(advance() ? this : nullptr); }
   Iterator end() { return Iterator(nullptr); }
 

@@ -9,12 +9,12 @@ namespace tern::data {
 struct NpzOptions {
   std::string images = {};  ///< name of the array of examples; empty: x, images, data, inputs, features, x_train, ...
   std::string labels = {};  ///< name of the array of labels; empty: y, labels, target, targets, y_train, ...
-  bool numbers = false;     ///< labels are no classes, even where they are whole numbers
+  bool numbers = false;     ///< labels are not classes, even if they are whole numbers
 };
 
-/// Two arrays of a NumPy file (.npz) as a Dataset: labels of whole numbers [n], none below 0, are classes, as many as
-/// the largest one asks for; all others are numbers to be met (no_classes). float64 examples of classes become float32.
-/// Throws FileError that names the file and its arrays when one is not there or the two do not fit.
+/// Two arrays of a NumPy file (.npz) as a Dataset. Labels [n] of nonnegative whole numbers are classes, as many as the
+/// largest label requires; all others are targets (no_classes). float64 examples of classes become float32. Throws
+/// FileError that names the file and its arrays if one is missing or the two do not match.
 Dataset read_npz(const std::string& file, const NpzOptions& options = {});
 
 }  // namespace tern::data

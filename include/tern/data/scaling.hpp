@@ -6,16 +6,16 @@
 
 namespace tern::data {
 
-/// Standardises features: (x - mean) / deviation, one pair per column. The figures are those of the training rows and
-/// serve all others.
+/// Standardises features: (x - mean) / deviation, one pair per column. The figures come from the training rows and
+/// apply to all others.
 struct Scaling {
   std::vector<double> mean = {}, deviation = {};
 
-  /// float32 [rows, columns] of the same shape. Throws ShapeError when the columns do not fit.
+  /// float32 [rows, columns] of the same shape. Throws ShapeError if the columns do not match.
   Tensor apply(const Tensor& features) const;
 };
 
-/// Mean and (population) deviation of every column of float32 [rows, columns]; a constant column has the deviation 1.
+/// Mean and (population) deviation of every column of float32 [rows, columns]; a constant column gets the deviation 1.
 /// Throws ShapeError without rows.
 Scaling scaling_of(const Tensor& features);
 

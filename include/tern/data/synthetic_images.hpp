@@ -14,17 +14,17 @@ struct SyntheticImagesOptions {
   std::int64_t classes = 1000;
   std::uint64_t seed = 1;
   std::int64_t first = 0;  ///< number of the first image: ranges that do not overlap share no image
-  float noise = 0.5f;      ///< deviation of the noise on a pixel, beside patterns of deviation about 1
+  float noise = 0.5f;      ///< deviation of the noise on a pixel; the patterns have deviation about 1
 };
 
-/// Drawn images of any number and size, float32 [3, size, size] of mean about 0 and deviation about 1: stripes in three
-/// colours whose directions, widths and tints belong to the class, shifted a little from image to image, under noise.
-/// Each is made when it is read, in less time than a JPEG takes, and none is kept. Image i of a seed is always the
-/// same, on every machine, and each run of `classes` images holds every label once. They stand in for photographs where
-/// only the time matters or a training loop is tried out.
+/// Generated images of any number and size, float32 [3, size, size] of mean about 0 and deviation about 1: stripes in
+/// three colours whose directions, widths and tints depend on the class, slightly shifted per image, with noise. Each
+/// image is made when it is read, faster than a JPEG, and not kept. Image i of a seed is the same on every machine, and
+/// each run of `classes` images holds every label once. They replace photographs to measure time or try out a training
+/// loop.
 class SyntheticImages final : public ExampleSource {
  public:
-  /// Throws ShapeError for negative counts, and sizes or numbers of classes below 1.
+  /// Throws ShapeError for negative counts, or a size or number of classes below 1.
   explicit SyntheticImages(const SyntheticImagesOptions& options = {});
 
   std::int64_t size() const override { return options_.count; }

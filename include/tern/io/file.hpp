@@ -17,9 +17,9 @@ class InputFile {
   ~InputFile();
 
   const std::string& name() const { return name_; }
-  /// Bytes of the file when it was opened.
+  /// Size in bytes when the file was opened.
   std::uint64_t size() const { return size_; }
-  /// Fills `bytes` from `position` on; a file that ends before is a FileError.
+  /// Fills `bytes` starting at `position`; a file that ends earlier is a FileError.
   void read(std::uint64_t position, std::span<std::byte> bytes) const;
 
  private:
@@ -28,9 +28,9 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-/// A file that appears whole or not at all: written beside its place under a temporary name, brought to the disk and
-/// renamed by `commit`. Without a commit nothing remains, and an older file of the name is untouched. The temporary
-/// name cannot be guessed, and a file or link that has it is never opened.
+/// A file that appears complete or not at all: written beside its place under a temporary name, flushed to disk and
+/// renamed by `commit`. Without a commit nothing remains, and an older file of the name is unchanged. The temporary
+/// name cannot be guessed, and an existing file or link of that name is never opened.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& file);
@@ -50,10 +50,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Removes what writers of `file` that were killed left beside it. Nobody may be writing `file` meanwhile.
+/// Removes temporary files that killed writers of `file` left behind. Nobody may be writing `file` meanwhile.
 void remove_leftovers(const std::string& file);
 
-/// Creates `folder` and those above it. Throws FileError.
+/// Creates `folder` and its parents. Throws FileError.
 void make_folders(const std::string& folder);
 
 }  // namespace tern::io

@@ -20,15 +20,15 @@ struct SafetensorsOptions {
 };
 
 /// Reads a safetensors file: F32, F64, F16, BF16, I32, I64, U8 and BOOL; other types are refused by name. The file is
-/// not trusted: everything it declares is checked, against the real size too, before a tensor is allocated. Throws
+/// untrusted: everything it declares is checked, also against the real size, before a tensor is allocated. Throws
 /// FileError that names the file and the tensor.
 Safetensors load_safetensors(const std::string& file, const SafetensorsOptions& options = {});
-/// The same from bytes in memory; `name` is the file name in messages.
+/// The same for bytes in memory; `name` is the file name in messages.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
                               const SafetensorsOptions& options = {});
 
-/// Writes tensors (of any layout and place) and metadata. The same content gives the same bytes, and the file appears
-/// whole or not at all. Throws FileError: no such folder, a full disk, a folder that cannot be written.
+/// Writes tensors (of any layout and memory) and metadata. The same content gives the same bytes, and the file appears
+/// complete or not at all. Throws FileError: no such folder, a full disk, a folder that cannot be written.
 void save_safetensors(const std::string& file, const std::map<std::string, Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

@@ -8,12 +8,12 @@
 
 namespace tern::io {
 
-/// SHA-256 (FIPS 180-4) of bytes that come in pieces.
+/// SHA-256 (FIPS 180-4) of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();
   void update(std::span<const std::byte> bytes);
-  /// 64 lower-case hexadecimal digits. Ends the sum: call it once.
+  /// 64 lower-case hexadecimal digits. Ends the sum; call it once.
   std::string hexadecimal();
 
  private:

@@ -4,7 +4,7 @@
 
 namespace tern::kernels {
 
-/// An activation that linear and conv2d can apply to their output in the same pass; its derivative is a function of the
+/// An activation that linear and conv2d can apply to their output in the same pass. Its derivative is a function of the
 /// output.
 enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
 
@@ -21,8 +21,8 @@ struct Activations {
   using Unary = Kernel<void(Context&, T* out, const T* in, std::int64_t n)>;
   using Backward = Kernel<void(Context&, T* grad_in, const T* grad_out, const T* saved, std::int64_t n)>;
 
-  /// max(in, 0); NaN stays NaN. The derivative at 0 is 0, at NaN 1: out <= 0 ? 0 : grad. Backward saves out; the same
-  /// holds where linear and conv2d apply it.
+  /// max(in, 0); NaN stays NaN. The derivative at 0 is 0, at NaN 1: out <= 0 ? 0 : grad. Backward saves out; so do
+  /// linear and conv2d when they apply it.
   Unary relu;
   Backward relu_backward;
   /// in > 0 ? in : slope * in. The derivative at 0 is `slope`. Backward saves in.
@@ -42,7 +42,7 @@ struct Activations {
   Unary gelu;
   Backward gelu_backward;
 
-  /// exp(in - max) / sum along `length`; a row of only -infinity gives NaN.
+  /// exp(in - max) / sum along `length`; a row of -infinity alone gives NaN.
   Kernel<void(Context&, T* out, const T* in, const Axis&)> softmax;
   /// grad_in = out * (grad_out - sum(grad_out * out)).
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* out, const Axis&)> softmax_backward;

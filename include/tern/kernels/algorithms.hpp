@@ -1,6 +1,6 @@
 #pragma once
-// The algorithms (algorithms) that a kernel may take have names: one can be forced, and who observes an operator hears
-// which one ran. Forcing is modes/forced_algorithm.hpp.
+// The algorithms of a kernel have names. A caller can force one (modes/forced_algorithm.hpp), and observers learn which
+// one ran.
 
 #include <array>
 #include <atomic>
@@ -11,26 +11,26 @@
 
 namespace tern {
 
-/// What a kernel chooses between: "conv2d", "conv2d_grad_x", "matmul", and the names of its algorithms. The glossary of
-/// algorithms is in docs/profile.md. Plain pointers to texts that live as long as the process.
+/// A choice that a kernel makes ("conv2d", "conv2d_grad_x", "matmul") and the names of its algorithms. docs/profile.md
+/// explains the algorithms. Plain pointers to texts that live as long as the process.
 struct Decision {
   const char* name = nullptr;
-  std::array<const char*, 10> algorithms{};  ///< those behind the last one are null
+  std::array<const char*, 10> algorithms{};  ///< null after the last one
 
   using Members = MemberList<&Decision::name, &Decision::algorithms>;
 };
 
-/// How a kernel hears what is forced and says what it took. Plain functions: a plug-in calls them without linking tern.
-/// Kernels use forced_algorithm and took_algorithm.
+/// How a kernel learns which algorithm is forced and reports the one it took. Plain functions, so that a plug-in calls
+/// them without linking tern. Kernels use forced_algorithm and took_algorithm.
 struct Algorithms {
-  std::atomic<int> watched{0};  ///< how many Profiles live and algorithms are forced, in the process; 0: nobody asks
-  const char* (*forced)(const char* decision) = nullptr;  ///< null: free
+  std::atomic<int> watched{0};  ///< number of live Profiles and forced algorithms in the process; 0: nobody observes
+  const char* (*forced)(const char* decision) = nullptr;  ///< null: nothing is forced
   void (*took)(const char* decision, const char* algorithm) noexcept = nullptr;
 
   using Members = MemberList<&Algorithms::watched, &Algorithms::forced, &Algorithms::took>;
 };
 
-/// The algorithm that `decision` must take where it fits the problem; empty: the kernel chooses.
+/// The algorithm that `decision` must take if it fits the problem. Empty: the kernel chooses.
 inline std::string_view forced_algorithm(const Context& context, const char* decision) {
   if (context.algorithms == nullptr || context.algorithms->watched.load(std::memory_order_relaxed) == 0) [[likely]]
     return {};
@@ -38,8 +38,8 @@ inline std::string_view forced_algorithm(const Context& context, const char* dec
   return algorithm == nullptr ? std::string_view() : algorithm;
 }
 
-/// Says which algorithm a decision took, once per call of the kernel, on the thread that called it. Both texts live as
-/// long as the process.
+/// Reports which algorithm a decision took, once per kernel call, on the calling thread. Both texts live as long as the
+/// process.
 inline void took_algorithm(const Context& context, const char* decision, const char* algorithm) noexcept {
   if (context.algorithms == nullptr || context.algorithms->watched.load(std::memory_order_relaxed) == 0) [[likely]]
     return;

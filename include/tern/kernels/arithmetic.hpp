@@ -7,8 +7,8 @@ namespace tern::kernels {
 inline constexpr int max_rank = 8;
 
 /// Element strides of up to three inputs over one contiguous output of `size`; a stride of 0 repeats the input along
-/// that dimension. The caller has merged neighbouring dimensions, so that equal contiguous inputs arrive as rank 1 with
-/// strides of 1, and a scalar input as stride 0. Rank 0 means one element.
+/// that dimension. The caller has merged neighbouring dimensions: equal contiguous inputs arrive as rank 1 with strides
+/// of 1, a scalar input with stride 0. Rank 0 means one element.
 struct Broadcast {
   int rank = 0;
   std::int64_t size[max_rank] = {};
@@ -18,8 +18,8 @@ struct Broadcast {
   using Members = MemberList<&Broadcast::rank, &Broadcast::size, &Broadcast::stride, &Broadcast::count>;
 };
 
-/// Elementwise arithmetic and comparisons. Where an input is contiguous (`n`, or rank 1 with stride 1), `out` may be
-/// that input.
+/// Elementwise arithmetic and comparisons. If an input is contiguous (`n`, or rank 1 with stride 1), `out` may be that
+/// input.
 template <class T>
 struct Arithmetic {
   using Binary = Kernel<void(Context&, T* out, const T* a, const T* b, const Broadcast&)>;
@@ -29,7 +29,7 @@ struct Arithmetic {
   Binary add, sub, mul, div;
   /// NaN if either is NaN.
   Binary maximum, minimum;
-  /// a ^ b with std::pow's special cases; a - b * trunc(a / b), exact, with std::fmod's.
+  /// a ^ b with std::pow's special cases; a - b * trunc(a / b), exact, with std::fmod's special cases.
   Binary power, fmod;
   Comparison equal, not_equal, less, less_equal, greater, greater_equal;
   /// out = condition ? a : b. Strides: [0] of a, [1] of b, [2] of condition.
@@ -37,7 +37,7 @@ struct Arithmetic {
 
   Unary neg, exp, log, sqrt, abs;
   Unary sin, cos, erf;
-  /// To whole numbers; `round` takes halves to the even one. -0 where that is the nearest from below.
+  /// To whole numbers; `round` rounds halves to even. The result is -0 where the nearest whole number from below is.
   Unary floor, ceil, round;
   /// out = in ^ exponent, with std::pow's special cases.
   Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent)> pow;

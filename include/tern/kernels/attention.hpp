@@ -6,8 +6,8 @@
 
 namespace tern::kernels {
 
-/// In each of `heads`: query is [queries, width], key [keys, width], value [keys, values], the result [queries,
-/// values]. Causal, query i sees the keys 0 ... i alone. There is at least one of everything.
+/// Per head: query is [queries, width], key [keys, width], value [keys, values], the result [queries, values]. With
+/// `causal`, query i sees only the keys 0 ... i. No size is 0.
 struct ScaledDotProduct {
   std::int64_t heads = 0, queries = 0, keys = 0, width = 0, values = 0;
   double scale = 1;
@@ -19,18 +19,18 @@ struct ScaledDotProduct {
                              &ScaledDotProduct::causal>;
 };
 
-/// Attention that stores no scores. (Dao and others, 2022.)
+/// Attention that stores no scores, after Dao and others, 2022.
 template <class T>
 struct Attention {
-  /// Whether the mode computes these sizes by the two kernels below; else attention is composed of products and a
-  /// softmax.
+  /// Whether the mode runs these sizes in the two kernels below. Otherwise attention is composed of matrix products and
+  /// a softmax.
   Kernel<bool(const Context&, const ScaledDotProduct&)> fuses;
-  /// out = softmax(scale query key^T) value over the keys that a query sees. `log_sum` [heads, queries] gets the
-  /// logarithm of the sum of exp(scale query key^T), which backward needs; it may be null.
+  /// out = softmax(scale query key^T) value over the keys that a query sees. `log_sum` [heads, queries] receives
+  /// log(sum(exp(scale query key^T))), which backward needs; it may be null.
   Kernel<void(Context&, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
               const ScaledDotProduct&)>
       attention;
-  /// Each of the gradients may be null.
+  /// Each gradient may be null.
   Kernel<void(Context&, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query, const T* key,
               const T* value, const T* out, const Scalar<T>* log_sum, const ScaledDotProduct&)>
       attention_backward;

@@ -9,25 +9,26 @@ namespace tern {
 
 struct Algorithms;
 
-/// How float32 matrix products and convolutions may round. `strict` is IEEE float32 throughout; `tf32` lets a mode with
-/// such units read the factors with 10 mantissa bits, `bf16` with 7. Sums, everything stored and all other operators
-/// stay float32 (so the weights are float32 masters). Modes without such units compute `strict`.
+/// How float32 matrix products and convolutions may round. `strict` is IEEE float32. `tf32` lets a mode that has such
+/// units read the factors with 10 mantissa bits, `bf16` with 7. Sums, stored values and all other operators stay
+/// float32, so the weights are float32 masters. Modes without such units compute `strict`.
 enum class Precision : std::uint8_t { strict, tf32, bf16 };
 
-/// What a kernel knows of its surroundings. Made by the scope, never kept by a kernel.
+/// What a kernel knows about its call. The scope makes it; a kernel never keeps it.
 struct Context {
-  Memory* memory = nullptr;  ///< where every pointer that the kernel gets lives
+  Memory* memory = nullptr;  ///< where all pointers that the kernel gets live
   void* stream = nullptr;    ///< the order in which the kernel's work runs; null on the host
-  int threads = 1;           ///< the most threads that a kernel may use
+  int threads = 1;           ///< the largest number of threads that a kernel may use
   Precision precision = Precision::strict;
-  bool deterministic = true;  ///< only algorithms that repeat bit for bit; false lets a mode choose faster ones
-  const Algorithms* algorithms = nullptr;  ///< see kernels/algorithms.hpp; null: kernels choose freely and tell nobody
+  bool deterministic = true;  ///< use only algorithms that are reproducible bit for bit; false allows faster ones
+  const Algorithms* algorithms = nullptr;  ///< see kernels/algorithms.hpp; null: kernels choose freely and report
+                                           ///< nothing
 
   using Members = MemberList<&Context::memory, &Context::stream, &Context::threads, &Context::precision,
                              &Context::deterministic, &Context::algorithms>;
 };
 
-/// Temporary memory of one kernel call, released (in stream order) at the end of the block.
+/// Temporary memory for one kernel call, released in stream order at the end of the block.
 class Scratch {
  public:
   Scratch(Context& context, std::size_t bytes)

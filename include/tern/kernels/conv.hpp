@@ -6,17 +6,18 @@
 
 namespace tern::kernels {
 
-/// 2-D cross-correlation. x is [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or null, y [N, O, OH, OW] with
-/// OH = floor((H + 2 pad_h - dilation_h (KH - 1) - 1) / stride_h) + 1 and OW alike. Padding is zeros, which are
-/// multiplied like any number: an infinite or NaN weight, or gradient, over the padding is NaN.
+/// 2-D cross-correlation. x is [N, C, H, W], weight [O, C / groups, KH, KW], bias [O] or null, y [N, O, OH, OW] with OH
+/// = floor((H + 2 pad_h - dilation_h (KH - 1) - 1) / stride_h) + 1, and likewise OW. Padding is multiplied as zeros, so
+/// an infinite or NaN weight or gradient over the padding gives NaN.
 /// Output channel o belongs to group o / (O / groups).
 struct Conv2d {
   std::int64_t N = 0, C = 0, H = 0, W = 0;
   std::int64_t O = 0, KH = 1, KW = 1, OH = 0, OW = 0;
   std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
   Activation activation = Activation::none;
-  std::int64_t y_channels = 0;  ///< elements from a position of y and grad_y to the next, channels last only; 0: O
+  std::int64_t y_channels = 0;  ///< channels last only: elements from one position of y and grad_y to the next; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
+                                           ///< layouts
   auto operator<=>(const Conv2d&) const = default;
 
   using Members =
@@ -28,26 +29,26 @@ struct Conv2d {
 /// Convolutions.
 template <class T>
 struct Conv {
-  /// The layout in which the mode runs this convolution; the caller brings x into it and sets `layout`, which says here
-  /// how x lies now. Other than channels_first only where Operators::channels_last is set.
+  /// The layout in which the mode runs this convolution. `layout` holds the current layout of x; the caller converts x
+  /// and sets it. Other than channels_first only if Operators::channels_last is set.
   Kernel<Layout(const Context&, const Conv2d&)> layout;
   /// y = activation(x * weight + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
-  /// With g = grad_y * activation'(y): the gradients of the three inputs. Any of the three may be null and is then
-  /// not computed. What is not read may be null: y without an activation, weight without grad_x, x without the others.
-  /// grad_x sums over the outputs that exist; those beyond y's edges are no zeros.
+  /// With g = grad_y * activation'(y): the gradients of the three inputs. A null gradient is not computed. Inputs that
+  /// are not read may be null: y without an activation, weight without grad_x, x without the other two. grad_x sums
+  /// over the outputs that exist; positions beyond y's edges contribute nothing, not zero times a weight.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Conv2d&)>
       conv2d_backward;
 
-  /// Whether this convolution, in the layout that was asked for, is pooled by the two kernels below, absent if it never
-  /// is. A copy of a mode with a `conv2d` of its own answers no, or its convolution is passed by.
+  /// Whether the two kernels below pool this convolution in the requested layout; absent if they never do. A copy of a
+  /// mode that replaces `conv2d` must answer no, or its convolution is bypassed.
   Kernel<bool(const Context&, const Conv2d&)> fuses_max_pool2d;
   /// max_pool2d of conv2d in windows of 2 x 2 that do not overlap: y and `index` are [N, O, OH / 2, OW / 2]. `bias` may
-  /// be null, and `index` when no gradient will be asked for.
+  /// be null; so may `index` when no gradient will be requested.
   Kernel<void(Context&, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias, const Conv2d&)>
       conv2d_max_pool2d;
-  /// As conv2d_backward, of what conv2d_max_pool2d wrote.
+  /// As conv2d_backward, for the outputs of conv2d_max_pool2d.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const std::uint8_t* index, const T* x,
               const T* weight, const T* y, const Conv2d&)>
       conv2d_max_pool2d_backward;

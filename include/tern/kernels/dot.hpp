@@ -7,11 +7,12 @@
 namespace tern::kernels {
 
 /// out[b] = op(a[b]) op(b[b]) for b in [0, batch): out is [m, n], op(a) [m, k], op(b) [k, n]; a transposed factor is
-/// stored as [k, m] or [n, k]. Batch strides are in elements; 0 uses one matrix for the whole batch. k = 0 gives zeros.
+/// stored as [k, m] or [n, k]. Batch strides are in elements; 0 repeats one matrix for the whole batch. k = 0 gives
+/// zeros.
 struct Matmul {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  std::int64_t stride_a = 0, stride_b = 0;  ///< out's is always m * n
+  std::int64_t stride_a = 0, stride_b = 0;  ///< of out always m * n
   auto operator<=>(const Matmul&) const = default;
 
   using Members = MemberList<&Matmul::batch, &Matmul::m, &Matmul::n, &Matmul::k, &Matmul::transpose_a,
@@ -33,9 +34,9 @@ struct Dot {
 
   /// y = activation(x weight^T + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Linear&)> linear;
-  /// With g = grad_y * activation'(y): grad_x = g weight, grad_weight = g^T x, grad_bias = column sums of g.
-  /// Any of the three may be null and is then not computed. What is not read may be null: y without an activation,
-  /// weight without grad_x, x without grad_weight.
+  /// With g = grad_y * activation'(y): grad_x = g weight, grad_weight = g^T x, grad_bias = column sums of g. A null
+  /// gradient is not computed. Inputs that are not read may be null: y without an activation, weight without grad_x, x
+  /// without grad_weight.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const T* y, const Linear&)>
       linear_backward;

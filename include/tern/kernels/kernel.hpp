@@ -7,19 +7,19 @@
 
 namespace tern::kernels {
 
-/// The order in memory of the elements of images [N, C, H, W]: as written, or [N, H, W, C] with the channels of a
-/// position side by side. Shapes are [N, C, H, W] in both.
+/// The memory order of images [N, C, H, W]: as written, or [N, H, W, C] with the channels of a position side by side.
+/// The shape is [N, C, H, W] in both.
 enum class Layout : std::uint8_t { channels_first, channels_last };
 
 template <class Signature>
 class Kernel;
 
-/// What fills the slots of a mode that borrows its operators from another one (see Mode::inner), and those that a mode
-/// says that it never uses.
+/// Fills the slots of a mode that borrows its operators from another one (see Mode::inner), and the slots that a mode
+/// declares unused.
 struct Absent {};
 inline constexpr Absent absent;
 
-/// One typed slot of the dispatch table. It has no default constructor, so a mode that forgets a slot does not compile.
+/// One typed slot of the dispatch table. It has no default constructor, so a mode that omits a slot does not compile.
 template <class Result, class... Arguments>
 class Kernel<Result(Arguments...)> {
  public:
@@ -38,16 +38,17 @@ class Kernel<Result(Arguments...)> {
 
 }  // namespace tern::kernels
 
-// The rules of every slot, said once:
+// Rules for every slot:
 // - outputs come first, then inputs, then sizes; arrays are row-major and contiguous unless the slot takes strides;
 // - pointers live in `context.memory`, are checked by the caller and are aligned to their element only;
 // - outputs are overwritten whole and never alias an input, unless the slot says otherwise;
-// - a size of 0 is legal and does nothing, except where the result of nothing is defined (an empty sum is 0);
+// - a size of 0 is legal and does nothing, unless the result for no elements is defined (an empty sum is 0);
 // - work is ordered on `context.stream`; a kernel never waits and never touches the host;
-// - numbers about elements are Scalar<T>; with 16-bit elements a kernel computes in float32 at least and rounds each
+// - scalars that go with elements are Scalar<T>; with 16-bit elements a kernel computes in float32 at least and rounds
+//   each
 //   result once;
 // - sums run in an order that does not depend on `context.threads`;
 // - NaN and infinity follow IEEE 754 and reach what they reach in the sequential mode; a NaN's sign and payload mean
 //   nothing;
-// - finite inputs give finite results where the exact result, and for a sum the sum of its terms' magnitudes, is inside
-//   half of the dtype's range, whatever an algorithm does in between. docs/numbers.md has the bounds on rounding.
+// - finite inputs give finite results if the exact result, and for a sum the sum of its terms' magnitudes, is within
+//   half of the dtype's range, whichever algorithm runs. docs/numbers.md states the bounds on rounding.

@@ -4,12 +4,12 @@
 
 namespace tern::kernels {
 
-/// What a loss does with its values: keep them all, add them, or average them.
+/// How a loss combines its values: none, sum or mean.
 enum class Reduce : std::uint8_t { none, sum, mean };
 
 /// logits is [rows, classes], labels [rows]. A label equal to `ignore_index` costs nothing and does not count in the
-/// mean; any other label outside [0, classes) makes the loss NaN and is reported (host modes: the caller has
-/// checked; cuda: at the next wait, as NumericError).
+/// mean. Any other label outside [0, classes) makes the loss NaN and is reported: in host modes the caller has checked,
+/// on cuda the next wait throws NumericError.
 struct CrossEntropy {
   std::int64_t rows = 0, classes = 0;
   std::int64_t ignore_index = -100;
@@ -20,12 +20,12 @@ struct CrossEntropy {
                              &CrossEntropy::label_smoothing, &CrossEntropy::reduce>;
 };
 
-/// Losses. `loss` is one value ([rows] or [n] with Reduce::none); `grad_loss` has loss's shape. A mean over nothing is
-/// NaN.
+/// Losses. `loss` is one value, or [rows] or [n] with Reduce::none; `grad_loss` has the shape of `loss`. A mean over
+/// nothing is NaN.
 template <class T>
 struct Loss {
-  /// -sum(target * log_softmax(logits)), never negative. `probabilities` gets softmax(logits), which backward needs;
-  /// `grad_logits`, unless it is null, what backward would give for a grad_loss of 1.
+  /// -sum(target * log_softmax(logits)), never negative. `probabilities` receives softmax(logits), which backward
+  /// needs. `grad_logits`, unless null, receives the gradient for a grad_loss of 1.
   Kernel<void(Context&, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
               const std::int64_t* labels, const CrossEntropy&)>
       cross_entropy;

@@ -5,7 +5,7 @@
 namespace tern::kernels {
 
 /// y = x / (k + alpha / size * sum x_j^2)^beta over the channels j in [c - size / 2, c - size / 2 + size) inside [0, C)
-/// (integer division). Arrays are [N, C, area], or [N, area, C] when the channels are last.
+/// (integer division). Arrays are [N, C, area], or [N, area, C] with channels last.
 struct LocalResponseNorm {
   std::int64_t N = 0, C = 0, area = 0, size = 5;
   double alpha = 1e-4, beta = 0.75, k = 1;
@@ -16,7 +16,7 @@ struct LocalResponseNorm {
                              &LocalResponseNorm::k, &LocalResponseNorm::layout>;
 };
 
-/// Arrays are [N, C, area], or [N, area, C] when the channels are last; per channel over N * area elements.
+/// Arrays are [N, C, area], or [N, area, C] with channels last. Statistics are per channel, over N * area elements.
 struct BatchNorm {
   std::int64_t N = 0, C = 0, area = 0;
   double epsilon = 1e-5, momentum = 0.1;
@@ -27,9 +27,10 @@ struct BatchNorm {
                              &BatchNorm::layout, &BatchNorm::relu>;
 };
 
-/// Rows [rows, length], each with statistics of its own. `groups` rows after one another share the weights and biases,
-/// [groups, length / area]: element i of row r has number r % groups * (length / area) + i / area. So layer
-/// normalisation has one group and area 1, group normalisation the planes' area. Not centred, the mean is taken for 0.
+/// Rows [rows, length], each with its own statistics. Weights and biases are [groups, length / area], shared by
+/// `groups` consecutive rows: element i of row r uses entry r % groups * (length / area) + i / area. Layer
+/// normalisation has one group and area 1; group normalisation has the area of a plane. When not centred, the mean is
+/// taken as 0.
 struct RowNorm {
   std::int64_t rows = 0, length = 0, groups = 1, area = 1;
   double epsilon = 1e-5;
@@ -39,8 +40,8 @@ struct RowNorm {
                              &RowNorm::centred>;
 };
 
-/// Normalisations. Of a batch, `weight` and `bias` are [C] or both null, and statistics are [C]. Squares may leave the
-/// range of T: y and the gradients are those of exact squares.
+/// Normalisations. Batch normalisation has statistics [C]; `weight` and `bias` are [C] or both null. Squares may leave
+/// the range of T: y and the gradients equal those of exact squares.
 template <class T>
 struct Normalization {
   Kernel<void(Context&, T* y, const T* x, const LocalResponseNorm&)> local_response_norm;
@@ -48,31 +49,32 @@ struct Normalization {
       local_response_norm_backward;
 
   /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance, plus `added` (may be
-  /// null), then its relu where BatchNorm::relu says so. Saves mean and inverse_deviation = 1 / sqrt(var + epsilon).
-  /// When running_mean is not null, updates both in place: running = (1 - momentum) running + momentum batch, with the
-  /// unbiased variance (biased where one element).
+  /// null), then relu if BatchNorm::relu is set. Saves mean and inverse_deviation = 1 / sqrt(var + epsilon). Unless
+  /// running_mean is null, updates both running statistics in place: running = (1 - momentum) running + momentum batch,
+  /// with the unbiased variance (biased for one element).
   Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
               Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added, const BatchNorm&)>
       batch_norm;
-  /// With a relu, y is given, and grad_y is first taken through it; what comes of that is grad_added, which is given
-  /// where something was added, and else null: then a mode may take y from x, weight and bias anew. Without a relu,
-  /// bias, y and grad_added are null. grad_weight and grad_bias may both be null; grad_x may be null.
+  /// With a relu, y is an input and grad_y first passes through the relu; the result is grad_added. grad_added is null
+  /// if nothing was added; then a mode may recompute y from x, weight and bias. Without a relu, bias, y and grad_added
+  /// are null. grad_weight and grad_bias may both be null; grad_x may be null.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
               const T* weight, const T* bias, const T* y, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
               const BatchNorm&)>
       batch_norm_backward;
-  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then its relu.
+  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then relu if
+  /// set.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added, const Scalar<T>* running_mean,
               const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
 
-  /// y = (x - mean) * inverse_deviation * weight + bias of each row; weight or bias may be null. Saves mean and
-  /// inverse_deviation = 1 / sqrt(mean of (x - mean)^2 + epsilon) [rows]; the mean, null where not centred. There is at
-  /// least one row, and an element in it.
+  /// y = (x - mean) * inverse_deviation * weight + bias for each row; weight or bias may be null. Saves mean (null if
+  /// not centred) and inverse_deviation = 1 / sqrt(mean of (x - mean)^2 + epsilon), both [rows]. There is at least one
+  /// row with at least one element.
   Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight, const T* bias,
               const RowNorm&)>
       row_norm;
-  /// Each of the gradients may be null.
+  /// Each gradient may be null.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
               const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const RowNorm&)>
       row_norm_backward;

@@ -20,11 +20,11 @@ namespace tern::kernels {
 template <class T>
 inline constexpr bool computes = facts_of(dtype_of<T>).kind == Kind::floating;
 
-/// Whether operators take T with the slots of an integer dtype. int8 only stores.
+/// Whether operators accept T through the integer slots. int8 is storage only.
 template <class T>
 inline constexpr bool computes_integers = !computes<T> && !std::is_same_v<T, std::int8_t>;
 
-/// Calls `visit.template operator()<T>()` with each type that operators compute in.
+/// Calls `visit.template operator()<T>()` for each type that operators compute in.
 template <class Visit>
 constexpr void for_each_compute_type(const Visit& visit) {
   for_each_element_type([&]<class T>() {
@@ -32,7 +32,7 @@ constexpr void for_each_compute_type(const Visit& visit) {
   });
 }
 
-/// Calls it with the type of `dtype` alone; false where operators do not compute in that.
+/// The same for the type of `dtype` only; false if operators do not compute in it.
 template <class Visit>
 constexpr bool with_compute_type(DType dtype, const Visit& visit) {
   return with_type_of(dtype, [&]<class T>(T) {
@@ -41,7 +41,7 @@ constexpr bool with_compute_type(DType dtype, const Visit& visit) {
   });
 }
 
-/// Calls `visit.template operator()<T>()` with each integer type that operators take, bool among them.
+/// Calls `visit.template operator()<T>()` for each integer type that operators accept, including bool.
 template <class Visit>
 constexpr void for_each_integer_type(const Visit& visit) {
   for_each_element_type([&]<class T>() {
@@ -49,7 +49,7 @@ constexpr void for_each_integer_type(const Visit& visit) {
   });
 }
 
-/// Calls it with the type of `dtype` alone; false where operators do not take that as an integer.
+/// The same for the type of `dtype` only; false if operators do not accept it as an integer.
 template <class Visit>
 constexpr bool with_integer_type(DType dtype, const Visit& visit) {
   return with_type_of(dtype, [&]<class T>(T) {
@@ -58,7 +58,7 @@ constexpr bool with_integer_type(DType dtype, const Visit& visit) {
   });
 }
 
-/// The dispatch table of one dtype: one member per family.
+/// The dispatch table for one dtype: one member per family.
 template <class T>
 struct Operators {
   Arithmetic<T> arithmetic;
@@ -72,7 +72,7 @@ struct Operators {
   Attention<T> attention;
   Shape<T> shape;
   Update<T> update;
-  /// Whether Conv, Pooling and Normalization take channels-last arrays; others are converted by the caller.
+  /// Whether Conv, Pooling and Normalization accept channels-last arrays. If not, the caller converts them.
   bool channels_last = false;
 
   using Members = MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation,
@@ -80,7 +80,7 @@ struct Operators {
                              &Operators::attention, &Operators::shape, &Operators::update, &Operators::channels_last>;
 };
 
-/// That of an integer dtype has fewer families, with fewer slots: an operator takes integers where there is its slot.
+/// The table of an integer dtype has fewer families and slots. An operator accepts integers if its slot exists.
 template <class T>
 requires std::is_integral_v<T>
 struct Operators<T> {

@@ -4,21 +4,21 @@
 
 namespace tern::kernels {
 
-/// Windows over each of `planes` planes [H, W] (planes = N * C); outputs are [OH, OW]. With channels > 1 the arrays are
-/// channels last: [planes / channels, H, W, channels]. With `ceil_mode` the caller has
-/// rounded OH and OW up and dropped windows that would start in the right or bottom padding.
+/// Windows over `planes` planes [H, W] (planes = N * C); outputs are [OH, OW]. With channels > 1 the arrays are
+/// channels last: [planes / channels, H, W, channels]. With `ceil_mode` the caller has rounded OH and OW up and dropped
+/// windows that would start in the right or bottom padding.
 struct Pool2d {
   std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
   std::int64_t KH = 1, KW = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   bool count_include_pad = true;  ///< average only
-  std::int64_t channels = 1;      ///< 1: planes one after another
+  std::int64_t channels = 1;      ///< 1: planes are stored one after another
 
   using Members = MemberList<&Pool2d::planes, &Pool2d::H, &Pool2d::W, &Pool2d::OH, &Pool2d::OW, &Pool2d::KH,
                              &Pool2d::KW, &Pool2d::stride_h, &Pool2d::stride_w, &Pool2d::pad_h, &Pool2d::pad_w,
                              &Pool2d::dilation_h, &Pool2d::dilation_w, &Pool2d::count_include_pad, &Pool2d::channels>;
 };
 
-/// Adaptive average: output i covers rows floor(i H / OH) up to, not including, ceil((i + 1) H / OH); columns alike.
+/// Adaptive average: output i covers rows [floor(i H / OH), ceil((i + 1) H / OH)); columns likewise.
 struct AdaptivePool2d {
   std::int64_t planes = 0, H = 0, W = 0, OH = 0, OW = 0;
   std::int64_t channels = 1;  ///< as in Pool2d
@@ -30,15 +30,15 @@ struct AdaptivePool2d {
 /// Pooling.
 template <class T>
 struct Pooling {
-  /// Pads with -infinity; the first maximum in row order wins; the first NaN wins over everything. `index` is the
-  /// winner's position kh * KW + kw in its window, one byte (KH * KW <= 256), or null when no gradient will be asked
-  /// for.
+  /// Pads with -infinity. The first maximum in row order wins; the first NaN wins over everything. `index` receives the
+  /// winner's position kh * KW + kw in its window, one byte (KH * KW <= 256). It is null when no gradient will be
+  /// requested.
   Kernel<void(Context&, T* out, std::uint8_t* index, const T* in, const Pool2d&)> max_pool2d;
-  /// grad_in is overwritten: each grad_out goes to its winner; overlapping windows add.
+  /// Overwrites grad_in: each grad_out goes to its winner; overlapping windows add up.
   Kernel<void(Context&, T* grad_in, const T* grad_out, const std::uint8_t* index, const Pool2d&)> max_pool2d_backward;
 
-  /// Sum of the window divided by KH * KW clipped to the padded plane (count_include_pad) or by the number of elements
-  /// inside the plane. Dilation is 1.
+  /// The sum of the window divided by KH * KW clipped to the padded plane (count_include_pad), or by the number of
+  /// elements inside the plane. Dilation is 1.
   Kernel<void(Context&, T* out, const T* in, const Pool2d&)> avg_pool2d;
   Kernel<void(Context&, T* grad_in, const T* grad_out, const Pool2d&)> avg_pool2d_backward;
 

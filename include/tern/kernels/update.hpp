@@ -28,17 +28,17 @@ struct Sgd {
   using Members = MemberList<&Sgd::momentum, &Sgd::dampening, &Sgd::weight_decay, &Sgd::nesterov, &Sgd::first_step>;
 };
 
-/// torch.optim.Adam and AdamW: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-/// p -= learning_rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon). Decoupled, g does not see p.
+/// torch.optim.Adam and AdamW: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate * (m / (1
+/// - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon). If decoupled, g does not include p.
 struct Adam {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  bool decoupled = false;  ///< AdamW: p -= learning_rate * weight_decay * p first, instead of g += weight_decay p
+  bool decoupled = false;  ///< AdamW: first p -= learning_rate * weight_decay * p, instead of g += weight_decay p
 
   using Members = MemberList<&Adam::beta1, &Adam::beta2, &Adam::epsilon, &Adam::weight_decay, &Adam::decoupled>;
 };
 
 /// One optimiser step over all parameters in one call. `learning_rate` and `step` are single values in the mode's
-/// memory, so that a replayed step sees their present value.
+/// memory, so that a replayed step reads their current value.
 template <class T>
 struct Update {
   Kernel<void(Context&, const Parameters<T>&, const Scalar<T>* learning_rate, const Sgd&)> sgd;

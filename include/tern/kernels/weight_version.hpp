@@ -1,15 +1,15 @@
 #pragma once
-// Which weights a kernel reads, where its caller knows that they stay as they are for a while.
+// Identifies the weights that a kernel reads, when the caller knows that they stay unchanged for a while.
 
 #include <cstdint>
 #include <memory>
 
 namespace tern::kernels {
 
-/// Two weights of one version have equal elements: a mode may keep what it makes of them (packed, transformed) under
-/// this and everything else that it is made from. It does not hold the elements alive.
+/// Two weights with one version have equal elements. A mode may cache what it derives from them (packed, transformed
+/// weights); the cache key also holds every other input. It does not keep the elements alive.
 struct WeightVersion {
-  std::weak_ptr<const void> storage;  ///< by its owner, which no later storage has
+  std::weak_ptr<const void> storage;  ///< identifies the storage: no later storage shares this owner
   std::uint64_t version = 0;          ///< grows with every change
   std::int64_t offset = 0;            ///< of the first weight, in elements
 
@@ -20,7 +20,7 @@ struct WeightVersion {
   }
 };
 
-/// Of the kernel that the calling thread runs; null: not known, or not worth keeping anything.
+/// The weights of the kernel that the calling thread runs. Null: unknown, or not worth caching.
 inline thread_local const WeightVersion* weight_version = nullptr;
 
 }  // namespace tern::kernels

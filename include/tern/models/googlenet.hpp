@@ -18,19 +18,19 @@ struct GoogLeNetOptions {
 };
 
 /// Caffe's bvlc_googlenet, the first Inception network: 22 layers, local response normalisation, nine inception
-/// modules, pools that round up. 6,998,552 parameters and two auxiliary heads that bring them to 13,378,280. The names
-/// are those of torchvision's googlenet, which has batch normalisation in place of the biases.
+/// modules, pooling that rounds up. 6,998,552 parameters, with the two auxiliary heads 13,378,280. The names are those
+/// of torchvision's googlenet, which has batch normalisation instead of biases.
 class GoogLeNet : public ImageClassifier {
  public:
-  /// What the loss of an auxiliary head counts in training.
+  /// Weight of an auxiliary head's loss in training.
   static constexpr double auxiliary_weight = 0.3;
 
   explicit GoogLeNet(const GoogLeNetOptions& options = {}, std::uint64_t seed = 0);
-  /// In training with auxiliary heads their mean cross-entropies are added, each times auxiliary_weight.
+  /// In training, adds the mean cross-entropy of each auxiliary head times auxiliary_weight.
   Tensor loss(const Tensor& images, const Tensor& labels) const override;
 
  private:
-  /// Logits from the features behind an inception module in the middle.
+  /// Logits from the features of an inner inception module.
   class AuxiliaryHead : public nn::Module {
    public:
     AuxiliaryHead(std::int64_t in, std::int64_t side, const GoogLeNetOptions& options, Generator& generator);

@@ -6,14 +6,13 @@
 
 namespace tern::models {
 
-/// A network that sorts square RGB images into classes. Its parameters are named as torchvision's network of the same
-/// name has them.
+/// A network that classifies square RGB images. Its parameter names are those of torchvision's network of the same
+/// name.
 class ImageClassifier : public nn::Module {
  public:
-  /// Logits [N, classes] of images [N, 3, image_size, image_size]. ShapeError for images of another shape.
+  /// Logits [N, classes] for images [N, 3, image_size, image_size]. Throws ShapeError for images of another shape.
   Tensor forward(const Tensor& images) const final;
-  /// The mean cross-entropy of the logits; labels [N] int64. Unless a network says otherwise, this is what it is
-  /// trained with.
+  /// The mean cross-entropy of the logits, which a network may override; labels [N] int64.
   virtual Tensor loss(const Tensor& images, const Tensor& labels) const;
   std::string describe() const override { return name_; }
 
@@ -22,9 +21,9 @@ class ImageClassifier : public nn::Module {
   std::int64_t image_size() const { return image_size_; }
 
  protected:
-  /// ShapeError unless there is a class, and images are `smallest_image` pixels wide at least.
+  /// Throws ShapeError unless there is a class and images are at least `smallest_image` pixels wide.
   ImageClassifier(const char* name, std::int64_t classes, std::int64_t image_size, std::int64_t smallest_image);
-  /// `forward` once the shape is checked.
+  /// `forward` after the shape check.
   virtual Tensor logits(const Tensor& images) const = 0;
   void check_images(const Tensor& images) const;
 

@@ -31,8 +31,8 @@ struct InceptionChannels {
   std::int64_t out() const { return conv1x1 + conv3x3 + conv5x5 + pool; }
 };
 
-/// Four branches side by side over x [N, in, H, W], joined to [N, out, H, W]: branch1, a convolution of 1x1; branch2,
-/// 1x1 and 3x3; branch3, 1x1 and 5x5; branch4, a maximum pool of 3x3 and 1x1. Relu behind every convolution.
+/// Four parallel branches over x [N, in, H, W], concatenated to [N, out, H, W]: branch1 is a 1x1 convolution; branch2
+/// 1x1 and 3x3; branch3 1x1 and 5x5; branch4 a 3x3 max pooling and 1x1. A relu follows every convolution.
 class Inception : public nn::Module {
  public:
   Inception(const InceptionChannels& channels, nn::Start start, Generator& generator);

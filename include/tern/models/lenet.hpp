@@ -4,8 +4,8 @@
 
 namespace tern::models {
 
-/// Caffe's LeNet for [N, 1, 28, 28]: convolutions 20 and 50 of 5x5, each with a maximum pool 2x2 after it, then 500
-/// with relu and 10. A Sequential whose parameters are named as torch's.
+/// Caffe's LeNet for [N, 1, 28, 28]: 5x5 convolutions with 20 and 50 channels, each followed by 2x2 max pooling, then
+/// 500 units with relu and 10. A Sequential with torch's parameter names.
 class LeNet : public nn::Sequential {
  public:
   explicit LeNet(std::uint64_t seed = 0);

@@ -6,13 +6,13 @@
 namespace tern::models {
 
 struct MlpOptions {
-  std::vector<std::int64_t> layers = {784, 196, 196, 196, 10};  ///< sizes from the input to the classes
+  std::vector<std::int64_t> layers = {784, 196, 196, 196, 10};  ///< sizes from the input to the number of classes
   Activation activation = Activation::relu;                     ///< between the layers
   double dropout = 0;                                           ///< after each hidden activation; 0: none
 };
 
-/// Linear layers with an activation between them: a Sequential whose parameters are named as torch's. Inputs of more
-/// than two dimensions are flattened.
+/// Linear layers with an activation between them: a Sequential with torch's parameter names. Inputs of more than two
+/// dimensions are flattened.
 class Mlp : public nn::Sequential {
  public:
   explicit Mlp(const MlpOptions& options = {}, std::uint64_t seed = 0);

@@ -15,7 +15,7 @@ struct MobileNetV2Options {
 };
 
 /// The network of inverted residuals of Sandler, Howard, Zhu, Zhmoginov and Chen: blocks that widen by 1x1, convolve
-/// each channel alone by 3x3, and narrow by 1x1. 3,504,872 parameters, those of torchvision's mobilenet_v2.
+/// each channel separately by 3x3, and narrow by 1x1. 3,504,872 parameters, as torchvision's mobilenet_v2.
 class MobileNetV2 : public ImageClassifier {
  public:
   explicit MobileNetV2(const MobileNetV2Options& options = {}, std::uint64_t seed = 0);

@@ -7,8 +7,8 @@
 
 namespace tern::models {
 
-/// Two convolutions of 3x3 with batch normalisation, added to the input, then relu: a stride, or another number of
-/// channels, takes a convolution of 1x1 on the way of the input ("downsample").
+/// Two 3x3 convolutions with batch normalisation, added to the input, then relu. If the stride or the number of
+/// channels changes, a 1x1 convolution adapts the shortcut ("downsample").
 class ResidualBlock : public nn::Module {
  public:
   ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride, nn::Start start, Generator& generator);
@@ -20,13 +20,13 @@ class ResidualBlock : public nn::Module {
   nn::BatchNorm2d bn1_;
   nn::Conv2d conv2_;
   nn::BatchNorm2d bn2_;
-  nn::Sequential downsample_;  // empty: the input as it is
+  nn::Sequential downsample_;  // empty: identity shortcut
 };
 
-/// How a residual network takes images in.
+/// How a residual network begins.
 enum class Stem : std::uint8_t {
-  photographs,  ///< a convolution of 7x7 with stride 2 and a pool: a quarter of the height and width go on
-  small,        ///< a convolution of 3x3 and no pool: for images of 32x32, as those of CIFAR-10
+  photographs,  ///< a 7x7 convolution with stride 2 and a pool: height and width shrink to a quarter
+  small,        ///< a 3x3 convolution and no pool: for 32x32 images such as CIFAR-10
 };
 
 struct ResNet18Options {
@@ -37,8 +37,8 @@ struct ResNet18Options {
   Stem stem = Stem::photographs;
 };
 
-/// The residual network of 18 layers of He, Zhang, Ren and Sun. 11,689,512 parameters, those of torchvision's resnet18;
-/// with the small stem and 10 classes 11,173,962.
+/// The 18-layer residual network of He, Zhang, Ren and Sun. 11,689,512 parameters, as torchvision's resnet18; with the
+/// small stem and 10 classes 11,173,962.
 class ResNet18 : public ImageClassifier {
  public:
   explicit ResNet18(const ResNet18Options& options = {}, std::uint64_t seed = 0);

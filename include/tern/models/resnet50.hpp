@@ -4,9 +4,9 @@
 
 namespace tern::models {
 
-/// Convolutions of 1x1 to fewer channels, of 3x3 and of 1x1 to four times as many, each with batch normalisation, added
-/// to the input, then relu. The stride is the 3x3's; a stride, or another number of channels, takes a convolution of
-/// 1x1 on the way of the input ("downsample").
+/// Convolutions 1x1 to fewer channels, 3x3, and 1x1 to four times as many, each with batch normalisation, added to the
+/// input, then relu. The 3x3 convolution has the stride. If the stride or the number of channels changes, a 1x1
+/// convolution adapts the shortcut ("downsample").
 class Bottleneck : public nn::Module {
  public:
   static constexpr std::int64_t expansion = 4;
@@ -22,12 +22,12 @@ class Bottleneck : public nn::Module {
   nn::BatchNorm2d bn2_;
   nn::Conv2d conv3_;
   nn::BatchNorm2d bn3_;
-  nn::Sequential downsample_;  // empty: the input as it is
+  nn::Sequential downsample_;  // empty: identity shortcut
 };
 
 using ResNet50Options = ResNet18Options;
 
-/// The residual network of 50 layers of He, Zhang, Ren and Sun. 25,557,032 parameters, those of torchvision's resnet50.
+/// The 50-layer residual network of He, Zhang, Ren and Sun. 25,557,032 parameters, as torchvision's resnet50.
 class ResNet50 : public ImageClassifier {
  public:
   explicit ResNet50(const ResNet50Options& options = {}, std::uint64_t seed = 0);

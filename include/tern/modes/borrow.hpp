@@ -1,5 +1,5 @@
 #pragma once
-// How a mode begins that computes a few operators itself and borrows all others.
+// Helpers for a mode that computes a few operators itself and borrows all others.
 
 #include <array>
 #include <bit>
@@ -29,7 +29,7 @@ void make_absent(Struct& table, MemberList<members...>) {
   (make_absent(table.*members), ...);
 }
 
-/// A table whose every slot is absent.
+/// A table in which every slot is absent.
 template <class Table>
 Table absent_table() {
   auto table = std::bit_cast<Table>(std::array<std::byte, sizeof(Table)>{});
@@ -39,8 +39,8 @@ Table absent_table() {
 
 }  // namespace detail
 
-/// A mode on `memory` that runs nothing itself: every operator is borrowed from the mode named `inner`. Fill slots and
-/// name their operators in `own`:
+/// A mode on `memory` that borrows every operator from the mode named `inner`. Fill slots and name their operators in
+/// `own`:
 ///
 ///     static constexpr const char* own[] = {"linear"};
 ///     Mode mine = borrowing_mode("mine", "an array of multipliers", memory, "vectorized");

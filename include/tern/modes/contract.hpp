@@ -1,8 +1,8 @@
 #pragma once
-// The contract between the library and a mode in a shared library of its own, as a number taken at compile time: a hash
-// over the name, type and place of every slot of the dispatch table and of every member of the structs that both sides
-// see. It starts at Mode and follows members and signatures, so nothing has to be listed here; a struct without
-// `Members`, or one that lacks a member, does not compile.
+// The contract between the library and a mode in another shared library, as a compile-time number: a hash over the
+// name, type and position of every slot of the dispatch table and of every member of the shared structs. It starts at
+// Mode and follows members and signatures, so nothing has to be listed here. A struct with no `Members`, or with an
+// incomplete one, does not compile.
 
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace tern::contract {
 
-/// The slots of Memory's virtual table, in their order.
+/// The slots of Memory's virtual table, in order.
 using MemoryCalls =
     MemberList<&Memory::name, &Memory::host_accessible, &Memory::allocate, &Memory::release, &Memory::copy_in,
                &Memory::copy_out, &Memory::copy, &Memory::copy_from, &Memory::stream, &Memory::order, &Memory::finish,
@@ -43,7 +43,7 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// As the compiler writes them: both sides are of one compiler family.
+/// The type's name as the compiler writes it. Both sides use compilers of one family.
 template <class T>
 constexpr std::string_view type_name() {
   return __PRETTY_FUNCTION__;
@@ -53,21 +53,21 @@ constexpr std::string_view value_name() {
   return __PRETTY_FUNCTION__;
 }
 
-/// Types of other people, and of our own those that are only passed on: their name and size stand for them.
+/// Types of other libraries, and our own types that are only passed through: their name and size represent them.
 template <class T>
 inline constexpr bool opaque =
     std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || std::is_same_v<T, std::string> ||
     std::is_same_v<T, std::atomic<int>> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-/// Everything about T that both sides rely on, as a number. It finds what T is made of by itself: the members of a
-/// struct, the parameters of a function, what a pointer points to. Each type is a constant of its own, so that none is
-/// computed twice and none exceeds a compiler's limit for one constant.
+/// The hash of everything about T that both sides rely on. It recurses into the members of a struct, the parameters of
+/// a function and the target of a pointer. Each type is its own constant, so none is computed twice and none exceeds a
+/// compiler's limit for one constant.
 template <class T>
 struct Layout;
 template <class T>
 inline constexpr std::uint64_t layout_of = Layout<T>::number();
 
-/// The kind of thing that T is, then the numbers of what it is made of.
+/// The kind of T, then the hashes of its parts.
 template <class... Parts>
 constexpr std::uint64_t layout_from(std::string_view kind) {
   Hash hash;
@@ -93,7 +93,7 @@ constexpr std::uint64_t layout_of_members(MemberList<members...>) {
   };
   (add(MemberList<members>{}), ...);
   hash.add(sizeof(T));
-  // A struct of another size has a member that its Members does not list.
+  // If the size differs, the struct has a member that its Members does not list.
   if ((end + alignof(T) - 1) / alignof(T) * alignof(T) != sizeof(T)) throw "Members lacks a member";
   return hash.value();
 }
@@ -107,7 +107,7 @@ constexpr std::uint64_t layout_of_values() {
   return hash.value();
 }
 
-/// The virtual functions of an interface, in their order.
+/// The virtual functions of an interface, in order.
 template <auto... calls>
 constexpr std::uint64_t layout_of_calls(MemberList<calls...>) {
   Hash hash;
@@ -186,7 +186,7 @@ struct Layout<Memory> {
   }
 };
 
-/// The standard library whose strings and exceptions the two sides share.
+/// The standard library whose strings and exceptions both sides share.
 constexpr std::string_view standard_library() {
 #if defined(_LIBCPP_VERSION)
   return "libc++";

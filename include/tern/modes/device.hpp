@@ -13,37 +13,38 @@ namespace tern {
 
 class Observer;
 
-/// What happens when a tensor must move between memories. Every move is counted in `transfers()`.
+/// What happens when a tensor must move between memories. `transfers()` counts every move.
 enum class Transfers : std::uint8_t {
   allow,  ///< move and count
   log,    ///< move, count, and report to the handler of set_transfer_log
   forbid  ///< throw TransferError
 };
 
-/// Whether results are looked at.
+/// Whether results are checked.
 enum class Numerics : std::uint8_t {
-  trust,  ///< nobody looks
-  /// NumericError at the first operator whose result is infinite or NaN though what it read was finite; it names the
-  /// operator, its place in the network, the element. Every operator waits for its result and a Step runs eagerly.
+  trust,  ///< do not check
+  /// NumericError at the first operator whose result is infinite or NaN although its inputs were finite. The message
+  /// names the operator, its place in the network and the element. Every operator waits for its result, and a Step runs
+  /// eagerly.
   check
 };
 
 /// "strict", "tf32" or "bf16". Throws Error for another name.
 Precision precision_of(std::string_view name);
 
-/// What a Device sets. An option that is not named is inherited from the scope outside; outside every Device moves are
+/// The options of a Device. An absent option is inherited from the enclosing scope. Outside every Device moves are
 /// allowed, kernels use all cores, and arithmetic is strict and deterministic.
 struct DeviceOptions {
   std::optional<Transfers> transfers = {};
-  int threads = 0;  ///< the most threads of a kernel; 0: inherited
+  int threads = 0;  ///< the largest number of threads of a kernel; 0: inherited
   std::optional<Precision> precision = {};
   std::optional<bool> deterministic = {};
   std::optional<Numerics> numerics = {};
-  /// Every operator also runs in reference_mode(), on copies, in its dtype and in float64. The first one whose result
-  /// lies outside the tolerance is a VerifyError that names its sizes, algorithm, place in the network, the element and
-  /// both values. Slow; a Step runs eagerly.
+  /// Runs every operator also in reference_mode(), on copies, in its dtype and in float64. The first result outside the
+  /// tolerance is a VerifyError that names sizes, algorithm, place in the network, element and both values. Slow; a
+  /// Step runs eagerly.
   std::optional<bool> verify = {};
-  /// Which device of the mode: Device{"cuda", {.index = 1}} is Device{"cuda:1"}. Not inherited; without it the first.
+  /// Which device of the mode: Device{"cuda", {.index = 1}} is Device{"cuda:1"}. Not inherited; the first if absent.
   std::optional<int> index = {};
 };
 
@@ -54,12 +55,12 @@ struct Scope {
   Transfers transfers = Transfers::allow;
   Numerics numerics = Numerics::trust;
   bool verify = false;
-  Observer* observer = nullptr;  ///< that checks what the two ask for; null: neither
-  /// Inside a Device{"auto"}: its number. A Step finds the fastest mode by trial; what is outside a Step runs in
+  Observer* observer = nullptr;  ///< checks what `numerics` and `verify` request; null: neither
+  /// Inside a Device{"auto"}: its number. A Step finds the fastest mode by trial; everything outside a Step runs in
   /// `mode`.
   std::uint64_t automatic = 0;
 
-  /// Whether work runs in both in the same way; streams are the threads' and do not matter.
+  /// Whether two scopes run work identically. Streams belong to threads and do not matter.
   bool same_settings(const Scope& other) const {
     return mode == other.mode && context.threads == other.context.threads &&
            context.precision == other.context.precision && context.deterministic == other.context.deterministic &&
@@ -78,27 +79,28 @@ inline Scope& current_scope() {
   return detail::innermost_scope != nullptr ? *detail::innermost_scope : detail::default_scope();
 }
 
-/// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. Belongs to its thread, nests, restores on every
-/// way out. Without a name, or with "fastest", the fastest mode present; "cuda:1" is the second device of "cuda";
-/// "verify:cuda" is "cuda" with {.verify = true}. Costs a few nanoseconds when it gets a Mode.
+/// Runs every operator of the block in a mode: `Device gpu{"cuda"};`. It belongs to its thread, nests, and restores the
+/// outer scope at the end of the block, also on a throw. Without a name, or with "fastest", it takes the fastest mode
+/// present; "cuda:1" is the second device of "cuda"; "verify:cuda" is "cuda" with {.verify = true}. Constructing it
+/// from a Mode costs a few nanoseconds.
 ///
-/// With "auto" each Step (run/step.hpp) tries the modes of the library during its first calls and stays where they take
-/// the least time, moves included; what is outside a Step runs in the fastest mode. Which mode that is depends on the
-/// clock, so two runs of a program may differ by rounding. A mode whose name is written repeats bit for bit.
+/// With "auto" each Step (run/step.hpp) tries the modes of the library during its first calls and keeps the one that
+/// takes the least time, moves included. Work outside a Step runs in the fastest mode. The choice depends on the clock,
+/// so two runs of a program may differ by rounding. A named mode is reproducible bit for bit.
 ///
-/// Devices may end in any order: operators run in the youngest of the thread's that is alive. One that ends in another
-/// thread takes effect in its own when that makes or ends its next Device.
+/// Devices may end in any order: operators run in the thread's most recent live Device. If another thread destroys a
+/// Device, its own thread notices when it next makes or ends a Device.
 class [[nodiscard]] Device {
  public:
   Device() : Device("fastest") {}
   /// Throws DeviceUnavailable with the reason.
   explicit Device(std::string_view mode, const DeviceOptions& options = {});
-  /// A registered mode: what is recorded keeps its address. A mode of one's own goes through register_mode first.
+  /// A registered mode: recordings keep its address. Register a mode of your own with register_mode first.
   explicit Device(const Mode& mode);
   explicit Device(const Mode&& mode) = delete;
   Device(const Mode& mode, const DeviceOptions& options);
   Device(const Mode&& mode, const DeviceOptions& options) = delete;
-  /// Takes up a scope of another thread, with a stream of this thread: how worker threads inherit.
+  /// Enters a scope of another thread, with a stream of this thread: how worker threads inherit.
   explicit Device(const Scope& scope);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -107,18 +109,18 @@ class [[nodiscard]] Device {
   const std::string& name() const { return mode().name; }
   const std::string& description() const { return mode().description; }
   const Mode& mode() const;
-  /// What runs where, and why, in lines: one for each Step of a Device{"auto"} that has chosen, with the times of a
-  /// call; which operators a mode has of its own (Mode::inner).
+  /// Lines that say what runs where, and why: one for each Step of a Device{"auto"} that has chosen, with the times of
+  /// a call, and the operators that a mode runs itself (Mode::inner).
   std::string explain() const;
-  /// Waits until everything queued in this scope is done; throws what it reported.
+  /// Waits for everything queued in this scope; throws the errors that it reported.
   void synchronize();
 
  private:
   detail::OpenScope* open_;
 };
 
-/// The process's default mode, for programs and threads that never scope; "vectorized" at first, "fastest" for the
-/// fastest present. Throws DeviceUnavailable, for "auto" as well: only a Device finds by trial.
+/// Sets the process's default mode, for programs and threads without a Device. It starts as "vectorized"; "fastest"
+/// takes the fastest present. Throws DeviceUnavailable, also for "auto": only a Device tries modes.
 void set_mode(std::string_view name);
 
 /// Tensors moved between memories since the start or the last reset.
@@ -129,11 +131,11 @@ struct Transfer {
 };
 std::vector<Transfer> transfers();
 void reset_transfers();
-/// Called with one sentence per move in a scope with Transfers::log; null switches off. The library itself never
+/// Called with one sentence per move in a scope with Transfers::log; null switches it off. The library itself never
 /// prints.
 void set_transfer_log(void (*handler)(const std::string& sentence));
 
-/// Use of the memory of a mode, such as "cuda" or "cuda:1": bytes in use, reserved, peak; its cache and limit.
+/// Use of the memory of a mode, such as "cuda" or "cuda:1": bytes in use, reserved and peak; its cache and limit.
 MemoryStatistics memory_statistics(std::string_view mode);
 
 }  // namespace tern

@@ -13,11 +13,11 @@ namespace tern {
 ///     const Device device{"vectorized"};
 ///     const ForcedAlgorithm winograd{"conv2d", "winograd"};
 ///
-/// Where it does not fit a problem, the kernel chooses as if nothing were forced. Nests (the innermost one of a
-/// decision counts), restores, and takes precedence over the environment's
-/// TERN_ALGORITHM=conv2d:winograd,matmul:transposed, which forces for the whole process (`vectorized.conv2d:winograd`
-/// only in that mode). Throws Error with the names there are when the mode does not know the decision or the algorithm;
-/// for TERN_ALGORITHM the Device does. A mode without decisions passes over TERN_ALGORITHM.
+/// If it does not fit a problem, the kernel chooses as if nothing were forced. Scopes nest (the innermost one of a
+/// decision counts) and take precedence over the environment's TERN_ALGORITHM=conv2d:winograd,matmul:transposed, which
+/// forces for the whole process (`vectorized.conv2d:winograd` only in that mode). Throws Error with the known names
+/// when the mode does not know the decision or the algorithm; for TERN_ALGORITHM the Device throws it. A mode without
+/// decisions ignores TERN_ALGORITHM.
 class [[nodiscard]] ForcedAlgorithm {
  public:
   ForcedAlgorithm(std::string_view decision, std::string_view algorithm);
@@ -25,9 +25,9 @@ class [[nodiscard]] ForcedAlgorithm {
   ForcedAlgorithm& operator=(const ForcedAlgorithm&) = delete;
   ~ForcedAlgorithm();
 
-  /// How often the decision took this algorithm meanwhile, on this thread.
+  /// How often the decision took this algorithm so far, on this thread.
   std::int64_t taken() const { return taken_; }
-  /// How often it took another one, because this one did not fit.
+  /// How often it took another one because this one did not fit.
   std::int64_t missed() const { return missed_; }
 
  private:
@@ -38,8 +38,8 @@ class [[nodiscard]] ForcedAlgorithm {
   ForcedAlgorithm* outer_;
 };
 
-/// What is forced for the calling thread in its mode now, such as "conv2d:winograd,matmul:dots"; empty: nothing.
-/// Whoever remembers what kernels did remembers it with this.
+/// What is forced for the calling thread in its mode, such as "conv2d:winograd,matmul:dots"; empty: nothing. Part of
+/// the cache key of everything that depends on what kernels did.
 std::string forced_algorithms();
 
 }  // namespace tern

@@ -13,11 +13,11 @@
 
 namespace tern {
 
-/// Recording the work of a stream once and replaying it as one launch (CUDA graphs). A mode without it leaves
-/// Mode::capture null, and a Step just runs.
+/// Records the work of a stream once and replays it as one launch (CUDA graphs). A mode without it leaves Mode::capture
+/// null, and a Step just runs.
 struct Capture {
-  /// A recording that runs `count` times, once after the other, with nothing of the host in between. What a step reads
-  /// is brought for it and what it made is taken away on the device; pointers are the mode's.
+  /// A recording that runs `count` times in a row without the host. The device copies each step's inputs in before it
+  /// and its results out after it. Pointers belong to the mode.
   struct Loop {
     static constexpr std::size_t most = 24;  ///< entries of each list
     struct Move {
@@ -34,7 +34,7 @@ struct Capture {
       using Members = MemberList<&Counter::value, &Counter::increment>;
     };
     std::int64_t count = 0;
-    std::vector<Move> in = {};           ///< before step k, from the second one on: `from` + k * `bytes` to `to`
+    std::vector<Move> in = {};           ///< before step k, from the second on: `from` + k * `bytes` to `to`
     std::vector<Move> out = {};          ///< after step k: `from` to `to` + k * `bytes`
     std::vector<Counter> counters = {};  ///< after each step
 
@@ -44,53 +44,56 @@ struct Capture {
   /// Starts recording what the calling thread queues on `stream`; nothing runs meanwhile. Blocks allocated while
   /// recording belong to the recording and keep their addresses until `destroy`.
   void (*begin)(void* stream);
-  /// Ends recording; the result is ready to launch. Throws Error with the reason when something cannot be recorded.
+  /// Ends recording and returns a recording that is ready to launch. Throws Error with the reason if something cannot
+  /// be recorded.
   void* (*end)(void* stream);
   /// Ends a recording that failed, without a result. Never throws.
   void (*abandon)(void* stream);
   void (*launch)(void* recording, void* stream);
   void (*destroy)(void* recording);
-  /// While recording: what is queued on `stream` from here on is one more branch, beside those before it, until `join`.
+  /// While recording: work queued on `stream` from here on forms one more branch, beside those before it, until `join`.
   /// Branches must not depend on each other. Null in a mode whose recordings have no branches.
   void (*branch)(void* stream) = nullptr;
-  /// What is queued from here on comes after all branches. Never throws.
+  /// Work queued from here on comes after all branches. Never throws.
   void (*join)(void* stream) = nullptr;
-  /// Launches a recording many times as one. Null in a mode that cannot: then each time is a launch.
+  /// Launches a recording many times as one launch. Null in a mode that cannot: then each repetition is a launch.
   void (*loop)(void* recording, const Loop& loop, void* stream) = nullptr;
 
   using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
                              &Capture::branch, &Capture::join, &Capture::loop>;
 };
 
-/// Timing the work of a stream without waiting for it (CUDA events), and naming it for the vendor's profiler (NVTX). A
+/// Times the work of a stream without waiting for it (CUDA events), and names it for the vendor's profiler (NVTX). A
 /// mode without it leaves Mode::timer null: its work is done when the call returns, and the host's clock times it.
 struct Timer {
-  void* (*make)();                               ///< a mark that can be put into a stream. Throws Error.
-  void (*record)(void* mark, void* stream);      ///< puts it behind the work queued so far. Throws Error.
+  void* (*make)();                               ///< makes a mark that can be put into a stream. Throws Error.
+  void (*record)(void* mark, void* stream);      ///< puts the mark after the work queued so far. Throws Error.
   double (*elapsed)(void* first, void* second);  ///< seconds between two marks; waits for the second. Throws Error.
   void (*destroy)(void* mark);                   ///< never throws
-  void (*begin_range)(const char* name);         ///< what the thread does until `end_range`; ranges nest. Never throws.
+  void (*begin_range)(const char* name);         ///< names the thread's work until `end_range`; ranges nest. Never
+                                                 ///< throws.
   void (*end_range)();
 
   using Members = MemberList<&Timer::make, &Timer::record, &Timer::elapsed, &Timer::destroy, &Timer::begin_range,
                              &Timer::end_range>;
 };
 
-/// The devices of a mode that can use more than one, each with a memory of its own. Kernels are the same for all: they
-/// know the device by the memory and the stream of their Context. A mode without it leaves Mode::places null: it runs
-/// on one device.
+/// The devices of a mode that can use several, each with its own memory. All run the same kernels, which find the
+/// device through the memory and the stream of their Context. A mode without it leaves Mode::places null and runs on
+/// one device.
 struct Places {
   int count;
-  Memory& (*memory)(int index);  ///< the same each time; of 0, Mode::memory. Throws DeviceUnavailable with the reason.
-  std::string (*description)(int index);  ///< what Mode::description says of it; throws as `memory`, starts no device
+  Memory& (*memory)(int index);  ///< the same object each time; index 0 is Mode::memory. Throws DeviceUnavailable with
+                                 ///< the reason.
+  std::string (*description)(int index);  ///< Mode::description for that device; throws as `memory`, starts no device
 
   using Members = MemberList<&Places::count, &Places::memory, &Places::description>;
 };
 
-/// A device mode: a name, a memory, and one dispatch table per dtype: float32 and float64 always, bfloat16 and float16
-/// where it has them; where not, the public operators convert to float32, use that table, and convert back. Of integer
-/// dtypes the tables are smaller; where one is missing, the mode that it borrows from or the reference computes.
-/// Copyable, so that a new mode may start as another one and replace what it likes:
+/// A device mode: a name, a memory, and one dispatch table per dtype. Every mode has float32 and float64. Without a
+/// table for bfloat16 or float16, the public operators convert to float32, use its table, and convert back. Tables of
+/// integer dtypes are smaller; if one is missing, the inner mode or the reference computes. Copyable: a new mode may
+/// start as a copy and replace slots:
 ///
 ///     Mode mine = mode("vectorized");
 ///     mine.operators.dot.matmul = my_matmul;
@@ -99,7 +102,7 @@ struct Mode {
   std::string name;
   std::string description;  ///< what it runs on: "2 threads, AVX-512", "NVIDIA H200, 132 multiprocessors"
   Memory* memory;
-  kernels::Operators<float> operators;  ///< of float32; `table` finds any of them by its type
+  kernels::Operators<float> operators;  ///< for float32; `table` finds any of them by its type
   kernels::Operators<double> float64;
   std::optional<kernels::Operators<BFloat16>> bfloat16 = {};
   std::optional<kernels::Operators<Float16>> float16 = {};
@@ -111,16 +114,17 @@ struct Mode {
   const Capture* capture = nullptr;
   const Timer* timer = nullptr;
   const Places* places = nullptr;
-  int index = 0;                             ///< which of them this is; see mode()
-  std::span<const Decision> decisions = {};  ///< where its kernels know more than one algorithm; lives with the mode
-  /// The name of another mode that runs every operator but those of `own`, in its own memory: tensors move there and
-  /// back by themselves. Null: this mode has all of them. modes/borrow.hpp makes a mode that has none yet.
+  int index = 0;                             ///< which device this is; see mode()
+  std::span<const Decision> decisions = {};  ///< the choices for which its kernels have more than one algorithm; lives
+                                             ///< with the mode
+  /// The name of another mode that runs every operator except those of `own`, in its own memory; tensors move there and
+  /// back automatically. Null: this mode has all operators. modes/borrow.hpp makes a mode that has none yet.
   const char* inner = nullptr;
-  /// With `inner`: the operators that run here, as a Profile names them: "conv2d", "conv2d backward". Lives with the
-  /// mode.
+  /// With `inner`: the operators that run here, by their names in a Profile: "conv2d", "conv2d backward". Lives with
+  /// the mode.
   std::span<const char* const> own = {};
 
-  /// The table of one dtype; null where the mode has none.
+  /// The table for one dtype; null if the mode has none.
   template <class T>
   const kernels::Operators<T>* table() const {
     return find<T>(*this);
@@ -129,7 +133,7 @@ struct Mode {
   kernels::Operators<T>* table() {
     return find<T>(*this);
   }
-  /// Calls visit with each table that the mode has.
+  /// Calls `visit` with each table that the mode has.
   template <class Visit>
   void for_each_table(const Visit& visit) {
     const auto visit_table = [&]<class T>() {
@@ -138,7 +142,7 @@ struct Mode {
     kernels::for_each_compute_type(visit_table);
     kernels::for_each_integer_type(visit_table);
   }
-  /// Whether its pooling and normalisation of that dtype take images whose channels lie side by side.
+  /// Whether its pooling and normalisation for that dtype accept channels-last images.
   bool channels_last(DType compute) const {
     bool last = operators.channels_last;
     kernels::with_compute_type(compute, [&]<class T>() {
@@ -146,7 +150,7 @@ struct Mode {
     });
     return last;
   }
-  /// Whether its memory is the host's: work is done when a kernel returns, and the host may read what it wrote.
+  /// Whether its memory is the host's: work is done when a kernel returns, and the host may read the results.
   bool on_host() const { return memory->host_accessible(); }
 
   using Members =
@@ -178,30 +182,30 @@ struct Mode {
   }
 };
 
-/// The mode of that name; opens the cuda plug-in on first use. "cuda:1" is cuda on its second device: a mode of its
-/// own, with another memory; "cuda:0" is "cuda". The reference stays valid for the life of the process. Throws
-/// DeviceUnavailable with the modes and the devices there are, or with the reason why this one is missing.
+/// The mode with that name; opens the cuda plug-in on first use. "cuda:1" is a separate mode, cuda on its second device
+/// with that device's memory; "cuda:0" is "cuda". The reference stays valid for the life of the process. Throws
+/// DeviceUnavailable with the available modes and devices, or with the reason why this one is missing.
 const Mode& mode(std::string_view name);
 
 /// The mode that all others are compared with: plain loops on the host's memory. Always present.
 const Mode& reference_mode();
 
-/// Adds a mode, or throws Error when the name is taken. Thread-safe; the mode stays until the process ends.
+/// Adds a mode. Throws Error if the name is taken. Thread-safe; the mode stays until the process ends.
 const Mode& register_mode(std::string name, Mode mode);
 
-/// Opens a shared library that offers a mode through the entry point of modes/plugin.hpp, and registers it.
-/// Throws DeviceUnavailable with the reason.
+/// Opens a shared library that provides a mode through the entry point of modes/plugin.hpp, and registers it. Throws
+/// DeviceUnavailable with the reason.
 const Mode& load_mode(const std::string& file);
 
-/// A mode and whether it can be used here.
+/// A mode and whether it can be used on this machine.
 struct ModeStatus {
   std::string name;
   bool available = false;
-  std::string reason;  ///< the description of an available mode, or the sentence that says why it is missing
+  std::string reason;  ///< the description of an available mode, or why it is missing
 };
 
-/// Every mode by name, from the slowest to the fastest, then those of the user. The debug device (docs/debug.md) is not
-/// among them: "debug", or "debug:mine" with the kernels of "mine", is made when it is asked for.
+/// Every mode by name, from the slowest to the fastest, then registered ones. The debug device (docs/debug.md) is not
+/// listed: "debug", or "debug:mine" with the kernels of "mine", is made on request.
 std::vector<ModeStatus> modes();
 
 /// A device that operators can run on.
@@ -212,8 +216,8 @@ struct Place {
   std::string description;
 };
 
-/// Every device of every mode that is here, in the order of modes(). A device that exists and cannot be used is left
-/// out; naming it says why.
+/// Every device of every available mode, in the order of modes(). A device that exists but cannot be used is left out;
+/// naming it says why.
 std::vector<Place> devices();
 
 /// The name of the fastest mode that is present: "cuda" if it is available, else "vectorized".

@@ -1,6 +1,6 @@
 #pragma once
-// What the library does can be watched: every operator with its tensors, every move between memories, every wait. The
-// profiler, the ledger of moves, the recorder of a Step and the checks of a scope are observers.
+// Observers see what the library does: every operator with its tensors, every move between memories, every wait. The
+// profiler, the transfer ledger, the recorder of a Step and the checks of a scope are observers.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,11 +28,11 @@ enum class Role : std::uint8_t { in, out, inout };
 struct Operand {
   const Tensor* tensor = nullptr;
   Role role = Role::in;
-  std::size_t element = 0;  ///< bytes of one element as the kernel sees it: a bfloat16 may be given as a float32
-  double part = 1;          ///< how much of its distinct elements is read
+  std::size_t element = 0;  ///< bytes of one element as the kernel sees it: a bfloat16 may arrive as a float32
+  double part = 1;          ///< the fraction of its distinct elements that is read
 };
 
-/// Where a repeated call finds its operands.
+/// Provides the operands of a repeated call.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -40,7 +40,7 @@ class Stage {
   virtual void* pointer(const Operand& operand) = 0;
 };
 
-/// Where in a program the calling thread is, for messages: modules that are being called, an operator's backward.
+/// Where in a program the calling thread is, for messages: the modules being called, an operator's backward.
 class Whereabouts {
  public:
   Whereabouts() : outer_(std::exchange(innermost, this)) {}
@@ -57,7 +57,7 @@ class Whereabouts {
  private:
   const Whereabouts* outer_;
 };
-/// What the innermost one says; empty outside.
+/// The description of the innermost one; empty outside.
 std::string whereabouts();
 
 /// One call of a kernel by a public operator.
@@ -65,32 +65,32 @@ class OperatorCall {
  public:
   /// Runs the kernel in the scope of the thread, for the compute type.
   using Work = std::function<void(DType compute)>;
-  using Algorithm = std::pair<const char*, const char*>;  ///< a decision and what it took
+  using Algorithm = std::pair<const char*, const char*>;  ///< a decision and the algorithm it took
 
   OperatorCall(const char* name, DType compute, const Work* work);
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
   const char* name() const { return name_; }         ///< "conv2d"; lives as long as the process
-  DType compute() const { return compute_; }         ///< of what only moves elements: theirs
+  DType compute() const { return compute_; }         ///< for operators that only move elements: the elements' dtype
   bool backward() const { return backward_; }        ///< runs inside Tensor::backward
   bool repeats() const { return work_ != nullptr; }  ///< whether `repeat` may be called
-  /// Runs the kernel once more in the scope of the thread, on what `stage` gives it.
+  /// Runs the kernel once more in the scope of the thread, with the operands of `stage`.
   void repeat(Stage& stage, DType compute) const;
 
   // Complete when the kernel has returned.
   const std::vector<Operand>& operands() const { return operands_; }
-  double flops() const { return flops_; }  ///< by the operator's definition; 0 but for products and convolutions
+  double flops() const { return flops_; }  ///< by the operator's definition; 0 except for products and convolutions
   const std::vector<Algorithm>& algorithms() const { return algorithms_; }
 
   // ---- for operators and kernels ----
-  /// The call that the thread is in, where it is observed; else null.
+  /// The call that the thread is executing, if it is observed; else null.
   static OperatorCall* open() { return open_; }
-  /// Notes an operand. What it returns, unless null, is the pointer to take.
+  /// Notes an operand. The result, unless null, is the pointer to use.
   void* use(const Operand& operand);
   void add_flops(double flops) { flops_ += flops; }
   void took(const char* decision, const char* algorithm) noexcept;
-  /// What gives the pointers; null: the tensors' own are taken.
+  /// Provides the pointers; null: use those of the tensors.
   const Stage* stage() const { return stage_; }
 
  private:
@@ -115,8 +115,8 @@ struct Move {
   std::size_t bytes;
 };
 
-/// Sees what happens on a thread from `begin` to `end`. The youngest is told first. A scope may have one as well
-/// (Scope::observer), which sees the operators.
+/// Sees what happens on a thread from `begin` to `end`. The most recent observer is called first. A scope may also have
+/// an observer (Scope::observer), which sees the operators.
 class Observer {
  public:
   Observer() = default;
@@ -136,20 +136,20 @@ class Observer {
   virtual void begin_wait() {}
   virtual void end_wait() noexcept {}
 
-  // What a thread's work depends on. Whatever the library reads on the host, and a replay does not read again, has to
-  // be said here.
+  // What a thread's work depends on. Report here whatever the library reads on the host and a replay does not read
+  // again.
   /// The storage is about to be used in `memory`.
   virtual void uses(Storage& /*storage*/, Memory& /*memory*/, bool /*reads*/, bool /*writes*/) {}
-  /// The gradient of the tensor is about to be looked at, or to be replaced.
+  /// The gradient of the tensor is about to be read or replaced.
   virtual void gradient(const Tensor& /*tensor*/, bool /*replaced*/) {}
   /// The generator is about to hand out a stream.
   virtual void draws(Generator& /*generator*/) {}
   /// What is queued depends on a switch on the host.
   virtual void depends(const std::shared_ptr<const bool>& /*on*/) {}
 
-  /// Draws the key of a stream for an operator, where this observer has the say; else false.
+  /// Draws the key of a stream for an operator if this observer controls it; otherwise returns false.
   virtual bool draw(Generator& /*generator*/, random::Key& /*key*/) { return false; }
-  /// By what this observer records the thread's work instead of running it; null: it does not.
+  /// How this observer records the thread's work instead of running it; null: it does not record.
   virtual const Capture* captures() const noexcept { return nullptr; }
 
  protected:
@@ -166,10 +166,10 @@ class Observer {
 };
 
 namespace detail {
-extern constinit thread_local Observer* observer;  // the youngest of the thread; null: nobody watches
+extern constinit thread_local Observer* observer;  // the most recent one of the thread; null: nobody observes
 }
 
-/// Tells each observer of the thread, the youngest first.
+/// Notifies each observer of the thread, the most recent first.
 template <class Event>
 void tell(Event&& event) {
   for (Observer *each = detail::observer, *next = nullptr; each != nullptr; each = next) {

@@ -1,8 +1,8 @@
 #pragma once
-// The entry point of a mode that lives in a shared library of its own. The library need not link tern: it fills a
-// Mode and hands it out. It is built with the same compiler family, standard library and version of these headers: then
-// it shares strings, exceptions and virtual calls with the library. The contract, a number that both sides derive from
-// the headers, is compared when it is opened.
+// The entry point of a mode in another shared library. That library need not link tern: it fills a Mode and returns it.
+// Both must use the same compiler family, standard library and header version, because they share strings, exceptions
+// and virtual calls. Both sides derive a number, the contract, from the headers; the library compares it when it opens
+// the plug-in.
 
 #include "tern/modes/contract.hpp"
 
@@ -17,15 +17,15 @@ inline constexpr std::uint64_t plugin_contract = contract::number();
 /// The compiler, for messages.
 inline constexpr const char* plugin_compiler = __VERSION__;
 
-/// What the entry point returns; it lives until the process ends. The library reads no further than what it knows:
-/// first the form, then the contract, and only where both are its own the rest.
+/// What the entry point returns; it lives until the process ends. The library first compares the form, then the
+/// contract, and reads the rest only if both match its own.
 struct Plugin {
   std::uint32_t form = plugin_form;
   std::uint32_t mode_size = sizeof(Mode);
   std::uint64_t contract = plugin_contract;
   const char* compiler = plugin_compiler;
   const Mode* mode = nullptr;    ///< null when the mode cannot be used here
-  const char* status = nullptr;  ///< then: one sentence that says why
+  const char* status = nullptr;  ///< then one sentence that says why
 };
 
 /// `extern "C" const tern::Plugin* tern_plugin()` is what the library exports.

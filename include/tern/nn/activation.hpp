@@ -1,5 +1,5 @@
 #pragma once
-// Activations as modules; the operators of the same names say what they compute.
+// Activations as modules; see the operators of the same names.
 
 #include <typeinfo>
 
@@ -73,7 +73,7 @@ class Silu : public Module {
   std::string describe() const override { return "Silu()"; }
 };
 
-/// operators::prelu with a weight [1], or [channels], that begins as `start`.
+/// operators::prelu with a weight [1] or [channels], initialised to `start`.
 class Prelu : public Module {
  public:
   explicit Prelu(std::int64_t channels = 1, double start = 0.25, DType dtype = DType::float32)

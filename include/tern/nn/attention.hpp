@@ -9,24 +9,24 @@ using operators::AttentionOptions;
 
 struct MultiheadAttentionOptions {
   bool bias = true;
-  bool is_causal = false;  ///< position i sees the positions 0 ... i
+  bool is_causal = false;  ///< position i attends to the positions 0 ... i
   DType dtype = DType::float32;
 };
 
-/// Attention by several heads, each on its own part of the width: heads(x) = [x Wq, x Wk, x Wv], attention per head,
-/// the results side by side through out_proj. x [N, L, width], or [L, width]. As torch.nn.MultiheadAttention with
-/// batch_first and without dropout; names, shapes and starting values are torch's: in_proj_weight [3 width, width]
-/// (Xavier's uniform), in_proj_bias [3 width] (0), out_proj.weight [width, width], out_proj.bias [width] (0).
+/// Multi-head attention: heads(x) = [x Wq, x Wk, x Wv], attention per head on its slice of the width, and the results
+/// concatenated through out_proj. x is [N, L, width] or [L, width]. It equals torch.nn.MultiheadAttention with
+/// batch_first and without dropout, with torch's names, shapes and initial values: in_proj_weight [3 width, width]
+/// (Xavier uniform), in_proj_bias [3 width] (0), out_proj.weight [width, width], out_proj.bias [width] (0).
 class MultiheadAttention : public Module {
  public:
   /// Throws ShapeError unless `heads` divides `width`.
   MultiheadAttention(std::int64_t width, std::int64_t heads, const MultiheadAttentionOptions& options = {},
                      Generator& generator = default_generator());
 
-  /// x attends to itself.
+  /// Self-attention of x.
   Tensor forward(const Tensor& x) const override;
-  /// Queries [N, L, width] attend to keys [N, S, width] and their values [N, S, width]; a mask broadcasts to
-  /// [N, heads, L, S]. `options` decides alone: is_causal of the module is for forward.
+  /// Queries [N, L, width] attend to keys [N, S, width] and their values [N, S, width]. A mask broadcasts to [N, heads,
+  /// L, S]. Only `options` applies: the module's is_causal is for forward.
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionOptions& options = {}) const;
   std::string describe() const override;

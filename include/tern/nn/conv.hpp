@@ -8,7 +8,7 @@ namespace tern::nn {
 
 struct Conv2dOptions {
   Pair stride = 1, padding = 0, dilation = 1;
-  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
+  std::optional<Pair> end_padding = {};  ///< below and to the right; equal to `padding` if absent
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  ///< computed in the same kernel
@@ -29,7 +29,7 @@ class Conv2d : public Module {
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
-  /// The arguments of operators::conv2d for this module on x.
+  /// The arguments with which this module calls operators::conv2d on x.
   operators::Conv2dCall call(const Tensor& x) const { return {x, weight_, bias_, options_}; }
 
   const Tensor& weight() const { return weight_; }
@@ -71,8 +71,8 @@ struct ConvTranspose2dOptions {
   DType dtype = DType::float32;
 };
 
-/// operators::conv_transpose2d with weight [in, out / groups, KH, KW] and bias [out], which begin as torch's: uniform
-/// in +-1 / sqrt(out / groups KH KW).
+/// operators::conv_transpose2d with weight [in, out / groups, KH, KW] and bias [out]. Initial values are torch's:
+/// uniform in +-1 / sqrt(out / groups KH KW).
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(std::int64_t in, std::int64_t out, Pair kernel, const ConvTranspose2dOptions& options = {},
@@ -91,8 +91,8 @@ struct Conv2dInput {
   const Conv2d& conv;
   Tensor x;
 };
-/// The outputs of several convolutions joined along the channels: operators::conv2d_cat, or one `forward` after the
-/// other where one is of a class that derives from Conv2d.
+/// The outputs of several convolutions, concatenated along the channels by operators::conv2d_cat. If one of them is of
+/// a class derived from Conv2d, `forward` runs for each instead.
 Tensor cat(const std::vector<Conv2dInput>& inputs);
 
 }  // namespace tern::nn

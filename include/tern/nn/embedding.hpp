@@ -4,8 +4,8 @@
 
 namespace tern::nn {
 
-/// Rows of weight [count, width] by indices of any shape, int64: operators::embedding. The weight begins normal with
-/// deviation 1, as torch's.
+/// operators::embedding: rows of weight [count, width], selected by int64 indices of any shape. Initial weights are
+/// normal with deviation 1, as torch's.
 class Embedding : public Module {
  public:
   /// Throws ShapeError unless both sizes are positive, DTypeError unless `dtype` is floating.

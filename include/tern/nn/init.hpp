@@ -1,26 +1,26 @@
 #pragma once
-// Starting values, torch.nn.init's names and formulas. They overwrite the tensor (never recorded) and return it; the
-// numbers come from the generator's next stream, so the same seed gives the same bits in every mode.
+// Initial values, with torch.nn.init's names and formulas. They overwrite the tensor (never recorded) and return it.
+// The numbers come from the generator's next stream, so one seed gives the same bits in every mode.
 
 #include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 
-/// How a layer's weight and bias begin.
+/// How a layer's weight and bias are initialised.
 enum class Start : std::uint8_t {
   torch,    ///< as PyTorch's layers: both uniform in +-1 / sqrt(fan in)
-  kaiming,  ///< for a relu behind the layer: weight uniform in +-sqrt(6 / fan in), bias 0
-  none,     ///< not written, and no memory taken yet: for a module whose state is loaded next
+  kaiming,  ///< for a relu after the layer: weight uniform in +-sqrt(6 / fan in), bias 0
+  none,     ///< not initialised, and no memory allocated yet: for a module whose state is loaded next
 };
 
 namespace init {
 
-/// What follows the layer, for its gain.
+/// What follows the layer; determines the gain.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu };
 /// The factor by which the deviation must grow to keep the variance: torch's calculate_gain.
 double gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
-/// Inputs (outputs) that meet in one output (input): sizes of a weight [out, in, ...]. Throws ShapeError below rank 2.
+/// Number of inputs per output (outputs per input) of a weight [out, in, ...]. Throws ShapeError below rank 2.
 std::int64_t fan_in(const Tensor& weight);
 std::int64_t fan_out(const Tensor& weight);
 enum class Fan : std::uint8_t { in, out };

@@ -1,5 +1,5 @@
 #pragma once
-// Weights of another training: taking over what fits, and leaving some of them as they are.
+// Weights of another training: load what fits, and freeze parameters.
 
 #include <string>
 #include <vector>
@@ -8,18 +8,19 @@
 
 namespace tern::nn {
 
-/// Names that begin with `from` begin with `to` instead: {"head.", "fc."}, {"module.", ""}.
+/// Replaces the prefix `from` of a name by `to`: {"head.", "fc."}, {"module.", ""}.
 struct Rename {
   std::string from = {}, to = {};
 };
 
 struct ImportOptions {
-  std::string prefix = {};          ///< only names that begin so are looked at, without it: "model." of a checkpoint
-  std::vector<Rename> rename = {};  ///< after that; for each name, the first that fits
-  bool strict = true;               ///< whatever does not fit is an Error; else it is left alone and reported
+  std::string prefix = {};          ///< only names with this prefix are loaded, and it is removed: "model." in a
+                                    ///< checkpoint
+  std::vector<Rename> rename = {};  ///< applied afterwards; the first match counts for each name
+  bool strict = true;               ///< anything that does not fit is an Error; otherwise it is skipped and reported
 };
 
-/// What `load` did, by the module's names, each list in the order of the alphabet.
+/// What `load` did, by the module's names; each list is sorted.
 struct LoadReport {
   struct Differing {
     std::string name = {};
@@ -27,35 +28,34 @@ struct LoadReport {
     DType dtype_here = DType::float32, dtype_there = DType::float32;
   };
   std::vector<std::string> taken = {};
-  std::vector<std::string> missing = {};     ///< of the module, and not there
-  std::vector<std::string> unexpected = {};  ///< there, and not of the module
-  std::vector<Differing> differing = {};     ///< of another shape, or integers for numbers with a fraction
+  std::vector<std::string> missing = {};     ///< in the module, not in the file
+  std::vector<std::string> unexpected = {};  ///< in the file, not in the module
+  std::vector<Differing> differing = {};     ///< of another shape, or integers for floating-point numbers
 
-  /// True when the module has all of the file and the file all of the module.
+  /// True if the file and the module have the same tensors.
   bool whole() const { return missing.empty() && unexpected.empty() && differing.empty(); }
-  /// A sentence, and a line for each tensor that was not taken.
+  /// A sentence, and one line for each tensor that was not loaded.
   std::string text() const;
 };
 
 /// Copies the tensors of a safetensors file, or of a NumPy file whose name ends in .npz, into the parameters and
-/// buffers of the same names. Throws FileError for a file that cannot be read, for one that does not fit (strict: with
-/// all that is missing, unexpected or different), and for one of which nothing fits; then nothing was changed.
+/// buffers of the same names. Throws FileError if the file cannot be read, does not fit (strict: listing all that is
+/// missing, unexpected or different), or contains nothing that fits; then nothing was changed.
 ///
 ///     const nn::LoadReport report = nn::load(net, "resnet18.safetensors", {.strict = false});  // but the last layer
 ///
 LoadReport load(Module& module, const std::string& file, const ImportOptions& options = {});
-/// The same from tensors in memory; `name` is the file name in messages.
+/// The same for tensors in memory; `name` is the file name in messages.
 LoadReport load(Module& module, const State& state, const ImportOptions& options = {},
                 const std::string& name = "the state");
 
-/// Turns off the gradients of the parameters whose names match one of the patterns, and returns the names: `*` stands
-/// for any characters, also dots, `?` for one. Statistics of BatchNorm2d still follow the batches, until `eval` of
-/// their module. Throws Error for a pattern that matches no parameter. Make the optimiser afterwards, from
-/// trained_parameters.
+/// Freezes the parameters whose names match one of the patterns, and returns their names: `*` matches any characters,
+/// also dots, `?` one character. The statistics of BatchNorm2d still follow the batches until `eval` of their module.
+/// Throws Error for a pattern that matches no parameter. Make the optimiser afterwards, from trained_parameters.
 std::vector<std::string> freeze(Module& module, const std::vector<std::string>& patterns);
-/// Turns the gradients of these parameters on again.
+/// Re-enables the gradients of these parameters.
 std::vector<std::string> unfreeze(Module& module, const std::vector<std::string>& patterns);
-/// The parameters that take a gradient.
+/// The parameters that are trained, that is, not frozen.
 std::vector<Tensor> trained_parameters(const Module& module);
 
 }  // namespace tern::nn

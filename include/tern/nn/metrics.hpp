@@ -1,13 +1,13 @@
 #pragma once
-// Metrics that count in the mode of the scope: `update` only queues work, and the host waits once, where the value is
-// read. The counters live on from update to update, so an update may be part of a Step.
+// Metrics that count in the mode of the scope. `update` only queues work; the host waits once, when it reads the value.
+// The counters persist between updates, so an update may be part of a Step.
 
 #include "tern/tensor/create.hpp"
 
 namespace tern::nn {
 
-/// The counters of a metric, float64. A copy counts on its own from where the original stands; assigning writes into
-/// the counters that are there, so that a recorded Step goes on with them.
+/// The counters of a metric, float64. A copy continues to count separately. Assignment writes into the existing
+/// counters, so that a recorded Step continues with them.
 class Counters {
  public:
   explicit Counters(const Shape& shape) : tensor_(zeros(shape, DType::float64)) {}
@@ -21,18 +21,18 @@ class Counters {
   Tensor tensor_;
 };
 
-/// How many rows of logits [rows, classes] have their largest element at their label, float64 [1], without a wait.
-/// Labels are [rows] (int64), or the shares of all classes [rows, classes], whose largest counts.
+/// How many rows of logits [rows, classes] have their largest element at the label, as float64 [1], without a wait.
+/// Labels are [rows] (int64), or [rows, classes] probabilities, of which the largest counts.
 Tensor count_right(const Tensor& logits, const Tensor& labels);
 
-/// The share of rows of logits [rows, classes] whose largest element is at labels [rows] (int64).
+/// The fraction of rows of logits [rows, classes] whose largest element is at labels [rows] (int64).
 double accuracy(const Tensor& logits, const Tensor& labels);
 
 /// Accuracy over many batches.
 class Accuracy {
  public:
   void update(const Tensor& logits, const Tensor& labels);
-  /// Rows seen, and those that were right.
+  /// Rows seen, and rows that were right.
   std::int64_t count() const;
   std::int64_t correct() const;
   /// NaN before the first update.
@@ -43,7 +43,7 @@ class Accuracy {
   Counters totals_{{2}};  // right, seen
 };
 
-/// Mean of one-element tensors, such as the losses of an epoch, each counting `weight` times.
+/// Mean of one-element tensors, such as the losses of an epoch, each counted `weight` times.
 class Mean {
  public:
   void update(const Tensor& value, double weight = 1);
@@ -55,7 +55,7 @@ class Mean {
   Counters totals_{{2}};  // sum, weights
 };
 
-/// How often rows of each class (row of the matrix) were taken for each class (column).
+/// How often each true class (row of the matrix) was predicted as each class (column).
 class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(std::int64_t classes);

@@ -23,17 +23,17 @@ struct NamedTensor {
 };
 
 struct LoadOptions {
-  bool allow_missing = false;     ///< leave tensors alone that the state does not have
-  bool allow_unexpected = false;  ///< ignore names that are not here
+  bool allow_missing = false;     ///< leave tensors unchanged that the state does not have
+  bool allow_unexpected = false;  ///< ignore names that do not exist here
 };
 
-/// Copies the tensors of `state` into those of the same names. Everything is checked first: one Error beginning with
-/// `what` lists all that is missing, unexpected or of another shape or kind, and then nothing was changed.
+/// Copies the tensors of `state` into the tensors of the same names. Everything is checked first: one Error that begins
+/// with `what` lists all tensors that are missing, unexpected or of another shape or kind; then nothing was changed.
 void load_tensors(const std::string& what, const std::vector<NamedTensor>& targets, const State& state,
                   const LoadOptions& options = {});
 
-/// A tensor that a module trains. Only Module::parameter makes one, and it registers it: a Parameter member that
-/// `parameters()` does not list cannot be written. Undefined when the module was made without it (a bias).
+/// A tensor that a module trains. Only Module::parameter makes one, and registers it, so every Parameter member is in
+/// `parameters()`. Undefined if the module was made without it (a bias).
 class Parameter {
  public:
   operator const Tensor&() const { return tensor_; }
@@ -66,14 +66,14 @@ class Module {
   Module(const Module&) = default;
   Module& operator=(const Module&) = default;
 
-  /// Runs `forward`. A ShapeError or DTypeError in there names the module that it comes from, by its path below the one
-  /// that the program called.
+  /// Runs `forward`. A ShapeError or DTypeError in it names the module, by its path below the one that the program
+  /// called.
   Tensor operator()(const Tensor& x) const;
   virtual Tensor forward(const Tensor& x) const = 0;
   /// One line, such as "Linear(784, 196)".
   virtual std::string describe() const { return "Module"; }
-  /// Floating-point operations of `forward`, a multiply-add counted as two, without the children's. Matrix products and
-  /// convolutions count; what is linear in the number of elements does not.
+  /// Floating-point operations of `forward`, a multiply-add counted as two, without the children's. Only matrix
+  /// products and convolutions count.
   virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
 
   /// The activation that this module is, where a layer before it can compute it in its own kernel: none in a
@@ -98,10 +98,10 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_buffers() const;
-  /// Elements of all parameters.
+  /// Total number of elements of all parameters.
   std::int64_t parameter_count() const;
 
-  /// Training (the default) or evaluation, here and in all children: what Dropout and BatchNorm2d do depends on it.
+  /// Switches training (the default) or evaluation, here and in all children: Dropout and BatchNorm2d depend on it.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const {
@@ -109,30 +109,30 @@ class Module {
       tell([&](Observer& observer) { observer.depends({body_, &body_->training}); });
     return body_->training;
   }
-  /// Forgets the gradients of all parameters.
+  /// Clears the gradients of all parameters.
   void zero_grad();
 
-  /// Parameters and buffers under all their names, sharing the elements.
+  /// Parameters and buffers by all their names, sharing the elements.
   State state() const;
   /// See load_tensors.
   void load_state(const State& state, const LoadOptions& options = {});
-  /// Names of tensors that other libraries save and load_state passes over: "bn1.num_batches_tracked".
+  /// Names of tensors that other libraries save and load_state ignores: "bn1.num_batches_tracked".
   std::vector<std::string> ignored_names() const;
 
   /// Calls `function` for this module (path "") and everything below it, in order of registration.
   void visit(const std::function<void(const std::string& path, const Module& module)>& function) const;
-  /// True when both are handles of one module.
+  /// Whether both are handles of one module.
   bool is(const Module& other) const { return body_ == other.body_; }
 
  protected:
   Module() : body_(std::make_shared<Body>()) {}
 
-  // Names are not empty, have no dot and are not taken; else Error.
-  /// Registers and returns a tensor to train; an undefined one is registered as absent. The gradient is switched on.
+  // A name is not empty, has no dot and is not taken; else Error.
+  /// Registers and returns a tensor to train, with its gradient enabled; an undefined one is registered as absent.
   Parameter parameter(const std::string& name, Tensor tensor);
   /// Registers and returns a tensor that is saved with the state but not trained.
   Tensor buffer(const std::string& name, Tensor tensor);
-  /// A tensor that other libraries save here and that nothing here depends on: load_state passes over it.
+  /// Names a tensor that other libraries save here and that this module does not use: load_state ignores it.
   void ignore(const std::string& name);
   /// Registers and returns a child.
   template <std::derived_from<Module> M>
@@ -141,7 +141,7 @@ class Module {
     return child;
   }
   void add_child(const std::string& name, std::shared_ptr<Module> child);
-  /// The children [begin, end) of another module become children of this one, too, under their names.
+  /// Adds the children [begin, end) of another module to this one, too, under their names.
   void add_children(const Module& of, std::size_t begin, std::size_t end);
   std::size_t child_count() const { return body_->children.size(); }
   const Module& child(std::size_t i) const { return *body_->children[i].second; }
@@ -154,7 +154,7 @@ class Module {
     std::vector<std::string> ignored;
     std::vector<std::pair<std::string, std::shared_ptr<Module>>> children;
     bool training = true;
-    bool registered = false;  // is the child of some module
+    bool registered = false;  // whether it is a child of some module
   };
   template <class Forward>
   Tensor call(Forward forward) const;

@@ -22,8 +22,8 @@ class LocalResponseNorm : public Module {
 struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;            ///< running = (1 - momentum) running + momentum batch
-  bool affine = true;               ///< with weight (at first 1) and bias (at first 0)
-  bool track_running_stats = true;  ///< else the batch's statistics are used in evaluation too
+  bool affine = true;               ///< with weight (initially 1) and bias (initially 0)
+  bool track_running_stats = true;  ///< if false, evaluation also uses the batch's statistics
   DType dtype = DType::float32;
 };
 
@@ -31,8 +31,8 @@ using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
 
 /// operators::batch_norm with torch's names: parameters weight and bias, buffers running_mean and running_var. There is
-/// no num_batches_tracked: nothing here depends on it, and load_state passes over it. One value per channel has no
-/// deviation: with the batch's statistics it is a ShapeError, as in torch.
+/// no num_batches_tracked: nothing here depends on it, and load_state ignores it. A batch with one value per channel
+/// has no deviation and is a ShapeError, as in torch.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) const override;
@@ -41,7 +41,7 @@ class BatchNorm : public Module {
   std::string describe() const override { return message(name_, "(", channels_, ")"); }
 
  protected:
-  /// For x of `least_rank` to `most_rank` dimensions, from 2 to 4.
+  /// For x of `least_rank` to `most_rank` dimensions, 2 to 4.
   BatchNorm(const char* name, int least_rank, int most_rank, std::int64_t channels, const BatchNormOptions& options);
 
  private:
@@ -57,14 +57,14 @@ class BatchNorm : public Module {
   Tensor running_mean_, running_var_;
 };
 
-/// Of x [N, channels] or [N, channels, L].
+/// For x [N, channels] or [N, channels, L].
 class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm1d", 2, 3, channels, options) {}
 };
 
-/// Of x [N, channels, H, W].
+/// For x [N, channels, H, W].
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {})
@@ -72,12 +72,12 @@ class BatchNorm2d : public BatchNorm {
 };
 
 struct NormOptions {
-  std::optional<double> epsilon = {};  ///< when absent 1e-5, but of RmsNorm that of operators::rms_norm
-  bool affine = true;                  ///< with weight (at first 1) and, where there is one, bias (at first 0)
+  std::optional<double> epsilon = {};  ///< if absent 1e-5, and for RmsNorm the default of operators::rms_norm
+  bool affine = true;                  ///< with weight (initially 1) and, where there is one, bias (initially 0)
   DType dtype = DType::float32;
 };
 
-/// operators::layer_norm over the last dimensions, of these sizes; torch's names weight and bias.
+/// operators::layer_norm over the last dimensions, whose sizes are listed here; torch's names weight and bias.
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(const Shape& normalized_shape, const NormOptions& options = {});
@@ -90,7 +90,7 @@ class LayerNorm : public Module {
   Parameter weight_, bias_;
 };
 
-/// operators::rms_norm over the last dimensions, of these sizes; torch's name weight.
+/// operators::rms_norm over the last dimensions, whose sizes are listed here; torch's name weight.
 class RmsNorm : public Module {
  public:
   explicit RmsNorm(const Shape& normalized_shape, const NormOptions& options = {});
@@ -103,7 +103,7 @@ class RmsNorm : public Module {
   Parameter weight_;
 };
 
-/// operators::group_norm of x [N, channels, ...]; torch's names weight and bias. Throws ShapeError unless `groups`
+/// operators::group_norm for x [N, channels, ...]; torch's names weight and bias. Throws ShapeError unless `groups`
 /// divides `channels`.
 class GroupNorm : public Module {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// Pooling as modules; the operators of the same names say what they compute.
+// Pooling as modules; see the operators of the same names.
 
 #include "tern/nn/module.hpp"
 #include "tern/operators/pooling.hpp"

@@ -7,7 +7,7 @@
 
 namespace tern::nn {
 
-/// x itself.
+/// Returns x itself.
 class Identity : public Module {
  public:
   Tensor forward(const Tensor& x) const override { return x; }

@@ -32,7 +32,7 @@ class Sequential : public Module {
 
   std::size_t size() const { return child_count(); }
   const Module& operator[](std::size_t i) const;
-  /// The modules [begin, end), the same ones under the same names: of a state of all, those are loaded with
+  /// The modules [begin, end), shared and under the same names. To load them from the state of the whole net, use
   /// `allow_unexpected`.
   Sequential part(std::size_t begin, std::size_t end) const;
   Tensor forward(const Tensor& x) const override;

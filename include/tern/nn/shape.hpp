@@ -21,7 +21,7 @@ using operators::InterpolateOptions;
 using operators::Interpolation;
 using operators::Scale;
 
-/// operators::interpolate_by of x [N, C, H, W]: `scale` times its height and width.
+/// operators::interpolate_by for x [N, C, H, W]: `scale` times its height and width.
 class Upsample : public Module {
  public:
   explicit Upsample(Scale scale, const InterpolateOptions& options = {}) : scale_(scale), options_(options) {

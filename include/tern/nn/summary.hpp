@@ -21,12 +21,12 @@ struct Summary {
   std::int64_t parameter_bytes = 0;
   std::int64_t output_bytes = 0;  ///< of all layers: what a training step keeps for backward
 
-  /// A table for people.
+  /// A table for printing.
   std::string text() const;
 };
 
-/// Runs the module once on zeros of `input` (with the batch dimension), in evaluation and without gradients, in the
-/// mode of the scope. Its training switches are as before afterwards.
+/// Runs the module once on zeros of `input` (batch dimension included), in evaluation and without gradients, in the
+/// mode of the scope. Restores its training switches afterwards.
 Summary summary(const Module& module, const Shape& input);
 
 }  // namespace tern::nn

@@ -20,8 +20,8 @@ Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);  ///< The hyperbolic tangent.
 /// log(1 + exp(x)), exact for every x.
 Tensor softplus(const Tensor& x);
-/// log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold, as torch has it (by default beyond
-/// 20). A NumericError where beta is 0 or NaN.
+/// log(1 + exp(beta x)) / beta, and x itself if beta x exceeds the threshold, as in torch (default 20). Throws
+/// NumericError if beta is 0 or NaN.
 Tensor softplus(const Tensor& x, double beta, double threshold = 20);
 /// x * Phi(x) with the exact normal distribution function.
 Tensor gelu(const Tensor& x);
@@ -29,10 +29,10 @@ Tensor gelu(const Tensor& x);
 Tensor softmax(const Tensor& x, std::int64_t dim = -1, std::optional<DType> dtype = {});
 /// log(softmax(x)), stable.
 Tensor log_softmax(const Tensor& x, std::int64_t dim = -1, std::optional<DType> dtype = {});
-/// The activation that a fused operator would apply, alone.
+/// Applies the activation of a fused operator by itself.
 Tensor activate(const Tensor& x, Activation activation);
 
-// Composed of the others, in every floating dtype.
+// Composed of other operators; for every floating dtype.
 /// x > 0 ? x : alpha * (exp(x) - 1), exact near 0 too.
 Tensor elu(const Tensor& x, double alpha = 1);
 /// 1.0507 * elu(x, 1.6733), with torch's digits.

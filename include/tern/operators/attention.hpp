@@ -7,14 +7,15 @@
 namespace tern::operators {
 
 struct AttentionOptions {
-  Tensor mask = {};        ///< broadcasts to [..., L, S]: bool, true where a key counts; or numbers that are added
-  bool is_causal = false;  ///< query i sees the keys 0 ... i; not together with a mask
-  std::optional<double> scale = {};  ///< of the products; 1 / sqrt(E) when absent
+  Tensor mask = {};        ///< broadcasts to [..., L, S]: bool, true where a key counts; or numbers to add to the
+                           ///< scores
+  bool is_causal = false;  ///< query i attends to the keys 0 ... i; cannot be combined with a mask
+  std::optional<double> scale = {};  ///< factor of the scores; 1 / sqrt(E) if absent
 };
 
 /// softmax(scale * query key^T + mask) value over the keys: query [..., L, E], key [..., S, E], value [..., S, V],
-/// result [..., L, V]; leading dimensions broadcast. A query for which no key counts gives 0. No keys, and shapes that
-/// do not fit, are a ShapeError; a mask beside is_causal is an Error. (Vaswani and others, 2017.)
+/// result [..., L, V]; leading dimensions broadcast. A query with no key to attend to gives 0. Throws ShapeError if
+/// there are no keys or shapes do not match, Error for a mask together with is_causal. (Vaswani and others, 2017.)
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 

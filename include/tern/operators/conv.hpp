@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// A size for height and width; one number stands for both.
+/// A size for height and width; one number sets both.
 struct Pair {
   std::int64_t h = 1, w = 1;
   constexpr Pair(std::int64_t both) : h(both), w(both) {}
@@ -17,22 +17,22 @@ namespace operators {
 
 struct Conv2dOptions {
   Pair stride = 1, padding = 0, dilation = 1;
-  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
+  std::optional<Pair> end_padding = {};  ///< below and to the right; equal to `padding` if absent
   std::int64_t groups = 1;
   Activation activation = Activation::none;
-  /// In place of padding: zeros so that the output has the input's size, of an odd number one more at the end, as
-  /// torch's padding="same". Of a stride other than 1 it is a ShapeError.
+  /// Instead of padding: zeros such that the output has the input's size; an odd total puts one more at the end, as
+  /// torch's padding="same". Throws ShapeError for a stride other than 1.
   bool same_padding = false;
 };
 
-// x may be one image, [C, H, W]: so is the result then.
+// x may also be one image [C, H, W]; then the result has no batch dimension either.
 /// Cross-correlation of x [N, C, H, W] with weight [O, C / groups, KH, KW], plus bias [O] (or undefined), then the
-/// activation, in one kernel. The result is [N, O, OH, OW], OH = floor((H + padding + end_padding - dilation (KH
-/// - 1) - 1) / stride) + 1. Padding is zeros, and 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
+/// activation, all in one kernel. The result is [N, O, OH, OW], OH = floor((H + padding + end_padding - dilation (KH
+/// - 1) - 1) / stride) + 1. Padding is zeros; 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
-/// The largest of each 2 x 2 outputs of that convolution, windows that do not overlap: max_pool2d(conv2d(...), 2), as
-/// one kernel, which stores no convolution, where the mode has it: [N, O, OH / 2, OW / 2], rounded down.
+/// max_pool2d(conv2d(...), 2): the largest of each 2 x 2 outputs, in windows that do not overlap. One kernel that does
+/// not store the convolution, if the mode has it. The result is [N, O, OH / 2, OW / 2], rounded down.
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                          const Conv2dOptions& options = {});
 
@@ -41,16 +41,16 @@ struct Conv1dOptions {
   Activation activation = Activation::none;
   bool same_padding = false;  ///< see Conv2dOptions
 };
-/// conv2d of x [N, C, L] or [C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
+/// conv2d for x [N, C, L] or [C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
 
 struct ConvTranspose2dOptions {
   Pair stride = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
-/// The gradient of conv2d's input as an operator, torch.nn.functional.conv_transpose2d: x [N, C, H, W] and weight
-/// [C, O / groups, KH, KW] give [N, O, OH, OW], OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding +
-/// 1; bias [O] or undefined. output_padding is less than the stride.
+/// The gradient of conv2d's input as an operator, torch.nn.functional.conv_transpose2d. x [N, C, H, W] and weight [C, O
+/// / groups, KH, KW] give [N, O, OH, OW] with OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1;
+/// bias is [O] or undefined. output_padding must be less than the stride.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
 
@@ -59,8 +59,8 @@ struct Conv2dCall {
   Tensor x, weight, bias = {};
   Conv2dOptions options = {};
 };
-/// cat of several convolutions along the channels, whose outputs have one size: each writes its part of the result,
-/// without a copy where the mode can.
+/// Concatenates the outputs of several convolutions, which have one size, along the channels. Each writes its slice of
+/// the result, without a copy if the mode can.
 Tensor conv2d_cat(const std::vector<Conv2dCall>& calls);
 
 }  // namespace operators

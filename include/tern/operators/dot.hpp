@@ -8,12 +8,12 @@ struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;
 };
 
-/// Matrix product of [..., m, k] and [..., k, n]: leading dimensions broadcast; a 1-D factor is a row (left) or a
-/// column (right) whose extra dimension is dropped from the result. A transposed factor is given as [..., k, m] or
+/// Matrix product of [..., m, k] and [..., k, n]; leading dimensions broadcast. A 1-D factor is a row (left) or a
+/// column (right), whose extra dimension is dropped from the result. A transposed factor is passed as [..., k, m] or
 /// [..., n, k].
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
-/// matmul, the name the course projects use.
+/// matmul under the name that the course projects use.
 Tensor dot(const Tensor& a, const Tensor& b);
 
 /// activation(x weight^T + bias) in one kernel: x [..., in], weight [out, in], bias [out] or undefined, result [...,

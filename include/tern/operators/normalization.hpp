@@ -21,27 +21,26 @@ struct BatchNormOptions {
   Activation activation = Activation::none;
 };
 
-/// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...]. In training with the batch's
-/// statistics, which update running_mean and running_var in place (unless undefined) and are those of more than one
-/// value; else with the running ones, which take no gradient. weight and bias are [C] or undefined. Plus `added`, of
-/// x's shape and dtype (or undefined), then the activation; both are in the same kernel where the activation is none or
+/// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...], plus `added` (x's shape and dtype, or
+/// undefined), then the activation. Training uses the batch's statistics, over more than one value, and updates
+/// running_mean and running_var in place unless undefined; evaluation uses the running ones, which get no gradient.
+/// weight and bias are [C] or undefined. Adding and activation run in the same kernel if the activation is none or
 /// relu.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options = {}, const Tensor& added = {});
 
-// Of these, epsilon is added to the variance, which is that of the elements (divided by their number). weight and bias
-// may be undefined.
-/// Normalises over the last dimensions, whose sizes are `normalized_shape`: that is the shape of weight and bias.
+// In the next three, epsilon is added to the biased variance. weight and bias may be undefined.
+/// Normalises over the last dimensions, whose sizes are `normalized_shape`: the shape of weight and bias.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double epsilon = 1e-5);
-/// x / sqrt(mean(x^2) + epsilon) * weight over the last dimensions; when absent, epsilon is 2^-52 for float64 and 2^-23
-/// for the others, 16 bits too, as torch has it.
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last dimensions. The default epsilon is torch's: 2^-52 for float64,
+/// 2^-23 for other dtypes, 16-bit ones too.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> epsilon = {});
-/// Normalises each of `groups` groups of neighbouring channels of each x [N, C, ...]; weight and bias [C].
+/// Normalises each of `groups` groups of neighbouring channels of each example in x [N, C, ...]; weight and bias [C].
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double epsilon = 1e-5);
-/// Normalises each plane of x [N, C, ...]; weight and bias [C]. Planes of one element are a ShapeError.
+/// Normalises each plane of x [N, C, ...]; weight and bias [C]. Throws ShapeError for planes of one element.
 Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
 
 }  // namespace tern::operators

@@ -7,9 +7,9 @@
 namespace tern::operators {
 
 struct MaxPool2dOptions {
-  std::optional<Pair> stride = {};  ///< the kernel's size when absent
+  std::optional<Pair> stride = {};  ///< the kernel's size if absent
   Pair padding = 0, dilation = 1;
-  std::optional<Pair> end_padding = {};  ///< below and to the right; as above and to the left when absent
+  std::optional<Pair> end_padding = {};  ///< below and to the right; equal to `padding` if absent
   bool ceil_mode = false;  ///< round the output up; windows that start in the right or bottom padding are dropped
 };
 
@@ -21,7 +21,7 @@ struct AvgPool2dOptions {
   bool count_include_pad = true;
 };
 
-// x may be one image, [C, H, W]: so is the result then.
+// x may also be one image [C, H, W]; then the result has no batch dimension either.
 /// Largest value of each window of x [N, C, H, W]; padding is -infinity, the first maximum wins, NaN propagates.
 /// Padding is at most half the kernel; a side of the kernel has at most 256 positions (`max` over dimensions takes
 /// more).
@@ -29,11 +29,11 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options 
 struct Pooled {
   Tensor values, indices;
 };
-/// max_pool2d, and where in its plane of x each value stands: h W + w, int64, as torch's return_indices.
+/// max_pool2d, and the position of each value in its plane of x: h W + w, int64, as torch's return_indices.
 Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOptions& options = {});
 /// Mean of each window of x [N, C, H, W].
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options = {});
-/// Means over a grid of `output` windows that cover x [N, C, H, W], as PyTorch's.
+/// Means over a grid of `output` windows that cover x [N, C, H, W], as in PyTorch.
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output);
 /// The mean of each plane: [N, C, 1, 1].
 Tensor global_avg_pool2d(const Tensor& x);

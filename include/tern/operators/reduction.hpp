@@ -8,45 +8,46 @@ namespace tern::operators {
 
 using tern::Dims;
 
-// A number, of no dimensions, has the dimensions 0 and -1 as one of a single element would.
-/// Reduces the dimensions named, or all. With `keep_dims` the reduced dimensions stay, with size 1. An empty sum is 0,
+// A rank-0 tensor accepts the dimensions 0 and -1, like a tensor of one element.
+/// Reduces the named dimensions, or all. With `keep_dims` the reduced dimensions stay with size 1. An empty sum is 0,
 /// an empty mean NaN. A sum of integers is int64. With `dtype`, x is converted to it first.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keep_dims = false, std::optional<DType> dtype = {});
-/// The sum over the number.
+/// The sum divided by the number of elements.
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keep_dims = false, std::optional<DType> dtype = {});
-/// sum((x - mean)^2) / (n - correction); NaN when n <= correction. A negative correction is a NumericError.
+/// sum((x - mean)^2) / (n - correction); NaN if n <= correction. Throws NumericError for a negative correction.
 Tensor var(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
-/// The largest (smallest) element, of integers too; its gradient goes to the first one of equals, whatever is reduced
-/// (torch.max over all elements shares it among them). Reducing no elements is a ShapeError.
+/// The largest (smallest) element; integers too. The gradient goes to the first of equal elements, whatever is reduced
+/// (torch.max over all elements divides it among them). Throws ShapeError for no elements.
 Tensor max(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor min(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);  ///< See max.
-/// The product, 1 of no elements; of integers int64. Neighbours are multiplied first, then neighbouring products. With
-/// `dtype`, x is converted to it first.
+/// The product; 1 for no elements; int64 for integers. Neighbours are multiplied first, then neighbouring products.
+/// With `dtype`, x is converted to it first.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keep_dims = false, std::optional<DType> dtype = {});
-/// Element i is the sum of the elements 0 ... i along `dim`; of integers int64. With `dtype`, x is converted to it
+/// Element i is the sum of the elements 0 ... i along `dim`; int64 for integers. With `dtype`, x is converted to it
 /// first.
 Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
-/// The same with products.
+/// The same for products.
 Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 /// The position of the first largest element along `dim`, int64, no gradient; NaN counts as largest. Integers too.
 Tensor argmax(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);
 Tensor argmin(const Tensor& x, std::int64_t dim = -1, bool keep_dims = false);  ///< See argmax.
 
-/// sqrt(var), also where the variance leaves the dtype's range; 0 of equal numbers, where the derivative is 0.
+/// sqrt(var), also if the variance leaves the dtype's range. For equal numbers it is 0 with derivative 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false);
-/// (sum of |x|^order)^(1 / order), max(|x|) for infinity, min(|x|) for -infinity, the number of elements that are not 0
-/// for 0; NaN is a NumericError. Elements are scaled before they are raised, so that nothing leaves the range; where x
-/// or the norm is 0 the derivative is 0. Of no elements 0, infinity for negative orders; but for the infinite ones: a
+/// (sum of |x|^order)^(1 / order); max(|x|) for infinity, min(|x|) for -infinity, the number of nonzero elements for 0;
+/// NaN is a NumericError. Elements are scaled before they are raised, so nothing overflows. The derivative is 0 where x
+/// or the norm is 0. Without elements the norm is 0, or infinity for negative orders; the infinite orders throw
 /// ShapeError.
 Tensor norm(const Tensor& x, double order = 2, const Dims& dims = {}, bool keep_dims = false);
-/// log(sum(exp(x))), stable. Of -infinities alone it is -infinity, with a gradient of 0; so it is of no elements.
+/// log(sum(exp(x))), stable. For -infinity alone it is -infinity, with a gradient of 0; likewise for no elements.
 Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 
-/// Whether any element (every one) is not 0, of any dtype: a bool tensor, no gradient. Of no elements false (true).
+/// Whether any (every) element is nonzero, for any dtype. The result is bool, with no gradient; false (true) for no
+/// elements.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keep_dims = false);  ///< See any.
 
-/// Sums `x` over the dimensions along which `shape` was broadcast to x's: the gradient of broadcasting.
+/// Sums `x` over the dimensions along which `shape` was broadcast: the gradient of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace tern::operators

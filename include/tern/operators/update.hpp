@@ -5,9 +5,9 @@
 
 namespace tern::operators {
 
-/// One optimiser step over all parameters in one kernel, in place, not recorded. Vectors are parallel; every tensor is
-/// contiguous and of one dtype; `learning_rate` is one element of it. Parameters without a gradient are left out by the
-/// caller. `momenta` is empty when momentum is 0.
+/// One optimiser step over all parameters in one kernel, in place, not recorded. The vectors are parallel; all tensors
+/// are contiguous and of one dtype; `learning_rate` has one element. The caller leaves out parameters without a
+/// gradient. `momenta` is empty if momentum is 0.
 void sgd(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
          const std::vector<Tensor>& momenta, const Tensor& learning_rate, const kernels::Sgd& options);
 /// `step` is one int64 element that the kernel increments.

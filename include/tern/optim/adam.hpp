@@ -11,8 +11,8 @@ struct AdamOptions {
   double weight_decay = 0;
 };
 
-/// torch.optim.Adam; kernels::Adam has the formula. Every parameter counts its own steps: those in which it had a
-/// gradient. A step is one kernel for all parameters that have had the same number of them.
+/// torch.optim.Adam; see kernels::Adam for the formula. Every parameter counts its own steps: those in which it had a
+/// gradient. One kernel updates all parameters with the same count.
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {})
@@ -29,11 +29,11 @@ class Adam : public Optimizer {
  private:
   AdamOptions options_;
   bool decoupled_;
-  /// How many steps the parameters that share it have had.
+  /// The step count of the parameters that share it.
   struct Counter {
-    Tensor steps = zeros({1}, DType::int64);                     // counted up by the kernel
-    std::shared_ptr<bool> whole = std::make_shared<bool>(true);  // until some of the parameters part from it
-    /// A counter for those that part; a Step that was recorded with all of them runs anew.
+    Tensor steps = zeros({1}, DType::int64);                     // incremented by the kernel
+    std::shared_ptr<bool> whole = std::make_shared<bool>(true);  // false once some of the parameters have left it
+    /// A counter for parameters that leave this one; a Step that was recorded with all of them runs anew.
     std::shared_ptr<Counter> part();
   };
   void step(const std::vector<std::size_t>& positions, const Tensor& steps);
@@ -49,7 +49,7 @@ struct AdamWOptions {
   double weight_decay = 1e-2;
 };
 
-/// torch.optim.AdamW: Adam whose weight decay does not pass through the moments.
+/// torch.optim.AdamW: Adam with decoupled weight decay.
 class AdamW : public Adam {
  public:
   explicit AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});

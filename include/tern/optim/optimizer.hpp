@@ -7,10 +7,10 @@
 
 namespace tern::optim {
 
-/// Base of the optimisers: changes parameters in place by their gradients. One `step` of SGD and Adam is one kernel
-/// over all of them, of the others it is composed of operators; parameters without a gradient are left alone. What a
-/// step reads that may change (the learning rate) lives in tensors, so that a replayed Step sees its present value.
-/// Everything that a step creates is created by the first one.
+/// Base of the optimisers, which change parameters in place by their gradients. A step of SGD or Adam is one kernel
+/// over all parameters; other optimisers are composed of operators. Parameters without a gradient are skipped. Values
+/// that may change between steps (the learning rate) live in tensors, so that a replayed Step reads the current value.
+/// The first step creates everything that later ones need.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -18,42 +18,43 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   virtual void step() = 0;
-  /// Forgets the gradients of all parameters.
+  /// Clears the gradients of all parameters.
   void zero_grad();
 
   double learning_rate() const { return rate_; }
-  /// Written on the host: call it between Steps, not inside one.
+  /// Writes on the host: call it between Steps, not inside one.
   void set_learning_rate(double rate);
-  /// What makes these the rates of the steps of a loop (Step::run_each); set the last one or the next afterwards.
+  /// The changes that make these the rates of the steps of a loop (Step::run_each). Set the last or next rate
+  /// afterwards.
   virtual std::vector<Step::Change> rate_changes(const std::vector<double>& rates) const;
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
-  /// The learning rate and what the steps so far left behind, sharing the elements; torch's names behind the number of
+  /// The learning rate and the tensors that steps have made, sharing the elements. Names are torch's with the number of
   /// the parameter: "0.momentum_buffer".
   virtual nn::State state() const;
-  /// Takes up a state of an optimiser of the same kind and the same parameters; see nn::load_tensors. A rate that it
-  /// cannot take is found before anything is changed.
+  /// Restores the state of an optimiser of the same kind and parameters; see nn::load_tensors. A rate that it cannot
+  /// accept is found before anything changes.
   virtual void load_state(const nn::State& state);
-  /// The parameter that an entry of such a state belongs to, element by element; undefined for any other entry. It may
-  /// be one that no step has made yet.
+  /// The parameter that an entry of such a state belongs to, element by element; undefined for any other entry. The
+  /// entry may be one that no step has made yet.
   virtual Tensor owner_of(const std::string& entry) const;
-  /// Kind and options, which have to be alike in all ranks of a training: "SGD, momentum 0.9, ...".
+  /// Kind and options, which must be equal in all ranks of a training: "SGD, momentum 0.9, ...".
   virtual std::string describe() const { return name_; }
 
  protected:
-  /// Throws unless the parameters are leaves of one floating dtype, contiguous and at least one.
+  /// Throws unless the parameters are contiguous leaves of one floating dtype, at least one.
   Optimizer(const char* name, std::vector<Tensor> parameters, double learning_rate);
-  /// For one that others' parameters come to later, with a rate of 1.
+  /// For an optimiser that gets others' parameters later, with a rate of 1.
   explicit Optimizer(const char* name);
   void take_over(const Optimizer& other);
 
-  /// Tensors of the optimiser, one per parameter; undefined until a step has made it.
+  /// Tensors of the optimiser, one per parameter; undefined until a step makes it.
   struct Slot {
     const char* name;
     std::vector<Tensor>* tensors;
   };
   virtual std::vector<Slot> slots() { return {}; }
-  /// What a slot of parameter i is kept in: float32 where the parameter has 16 bits.
+  /// The dtype of the slot of parameter i: float32 for a 16-bit parameter.
   DType slot_dtype(std::size_t i) const { return scalar_of(parameters_[i].dtype()); }
 
   /// Positions of the parameters that have a gradient.
@@ -61,11 +62,11 @@ class Optimizer {
   const Tensor& parameter(std::size_t i) const { return parameters_[i]; }
   std::size_t size() const { return parameters_.size(); }
   const Tensor& learning_rate_tensor() const { return rate_tensor_; }
-  /// Says that a step made the tensors of a slot: they are undefined again if the step was recorded and never runs.
+  /// Notes that a step made the tensors of a slot: they become undefined again if the step was recorded and never runs.
   void made(Tensor& tensor);
-  /// Writes the present rate; optimisers that hold others hand it on.
+  /// Writes the current rate; optimisers that hold others pass it on.
   virtual void apply_learning_rate(double rate);
-  /// What has to be done if the step is being recorded and never runs.
+  /// Registers an undo in case the step is being recorded and never runs.
   void restore_on_failure(std::function<void()> undo);
 
  private:
@@ -76,9 +77,9 @@ class Optimizer {
   const char* name_;
   std::vector<Tensor> parameters_;
   double rate_ = 0;
-  std::optional<double> scheduled_rate_;  // what schedulers scale: the rate when the first of them was made
+  std::optional<double> scheduled_rate_;  // what schedulers scale: the rate when the first scheduler was made
   Tensor rate_tensor_;
-  std::shared_ptr<bool> same_slots_ = std::make_shared<bool>(true);  // until load_state makes or drops a tensor
+  std::shared_ptr<bool> same_slots_ = std::make_shared<bool>(true);  // replaced when load_state makes or drops a tensor
 };
 
 }  // namespace tern::optim

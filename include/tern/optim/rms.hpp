@@ -6,15 +6,15 @@ namespace tern::optim {
 
 struct RMSpropOptions {
   double learning_rate = 1e-2;
-  double alpha = 0.99;  ///< how much of the mean square stays
+  double alpha = 0.99;  ///< decay of the mean square
   double epsilon = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
   bool centered = false;  ///< divide by the deviation instead of the root of the mean square
 };
 
-/// torch.optim.RMSprop: s = alpha s + (1 - alpha) g^2, p -= rate g / (sqrt(s) + epsilon), g being the gradient and
-/// weight_decay p; with a momentum b = momentum b + g / (sqrt(s) + epsilon), p -= rate b. (Tieleman and Hinton, 2012.)
+/// torch.optim.RMSprop: s = alpha s + (1 - alpha) g^2, p -= rate g / (sqrt(s) + epsilon), where g includes weight_decay
+/// p. With momentum b = momentum b + g / (sqrt(s) + epsilon), p -= rate b. (Tieleman and Hinton, 2012.)
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options = {});
@@ -26,7 +26,7 @@ class RMSprop : public Optimizer {
 
  private:
   RMSpropOptions options_;
-  std::vector<Tensor> squares_, momenta_, means_;  // the last two empty where they have no part
+  std::vector<Tensor> squares_, momenta_, means_;  // the last two are empty if unused
 };
 
 struct AdagradOptions {
@@ -36,8 +36,8 @@ struct AdagradOptions {
   double epsilon = 1e-10;
 };
 
-/// torch.optim.Adagrad without its own decay of the rate, for which there are schedules: s += g^2,
-/// p -= rate g / (sqrt(s) + epsilon). (Duchi and others, 2011.)
+/// torch.optim.Adagrad without its decay of the rate, which schedules provide: s += g^2, p -= rate g / (sqrt(s) +
+/// epsilon). (Duchi and others, 2011.)
 class Adagrad : public Optimizer {
  public:
   explicit Adagrad(std::vector<Tensor> parameters, const AdagradOptions& options = {});

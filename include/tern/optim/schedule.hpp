@@ -6,8 +6,8 @@
 
 namespace tern::optim {
 
-// Learning-rate schedules: pure functions of the position (steps or epochs, as the scheduler is stepped) that give the
-// factor of the starting learning rate.
+// Learning-rate schedules: pure functions of the position (the steps or epochs that the scheduler counts) that return
+// the factor of the initial learning rate.
 
 /// gamma^(position / step_size), integer division.
 struct StepLr {
@@ -39,7 +39,7 @@ struct PolynomialLr {
 };
 
 /// Rises from 1 / start_divisor to 1 over the first `rise` of all positions and falls to 1 / (start_divisor
-/// end_divisor) at the last one, each along half a cosine: torch's OneCycleLR, whose max_lr is the optimiser's rate.
+/// end_divisor) at the last one, each along half a cosine: torch's OneCycleLR with the optimiser's rate as max_lr.
 /// (Smith and Topin, 2018.)
 struct OneCycleLr {
   std::int64_t total = 2;
@@ -50,18 +50,17 @@ struct OneCycleLr {
 
 using Schedule = std::function<double(std::int64_t position)>;
 
-/// Applies a schedule to an optimiser, which must outlive it: at once for position 0, then at each `step`. It scales
-/// the learning rate that the optimiser had when its first Scheduler was made, or the one of the last
-/// set_learning_rate: a second Scheduler does not scale what the first one made of it. The one that was stepped last
-/// decides.
+/// Applies a schedule to an optimiser, which must outlive it: immediately for position 0, then at each `step`. It
+/// scales the learning rate that the optimiser had when its first Scheduler was made, or that of the last
+/// set_learning_rate; schedulers do not compound. The one that was stepped last decides.
 class Scheduler {
  public:
   Scheduler(Optimizer& optimizer, Schedule schedule);
   void step() { set_position(position_ + 1); }
   std::int64_t position() const { return position_; }
-  /// Goes on from a checkpoint.
+  /// Continues from a checkpoint.
   void set_position(std::int64_t position);
-  /// The rates of so many steps from the present position on, for a loop of a Step; afterwards the position is theirs:
+  /// The rates of the next `steps` steps, for a loop of a Step; move the position afterwards:
   ///
   ///     step.run_each({rows}, scheduler.changes(steps));
   ///     scheduler.set_position(scheduler.position() + steps);
@@ -75,23 +74,23 @@ class Scheduler {
 };
 
 struct PlateauOptions {
-  double factor = 0.1;         ///< of the rate, each time
-  std::int64_t patience = 10;  ///< how many steps without a better value are borne
-  double threshold = 1e-4;     ///< a value is better by more than this share of the best one
-  std::int64_t cooldown = 0;   ///< steps after a change that are not counted
-  double minimum = 0;          ///< of the rate
+  double factor = 0.1;         ///< factor of the rate for each reduction
+  std::int64_t patience = 10;  ///< steps without improvement that are tolerated
+  double threshold = 1e-4;     ///< an improvement is a change by more than this fraction of the best value
+  std::int64_t cooldown = 0;   ///< steps after a reduction that do not count
+  double minimum = 0;          ///< lowest rate
   bool larger_is_better = false;
 };
 
-/// Lowers the learning rate when a value, such as the loss of the held-out part, gets no better: torch's
-/// ReduceLROnPlateau. The optimiser must outlive it.
+/// Lowers the learning rate when a value, such as the validation loss, stops improving: torch's ReduceLROnPlateau. The
+/// optimiser must outlive it.
 class ReduceOnPlateau {
  public:
   explicit ReduceOnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
-  /// Call it once an epoch, say. A NaN is never better.
+  /// Call it once per epoch, for example. NaN is never an improvement.
   void step(double value);
 
-  /// The best value and what has been waited since, for a checkpoint; the rate is the optimiser's.
+  /// The best value and the steps waited since, for a checkpoint. The optimiser holds the rate.
   nn::State state() const;
   /// See nn::load_tensors.
   void load_state(const nn::State& state);

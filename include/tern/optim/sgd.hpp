@@ -9,10 +9,10 @@ struct SgdOptions {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
-  bool nesterov = false;  ///< needs a momentum and no dampening
+  bool nesterov = false;  ///< requires a momentum and no dampening
 };
 
-/// torch.optim.SGD; kernels::Sgd has the formula.
+/// torch.optim.SGD; see kernels::Sgd for the formula.
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});

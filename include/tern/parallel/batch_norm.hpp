@@ -5,13 +5,13 @@
 
 namespace tern::parallel {
 
-/// The sum of x over the ranks, in every rank, with its gradient: that of x is the sum of the ranks' gradients. All
-/// ranks call it, and run backward through it, in the same order.
+/// The sum of x over the ranks, in every rank. The gradient of x is the sum of the ranks' gradients. All ranks call it,
+/// and run backward through it, in the same order.
 Tensor all_reduce(const Group& group, const Tensor& x);
 
-/// nn::BatchNorm2d with the statistics of the batch of all ranks instead of each rank's own shard, under the same
-/// names. The ranks may have shards of different sizes, none of them empty. Not for a DataParallel with a fixed number
-/// of shards, which computes shard by shard.
+/// nn::BatchNorm2d with statistics over the batch of all ranks instead of each rank's shard, under the same names.
+/// Shards may differ in size; none may be empty. Not for a DataParallel with a fixed number of shards, which computes
+/// each shard separately.
 class BatchNorm2d : public nn::Module {
  public:
   /// The statistics are always tracked.

@@ -1,6 +1,6 @@
 #pragma once
-// What carries elements between the ranks of a group: threads of one process, MPI between processes, NCCL between GPUs.
-// Users call Group; a transport sees pointers, counts and dtypes.
+// Transports of elements between the ranks of a group: threads of one process, MPI between processes, NCCL between
+// GPUs. Users call Group; a transport sees pointers, counts and dtypes.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace tern::parallel {
 
-/// How the elements of all ranks become one.
+/// How the elements of all ranks are combined.
 enum class Reduction : std::uint8_t { sum, mean, max, min };
 
-/// Elements that lie behind one another.
+/// Consecutive elements.
 struct Piece {
   void* data = nullptr;
   std::size_t count = 0;
@@ -27,14 +27,13 @@ struct Piece {
   using Members = MemberList<&Piece::data, &Piece::count>;
 };
 
-/// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes; a call
-/// that differs is a ParallelError in every rank where the transport can tell, and so is a rank that failed or does not
-/// come within the limit. After a ParallelError the group is of no more use. One thread at a time.
+/// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes. If a
+/// call differs and the transport can tell, every rank gets a ParallelError; likewise if a rank fails or does not
+/// arrive within the time limit. After a ParallelError the group is unusable. One thread at a time.
 ///
-/// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done when the
-/// call returns where the memory is the host's. Reductions are sum, max and min, of float32, float64, int32, int64,
-/// uint8 and, but for sum, bool; a transport on devices knows the mean of floating dtypes, too. Every rank gets the
-/// same bits.
+/// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done on return
+/// if the memory is the host's. Reductions are sum, max and min for float32, float64, int32, int64, uint8 and, except
+/// sum, bool; transports on devices also have the mean of floating dtypes. Every rank gets the same bits.
 class Collective {
  public:
   Collective() = default;
@@ -46,14 +45,14 @@ class Collective {
   virtual std::string_view name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Where pointers have to be; null: in the host's.
+  /// The memory that pointers must be in; null: the host's.
   virtual Memory* memory() = 0;
 
   virtual void barrier(void* stream) = 0;
   /// In place.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) = 0;
-  /// As all_reduce of each piece, in as few messages as the transport can, beside what is queued on `stream` from here
-  /// on; the pieces are the ranks' until `join`, in all of them. On the host they are one message, and done.
+  /// As all_reduce of each piece, in as few messages as possible, concurrently with what is queued on `stream` from
+  /// here on. No rank may use the pieces until `join`. On the host they are one message, which is done on return.
   virtual void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) {
     if (pieces.size() == 1) return all_reduce(pieces[0].data, pieces[0].count, dtype, reduction, stream);
     std::size_t count = 0;
@@ -71,38 +70,38 @@ class Collective {
       place += piece.count * size_of(dtype);
     }
   }
-  /// What is queued on `stream` from here on comes after all that was begun. Throws ParallelError.
+  /// Later work on `stream` waits for everything that was begun. Throws ParallelError.
   virtual void join(void* /*stream*/) {}
   virtual void broadcast(void* data, std::size_t count, DType dtype, int root, void* stream) = 0;
-  /// `from` holds `size` blocks of `count`; the one of this rank's number, reduced, goes into `to`.
+  /// `from` holds `size` blocks of `count` elements; this rank's block, reduced, goes into `to`.
   virtual void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
                               void* stream) = 0;
   /// `count` elements of each rank, in the order of the ranks, into `to`.
   virtual void all_gather(const void* from, void* to, std::size_t count, DType dtype, void* stream) = 0;
-  /// Block i of `from`, of `count` elements, goes to rank i, into the block of this rank's number.
+  /// Block i of `from`, of `count` elements, goes to rank i; block i of `to` comes from rank i.
   virtual void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void* stream) = 0;
-  /// Matches one `receive` of the other rank; messages between two ranks keep their order.
+  /// Matches one `receive` of the other rank; messages between two ranks stay in order.
   virtual void send(const void* from, std::size_t count, DType dtype, int to, void* stream) = 0;
   virtual void receive(void* to, std::size_t count, DType dtype, int from, void* stream) = 0;
 
-  /// Seconds of a device: in the work of its transport, and those of them for which the rank's other work waited. What
-  /// lies between was hidden behind it.
+  /// Device seconds spent in the transport, and those for which the rank's other work waited. The difference was
+  /// overlapped.
   struct Spent {
     double busy = 0, waited = 0;
   };
-  /// From here on a transport on devices counts its time, by the device's clock; one on the host is in its calls so
-  /// long.
+  /// Starts counting the transport's time by the device's clock, for transports on devices. On the host the calls
+  /// themselves take that time.
   virtual void measure() {}
-  /// Since `measure`; waits for the device.
+  /// The time since `measure`; waits for the device.
   virtual Spent spent() { return {}; }
-  /// A transport on devices, which `on_devices` opened over this one.
+  /// A transport on devices that `on_devices` opened over this one.
   virtual void opened(const std::shared_ptr<Collective>& /*transport*/) {}
 
-  /// A group of the ranks that give the same `colour`, numbered by `key` and then by their rank here.
+  /// A group of the ranks with the same `colour`, numbered by `key` and then by their rank here.
   virtual std::unique_ptr<Collective> split(int colour, int key) = 0;
-  /// This rank fails: the others are not to wait for it any longer. Never throws.
+  /// Declares this rank failed, so that the others do not wait for it. Never throws.
   virtual void abandon(const std::string& reason) noexcept = 0;
-  /// This rank needs the others no more, and they not it: no further call is made. A collective call.
+  /// The ranks part: no further call is made. A collective call.
   virtual void leave() {}
 };
 

@@ -6,18 +6,18 @@
 
 namespace tern::parallel {
 
-/// How the ranks of a group hold one tensor together. A dimension that is divided is a multiple of the number of ranks.
+/// How the ranks of a group hold one tensor together. A divided dimension must be a multiple of the number of ranks.
 enum class Layout : std::uint8_t {
-  whole,     ///< the same elements in every rank, which all do the same with them: so is the gradient
-  copies,    ///< the same elements, each rank doing something else with them: the gradient is the sum of the ranks'
-  partial,   ///< of every rank a term: the sum of all is meant
-  rows,      ///< of every rank a block of the first dimension, such as its examples of the batch
-  features,  ///< of every rank a block of the last dimension
+  whole,     ///< the same elements in every rank, all used alike: the gradients are equal
+  copies,    ///< the same elements, used differently by each rank: the gradient is the sum over the ranks
+  partial,   ///< each rank has one term: the value is the sum over the ranks
+  rows,      ///< each rank has a block of the first dimension, such as its examples of the batch
+  features,  ///< each rank has a block of the last dimension
 };
 
-/// x, which the ranks hold as `from` says, held as `to` says; x itself where nothing has to change. With its gradient:
-/// all ranks call it, and run backward through it, in the same order. Throws ShapeError where a dimension cannot be
-/// divided equally, and Error for what has no meaning: `from` copies and `to` partial.
+/// Converts x from the layout `from` to `to`; returns x itself if nothing changes. It has a gradient: all ranks call
+/// it, and run backward through it, in the same order. Throws ShapeError if a dimension cannot be divided equally, and
+/// Error for the meaningless cases `from` copies and `to` partial.
 ///
 ///     exchange(group, x, Layout::whole, Layout::copies)    // x; its gradient is summed over the ranks
 ///     exchange(group, x, Layout::partial, Layout::whole)   // the sum

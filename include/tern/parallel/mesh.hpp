@@ -4,8 +4,8 @@
 
 namespace tern::parallel {
 
-/// Ranks in a grid: `model` ranks that follow one another hold one copy of the model together (SplitModules, a
-/// Pipeline), and those that have the same shard of it in all copies train it on different examples (DataParallel).
+/// Ranks in a grid: `model` consecutive ranks hold one copy of the model together (SplitModules, a Pipeline). Ranks
+/// with the same shard in all copies train it on different examples (DataParallel).
 ///
 ///     const parallel::Mesh mesh(group, 2);                       // of 4 ranks: 0 1 and 2 3; 0 2 and 1 3
 ///     nn::Sequential net{parallel::ColumnLinear(mesh.model, 784, 100), parallel::RowLinear(mesh.model, 100, 10)};
@@ -14,8 +14,8 @@ struct Mesh {
   /// Throws ShapeError unless the ranks are a multiple of `model`. A collective call.
   Mesh(const Group& group, int model);
 
-  Group model;  ///< of this rank's copy
-  Group data;   ///< of this rank's shard
+  Group model;  ///< the ranks of this rank's copy
+  Group data;   ///< the ranks with this rank's shard
 };
 
 }  // namespace tern::parallel

@@ -1,6 +1,6 @@
 #pragma once
-// The entry point of a transport that lives in a shared library of its own (libtern_mpi.so, libtern_nccl.so), so that
-// the library runs where MPI and NCCL are not. As with a mode, both sides compare a number taken from the headers.
+// The entry point of a transport in its own shared library (libtern_mpi.so, libtern_nccl.so), so that the library runs
+// without MPI and NCCL. As with a mode, both sides compare a number derived from the headers.
 
 #include <string>
 
@@ -10,12 +10,12 @@
 
 namespace tern::parallel {
 
-/// How a transport begins.
+/// How a transport is opened.
 struct Opening {
-  std::int64_t limit = 0;                  ///< milliseconds that a rank waits for another one; 0: for ever
-  Collective* over = nullptr;              ///< the same ranks on the host, for a transport that has to be introduced
-  Memory* memory = nullptr;                ///< then: where the elements are
-  const Algorithms* algorithms = nullptr;  ///< how it hears which algorithm a call must take
+  std::int64_t limit = 0;                  ///< milliseconds that a rank waits for another; 0: forever
+  Collective* over = nullptr;              ///< the same ranks on the host, for a transport that needs them to connect
+  Memory* memory = nullptr;                ///< if so: where the elements are
+  const Algorithms* algorithms = nullptr;  ///< how it learns which algorithm a call must take
 };
 
 /// The form of TransportPlugin itself.
@@ -49,8 +49,8 @@ struct TransportPlugin {
   std::uint64_t contract = transport_contract;
   /// This rank's end of all ranks. Throws DeviceUnavailable with the reason.
   std::unique_ptr<Collective> (*open)(const Opening& opening) = nullptr;
-  /// For a transport over another one: the device of the memory by a name that no other in this machine has; empty
-  /// where it cannot be used.
+  /// For a transport over another one: a name of the memory's device that is unique on this machine; empty if it cannot
+  /// be used.
   std::string (*suits)(Memory& memory) = nullptr;
 };
 

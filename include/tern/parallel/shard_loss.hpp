@@ -11,7 +11,7 @@ struct ShardLoss {
   ShardLoss(Tensor mean, Tensor totals = {}) : loss(std::move(mean)), sums(std::move(totals)) {}
 
   Tensor loss;  ///< the mean over its examples, one element
-  Tensor sums;  ///< undefined, or figures that are added over the shards, such as the number of right answers
+  Tensor sums;  ///< undefined, or figures to add over the shards, such as the number of right answers
 };
 
 }  // namespace tern::parallel

@@ -14,8 +14,8 @@ namespace tern::parallel {
 struct Holding;
 struct SplitShard;
 
-/// A module whose parameters the ranks of a group hold together. All ranks call it alike. Inside a DataParallel over
-/// the same ranks, what each has a shard of is left to it; over others that have the same shard it is averaged.
+/// A module whose parameters the ranks of a group hold together. All ranks call it alike. A DataParallel over the same
+/// ranks leaves each rank's shard alone; one over ranks that hold the same shard averages it.
 class SplitModule : public nn::Module {
  public:
   const Group& group() const { return group_; }
@@ -23,11 +23,11 @@ class SplitModule : public nn::Module {
   virtual Layout layout(const std::string& name) const = 0;
 
  protected:
-  /// On the device of the scope, as on_devices.
+  /// Runs on the device of the scope, as on_devices.
   explicit SplitModule(const Group& group);
   using nn::Module::parameter;
-  /// Registers a parameter that is held so, as `layout` says too: what looks at parameters without their module, such
-  /// as optim::clip_grad_norm, learns from it that this is a shard.
+  /// Registers a parameter with this layout, which `layout` also returns. Functions that see parameters without their
+  /// module, such as optim::clip_grad_norm, learn from it that this is a shard.
   nn::Parameter parameter(const std::string& name, Tensor tensor, Layout held);
 
  private:
@@ -44,8 +44,8 @@ struct ColumnLinearOptions {
   Layout output = Layout::features;  ///< of the result: features, whole or rows
 };
 
-/// nn::Linear with its outputs divided among the ranks: x [..., in] -> [..., out]. It begins with the same numbers as
-/// the whole one, of which each rank keeps its own, and is named alike: weight [out / ranks, in], bias [out / ranks].
+/// nn::Linear with its outputs divided among the ranks: x [..., in] -> [..., out]. The initial values are those of the
+/// whole layer, of which each rank keeps its rows; names are the same: weight [out / ranks, in], bias [out / ranks].
 /// Throws ShapeError unless the outputs are a multiple of the ranks.
 class ColumnLinear : public SplitModule {
  public:
@@ -74,9 +74,9 @@ struct RowLinearOptions {
 };
 
 /// nn::Linear with its inputs divided among the ranks: x [..., in] -> [..., out]. The ranks' products are summed and
-/// the bias added. It begins as the whole one: weight [out, in / ranks] and, in every rank, bias [out]. With an output
-/// of rows the gradient of the bias is that of a rank's rows, which DataParallel over the same ranks sums. Throws
-/// ShapeError unless the inputs are a multiple of the ranks.
+/// the bias added. The initial values are those of the whole layer: weight [out, in / ranks] and, in every rank, bias
+/// [out]. With the output layout `rows`, the bias gradient covers a rank's rows, and DataParallel over the same ranks
+/// sums it. Throws ShapeError unless the inputs are a multiple of the ranks.
 class RowLinear : public SplitModule {
  public:
   RowLinear(const Group& group, std::int64_t in, std::int64_t out, const RowLinearOptions& options = {},
@@ -92,7 +92,7 @@ class RowLinear : public SplitModule {
   nn::Parameter weight_, bias_;
 };
 
-/// nn::Dropout of elements that the ranks hold in shards, rows or features: each draws apart from the others.
+/// nn::Dropout for elements that the ranks hold in shards, rows or features: each rank draws separately.
 class Dropout : public nn::Dropout {
  public:
   explicit Dropout(const Group& group, double probability = 0.5) : nn::Dropout(probability), rank_(group.rank()) {}
@@ -102,10 +102,10 @@ class Dropout : public nn::Dropout {
   int rank_;
 };
 
-/// The state of a module with all shards of its SplitModules put together, under the names of the whole one: what a
-/// file is to hold. A collective call, over the groups of these modules; every rank gets all of it.
+/// The state of a module with all shards of its SplitModules joined, under the names of the whole module, for saving. A
+/// collective call over the groups of these modules; every rank gets all of it.
 nn::State whole_state(const nn::Module& module);
-/// load_state of a whole state: each rank takes its shards of it.
+/// load_state for a whole state: each rank takes its shards.
 void load_whole_state(nn::Module& module, const nn::State& state, const nn::LoadOptions& options = {});
 
 }  // namespace tern::parallel

@@ -9,23 +9,23 @@
 
 namespace tern {
 
-/// A training (or inference) step that a mode may record and replay. Called with input tensors, it runs the function
-/// and returns its result. In a mode that can capture (cuda) it is recorded once its runs do the same work, from the
-/// second call on (the third, if the first one made something for those to come, such as momenta), and then each call
-/// is one launch, bit for bit what the function does: inputs, parameters, gradients, learning rate and random numbers
-/// have their present values, and what it changes (inputs, gradients, the place of a random generator) is changed. In
-/// other modes it just runs.
+/// A training or inference step that a mode may record and replay. Called with input tensors, it runs the function and
+/// returns its result. A mode that can capture (cuda) records it once two runs do the same work: in the second call, or
+/// in the third if the first one created something that lasts, such as momenta. From then on each call is one launch
+/// with bitwise the same effect as the function. It uses the current inputs, parameters, gradients, learning rate and
+/// random numbers, and changes inputs, gradients and the random generator as the function does. In other modes the
+/// function just runs.
 ///
-/// The cache key of a recording: the scope, whether gradients are recorded, dtypes,
-/// shapes, strides and requires_grad of the inputs, which leaves have a gradient, whether modules train, seeds. Another
-/// combination gets a recording of its own. What cannot be replayed runs each time, and `unrecorded` says why.
+/// The cache key of a recording holds the scope, whether gradients are recorded, the inputs' dtypes, shapes, strides
+/// and requires_grad, which leaves have a gradient, whether modules train, and the seeds. Each combination gets its own
+/// recording. A function that cannot be replayed runs each time, and `unrecorded` says why.
 ///
-/// What must hold: the function does the same work each time and draws its data only from the inputs and from tensors
-/// that live on. What else it does on the host (counting, printing, numbers of its own) happens only when it runs: call
-/// `reset` after a change. It may run a second time in the call that finds that it cannot be recorded.
+/// Requirements: the function does the same work each time and takes its data only from the inputs and from tensors
+/// that outlive the call. Other work on the host (counting, printing, its own variables) happens only when the function
+/// runs; call `reset` after a change. The function may run twice in the call that finds that it cannot be recorded.
 ///
-/// In every mode the result has no graph, so `backward` belongs inside the function, and it stays as it is when the
-/// Step is called again. Steps nest: an inner one is a part of the outer one's work. One thread at a time.
+/// In every mode the result has no graph, so `backward` belongs inside the function, and later calls do not change an
+/// earlier result. Steps nest: an inner one is part of the outer one's work. One thread at a time.
 class Step {
  public:
   using Function = std::function<Tensor(const std::vector<Tensor>& inputs)>;
@@ -48,36 +48,36 @@ class Step {
     Tensor tensor;  ///< contiguous
     Tensor values;  ///< [steps, shape of the tensor], of its dtype
   };
-  /// The steps of a loop: calls the function with each row (of the first dimension) of the inputs, one after the other,
-  /// and returns the results in one tensor [steps, shape of a result], with the same bits as calls one by one. For
-  /// instance an epoch over examples that lie where the mode computes, of which each step gathers its own:
+  /// A loop of steps: calls the function with each row (of the first dimension) of the inputs in turn, and returns the
+  /// results as one tensor [steps, shape of a result], with the same bits as separate calls. For example an epoch over
+  /// examples on the device, where each step gathers its own batch:
   ///
   ///     const Tensor order = randperm(n).slice(0, 0, steps * batch).reshape({steps, batch});
   ///     const Tensor losses = step.each(order);
   ///
-  /// A mode that has Capture::loop launches the steps as one once there is a recording, without the host in between;
-  /// elsewhere, and where a step changes its inputs, hands one out or lets gradients add up, each is a call. An input
-  /// that is the same in all steps is expanded: x.expand({steps, ...}). Throws ShapeError unless the inputs have the
-  /// same number of rows, at least one, and all results one shape; AutogradError where an input requires a gradient.
+  /// With Capture::loop a mode launches all steps at once, as soon as there is a recording. Otherwise each step is a
+  /// call; so it is if a step changes its inputs, returns one or lets gradients add up. Expand an input that is the
+  /// same in all steps: x.expand({steps, ...}). Throws ShapeError unless the inputs have the same number of rows, at
+  /// least one, and all results one shape; AutogradError if an input requires a gradient.
   template <class... Inputs>
   Tensor each(const Inputs&... inputs) {
     return run_each({inputs...});
   }
   Tensor run_each(const std::vector<Tensor>& inputs, const std::vector<Change>& changes = {});
 
-  /// How many calls replayed a recording; each step of a loop is one.
+  /// How many calls replayed a recording; each step of a loop counts as one.
   std::int64_t replays() const;
-  /// How many launches these were: fewer where loops ran.
+  /// How many launches that took: fewer if loops ran.
   std::int64_t launches() const;
-  /// Why the last call ran the function although the mode can record, and the next one of its kind will; empty if it
-  /// was replayed, or may still be recorded.
+  /// Why the last call ran the function although the mode can record, and why the next call like it will, too. Empty if
+  /// it was replayed, or may still be recorded.
   const std::string& unrecorded() const;
-  /// In a Device{"auto"}: the mode that was the fastest for calls like the last one; null while that is being found
-  /// out, and in other devices.
+  /// In a Device{"auto"}: the mode that was fastest for calls like the last one; null until that is known, and in other
+  /// devices.
   const Mode* chosen() const;
-  /// Bounds the number of recordings, 32 at first: beyond it the one that was used longest ago is forgotten.
+  /// Limits the number of recordings, initially 32; beyond it the least recently used one is dropped.
   void keep_recordings(std::int64_t most);
-  /// Forgets the recordings, and the modes that were chosen: after a change of what the function does.
+  /// Drops the recordings and the chosen modes: call it after a change of what the function does.
   void reset();
 
  private:

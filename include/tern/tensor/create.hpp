@@ -1,6 +1,6 @@
 #pragma once
-// New tensors. Values are made on the host and move when they are first used; random ones come from Philox streams, so
-// the same seed gives the same bits whatever the mode.
+// New tensors. Values are made on the host and move when they are first used. Random values come from Philox streams,
+// so one seed gives the same bits in every mode.
 
 #include <memory>
 #include <optional>
@@ -13,19 +13,19 @@ namespace tern {
 Tensor empty(const Shape& shape, DType dtype = DType::float32);
 Tensor zeros(const Shape& shape, DType dtype = DType::float32);
 Tensor ones(const Shape& shape, DType dtype = DType::float32);
-/// `value` is converted as core/convert.hpp says: full({2}, 300, DType::uint8) is 255 twice.
+/// `value` is converted by the rules of core/convert.hpp: full({2}, 300, DType::uint8) holds 255 twice.
 Tensor full(const Shape& shape, Number value, DType dtype = DType::float32);
-/// begin, begin + step, ... below end (above it, when step is negative). Integers are exact, without a detour through
-/// double. Throws ShapeError when a bound is not finite or the step is 0 or not finite.
+/// begin, begin + step, ... below end (above it when step is negative). Integers are exact, without a detour through
+/// double. Throws ShapeError if a bound is not finite, or the step is 0 or not finite.
 Tensor arange(Number begin, Number end, Number step = 1, DType dtype = DType::int64);
-/// `count` numbers from `begin` to `end`, both included, at equal distances. Floating dtypes, else DTypeError; a
-/// negative count or a bound that is not finite is a ShapeError.
+/// `count` equally spaced numbers from `begin` to `end`, both included. Throws DTypeError unless the dtype is floating,
+/// and ShapeError for a negative count or a bound that is not finite.
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype = DType::float32);
 /// 1 on the diagonal, else 0: [n, n] or [rows, columns].
 Tensor eye(std::int64_t n, DType dtype = DType::float32);
 Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype = DType::float32);
 
-// Of the shape of another tensor, and of its dtype unless one is named.
+// A tensor with the shape of another one, and its dtype unless one is named.
 Tensor empty_like(const Tensor& like, std::optional<DType> dtype = {});
 Tensor zeros_like(const Tensor& like, std::optional<DType> dtype = {});
 Tensor ones_like(const Tensor& like, std::optional<DType> dtype = {});
@@ -59,8 +59,8 @@ namespace detail {
 void expect_even_row(std::size_t row, std::size_t elements, std::size_t first);
 }  // namespace detail
 
-/// A matrix, row by row: tensor<float>({{1, 2, 3}, {4, 5, 6}}) is [2, 3]. Throws ShapeError for rows of several
-/// lengths.
+/// A matrix, row by row: tensor<float>({{1, 2, 3}, {4, 5, 6}}) is [2, 3]. Throws ShapeError unless all rows have equal
+/// length.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows) {
   const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
@@ -79,7 +79,7 @@ Tensor scalar(T value) {
   return tensor({value}, Shape{});
 }
 
-/// A seeded source of Philox streams: every use takes the next stream. Copy it to repeat its numbers; its whole state
+/// A seeded source of Philox streams: every use takes the next stream. A copy repeats the same numbers. Its whole state
 /// is two integers, so that a checkpoint can hold it.
 class Generator {
  public:
@@ -101,7 +101,7 @@ class Generator {
     return {seed_, position_++, nullptr};
   }
   void skip(std::uint64_t streams) { position_ += streams; }
-  /// Expires with this generator; a copy has a life of its own.
+  /// Expires with this generator; a copy has its own.
   std::weak_ptr<const void> life() {
     if (life_ == nullptr) life_ = std::make_shared<char>();
     return life_;
@@ -113,27 +113,27 @@ class Generator {
   std::shared_ptr<const void> life_;
 };
 
-/// The generator of the calling thread, from which dropout draws, and all that is given no other one; `manual_seed`
-/// restarts it.
+/// The generator of the calling thread. dropout, and every function without a generator argument, draws from it.
+/// `manual_seed` restarts it.
 Generator& default_generator();
 void manual_seed(std::uint64_t seed);
 
-// rand and randn are for floating dtypes, else DTypeError; randint is for integers.
-/// Uniform in [low, high), ends and numbers rounded to the dtype; `high` itself never comes, unless they are one.
-/// Throws NumericError unless low <= high and high - low is finite.
+// rand and randn need floating dtypes, randint integers; else DTypeError.
+/// Uniform in [low, high); bounds and numbers are rounded to the dtype. `high` itself never occurs unless it equals
+/// low. Throws NumericError unless low <= high and high - low is finite.
 Tensor rand(const Shape& shape, Generator& generator = default_generator(), double low = 0, double high = 1,
             DType dtype = DType::float32);
 /// Normal, by Box and Muller's transform in double precision.
 Tensor randn(const Shape& shape, Generator& generator = default_generator(), double mean = 0, double deviation = 1,
              DType dtype = DType::float32);
-/// Integers in [low, high), each as likely as the others. Throws NumericError when the dtype cannot tell all of them
-/// apart (uint8 beyond 255, float16 beyond 2048, ...), ShapeError when there is none.
+/// Integers in [low, high), all equally likely. Throws NumericError if the dtype cannot represent all of them (uint8
+/// beyond 255, float16 beyond 2048, ...), ShapeError if the range is empty.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator = default_generator(),
                DType dtype = DType::int64);
 Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
 Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
-/// 1 with each element's probability, else 0, of the dtype of `probabilities`. Throws NumericError for a probability
-/// outside [0, 1].
+/// 1 with the probability of each element, else 0, in the dtype of `probabilities`. Throws NumericError for a
+/// probability outside [0, 1].
 Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
 /// A permutation of 0 ... n - 1, by Fisher and Yates' shuffle. Throws ShapeError for a negative n.
 Tensor randperm(std::int64_t n, Generator& generator = default_generator());

@@ -23,7 +23,7 @@ struct Handle;
 }  // namespace autograd
 class Tensor;
 
-/// Dimensions, negative ones counted from the end; none stand for all of them. One number is one dimension.
+/// Dimensions, negative ones counted from the end; an empty list means all of them. A single number is one dimension.
 class Dims {
  public:
   Dims() = default;
@@ -45,24 +45,24 @@ class Dims {
 /// How `backward` treats the graph.
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep the graph for another backward
-  /// Called as soon as the gradient of a leaf is complete: nothing that is left of this backward adds to it.
+  /// Called as soon as the gradient of a leaf is complete: the rest of this backward adds nothing to it.
   std::function<void(const Tensor& leaf)> complete = {};
 };
 
-/// A view of shared storage: dtype, shape, strides and offset (in elements). Copying a Tensor copies the handle.
-/// Views (reshape, slice, transpose, permute, expand) share the storage. Where the bytes live is the storage's
-/// business: operators run in the mode of the scope, and the bytes come over by themselves, once.
+/// A view of shared storage: dtype, shape, strides and offset (in elements). Copying a Tensor copies the handle. Views
+/// (reshape, slice, transpose, permute, expand) share the storage. The storage decides where the bytes live: operators
+/// run in the mode of the scope, and the bytes move there automatically, once.
 class Tensor {
  public:
-  /// No tensor: `defined()` is false, as it is of a moved-from handle. Every other use of it throws Error, but for
+  /// No tensor: `defined()` is false, as it is for a moved-from handle. Every other use throws Error, except
   /// `requires_grad` (false), `is`, `detach` (undefined) and printing.
   Tensor() = default;
-  /// Uninitialised elements of a new storage.
+  /// A new storage with uninitialised elements.
   explicit Tensor(const Shape& shape, DType dtype = DType::float32);
   /// A view of `storage`. Throws ShapeError unless all its elements lie inside.
   Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Shape& strides, std::int64_t offset);
 
-  /// There is no conversion to bool: `if (x > 0)` would ask whether x > 0 is a tensor. Say defined(), or item<bool>().
+  /// There is no conversion to bool: `if (x > 0)` would test whether x > 0 is a tensor. Use defined() or item<bool>().
   bool defined() const { return body_ != nullptr; }
   const Shape& shape() const { return checked("shape").shape; }
   const Shape& strides() const { return checked("strides").strides; }
@@ -90,8 +90,8 @@ class Tensor {
   /// All elements in row-major order, as double, from any dtype.
   std::vector<double> values() const;
   /// The elements of a contiguous tensor, in place. `write` makes the copies on devices stale and counts as one change
-  /// at the time of the call: write before anything uses the tensor again, and call it anew for the next change. What
-  /// goes through a span that was kept for longer reaches no device, and backward does not notice it.
+  /// at the time of the call. Write before anything uses the tensor again, and call it again for the next change: a
+  /// write through an old span reaches no device, and backward does not notice it.
   template <class T>
   std::span<const T> read() const {
     return {static_cast<const T*>(host_pointer(dtype_of<T>, false)), static_cast<std::size_t>(numel())};
@@ -102,34 +102,35 @@ class Tensor {
   }
 
   // ---- views and copies (recorded by autograd; see operators/shape.hpp) ----
-  /// One size may be -1: it is computed. Copies only when the strides cannot express the shape.
+  /// One size may be -1, which is then computed. Copies only if strides cannot express the shape.
   Tensor reshape(const Shape& shape) const;
   /// Merges the dimensions from `begin` to the last into one.
   Tensor flatten(std::int64_t begin = 0) const;
-  /// Elements [begin, end) of one dimension, every `step`-th; negative positions count from the end, and what lies
-  /// outside is left out, as in Python. With a negative step, from `begin` down to above `end`: a copy.
+  /// Elements [begin, end) of one dimension, every `step`-th. Negative positions count from the end, and positions
+  /// outside are left out, as in Python. A negative step counts down from `begin` to above `end` and copies.
   Tensor slice(std::int64_t dim, std::int64_t begin, std::int64_t end = std::numeric_limits<std::int64_t>::max(),
                std::int64_t step = 1) const;
-  /// The i-th part along the first dimension, which is gone; negative counts from the end. Throws ShapeError outside.
+  /// The i-th slice along the first dimension, without that dimension; negative counts from the end. Throws ShapeError
+  /// if out of range.
   Tensor operator[](std::int64_t i) const;
-  /// These parts one after the other: `for (const Tensor& row : x)`.
+  /// Iterates over these slices: `for (const Tensor& row : x)`.
   class Rows;
   Rows begin() const;
   Rows end() const;
   Tensor transpose(std::int64_t a, std::int64_t b) const;
-  /// A matrix with its dimensions exchanged; fewer dimensions stay as they are, more are a ShapeError.
+  /// A matrix with its dimensions exchanged. Tensors of fewer dimensions stay as they are; more are a ShapeError.
   Tensor t() const;
   Tensor permute(const std::vector<std::int64_t>& order) const;
-  /// Repeats dimensions of size 1 without a copy; -1 leaves a size as it is.
+  /// Repeats dimensions of size 1 without a copy; -1 keeps a size.
   Tensor expand(const Shape& shape) const;
-  /// Without the dimensions of size 1, or without the one named, which must be one.
+  /// Removes all dimensions of size 1, or the one named, whose size must be 1.
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
-  /// Itself when contiguous, else a copy.
+  /// Itself if contiguous, else a copy.
   Tensor contiguous() const;
   Tensor clone() const;
-  /// Converted elements; itself when the dtype is the same.
+  /// Converted elements; itself if the dtype is the same.
   Tensor to(DType dtype) const;
 
   // ---- operators as methods: operators/*.hpp says what each computes, and has more ----
@@ -166,10 +167,10 @@ class Tensor {
   Tensor flip(const Dims& dims) const;
 
   // ---- changes in place ----
-  // A view whose elements share places (an expanded one) cannot be written to: ShapeError.
+  // A view whose elements share memory (an expanded one) cannot be written: ShapeError.
   Tensor& fill_(Number value);
-  /// Copies `source`, broadcast and converted, into this tensor (a view writes through). Not recorded: a source that
-  /// requires a gradient is an AutogradError, unless under NoGrad.
+  /// Copies `source`, broadcast and converted, into this tensor; a view writes through. Not recorded: a source that
+  /// requires a gradient is an AutogradError, except under NoGrad.
   Tensor& copy_(const Tensor& source);
 
   // ---- autograd ----
@@ -184,7 +185,7 @@ class Tensor {
       tell([&](Observer& observer) { observer.gradient(*this, false); });
     return gradient ? *gradient : undefined();
   }
-  /// Takes `gradient`, cut from its graph, as it is: its elements are shared with the caller.
+  /// Takes `gradient`, detached from its graph, without a copy: the caller shares its elements.
   void set_grad(Tensor gradient);
   void zero_grad() {
     std::unique_ptr<Tensor>& gradient = checked("zero_grad").gradient;
@@ -192,12 +193,12 @@ class Tensor {
       tell([&](Observer& observer) { observer.gradient(*this, true); });
     gradient.reset();
   }
-  /// The gradient of this one-element tensor in every leaf that led to it, added to what is there. `gradient`, of this
-  /// tensor's shape and dtype, is required for more than one element. A leaf's gradient shares its elements with no
-  /// other tensor. Throws AutogradError on a second call (unless retained).
+  /// Adds the gradient of this one-element tensor to the gradient of every leaf that led to it. A tensor of more
+  /// elements needs `gradient`, of its shape and dtype. A leaf's gradient shares its elements with no other tensor.
+  /// Throws AutogradError on a second call (unless retained).
   void backward(const BackwardOptions& options = {}) const;
   void backward(const Tensor& gradient, const BackwardOptions& options = {}) const;
-  /// The same elements, cut from the graph.
+  /// The same elements, detached from the graph.
   Tensor detach() const;
 
   struct Body {
@@ -213,7 +214,7 @@ class Tensor {
   };
   /// What all handles of one tensor share; null for an undefined one.
   const Body* body() const { return body_.get(); }
-  /// How many handles this tensor has.
+  /// The number of handles of this tensor.
   std::int64_t handles() const { return body_.use_count(); }
 
  private:
@@ -263,15 +264,15 @@ std::vector<T> Tensor::to_vector() const {
   return std::vector<T>(elements.begin(), elements.end());
 }
 
-/// How a tensor is written.
+/// How a tensor is printed.
 struct PrintOptions {
-  int precision = 4;              ///< digits behind the point
-  int width = 80;                 ///< columns of a line; a longer row goes on in the next one
-  std::int64_t threshold = 1000;  ///< of more elements only the edges are shown
-  std::int64_t edge = 3;          ///< that is so many at both ends of each dimension
+  int precision = 4;              ///< digits after the point
+  int width = 80;                 ///< columns of a line; a longer row continues on the next line
+  std::int64_t threshold = 1000;  ///< a tensor of more elements is abbreviated to its edges
+  std::int64_t edge = 3;          ///< elements shown at both ends of each dimension when abbreviated
 };
-/// A line "float32 [2,3] in host" with the memories that hold the elements, and the elements in rows, as NumPy and
-/// torch write them. Looking moves nothing and counts as no use; it waits for a device that computes them.
+/// A line such as "float32 [2,3] in host" with the memories that hold the elements, then the elements in rows, as NumPy
+/// and torch print them. Printing moves nothing and counts as no use; it waits for a device that computes them.
 std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
 
