@@ -276,8 +276,7 @@ TEST_CASE("ranks: what starts again, and what does not", "[tools][ranks]") {
   const auto attempted = [&] {
     return std::filesystem::exists(folder / "attempts") && !read_bytes(folder / "attempts").empty();
   };
-  while (process.running() && !attempted())
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (process.running() && !attempted()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   process.signal(SIGTERM);
   CHECK(process.wait().code == 128 + SIGTERM);
   CHECK(count_of(read_bytes(folder / "attempts"), "attempt") == 1);
