@@ -97,6 +97,16 @@ TEST_CASE("algorithms: depthwise convolutions", "[device][algorithms]") {
           REQUIRE(found[i][j] == Approx(expected[i][j]).epsilon(1e-4).margin(1e-3));
     }
   const Device device{"vectorized"};
+  for (const std::int64_t channels : {8, 9, 13, 32, 960})
+    for (const std::int64_t kernel : {3, 5, 7}) {
+      INFO(channels << " channels, " << kernel << "x" << kernel << ": the rule takes it by itself");
+      const Profile profile;
+      const Tensor x = ones({1, channels, 9, 9}).set_requires_grad();
+      const Tensor weight = ones({channels, 1, kernel, kernel}).set_requires_grad();
+      op::sum(op::conv2d(x, weight, {}, {.padding = kernel / 2, .groups = channels})).backward();
+      CHECK(row_of(profile.table(), "conv2d", false).algorithm == "depthwise");
+      CHECK(row_of(profile.table(), "conv2d", true).algorithm == "grad_x depthwise, grad_weight depthwise");
+    }
   const ForcedAlgorithm forward{"conv2d", "depthwise"};
   op::conv2d(ones({1, 8, 5, 5}), ones({16, 1, 3, 3}), {}, {.groups = 8});  // two outputs of a channel
   CHECK(forward.missed() == 1);
