@@ -18,8 +18,8 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
                          " ", edge.shape);
 }
 
-// A gradient that something else shares (another input's, the caller's, a saved tensor's), that repeats its elements or
-// has them in an order of its own is copied, so that a leaf's is its own and can be read.
+// Copies a gradient that is shared (with another input, the caller, or a saved tensor), repeats its elements or has
+// another order. A leaf's gradient is then its own and readable.
 void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const Tensor& known = leaf.grad();
   if (known.defined()) gradient = sum_of({known, gradient});
@@ -33,7 +33,7 @@ Tensor nothing(const Shape& shape, DType dtype) {
   return zero;
 }
 
-/// The gradient that parts are added to, and whether this one is the first.
+/// The gradient that slices add to, and whether this slice is the first.
 struct Whole {
   const Tensor& gradient;
   bool first;
@@ -48,7 +48,7 @@ void add_part(const Whole& whole, const Part& part, const Tensor& gradient) {
     add_to(to, gradient);
 }
 
-/// How often each leaf is yet to be given a gradient, so that somebody can be told when it has all.
+/// Counts the gradients that each leaf still waits for, to report when a leaf has all of them.
 class Completion {
  public:
   Completion(Node& root, const std::function<void(const Tensor&)>& callback) : callback_(callback) {
@@ -65,8 +65,8 @@ class Completion {
     }
   }
 
-  /// The edge was gone over, and with a gradient or not. A node that none ever reaches does not run: what is behind it
-  /// waits for nothing from there.
+  /// The edge was visited, with or without a gradient. A node that no gradient reaches does not run, so nothing behind
+  /// it waits for it.
   void passed(const Edge& edge, bool with_gradient) {
     if (!callback_) return;
     std::vector<const Edge*> pending{&edge};
@@ -84,7 +84,7 @@ class Completion {
 
  private:
   struct Progress {
-    std::int64_t left = 0;  // edges to the node
+    std::int64_t left = 0;  // edges to the node that are left
     bool runs = false;
   };
   const std::function<void(const Tensor&)>& callback_;
@@ -102,8 +102,8 @@ struct Later {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const { return a->order < b->order; }
 };
 
-/// One backward. Nodes run in the reverse of their order of creation, so that every gradient is complete, and summed in
-/// the same order each time, before it is passed on.
+/// One backward. Nodes run in reverse order of creation, so every gradient is complete before it is passed on, and is
+/// summed in the same order each time.
 class Run {
  public:
   Run(const Tensor& root, const BackwardOptions& options)
@@ -122,12 +122,12 @@ class Run {
   }
 
  private:
-  /// What reaches a node until it runs.
+  /// The gradients that have reached a node before it runs.
   struct Meeting {
-    Gradients gradients = {};               // added when the last of them is there, in one pass
-    std::optional<std::size_t> whole = {};  // the one that parts are added to as they come: float32 for 16 bits
-    DType dtype = DType::float32;           // of the parts
-    Gradients of_outputs = {};              // of a node with several results
+    Gradients gradients = {};               // summed in one pass once the last one is there
+    std::optional<std::size_t> whole = {};  // the one that slices add to as they come: float32 for 16 bits
+    DType dtype = DType::float32;           // of the slices
+    Gradients of_outputs = {};              // for a node with several results
   };
 
   Meeting& meeting_at(const std::shared_ptr<Node>& node) {
@@ -145,7 +145,7 @@ class Run {
     std::optional<BackwardOf> where;
     if (node.scope.observer != nullptr) [[unlikely]]
       where.emplace(node);
-    if (node.backward_of_all) {  // stays: the other results may come with another backward
+    if (node.backward_of_all) {  // kept: another backward may bring the other results
       pass(node, node.edges[0], node.backward_of_all(meeting.of_outputs));
       return;
     }
@@ -194,7 +194,7 @@ class Run {
     completion_.passed(edge, edge.defined());
   }
 
-  // What this backward made for the parts of a leaf is added to in place, as long as nobody else holds it.
+  // Slices of a leaf add in place to the gradient that this backward made, as long as nobody else holds it.
   Whole whole_of(const Tensor& leaf) {
     Tensor& whole = of_leaves_[leaf.body()];
     const Tensor& known = leaf.grad();

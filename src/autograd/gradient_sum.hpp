@@ -4,12 +4,12 @@
 
 #include "tern/tensor/tensor.hpp"
 
-// Defined among the operators: the tape knows none by name.
+// Defined by the operators: the tape knows none by name.
 namespace tern::autograd {
 
-/// The sum of gradients that meet in a tensor, in their order.
+/// The sum of the gradients of one tensor, in order.
 Tensor sum_of(const std::vector<Tensor>& gradients);
-/// Adds `gradient` to the elements of the view `part`, in its dtype.
+/// Adds `gradient` to the elements of the view `part`, in the view's dtype.
 void add_to(const Tensor& part, const Tensor& gradient);
 
 }  // namespace tern::autograd

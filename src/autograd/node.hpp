@@ -1,5 +1,5 @@
 #pragma once
-// What the tape consists of.
+// The nodes and edges of the tape.
 
 #include <memory>
 #include <string>
@@ -10,36 +10,36 @@
 
 namespace tern::autograd {
 
-/// Where an input of an operator came from: the node that made it, or a leaf that collects its gradient. The input's
-/// own elements are not kept: what backward needs of them is in its Saved tensors.
+/// Where an operator's input came from: the node that made it, or a leaf that collects its gradient. The elements of
+/// the input are not kept; backward has them in its Saved tensors.
 struct Edge {
   std::shared_ptr<Node> node;
   Tensor leaf;
   Shape shape;
   DType dtype;
-  int output = -1;  // of a node with several results: which of them
+  int output = -1;  // for a node with several results: which one
 
   bool defined() const { return node != nullptr || leaf.defined(); }
 };
 
-/// The contiguous tensor that the output of a node shows elements of, each at most once.
+/// The contiguous tensor whose elements a node's output shows, each at most once.
 struct View {
   Edge base;
   std::int64_t offset;  // of its first element in the storage
 };
 
-/// One operator that was run.
+/// One recorded operator.
 struct Node {
   const char* name;
-  std::uint64_t order;  // grows with every node: an operator's inputs have smaller ones
+  std::uint64_t order;  // grows with every node: an operator's inputs have smaller orders
   Scope scope;
   std::vector<Edge> edges;
   Backward backward = {};
   std::function<Tensor(const Gradients& grads)> backward_of_all = {};
   std::size_t outputs = 1;
-  std::unique_ptr<Part> part = {};  // of the edge's tensor that the output is
+  std::unique_ptr<Part> part = {};  // the slice of the edge's tensor that the output is
   std::unique_ptr<View> view = {};
-  std::string where = {};  // the modules that it was recorded in, where the scope is observed
+  std::string where = {};  // the modules in which it was recorded, if the scope is observed
   bool used = false;
 
   // A chain of a hundred thousand nodes must not be released by as many nested destructors.
@@ -61,12 +61,12 @@ struct Node {
   }
 };
 
-/// The parts of a tensor that the tape reads and writes.
+/// The members of a tensor that the tape reads and writes.
 struct Handle {
   static std::shared_ptr<Node>& node(const Tensor& tensor) { return tensor.checked("autograd").node; }
 
-  /// True when `tensor` may become the gradient of a leaf as it is: nobody else sees its elements, its storage holds
-  /// nothing else, and they lie as those of the leaf or in row-major order.
+  /// Whether `tensor` can become the gradient of a leaf without a copy: nobody else sees its elements, its storage
+  /// holds nothing else, and its order is the leaf's or row-major.
   static bool fits_leaf(const Tensor& tensor, const Tensor& leaf) {
     const Tensor::Body& body = tensor.checked("autograd");
     return tensor.body_.use_count() == 1 && body.storage.use_count() == 1 &&
@@ -75,7 +75,7 @@ struct Handle {
   }
 };
 
-/// The gradient of `root` in every leaf that led to it.
+/// Adds the gradient of `root` to every leaf that led to it.
 void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options);
 
 }  // namespace tern::autograd

@@ -62,7 +62,7 @@ Edge edge_to(Tensor input) {
   return edge;
 }
 
-// What a view of `x` is a view of; null where only x's own node can take its gradient.
+// The tensor that `x` is a view of; null if only x's own node can take its gradient.
 std::unique_ptr<View> view_behind(const Tensor& x) {
   const std::shared_ptr<Node>& node = Handle::node(x);
   if (node != nullptr && node->view != nullptr) return std::make_unique<View>(*node->view);
@@ -118,8 +118,8 @@ void check_recorded(const Tensor& root) {
                                              : " (recording is off: a NoGrad is alive)");
 }
 
-// The gradient that every backward begins with, where the loss was computed: written once for each thread, memory and
-// dtype, and only read after that, so that a recorded step has no kernel for it.
+// The gradient that every backward begins with, in the memory of the loss. It is written once per thread, memory and
+// dtype and only read afterwards, so a recorded step needs no kernel for it.
 struct FirstGradient {
   const Memory* memory;
   DType dtype;
@@ -137,11 +137,11 @@ Tensor first_gradient(const Tensor& root) {
   for (const FirstGradient& known : first_gradients)
     if (known.memory == memory && known.dtype == root.dtype()) {
       if (known.unchanged()) return known.one.reshape(root.shape());
-      keeps = false;  // an operator of the user's changes its gradient in place, and will again in a replay
+      keeps = false;  // a user's operator changes its gradient in place, and a replay will do so again
     }
   Tensor one(root.shape(), root.dtype());
   one.fill_(1);
-  // What a recording fills is there for its replays alone.
+  // A tensor that a recording fills is only for its replays.
   if (keeps && capturing() == nullptr) first_gradients.push_back({memory, root.dtype(), one, one.storage().version()});
   return one;
 }

@@ -18,7 +18,7 @@ void Shape::throw_outside(int i) const {
 
 namespace {
 
-// The product of the non-zero sizes must fit as well: a shape such as [2^62, 2^62, 0] has strides that overflow.
+// The product of the non-zero sizes must also fit: the strides of a shape such as [2^62, 2^62, 0] overflow.
 std::int64_t checked_count(const Shape& shape, std::int64_t element) {
   std::int64_t product = element;
   bool zero = false;
@@ -40,7 +40,7 @@ std::int64_t element_count(const Shape& shape) { return checked_count(shape, 1);
 
 std::size_t byte_count(const Shape& shape, std::size_t element) {
   const std::int64_t bytes = checked_count(shape, static_cast<std::int64_t>(element));
-  constexpr std::int64_t most = std::numeric_limits<std::ptrdiff_t>::max();  // less than 2^63 on a machine of 32 bits
+  constexpr std::int64_t most = std::numeric_limits<std::ptrdiff_t>::max();  // less than 2^63 on a 32-bit machine
   expects<OutOfMemory>(bytes <= most, "shape: ", shape, " of ", element, "-byte elements needs ", bytes,
                        " bytes; this machine addresses ", most);
   return static_cast<std::size_t>(bytes);

@@ -28,15 +28,15 @@ enum DrawnColumn : std::int64_t {
   share
 };
 
-constexpr double most_mix = 2;  // beyond it few pairs of numbers would be accepted
+constexpr double most_mix = 2;  // beyond it few pairs would be accepted
 
-/// Four words of an example in an epoch; the next four for each `block`.
+/// Four random words of an example in an epoch; each `block` has the next four.
 random::Words words_of(std::uint64_t seed, std::int64_t epoch, std::int64_t example, std::uint64_t block) {
   return random::philox(seed, static_cast<std::uint64_t>(example) + (block << 56),
                         streams::augment + static_cast<std::uint64_t>(epoch));
 }
 
-/// An integer in [-most, most] with equal chances (but for 2^-32).
+/// An integer in [-most, most], uniform up to 2^-32.
 float shift_of(std::int64_t most, std::uint32_t word) {
   const auto choices = static_cast<std::uint64_t>(2 * most + 1);
   return static_cast<float>(static_cast<std::int64_t>((choices * word) >> 32) - most);
@@ -45,7 +45,7 @@ float shift_of(std::int64_t most, std::uint32_t word) {
 /// Uniform in [-most, most).
 double around(double most, std::uint32_t word) { return most * (2 * random::uniform(word) - 1); }
 
-/// Beta(alpha, alpha) by Joehnk's method: pairs are drawn until one is accepted.
+/// Beta(alpha, alpha) by Joehnk's method: draws pairs until one is accepted.
 double beta(double alpha, const AugmentOptions& options, std::int64_t epoch, std::int64_t example) {
   for (std::uint64_t block = 3; block < 255; ++block) {
     const random::Words words = words_of(options.seed, epoch, example, block);
@@ -58,7 +58,7 @@ double beta(double alpha, const AugmentOptions& options, std::int64_t epoch, std
   return 0.5;
 }
 
-/// Positions outside [0, size) as a mirror at the first and at the last one shows them.
+/// Reflects positions outside [0, size) at the first and last one.
 Tensor reflected(const Tensor& position, std::int64_t size) {
   const auto last = static_cast<double>(size - 1);
   return last - op::abs(last - op::abs(position));
@@ -71,8 +71,8 @@ Tensor column_of(const Tensor& drawn, DrawnColumn i) {
 Tensor rows_of(std::int64_t height) { return op::positions(height).reshape({1, 1, height, 1}); }
 Tensor columns_of(std::int64_t width) { return op::positions(width).reshape({1, 1, 1, width}); }
 
-/// The elements of images at whole positions y, x [n, 1, height, width], or what broadcasts to it. Places are counted
-/// in float64, exactly up to 2^53.
+/// The image elements at whole positions y, x, [n, 1, height, width] or broadcastable to it. Places are computed in
+/// float64, exact up to 2^53.
 Tensor elements(const Tensor& images, const Tensor& y, const Tensor& x) {
   const std::int64_t count = images.size(0), channels = images.size(1), height = images.size(2), width = images.size(3);
   const Tensor planes =
@@ -82,13 +82,13 @@ Tensor elements(const Tensor& images, const Tensor& y, const Tensor& x) {
       .reshape(images.shape());
 }
 
-/// The largest whole number that is not above x, for x from -`beyond`.
+/// The largest whole number not above x, for x from -`beyond`.
 Tensor whole_part(const Tensor& x, std::int64_t beyond) {
   const auto offset = static_cast<double>(beyond);
   return (x + offset).to(DType::int64).to(x.dtype()) - offset;
 }
 
-/// Between the four elements around y, x.
+/// Bilinear interpolation at y, x.
 Tensor interpolated(const Tensor& images, const Tensor& y, const Tensor& x) {
   const std::int64_t height = images.size(2), width = images.size(3), beyond = 2 * (height + width);
   const Tensor above = whole_part(y, beyond), before = whole_part(x, beyond);
@@ -195,7 +195,7 @@ Tensor Augment::operator()(const Tensor& images, const Tensor& drawn) const {
   return result;
 }
 
-// Where each element of the result comes from: rotated about the middle, mirrored, moved.
+// The source position of each result element: rotated about the middle, flipped, shifted.
 Tensor Augment::moved(const Tensor& images, const Tensor& drawn) const {
   const std::int64_t height = images.size(2), width = images.size(3);
   const Tensor wide = drawn.to(DType::float64);
@@ -235,7 +235,7 @@ Tensor Augment::coloured(const Tensor& images, const Tensor& drawn) const {
 Tensor Augment::covered(const Tensor& images, const Tensor& drawn) const {
   const std::int64_t height = images.size(2), width = images.size(3);
   const double half = static_cast<double>(options_.cutout) / 2;
-  // The middle is any place of the image; whole pixels are covered.
+  // The middle may be anywhere in the image; whole pixels are covered.
   const auto distance = [&](const Tensor& position, DrawnColumn i, std::int64_t size) {
     const Tensor middle = column_of(drawn, i).to(DType::float64) * static_cast<double>(size);
     return op::abs(position + 0.5 - middle);

@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::int64_t side = 32, pixels = 3 * side * side;
 
-/// How a published set lies in its files: records of so many label bytes and the pixels.
+/// The format of a published set: records of label bytes followed by pixels.
 struct PublishedRecords {
   std::vector<std::string> train;
   std::string test, names;
   std::int64_t classes;
-  std::size_t label_bytes, label;  // how many there are, and which of them is read
+  std::size_t label_bytes, label;  // the number of label bytes, and the one that is read
 };
 
 Dataset read_records(const std::string& folder, const std::vector<std::string>& names, const PublishedRecords& set) {
@@ -59,7 +59,7 @@ Dataset read_records(const std::string& folder, const std::vector<std::string>& 
   return result;
 }
 
-// A name on each line. Who moved the images alone gets numbers.
+// One name per line. If only the images were copied, names are numbers.
 std::vector<std::string> read_names(const std::string& path, std::int64_t classes) {
   std::vector<std::string> names;
   if (is_file(path)) {
@@ -84,7 +84,7 @@ Cifar read_published(const std::string& folder, const PublishedRecords& set) {
           read_names(folder + "/" + set.names, set.classes)};
 }
 
-/// The bytes of images that are 32 pixels wide and high already.
+/// The bytes of images that are already 32 pixels wide and high.
 Dataset read_images(const ImageFolder& images) {
   Dataset result = collect(images);
   const std::span<const float> values = result.images.read<float>();

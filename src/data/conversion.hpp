@@ -5,7 +5,7 @@
 
 namespace tern::data {
 
-/// uint8 to (x / 255 - mean) / deviation by a table, so that a batch and a whole set get the same bits.
+/// uint8 to (x / 255 - mean) / deviation by table lookup, so that a batch and a whole set get the same bits.
 class Conversion {
  public:
   Conversion(double mean, double deviation);

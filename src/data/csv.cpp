@@ -20,16 +20,16 @@ namespace {
 
 using Field = CsvRecords::Field;
 
-// The first row, where it may be a header of numbers.
+// The first row, if it may be a header of numbers.
 struct Suspect {
-  std::string label;    // what stands in the column of the classes
+  std::string label;    // its field in the class column
   bool counts = false;  // its fields are 0, 1, 2, ... or 1, 2, 3, ...
   std::string place;
 };
 
 class Reader {
  public:
-  /// `categorical` are the columns that were found to hold categories; absent: to be found.
+  /// `categorical`: the columns found to hold categories; absent: to be detected.
   Reader(const CsvSource& source, const CsvOptions& options, std::optional<std::vector<bool>> categorical)
       : source_(source),
         options_(options),
@@ -37,9 +37,9 @@ class Reader {
         classes_(options.classes),
         categorical_(std::move(categorical)),
         maybe_numbers_(!options.numbers) {}
-  /// Nothing where a column may hold categories: `survey` then says which do.
+  /// No value if a column may hold categories; `survey` then says which.
   std::optional<Table> read();
-  /// Of all columns, whether most of their values are no numbers.
+  /// For every column, whether most of its values are not numbers.
   std::vector<bool> survey() const;
 
  private:
@@ -73,14 +73,15 @@ class Reader {
   std::vector<std::string> names_;  // of all columns; empty without a header
   std::optional<Suspect> suspect_;
   std::optional<std::vector<bool>> categorical_;
-  std::vector<std::optional<CsvClasses>> categories_;  // of each feature; empty where all are numbers
-  bool met_text_ = false;                              // where a number was expected and categories may be found
+  std::vector<std::optional<CsvClasses>> categories_;  // per feature; empty if all are numbers
+  bool met_text_ = false;                              // in a place where a number was expected and categories may be
+                                                       // detected
   std::vector<std::int64_t> labels_;
   std::vector<float> numbers_;     // of the target, while it can be a number
-  bool maybe_numbers_ = false;     // what it is, is to be found
-  bool too_many_classes_ = false;  // so that it can only be a number
+  bool maybe_numbers_ = false;     // whether the target is a number is to be detected
+  bool too_many_classes_ = false;  // so it can only be a number
   bool fractions_ = false;
-  bool unlabelled_ = false;  // a target is missing where none need be there
+  bool unlabelled_ = false;  // a target is missing where it is optional
 };
 
 std::string Reader::name_of(std::size_t column) const {
@@ -94,8 +95,8 @@ std::string Reader::utf8(const Field& field) const {
   return text;
 }
 
-// A first row without any number, or with all the names that the model knows. Another row with some numbers is data: a
-// mistyped one must not pass for a name.
+// A first row without any number, or with all names that the model knows. Another row with some numbers is data: a
+// mistyped number must not pass for a name.
 bool Reader::is_header() const {
   if (options_.header) return *options_.header;
   const auto is_there = [&](const std::string& name) {
@@ -124,8 +125,8 @@ void Reader::note_suspect() {
   suspect_ = std::move(suspect);
 }
 
-// Numbers that count the columns up, or a number where every other class is a word: a header, unless its class comes
-// again.
+// Numbers that count the columns up, or a number where every other class is a word, form a header, unless that class
+// occurs again.
 void Reader::check_suspect() const {
   const auto unique = [](const auto& targets) {
     return targets.size() >= 2 && std::count(targets.begin(), targets.end(), targets[0]) == 1;
@@ -142,7 +143,7 @@ void Reader::check_suspect() const {
                      "CsvOptions::header");
 }
 
-// Which columns a trained net knows is told by their names.
+// A trained net finds its columns by their names.
 void Reader::check_unique_names() const {
   if (!options_.columns.empty()) return;
   std::vector<std::size_t> used = columns_.features;
@@ -158,7 +159,7 @@ void Reader::check_unique_names() const {
   }
 }
 
-// Where no column holds numbers, a row of data looks like a header, but its words come again.
+// In a table without numbers a data row looks like a header, but its words occur again.
 void Reader::check_header_of_words(const Table& table) const {
   if (options_.header || !table.header || !options_.columns.empty() || categories_.empty() || table.numbers()) return;
   if (std::any_of(table.categories.begin(), table.categories.end(), [](const auto& names) { return names.empty(); }))
@@ -181,7 +182,7 @@ void Reader::check_count() const {
                           columns_.count, " as in the first row"));
 }
 
-// Where it is missing: an error where it has to be there. NA in quotes is a class, and so is one that a net knows.
+// A missing target is an error if it is required. NA in quotes is a class, and so is one that a net knows.
 bool Reader::lacks_target(const Field& field) {
   if (!means_missing(field.raw) || (field.quoted && !field.raw.empty())) return false;
   if (classes_.fixed() && !field.raw.empty() && classes_.find(field.raw) >= 0) return false;
@@ -195,7 +196,7 @@ bool Reader::lacks_target(const Field& field) {
                           number || field.raw.empty() ? "" : "; in quotes it is a class"));
 }
 
-// What it is to be may be known only when all of it is read.
+// Its kind may be known only after the last row.
 void Reader::read_target(const Field& field) {
   if (lacks_target(field)) return;
   if (options_.numbers.value_or(false)) {
@@ -215,7 +216,7 @@ void Reader::read_target(const Field& field) {
   labels_.push_back(read_class(field));
 }
 
-// Whether the target, read to its end, is a number.
+// Whether the target, after the last row, is a number.
 bool Reader::takes_numbers() const {
   constexpr std::size_t most_classes = 20;
   if (!maybe_numbers_ || !columns_.target) return options_.numbers.value_or(false);
@@ -300,7 +301,7 @@ void Reader::assign_categories() {
   }
 }
 
-// The names in their order, and the values with them.
+// Sorts the names and renumbers the values.
 void Reader::finish_categories(Table& table) {
   table.categories.resize(columns_.features.size());
   if (categories_.empty()) return;
@@ -364,7 +365,7 @@ void Reader::read_row(float* features) {
 }
 
 std::optional<Table> Reader::read() {
-  // A row without a single value is one of the examples where nothing need be there; else it is an empty line.
+  // If the target is optional, a row without a single value is an example; otherwise it is an empty line.
   const bool every_row = options_.labelled != CsvTarget::required;
   if (every_row && options_.header == false) records_.keep_empty();
   expects<FileError>(records_.next(), source_.name, ":1:1: found nothing, expected rows of numbers with a class");
@@ -382,7 +383,7 @@ std::optional<Table> Reader::read() {
     note_suspect();
 
   // Each row takes its separators and at least one byte for every field that is read and cannot be missing, so a
-  // hostile file cannot claim more memory than its size warrants.
+  // hostile file cannot claim more memory than its size justifies.
   const std::size_t width = columns_.features.size();
   const std::uint64_t row_bytes =
       columns_.count + (options_.missing ? 0 : width) + (columns_.target && !every_row ? 1 : 0);
@@ -390,7 +391,7 @@ std::optional<Table> Reader::read() {
   Tensor features({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width)});
   float* const values = features.write<float>().data();
   std::uint64_t row = 0;
-  std::vector<float> beyond;  // a row too short to count is an error, which reading it tells best
+  std::vector<float> beyond;  // a row that is too short to count is an error, and reading it gives the best message
   do {
     if (row == rows) beyond.resize(width);
     read_row(row < rows ? values + row * width : beyond.data());
@@ -428,7 +429,7 @@ std::optional<Table> Reader::read() {
   return table;
 }
 
-// Once more where columns turn out to hold categories.
+// Reads a second time if columns turn out to hold categories.
 Table read_table(const CsvSource& source, const CsvOptions& options) {
   Reader reader(source, options, std::nullopt);
   if (auto table = reader.read()) return std::move(*table);

@@ -23,7 +23,7 @@ bool is_tiny(std::string_view text) {
     const auto found = std::from_chars(text.data() + mark + 1 + signed_up, text.data() + text.size(), exponent);
     if (found.ec != std::errc()) return text[mark + 1] == '-';
   }
-  constexpr std::int64_t far = std::int64_t{1} << 60;  // further than any text is long
+  constexpr std::int64_t far = std::int64_t{1} << 60;  // longer than any text
   exponent = std::clamp(exponent, -far, far);
   return exponent + static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first) < 0;
 }

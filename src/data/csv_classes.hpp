@@ -1,5 +1,5 @@
 #pragma once
-// Numbers and classes in the fields of a CSV file.
+// Parses numbers and classes in the fields of a CSV file.
 
 #include <cstdint>
 #include <optional>
@@ -10,28 +10,28 @@
 
 namespace tern::data {
 
-/// A finite number, the whole of `text`; nothing otherwise. One too small for a double is 0.
+/// The whole `text` as a finite number; no value otherwise. A number too small for a double is 0.
 std::optional<double> number(std::string_view text);
-/// "2,5" or "1,250": what a decimal point in place of the comma would make a number.
+/// "2,5" or "1,250": would be a number with a decimal point instead of the comma.
 bool is_number_with_comma(std::string_view text);
-/// Nothing, NA, NaN or ?.
+/// Empty, NA, NaN or ?.
 bool means_missing(std::string_view text);
 std::optional<std::int64_t> whole_number(std::string_view text);
 
-/// Numbers classes in the order in which they are met.
+/// Numbers classes in order of their first occurrence.
 class CsvClasses {
  public:
   static constexpr std::size_t most = 65536;
 
-  /// `known` are all that there are; empty: any.
+  /// `known` lists all classes; empty: any.
   explicit CsvClasses(const std::vector<std::string>& known);
-  /// -1 for a class that is not among the known ones, or one too many.
+  /// -1 for an unknown class, or one too many.
   std::int64_t find(std::string_view name);
   bool fixed() const { return fixed_; }
-  /// Whether no further one can be added.
+  /// Whether no further class can be added.
   bool full() const { return names_.size() == most; }
   const std::vector<std::string>& names() const { return names_; }
-  /// Sorts the names, as numbers where all are numbers, unless they were known; returns the new number of each old one.
+  /// Sorts the names unless they were known, numerically if all are numbers; returns the new number of each old one.
   std::vector<std::int64_t> sort();
 
  private:

@@ -44,7 +44,7 @@ void Assigner::expect_target(std::size_t column) const {
                      " among the columns to ignore, expected another one");
 }
 
-// The features are known by name: the others are the target and what is ignored, whatever their order.
+// Features are found by name; the others are the target and ignored columns, in any order.
 void Assigner::assign_by_name() {
   enum : char { unknown, feature, ignored, target };
   std::vector<char> purpose(columns_.count, unknown);
@@ -59,7 +59,7 @@ void Assigner::assign_by_name() {
   }
   expects<FileError>(missing.empty(), records_.place(0), "found no column named ", missing,
                      ", expected the features by the names that the model knows");
-  // A table to predict may lack what the training left out.
+  // A table to predict may lack columns that the training ignored.
   for (const std::string& name : options_.ignore)
     for (std::size_t i = 0; i < columns_.count; ++i)
       if (purpose[i] == unknown && (names_[i] == name || whole_number(name) == static_cast<std::int64_t>(i) + 1)) {
@@ -70,7 +70,7 @@ void Assigner::assign_by_name() {
   if (options_.labelled != CsvTarget::absent) {
     const bool named = std::find(names_.begin(), names_.end(), options_.target) != names_.end();
     if (!wanted && named && is_ignored(options_.target)) {
-      // Whoever predicts may leave it out.
+      // Predictions may leave it out.
     } else if (named || (!options_.target.empty() && (wanted || whole_number(options_.target)))) {
       columns_.target = find_column(names_, records_, options_.target, "target");
       expect_target(*columns_.target);
@@ -127,7 +127,7 @@ CsvColumns assign_columns(const CsvOptions& options, const std::vector<std::stri
   return Assigner(options, names, records).columns();
 }
 
-// A name of the header, or a number that counts from 1, or from the end when negative.
+// A header name, or a number that counts from 1, or from the end if negative.
 std::size_t find_column(const std::vector<std::string>& names, const CsvRecords& records, const std::string& name,
                         const char* purpose) {
   const auto named = std::find(names.begin(), names.end(), name);

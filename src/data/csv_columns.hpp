@@ -1,5 +1,5 @@
 #pragma once
-// What each column of a CSV file is for.
+// The role of each column of a CSV file.
 
 #include <optional>
 #include <string>
@@ -17,15 +17,15 @@ struct CsvColumns {
   std::size_t count = 0;  // of fields in a row
 };
 
-/// The columns as the options name them, from the first record, whose `names` are empty where it is no header. Throws
+/// Assigns the columns that the options name, from the first record; `names` are empty if it is not a header. Throws
 /// FileError.
 CsvColumns assign_columns(const CsvOptions& options, const std::vector<std::string>& names, const CsvRecords& records);
 
-/// A column by a name of the header, or by its number, for `purpose`. Throws FileError.
+/// Finds a column by header name or number, for `purpose`. Throws FileError.
 std::size_t find_column(const std::vector<std::string>& names, const CsvRecords& records, const std::string& name,
                         const char* purpose);
 
-/// What was found, fit for a sentence: not endless, no control characters.
+/// A found text, shortened and without control characters, for a message.
 std::string shown(std::string_view text);
 
 }  // namespace tern::data

@@ -100,7 +100,7 @@ CsvRecords::Found CsvRecords::split() {
   std::size_t i = 0;
   const auto is_blank = [&](char c) { return c == ' ' || (c == '\t' && separator_ != '\t'); };
   for (;;) {
-    // The place is put into words only when it is needed: this runs for every field.
+    // The place is formatted only when needed: this runs for every field.
     if (fields_.size() == most_fields) [[unlikely]]
       throw FileError(message(place(i), "found more than ", most_fields, " fields in a row, expected fewer"));
     Field field;
@@ -140,7 +140,8 @@ CsvRecords::Found CsvRecords::split() {
       continue;
     }
     end_of_record_ = i;
-    // "\r\n" is one end, which must not be cut in two.
+    // "\r
+    // " is one line end, which must not be split.
     if (i + 1 == size && bytes[i] == '\r' && !at_end) return Found::need_more;
     length_ = i;
     if (i < size) length_ += bytes[i] == '\r' && i + 1 < size && bytes[i + 1] == '\n' ? 2 : 1;

@@ -31,7 +31,7 @@ Dataset Dataset::select(const Tensor& rows) const {
 
 namespace {
 
-// All positions, in an order that the seed draws.
+// All positions, in an order drawn by the seed.
 std::vector<std::int64_t> drawn_order(std::size_t count, std::uint64_t seed) {
   Generator generator(seed);
   generator.set_position(streams::split);
@@ -45,7 +45,7 @@ SplitRows rows_by(const std::vector<bool>& held) {
   return rows;
 }
 
-// Of numbers all are of one kind.
+// For numeric targets, all examples are one class.
 Split parts_of(const Dataset& dataset,
                const std::function<SplitRows(std::span<const std::int64_t> labels, std::int64_t classes)>& divide) {
   dataset.check();
@@ -86,7 +86,7 @@ SplitRows fold_rows(std::span<const std::int64_t> labels, std::int64_t classes, 
   expects<NumericError>(folds >= 2 && folds <= count, "folds: expected 2 to ", count, " folds of ", count,
                         " examples, found ", folds);
   expects<NumericError>(fold >= 0 && fold < folds, "folds: expected a fold in [0, ", folds, "), found ", fold);
-  // Dealt out one by one, class after class: no two folds differ by more than one example, of a class or in all.
+  // Dealt one by one, class after class: two folds differ by at most one example, per class and in total.
   std::vector<std::int64_t> next(static_cast<std::size_t>(classes)), of_class(next.size());
   for (const std::int64_t label : labels) ++of_class.at(static_cast<std::size_t>(label));
   for (std::size_t c = 1; c < next.size(); ++c) next[c] = next[c - 1] + of_class[c - 1];

@@ -19,7 +19,7 @@ void check(const Tensor& features, std::size_t columns) {
                       "encoding: expected features [rows, ", columns, "], found ", features.shape());
 }
 
-// The values of a column that are there.
+// The values of a column that are not missing.
 std::vector<float> present(std::span<const float> values, std::size_t column, std::size_t columns) {
   std::vector<float> found;
   for (std::size_t i = column; i < values.size(); i += columns)
@@ -59,7 +59,7 @@ void describe_categories(Column& column, const std::vector<float>& values, const
   }
 }
 
-// Where each of a table's categories is among those of a column; -1 where it is not.
+// The position of each of a table's categories among those of a column; -1 if absent.
 std::vector<std::int64_t> positions(const std::vector<std::string>& names, const Column& column) {
   std::vector<std::int64_t> found;
   for (const std::string& name : names) {
@@ -91,7 +91,7 @@ Tensor Encoding::apply(const Tensor& features, const std::vector<std::vector<std
   Tensor result({rows, inputs()});
   const auto to = result.write<float>();
   const auto width = static_cast<std::size_t>(inputs());
-  std::size_t first = 0;  // input of the column
+  std::size_t first = 0;  // first input of the column
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const Column& column = columns[c];
     const std::vector<std::int64_t> known =

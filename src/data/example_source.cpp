@@ -36,7 +36,7 @@ std::optional<std::int64_t> Replacing::read(std::int64_t index, const random::Wo
 
 Dataset collect(const ExampleSource& source) {
   const std::shared_ptr<const ExampleSource> unowned(std::shared_ptr<void>(), &source);
-  const Device host(reference_mode());  // nothing of this goes to a device
+  const Device host(reference_mode());  // none of this goes to a device
   const DataLoader loader(unowned, {.batch_size = 16, .shuffle = false});
   Shape shape{source.size()};
   for (const std::int64_t extent : source.shape()) shape.push_back(extent);

@@ -7,7 +7,7 @@ namespace tern::data {
 
 namespace {
 
-// Eight bytes to a word, the first of them the lowest on every machine.
+// Eight bytes per word, the first lowest on every machine.
 template <class Bits, class Values>
 void add_bits(Fingerprint& sum, const Values& values) {
   constexpr std::size_t whole = sizeof(std::uint64_t) / sizeof(Bits);
@@ -35,14 +35,14 @@ void add_elements(Fingerprint& sum, const Tensor& tensor) {
       return add_bits<std::uint32_t>(sum, tensor.read<std::int32_t>());
     case DType::float64:
       return add_bits<std::uint64_t>(sum, tensor.read<double>());
-    default:  // 16 bits are a float32 each
+    default:  // each 16-bit element as a float32
       return add_bits<std::uint32_t>(sum, tensor.to(DType::float32).read<float>());
   }
 }
 
 }  // namespace
 
-// Each step can be undone, so one changed word always changes the sum.
+// Each step is invertible, so one changed word always changes the sum.
 Fingerprint& Fingerprint::add(std::uint64_t word) {
   sum_ = (sum_ ^ word) * 0xd6e8feb86659fd93ull;
   sum_ ^= sum_ >> 32;

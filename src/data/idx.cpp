@@ -19,18 +19,18 @@ namespace {
 
 constexpr std::size_t chunk = std::size_t{1} << 16;
 
-/// Bytes at a position of the file or the memory that is read.
+/// Bytes at a position of the file or memory.
 struct Source {
   std::string name;
   std::uint64_t size = 0;
   std::function<void(std::uint64_t position, std::span<std::byte> bytes)> read;
 };
 
-/// A front-to-back reader of the bytes themselves.
+/// A sequential reader of raw bytes.
 class PlainStream {
  public:
   explicit PlainStream(const Source& source) : source_(source) {}
-  /// Fills as much of `bytes` as there is and returns how much.
+  /// Fills as much of `bytes` as is available and returns the count.
   std::size_t read(std::span<std::byte> bytes) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), source_.size - position_));
     source_.read(position_, bytes.first(count));
@@ -38,7 +38,7 @@ class PlainStream {
     return count;
   }
 
-  /// How many bytes are left, at most `most`.
+  /// The number of bytes left, at most `most`.
   std::uint64_t count(std::uint64_t most) const { return std::min(most, source_.size - position_); }
 
  private:
@@ -46,7 +46,7 @@ class PlainStream {
   std::uint64_t position_ = 0;
 };
 
-/// A front-to-back reader of what gzip packed.
+/// A sequential reader of gzipped bytes.
 class PackedStream {
  public:
   explicit PackedStream(const Source& source) : source_(source), input_(chunk) {
@@ -68,7 +68,7 @@ class PackedStream {
     return done;
   }
 
-  /// How many bytes are left, at most `most`: unpacks that many and drops them.
+  /// The number of bytes left, at most `most`: inflates and drops them.
   std::uint64_t count(std::uint64_t most) {
     std::vector<std::byte> scratch(chunk);
     std::uint64_t found = 0;
@@ -149,7 +149,7 @@ Header read_header(Stream& stream, const std::string& name, const IdxOptions& op
                      Shape::max_rank);
   expects<FileError>(options.rank == 0 || options.rank == rank, name, ": expected an IDX file of rank ", options.rank,
                      ", found rank ", rank, "; are images and labels swapped?");
-  // Zeros are left out of the product that is limited: the strides of [0, huge, huge] must not overflow either.
+  // Zeros are left out of the product that is limited: the strides of [0, huge, huge] must not overflow.
   std::uint64_t extent = size_of(header.dtype);
   bool empty = false;
   for (int i = 0; i < rank; ++i) {
@@ -176,7 +176,7 @@ void check_size(Stream& stream, const Header& header, const std::string& name) {
                      " bytes, but more follow; the header is wrong or the file damaged");
 }
 
-// Twice over the file: first to know that its size is what it declares, then into a tensor of that size.
+// Reads the file twice: first to check the declared size, then into a tensor of that size.
 template <class Stream>
 Tensor read_with(const Source& source, const IdxOptions& options) {
   {

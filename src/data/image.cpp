@@ -18,7 +18,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// What a file that is neither seems to be.
+/// Guesses the format of a file that is neither.
 std::string guess(std::string_view bytes) {
   constexpr std::array<std::pair<std::string_view, const char*>, 8> formats{{{"GIF8", "a GIF"},
                                                                              {"BM", "a BMP"},
@@ -90,13 +90,13 @@ void check_memory(std::uint64_t wanted, std::uint64_t file_bytes, const DecodeRe
 
 DecodedImage decode_image_file(const std::string& file, const DecodeRequest& request) {
   const io::InputFile input(file);
-  // The first bytes alone say whether the rest is worth the memory.
+  // The first bytes suffice to decide whether the rest is worth the memory.
   std::array<std::byte, 16> beginning{};
   const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(beginning.size(), input.size()));
   const auto found = std::span(beginning).first(count);
   input.read(0, found);
   expect_image(found, file);
-  // No image of the limit takes more than eight bytes a pixel; the rest is for what else a file may carry.
+  // No image within the limit takes more than eight bytes per pixel; the rest is for other content of the file.
   const std::uint64_t most = 8 * static_cast<std::uint64_t>(request.limit) + (std::uint64_t{16} << 20);
   expects<FileError>(input.size() <= most, file, ": holds ", input.size(),
                      " bytes, more than an image of the limit of ", request.limit,
@@ -113,7 +113,7 @@ DecodeRequest whole_image(const ImageOptions& options) {
   return {.limit = options.limit};
 }
 
-/// Interleaved channels as planes, on the host whatever the mode.
+/// Interleaved channels as planes, on the host in every mode.
 Tensor planes_of(const DecodedImage& image) {
   const std::int64_t height = image.pixels.size(0), width = image.pixels.size(1);
   Tensor planes({3, height, width}, DType::uint8);

@@ -30,7 +30,7 @@ bool named_as_image(const fs::path& path) {
   throw FileError(message(folder, ": cannot be listed: ", error.message(), "; check the name and the permissions"));
 }
 
-/// The class folders, by name.
+/// The class folders, sorted by name.
 std::vector<std::string> list_classes(const std::string& root) {
   std::error_code error;
   fs::directory_iterator entries(root, error);
@@ -54,7 +54,7 @@ std::vector<std::string> list_classes(const std::string& root) {
   return names;
 }
 
-/// The images of a class, as paths below the class folder, by name.
+/// The images of a class, as paths below the class folder, sorted by name.
 std::vector<std::string> list_images(const std::string& folder) {
   std::error_code error;
   fs::recursive_directory_iterator entries(folder, error);
@@ -96,7 +96,7 @@ void check(const ImageFolderOptions& options) {
   }
 }
 
-/// Half of an even or odd difference, halves to even, as torchvision's center crop has it.
+/// Half of a difference, halves rounded to even, as torchvision's center crop.
 std::int64_t middle(std::int64_t difference) { return difference / 2 + (difference % 4 == 3); }
 
 std::int64_t below(std::int64_t count, std::uint32_t word) {
@@ -138,8 +138,8 @@ struct ImageFolder::State {
     return root + "/" + classes[static_cast<std::size_t>(label(index))] + "/" + files[static_cast<std::size_t>(index)];
   }
 
-  /// False when the image cannot be read, which then is on the list until it can: a cause may pass, such as too many
-  /// open files or a folder that comes over a network.
+  /// False if the image cannot be read; it is then listed until it can be. The cause may be temporary, such as too many
+  /// open files or a network folder.
   bool read(std::int64_t index, const random::Words& draw, std::span<float> to) {
     bool readable = true;
     try {

@@ -3,7 +3,7 @@
 #include <cstring>
 // libjpeg's headers need <cstdio>.
 #include <jpeglib.h>
-// And this one the others.
+// This one needs the others.
 #include <jerror.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace tern::data {
 
 namespace {
 
-// A picture has at most a few dozen scans; a file with thousands of tiny ones only costs time.
+// A photograph has at most a few dozen scans; a file with thousands of tiny ones only costs time.
 constexpr int most_scans = 100;
 
-/// Warnings after which pixels are guesses: libjpeg would fill them in grey and go on.
+/// Warnings after which pixels are guesses: libjpeg would fill in grey and continue.
 bool is_damage(int code) {
   switch (code) {
     case JWRN_HIT_MARKER:
@@ -31,8 +31,8 @@ bool is_damage(int code) {
   }
 }
 
-/// libjpeg's decompressor. It reports a failure by not returning from its handler, so a call into it must be `guarded`:
-/// the handler jumps back to there, over frames of libjpeg alone.
+/// libjpeg's decompressor. It reports a failure by not returning from its handler, so every call must be `guarded`: the
+/// handler jumps back there, over frames of libjpeg only.
 struct Decompressor {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -59,7 +59,7 @@ struct Decompressor {
   Decompressor& operator=(const Decompressor&) = delete;
   ~Decompressor() { jpeg_destroy_decompress(&info); }
 
-  /// False when a call of libjpeg's in `calls` failed, for `reason`. `calls` must have nothing to destroy.
+  /// False if a call of libjpeg's in `calls` failed, with `reason`. `calls` must have nothing to destroy.
   template <class Calls>
   bool guarded(const Calls& calls) {
     if (setjmp(back) != 0) return false;
@@ -87,8 +87,8 @@ struct Decompressor {
       cut ? "); the file was cut short, fetch it again or remove it" : "); fetch it again, convert it, or remove it"));
 }
 
-/// The largest reduction that leaves twice the pixels that are needed, so that what is visible is the resizing's
-/// antialiasing. libjpeg's own reductions are cheap because they leave out parts of each block's transform.
+/// The largest reduction that leaves twice the needed pixels, so that only the resizing's antialiasing is visible.
+/// libjpeg's own reductions are cheap because they skip parts of each block's transform.
 int choose_reduction(std::int64_t short_side, std::int64_t wanted) {
   if (wanted <= 0) return 1;
   int reduction = 8;
@@ -96,7 +96,7 @@ int choose_reduction(std::int64_t short_side, std::int64_t wanted) {
   return reduction;
 }
 
-/// Ink to light. Adobe's files, which is nearly all, hold the complement of the ink.
+/// Ink to light. Adobe's files, nearly all of them, hold the complement of the ink.
 void cmyk_to_rgb(const std::uint8_t* from, std::int64_t count, bool complement, std::uint8_t* to) {
   const unsigned flip = complement ? 0 : 255;
   for (std::int64_t i = 0; i < count; ++i, from += 4, to += 3)
@@ -112,7 +112,7 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, const std::string& na
   const bool opened = jpeg.guarded([&] {
     jpeg_create_decompress(&info);
     info.progress = &jpeg.progress;
-    // Old versions of the header take a pointer to bytes that may change, which they do not.
+    // Old versions of the header take a pointer to non-const bytes but do not change them.
     jpeg_mem_src(&info, const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data())),
                  static_cast<unsigned long>(bytes.size()));
     jpeg_read_header(&info, TRUE);
@@ -128,7 +128,7 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, const std::string& na
   info.scale_denom = static_cast<unsigned>(image.reduction);
   if (!jpeg.guarded([&] { jpeg_calc_output_dimensions(&info); })) fail(jpeg, name);
   const std::int64_t width = info.output_width;
-  // A JPEG of several scans is kept as coefficients until its last one.
+  // A multi-scan JPEG is kept as coefficients until its last scan.
   std::uint64_t wanted = std::uint64_t{info.output_width} * info.output_height * 3;
   for (int i = 0; i < info.num_components && jpeg_has_multiple_scans(&info) != 0; ++i)
     wanted += std::uint64_t{info.comp_info[i].width_in_blocks} * info.comp_info[i].height_in_blocks * DCTSIZE2 *

@@ -34,7 +34,7 @@ class DatasetRows final : public ExampleSource {
   std::int64_t classes() const override { return dataset_.classes; }
   Shape shape() const override { return shape_; }
   std::string name() const override { return dataset_.source; }
-  /// With no_classes the number of the example, by which its row is found.
+  /// With no_classes, the example's number, which selects its row.
   std::int64_t label(std::int64_t index) const override {
     if (dataset_.classes == no_classes) return index;
     return dataset_.labels.read<std::int64_t>()[static_cast<std::size_t>(index)];
@@ -55,7 +55,7 @@ class DatasetRows final : public ExampleSource {
   Shape shape_;
 };
 
-/// What is known of a source without reading an example.
+/// What is known about a source without reading an example.
 Dataset described(const ExampleSource& source) {
   Dataset dataset{
       .labels = Tensor({source.size()}, DType::int64), .classes = source.classes(), .source = source.name()};
@@ -77,9 +77,9 @@ struct DataLoader::State {
   Dataset dataset;
   LoaderOptions options;
   bool in_memory;
-  Tensor targets;  // rows that batches have for their labels; undefined where these are the classes
+  Tensor targets;  // the rows of batch labels; undefined if labels are classes
   std::once_flag converted;
-  Tensor whole;  // every image as float32, once asked for
+  Tensor whole;  // every image as float32, once requested
 
   State(const std::shared_ptr<const DatasetRows>& rows, LoaderOptions chosen)
       : source(rows), dataset(rows->dataset()), options(std::move(chosen)), in_memory(true) {
@@ -106,7 +106,7 @@ struct DataLoader::State {
                         targets.shape(), ", expected a row for each of the ", dataset.classes, " labels");
   }
 
-  /// Whether the threads of the pipeline make the images, which are float32 there.
+  /// Whether the pipeline's threads make the images, as float32.
   bool piped() const {
     if (options.resident) return false;
     return !in_memory || dataset.images.dtype() == DType::uint8 || dataset.images.dtype() == DType::float32;
@@ -145,7 +145,8 @@ struct DataLoader::State {
 
   Pipeline::Plan plan(std::int64_t epoch, std::int64_t first) const {
     const int workers = options.workers > 0 ? options.workers : in_memory ? 1 : default_workers();
-    // Rows of a Dataset cost less than the hand-over of one, so a thread takes a share; a picture is worth its own.
+    // Rows of a Dataset cost less than handing one over, so a thread takes several; an image is worth its own
+    // hand-over.
     const std::int64_t share = (options.batch_size + workers - 1) / workers;
     return {.source = source,
             .order = order(epoch),
@@ -202,7 +203,7 @@ struct DataLoader::Epoch::Pass {
       return true;
     }
     if (position >= plan.count) return false;
-    std::optional<Device> host;  // rows that do not stay on the device are taken where they are
+    std::optional<Device> host;  // rows that do not stay on the device are gathered on the host
     if (!state->options.resident) host.emplace(reference_mode());
     current = state->gather(plan.order, position++);
     return true;

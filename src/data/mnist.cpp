@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::array<const char*, 4> file_names{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                                 "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-/// One of the published sets. SHA-256 of each file as it is delivered (.gz).
+/// A published set, with the SHA-256 of each delivered file (.gz).
 struct Published {
   const char* title;
   const char* folder;  // below the root, above /raw
@@ -48,7 +48,7 @@ const Published& published(bool fashion) {
                                         "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
                                         "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
                                         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"},
-                                       // No TLS there: the sums are what protects.
+                                       // No TLS there: the checksums protect.
                                        {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"}};
   return fashion ? fashion_mnist : mnist;
 }
@@ -64,14 +64,14 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Empty when there is no home to put it in.
+/// Empty if there is no home folder.
 std::string cache_folder() {
   if (const std::string folder = variable("XDG_CACHE_HOME"); folder.starts_with('/')) return folder + "/tern";
   const std::string home = variable("HOME");
   return home.empty() ? "" : home + "/.cache/tern";
 }
 
-/// The file in `folder`, raw or packed.
+/// The file in `folder`, raw or gzipped.
 std::optional<std::string> find(const std::string& folder, const char* name) {
   for (const char* ending : {"", ".gz"})
     if (std::string path = folder + "/" + name + ending; is_file(path)) return path;
@@ -91,7 +91,7 @@ std::string missing(const std::string& folder) {
   return list;
 }
 
-/// Where a user may keep the files below `root`: right there, or as torchvision does.
+/// Where a user may keep the files below `root`: directly, or as torchvision does.
 std::array<std::string, 2> places(const std::string& root, const Published& set) {
   return {root, root + "/" + set.folder + "/raw"};
 }
@@ -110,7 +110,7 @@ void fetch(const std::string& folder, const Published& set, const MnistOptions& 
   }
 }
 
-/// The sum of what a download holds, as an IDX file would have it.
+/// The checksum of a download's content, in the form of an IDX file.
 std::string unpacked_sum(const Tensor& tensor) {
   io::Sha256 sum;
   std::vector<std::byte> header{std::byte{0}, std::byte{0}, std::byte{8}, static_cast<std::byte>(tensor.rank())};
@@ -157,7 +157,7 @@ Mnist read_folder(const std::string& folder, const Published& set, bool verify) 
 }
 
 Mnist draw(const MnistOptions& options) {
-  // Far behind the training images, so that no test image is one of them.
+  // Far beyond the training images, so that no test image equals one of them.
   constexpr std::int64_t test_begins = std::int64_t{1} << 40;
   return {.train = synthetic_digits(options.synthetic_train, {.seed = options.synthetic_seed}),
           .test = synthetic_digits(options.synthetic_test, {.seed = options.synthetic_seed, .first = test_begins})};

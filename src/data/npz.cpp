@@ -60,7 +60,7 @@ Dataset read_npz(const std::string& file, const NpzOptions& options) {
     const auto [least, most] = std::ranges::minmax(labels);
     expects<FileError>(least >= 0, file, ": found the class ", least,
                        ", expected none below 0; NpzOptions::numbers says that these are no classes");
-    // As many classes are outputs of a net: a number far beyond the examples is none.
+    // Each class is an output of a net; a number far above the number of examples is not a class.
     constexpr std::int64_t few = 65536;
     expects<FileError>(most < std::max(few, result.size()), file, ": found the class ", most, " among ", result.size(),
                        " examples, expected classes that count from 0; NpzOptions::numbers says that these are no "

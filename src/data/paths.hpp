@@ -1,5 +1,5 @@
 #pragma once
-// What lies at a path; what cannot be looked at is not there.
+// What exists at a path; a path that cannot be examined counts as missing.
 
 #include <filesystem>
 #include <string>

@@ -67,7 +67,7 @@ Batch Assembly::finish() {
 struct Pipeline::Job {
   std::unique_ptr<Assembly> assembly;
   std::int64_t size = 0;                  // examples, of which ...
-  std::int64_t handed_out = 0, read = 0;  // ... these were given to threads, and are done
+  std::int64_t handed_out = 0, read = 0;  // ... these were given to threads, and these are done
   Batch batch;
   std::exception_ptr failure;
   bool ready = false;
@@ -75,11 +75,11 @@ struct Pipeline::Job {
 
 Pipeline::Pipeline(const Plan& plan) : plan_(plan), opened_(plan.first), delivered_(plan.first) {
   if (plan_.prefetch == 0 || plan_.first >= plan_.count) return;
-  plan_.order.read<std::int64_t>();  // on the host before several threads ask for it
+  plan_.order.read<std::int64_t>();  // on the host before several threads read it
   try {
     for (int i = 0; i < plan_.workers; ++i) threads_.emplace_back([this, scope = current_scope()] { work(scope); });
   } catch (const std::system_error&) {
-    // No more threads to be had: those that are here do; without any, batches are made when asked for.
+    // No more threads available: those that exist do the work; without any, batches are made on request.
   }
 }
 
@@ -114,7 +114,7 @@ Batch Pipeline::make(std::int64_t position) const {
   return finish(assembly);
 }
 
-// What is whose is decided by position, so among several ranks a gap would move examples from one to another.
+// Ranks divide examples by position, so a gap would move examples from one rank to another.
 Batch Pipeline::finish(Assembly& assembly) const {
   Batch batch = assembly.finish();
   batch.whole = shared() ? whole_of(batch.position) : batch.size;
@@ -125,7 +125,7 @@ Batch Pipeline::finish(Assembly& assembly) const {
   return batch;
 }
 
-// Examples of the first batch that has any left; opens the next batch when there is room. Called under the lock.
+// Examples of the first batch that has any left; opens the next batch if there is room. Called under the lock.
 Pipeline::Job* Pipeline::take(std::int64_t& begin, std::int64_t& end) {
   Job* job = nullptr;
   for (const auto& candidate : jobs_)
@@ -148,11 +148,11 @@ Pipeline::Job* Pipeline::take(std::int64_t& begin, std::int64_t& end) {
   return job;
 }
 
-// The last example of a batch is there. Called without the lock by the one thread that read it.
+// The last example of a batch has been read. Called without the lock by the thread that read it.
 void Pipeline::close(Job& job) {
   try {
     job.batch = finish(*job.assembly);
-    // To the device from here, beside the work of the consumer.
+    // Moves to the device here, concurrently with the consumer's work.
     if (job.batch.size > 0 && !current_scope().mode->on_host()) {
       job.batch.images.storage().read(current_scope());
       job.batch.labels.storage().read(current_scope());

@@ -14,15 +14,15 @@
 
 namespace tern::data {
 
-/// One batch while its examples are read, in any order, by any threads.
+/// One batch while threads read its examples, in any order.
 class Assembly {
  public:
-  /// Takes the memory of the batch. `rows` are the examples, and outlive this.
+  /// Allocates the batch. `rows` are the examples and must outlive this.
   Assembly(const ExampleSource& source, std::span<const std::int64_t> rows, std::int64_t position);
 
-  /// Reads rows [begin, end). What fails is kept for `finish`.
+  /// Reads rows [begin, end). Keeps errors for `finish`.
   void read(const ExampleSource& source, std::int64_t begin, std::int64_t end, std::uint64_t seed, std::int64_t epoch);
-  /// Closes the gaps of examples that were left out; throws the first failure in the order of the rows.
+  /// Closes the gaps of skipped examples; throws the first error in row order.
   Batch finish();
 
  private:
@@ -30,15 +30,15 @@ class Assembly {
   Batch batch_;
   float* images_ = nullptr;
   std::int64_t* labels_ = nullptr;
-  std::int64_t row_count_ = 0;  // elements of an example
+  std::int64_t row_count_ = 0;  // elements per example
   std::vector<std::uint8_t> kept_;
   std::mutex failing_;
   std::exception_ptr failure_;
   std::int64_t failed_row_ = 0;
 };
 
-/// Makes the batches [first, count) of an epoch ahead of the one who takes them, on threads that share the examples of
-/// each batch among them.
+/// Makes the batches [first, count) of an epoch ahead of the consumer, on threads that share the examples of each
+/// batch.
 class Pipeline {
  public:
   struct Plan {
@@ -57,8 +57,8 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
   ~Pipeline();
 
-  /// The next batch that is not empty (or any, among several ranks); false at the end. After it threw, the end is
-  /// reached.
+  /// Returns the next batch that is not empty (or any, with several ranks); false at the end. An exception ends the
+  /// epoch.
   bool next(Batch& batch);
 
  private:
@@ -67,7 +67,7 @@ class Pipeline {
   Batch make(std::int64_t position) const;
   Batch finish(Assembly& assembly) const;
   bool shared() const { return plan_.share.ranks > 1 || plan_.share.shards > 1; }
-  std::int64_t whole_of(std::int64_t position) const;  // examples of a batch, of all ranks
+  std::int64_t whole_of(std::int64_t position) const;  // examples of a batch, over all ranks
   std::span<const std::int64_t> rows_of(std::int64_t position) const;
   void work(const Scope& scope);
   Job* take(std::int64_t& begin, std::int64_t& end);
@@ -75,7 +75,7 @@ class Pipeline {
   void stop();
 
   Plan plan_;
-  std::int64_t opened_, delivered_;  // batches before these are being made, and were taken
+  std::int64_t opened_, delivered_;  // batches before these are being made, and were delivered
   std::mutex mutex_;
   std::condition_variable work_to_do_, batch_ready_;
   std::deque<std::unique_ptr<Job>> jobs_;  // batches [delivered_, opened_)

@@ -10,9 +10,9 @@ namespace tern::data {
 
 namespace {
 
-/// libpng's reader of bytes in memory. It reports a failure by not returning from its handler, so a call into it must
-/// be `guarded`: the handler jumps back to there, over frames of libpng alone. (Its simplified reader, which returns
-/// errors, is not used: 1.6.39 gets interlaced images of 16 bits wrong.)
+/// libpng's reader of bytes in memory. It reports a failure by not returning from its handler, so every call must be
+/// `guarded`: the handler jumps back there, over frames of libpng only. (Its simplified reader, which returns errors,
+/// is not used: version 1.6.39 reads interlaced 16-bit images wrongly.)
 struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -29,7 +29,7 @@ struct PngReader {
   PngReader& operator=(const PngReader&) = delete;
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
 
-  /// False when a call of libpng's in `calls` failed, for `reason`. `calls` must have nothing to destroy.
+  /// False if a call of libpng's in `calls` failed, with `reason`. `calls` must have nothing to destroy.
   template <class Calls>
   bool guarded(const Calls& calls) {
     if (setjmp(back) != 0) return false;
@@ -67,7 +67,7 @@ DecodedImage decode_png(std::span<const std::byte> bytes, const std::string& nam
   png_struct* const png = reader.png;
   const bool opened = reader.guarded([&] {
     png_set_read_fn(png, &reader, PngReader::read);
-    // Profiles, texts and the like are not even unpacked.
+    // Skips profiles, texts and the like without unpacking them.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png, reader.info);
   });

@@ -10,17 +10,17 @@ namespace tern::data {
 
 namespace {
 
-/// One vector register, with the arithmetic of its elements.
+/// One vector register, with elementwise arithmetic.
 using Four [[gnu::vector_size(16)]] = float;
 
-/// Which pixels of a line give one pixel of the resized line, and by what weights.
+/// Which pixels of a line contribute to one pixel of the resized line, with their weights.
 struct Taps {
   std::int64_t first = 0;
   std::vector<float> weights;
 };
 
-/// For pixels [begin, begin + count) of a line of `to` pixels that stands for `declared` pixels, of which every
-/// `reduction` are one of the `from` that there are.
+/// For pixels [begin, begin + count) of a line of `to` pixels, resized from `declared` pixels; every `reduction` of
+/// them are one of the `from` available pixels.
 std::vector<Taps> taps_of(std::int64_t declared, int reduction, std::int64_t from, std::int64_t to, std::int64_t begin,
                           std::int64_t count) {
   const double scale = static_cast<double>(declared) / (static_cast<double>(to) * reduction);
@@ -42,7 +42,7 @@ std::vector<Taps> taps_of(std::int64_t declared, int reduction, std::int64_t fro
   return all;
 }
 
-/// The square of an image that has its size already: what `resample` gives, by a table of the 256 values.
+/// The square of an image that already has the right size: the result of `resample`, by a table of the 256 values.
 void copy_square(const DecodedImage& image, const View& view, float* to) {
   std::array<std::array<float, 256>, 3> values;
   for (std::size_t channel = 0; channel < 3; ++channel)
@@ -79,11 +79,11 @@ void resample(const DecodedImage& image, const View& view, std::span<float> to) 
 
   const Four scale = {view.scale[0], view.scale[1], view.scale[2], 0};
   const Four shift = {view.shift[0], view.shift[1], view.shift[2], 0};
-  // One float more, because four are read where a pixel has three.
+  // One extra float, because four are read for a pixel of three.
   const auto line_count = static_cast<std::size_t>(3 * (end - begin));
   std::vector<float> line(line_count + 1);
   for (std::int64_t y = 0; y < size; ++y) {
-    // Down first: whole lines, neighbours in memory.
+    // Vertically first: whole lines, contiguous in memory.
     const Taps& row = rows[static_cast<std::size_t>(y)];
     const std::uint8_t* from = pixels + 3 * (row.first * width + begin);
     for (std::size_t i = 0; i < line_count; ++i) line[i] = row.weights[0] * static_cast<float>(from[i]);
@@ -92,7 +92,7 @@ void resample(const DecodedImage& image, const View& view, std::span<float> to) 
       const float weight = row.weights[tap];
       for (std::size_t i = 0; i < line_count; ++i) line[i] += weight * static_cast<float>(from[i]);
     }
-    // Then across, three channels and one that is dropped at once.
+    // Then horizontally, three channels and a fourth that is dropped.
     float* const out = to.data() + y * size + (view.mirrored ? size - 1 : 0);
     const std::int64_t step = view.mirrored ? -1 : 1;
     for (std::int64_t x = 0; x < size; ++x) {

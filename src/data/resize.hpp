@@ -14,7 +14,7 @@ struct Extent {
 };
 Extent resized(std::int64_t height, std::int64_t width, std::int64_t short_side);
 
-/// A square of the resized image, and what becomes of its pixels.
+/// A square of the resized image, and the scaling of its pixels.
 struct View {
   Extent whole;                    // the resized image
   std::int64_t top = 0, left = 0;  // of the square in it
@@ -23,9 +23,8 @@ struct View {
   std::array<float, 3> scale{}, shift{};  // per channel: pixel in [0, 255] * scale + shift
 };
 
-/// Writes the square as [3, size, size]. Bilinear interpolation with antialiasing: each pixel is the mean of the
-/// pixels below a triangle whose half width is a pixel of the coarser of both images. Only what the square shows is
-/// computed.
+/// Writes the square as [3, size, size]. Bilinear interpolation with antialiasing: each pixel is the weighted mean of
+/// the pixels under a triangle whose half width is one pixel of the coarser image. Computes only what the square shows.
 void resample(const DecodedImage& image, const View& view, std::span<float> to);
 
 }  // namespace tern::data

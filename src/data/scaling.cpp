@@ -22,7 +22,7 @@ Scaling scaling_of(const Tensor& features) {
   const Tensor whole = features.contiguous();
   const auto values = whole.read<float>();
   Scaling scaling{std::vector<double>(columns), std::vector<double>(columns)};
-  // Twice over the rows: the squares of differences lose nothing where the mean is large.
+  // Two passes over the rows: differences from the mean keep their digits if the mean is large.
   for (std::size_t i = 0; i < values.size(); ++i) scaling.mean[i % columns] += static_cast<double>(values[i]);
   for (double& mean : scaling.mean) mean /= static_cast<double>(rows);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -31,7 +31,7 @@ Scaling scaling_of(const Tensor& features) {
   }
   for (std::size_t i = 0; i < columns; ++i) {
     const double deviation = std::sqrt(scaling.deviation[i] / static_cast<double>(rows));
-    // What rounding leaves of a constant column is none.
+    // Treats the rounding residue of a constant column as 0.
     scaling.deviation[i] = deviation > 1e-12 * std::abs(scaling.mean[i]) && deviation > 0 ? deviation : 1;
   }
   return scaling;

@@ -12,7 +12,7 @@ namespace tern::data {
 
 namespace {
 
-// Only additions, products, quotients and square roots of floats below: IEEE defines each bit of them, so an image is
+// Uses only additions, products, quotients and square roots of floats: IEEE defines every bit of them, so an image is
 // the same on every machine. Library sines would differ.
 
 struct Point {
@@ -26,7 +26,7 @@ using Skeleton = std::vector<Stroke>;
 
 constexpr bool curved = true, straight = false;
 
-// The styles of each digit, in a box one wide and one high, y downwards.
+// The styles of each digit, in a unit box, y downwards.
 const std::array<std::vector<Skeleton>, 10>& skeletons() {
   static const std::array<std::vector<Skeleton>, 10> all{{
       // 0: plain, narrow
@@ -118,7 +118,7 @@ class Draws {
  public:
   Draws(std::uint64_t seed, std::uint64_t stream) : seed_(seed), stream_(stream) {}
   float uniform(float low, float high) { return low + (high - low) * random::uniform(word()); }
-  /// About normal with deviation 1, between -3.5 and 3.5: the sum of the four bytes of a word.
+  /// Nearly normal with deviation 1, between -3.5 and 3.5: the sum of the four bytes of a word.
   float bell() {
     const std::uint32_t bits = word();
     const std::uint32_t sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
@@ -148,7 +148,7 @@ Affine random_affine(Draws& draws) {
   const float width = 20 * draws.uniform(.62f, 1.f), height = 20 * draws.uniform(.78f, 1.05f);
   const float square = angle * angle;
   const float sine = angle * (1 - square / 6 * (1 - square / 20)), cosine = 1 - square / 2 * (1 - square / 12);
-  // Rotation times shear times scale, around the middle of the box, which lands near the middle of the image.
+  // Rotation times shear times scale, around the middle of the box, which moves near the middle of the image.
   const float a = cosine * width, b = (cosine * shear - sine) * height;
   const float d = sine * width, e = (sine * shear + cosine) * height;
   const float x = 14 + draws.uniform(-2.2f, 2.2f), y = 14 + draws.uniform(-2.2f, 2.2f);
@@ -203,7 +203,7 @@ void draw_stroke(Canvas& canvas, const Stroke& stroke, const Affine& place, floa
   }
 }
 
-// Halves go up.
+// Rounds halves up.
 std::uint8_t to_byte(float value) {
   const float above = std::clamp(value, 0.f, 255.f) + .5f;
   return static_cast<std::uint8_t>(above);
@@ -216,7 +216,7 @@ void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
   const Affine place = random_affine(draws);
   const float radius = draws.uniform(.7f, 1.8f), wobble = draws.uniform(.005f, .05f);
   for (const Stroke& stroke : skeleton) draw_stroke(canvas, stroke, place, wobble, radius, draws);
-  // One image in four also bears a short stray line, wherever it falls.
+  // One image in four also has a short stray line at a random place.
   if (draws.below(4) == 0) {
     const Point from{draws.uniform(2, 26), draws.uniform(2, 26)};
     const Point to{from.x + draws.uniform(-8, 8), from.y + draws.uniform(-8, 8)};
@@ -226,7 +226,7 @@ void draw_digit(std::uint8_t* image, std::int64_t digit, Draws draws) {
   for (std::size_t i = 0; i < canvas.size(); ++i) image[i] = to_byte(ink * canvas[i] + noise * draws.bell());
 }
 
-// Each ten images hold every digit once, in an order of their own.
+// Each ten images hold every digit once, in a random order.
 std::int64_t digit_of(std::uint64_t seed, std::uint64_t number) {
   std::int64_t order[]{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   Draws draws(seed, streams::digits + number / 10);

@@ -10,21 +10,21 @@ namespace tern::data {
 
 namespace {
 
-// Only sums and products of floats below, so that an image has the same bits on every machine.
+// Uses only sums and products of floats, so an image has the same bits on every machine.
 
 float between(float low, float high, std::uint32_t word) { return low + (high - low) * random::uniform(word); }
 
-/// A wave of period 1 in straight lines, between -1 and 1. `x` is above 0, so that a conversion rounds it down, which
-/// compilers make vectors of.
+/// A triangle-like wave of period 1, between -1 and 1. `x` is positive, so a conversion rounds it down, which compilers
+/// vectorize.
 float wave(float x) {
   const float part = x - static_cast<float>(static_cast<int>(x));
   return std::abs(4 * part - 2) - 1;
 }
 
-/// What the images of a class have in common, per channel.
+/// What the images of a class share, per channel.
 struct Pattern {
   struct Channel {
-    float tint, across, down, phase;  // mean, periods over the width and over the height, where the wave begins
+    float tint, across, down, phase;  // mean, periods over width and height, phase
   };
   std::array<Channel, 3> channels;
 };
@@ -41,10 +41,10 @@ Pattern pattern_of(std::uint64_t seed, std::int64_t label) {
   return pattern;
 }
 
-/// A strip of noise, evenly spread, from which each line of an image takes a piece: fewer random numbers than pixels.
+/// A strip of uniform noise, from which each line of an image takes a piece: fewer random numbers than pixels.
 std::vector<float> noise_of(std::uint64_t seed, std::uint64_t number, float deviation, std::int64_t size) {
   std::vector<float> noise(static_cast<std::size_t>(2048 + size));
-  const float unit = deviation / 73.9f;  // the deviation of an evenly spread byte
+  const float unit = deviation / 73.9f;  // the deviation of a uniform byte
   for (std::size_t i = 0; i < noise.size(); i += 16) {
     const random::Words words = random::philox(seed, i / 16, streams::noise + number);
     for (std::size_t j = 0; j < 16 && i + j < noise.size(); ++j)
@@ -71,7 +71,7 @@ std::optional<std::int64_t> SyntheticImages::read(std::int64_t index, const rand
   const Pattern pattern = pattern_of(options_.seed, label(index));
   const random::Words own = random::philox(options_.seed, number, streams::images);
   const float light = between(-0.3f, 0.3f, own.word[0]), contrast = between(0.8f, 1.4f, own.word[1]);
-  // Parts of the width: a tenth of a period of the finest stripes, so that classes do not melt into each other.
+  // In fractions of the width: a tenth of a period of the finest stripes, so that classes stay distinct.
   const float shift_x = between(-0.008f, 0.008f, own.word[2]), shift_y = between(-0.008f, 0.008f, own.word[3]);
 
   const std::int64_t size = options_.size;
@@ -82,7 +82,7 @@ std::optional<std::int64_t> SyntheticImages::read(std::int64_t index, const rand
   std::uint32_t scatter = own.word[0];
   for (const auto& [tint, across, down, phase] : pattern.channels)
     for (std::int64_t y = 0; y < size; ++y, line += size) {
-      // 32: more than the periods that a shift or a downward slope takes away.
+      // 32: more than the periods that a shift or a downward slope subtracts.
       const float begin = 32 + phase + across * shift_x + down * (static_cast<float>(y) * step + shift_y);
       const float slope = across * step, level = tint + light;
       scatter = scatter * 1664525u + 1013904223u;

@@ -68,7 +68,7 @@ std::byte* Arena::take(std::size_t bytes) {
 }
 
 void Arena::give(std::byte* pages, std::size_t bytes) noexcept {
-  // A fresh mapping gives the memory back, and becomes one with those beside it.
+  // A fresh mapping returns the memory and merges with its neighbours.
   for (int view = 0; view < views; ++view)
     static_cast<void>(mmap(pages + distance(view), bytes, PROT_NONE, reserved | MAP_FIXED, -1, 0));
   freed_.emplace_back(pages, bytes + page_);

@@ -1,7 +1,7 @@
 #pragma once
-// The addresses of the debug device. Every byte has three: the one that the library is handed, which nobody can touch,
-// and one in each of two views, where kernels find it while they run. What nothing wrote differs between the views, so
-// that results which depend on it differ too.
+// The addresses of the debug device. Every byte has three: the one that the library gets, which nobody can access, and
+// one in each of two views, where kernels access it while they run. Unwritten bytes differ between the views, so
+// results that depend on them differ, too.
 
 #include <array>
 #include <cstddef>
@@ -14,30 +14,30 @@ namespace tern::debug {
 
 enum class Protection { closed, reading, writing };
 
-/// Not thread-safe but for `holds` and `handed_out`: hold device_mutex().
+/// Not thread-safe except `holds` and `handed_out`: hold device_mutex().
 class Arena {
  public:
   static constexpr int views = 2;
 
-  /// Takes nothing but addresses from the system. Throws OutOfMemory.
+  /// Reserves only addresses from the system. Throws OutOfMemory.
   Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   std::size_t page() const { return page_; }
   std::size_t size() const { return size_; }
-  /// Closed pages for `bytes`, a closed page before and behind them. Throws OutOfMemory.
+  /// Inaccessible pages for `bytes`, with a closed page before and after them. Throws OutOfMemory.
   std::byte* take(std::size_t bytes);
-  /// Gives their memory back. Their addresses stay closed until there are no others.
+  /// Returns their memory. Their addresses stay closed until no others are left.
   void give(std::byte* pages, std::size_t bytes) noexcept;
-  /// What the views let kernels do. Throws OutOfMemory where the system has no room for another mapping.
+  /// Sets the access that the views allow to kernels. Throws OutOfMemory if the system cannot add a mapping.
   void protect(std::byte* pages, std::size_t bytes, Protection protection);
 
-  /// True for addresses that the library was handed.
+  /// Whether the library got this address.
   bool holds(const void* address) const { return offset(address, 0) < size_; }
-  /// From an address that was handed out to the one in a view.
+  /// From the library's address to the one in a view.
   std::ptrdiff_t distance(int view) const { return static_cast<std::ptrdiff_t>(size_) * (view + 1); }
-  /// The address that was handed out for one in a view; null for any other.
+  /// The library's address for one in a view; null for any other.
   std::byte* handed_out(const void* address) const;
 
  private:
@@ -53,7 +53,7 @@ class Arena {
   std::deque<std::pair<std::byte*, std::size_t>> freed_;
 };
 
-/// The device's state is one: its pieces of work run one at a time.
+/// The device runs one piece of work at a time.
 std::mutex& device_mutex();
 Arena& arena();
 

@@ -30,11 +30,11 @@ std::shared_ptr<Block> Blocks::make(std::size_t bytes) {
   auto block = std::make_shared<Block>();
   block->page_bytes = bytes / page * page + (bytes % page == 0 ? 0 : page);
   block->pages = arena().take(block->page_bytes);
-  // At the end of its pages, so that one step too far meets a closed page soon.
+  // At the end of its pages, so that an overrun soon meets a closed page.
   block->begin = block->pages + (block->page_bytes - (bytes + alignment - 1) / alignment * alignment);
   block->end = block->begin + bytes;
   block->number = ++count_;
-  // Whoever was here before is forgotten.
+  // Earlier blocks at these addresses are forgotten.
   const auto first = blocks_.lower_bound(block->pages), last = blocks_.lower_bound(block->pages_end());
   blocks_.erase(first, last);
   blocks_[block->pages] = block;

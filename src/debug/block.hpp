@@ -26,15 +26,15 @@ struct Access {
 struct Block {
   std::uint64_t number = 0;  ///< in messages
   Card* card = nullptr;
-  std::byte *begin = nullptr, *end = nullptr;  ///< what was asked for
+  std::byte *begin = nullptr, *end = nullptr;  ///< the requested bytes
   std::byte* pages = nullptr;
   std::size_t page_bytes = 0;
   Stream* home = nullptr;           ///< that it was allocated for
   Recording* recording = nullptr;   ///< whose replays use it
   bool live = true;                 ///< for the host
-  bool gone = false;                ///< its memory was given back
-  bool written = false;             ///< by anything
-  const char* released_after = "";  ///< who used it last
+  bool gone = false;                ///< its memory was returned
+  bool written = false;             ///< by any work
+  const char* released_after = "";  ///< its last user
   Access writer;
   std::vector<Access> readers;  ///< since then, the last one of each stream
 
@@ -42,10 +42,10 @@ struct Block {
   std::byte* pages_end() const { return pages + page_bytes; }
   /// "block 7 (4096 bytes, written by add)"
   std::string description() const;
-  /// "byte 12 of" it, "4 bytes before" it, "the byte right behind" it.
+  /// "byte 12 of", "4 bytes before", "the byte right after" followed by the block.
   std::string place(const std::byte* address) const;
   void protect(Protection protection) const { arena().protect(pages, page_bytes, protection); }
-  /// All of it, and what is around it in its pages, is as nothing wrote it. Opens it and closes it again.
+  /// Resets the block and the rest of its pages to the unwritten pattern. Opens them and closes them again.
   void clear();
 };
 
@@ -54,9 +54,9 @@ class Blocks {
  public:
   /// Throws OutOfMemory.
   std::shared_ptr<Block> make(std::size_t bytes);
-  /// Gives the memory back; the block is remembered for a while, for messages.
+  /// Returns the memory; the block is remembered for a while, for messages.
   void bury(Block& block) noexcept;
-  /// The block whose pages, or the closed page behind them, hold an address that was handed out; null if none is known.
+  /// The block whose pages, or the closed page after them, hold a library address; null if none is known.
   const std::shared_ptr<Block>* find(const void* address) const;
 
  private:

@@ -41,7 +41,7 @@ void* end(void* handle) {
   return std::exchange(stream.recording, nullptr);
 }
 
-// Pieces of branches in any order that keeps each branch's own.
+// The pieces of branches in any order that keeps each branch's own.
 Recording::Pieces mixed(Card& card, const Recording::Section& branches) {
   Recording::Pieces order;
   std::vector<std::size_t> next(branches.size());
@@ -77,7 +77,7 @@ void launch(void* handle, void* stream_handle) {
   for_each_use([&](const Work& work, const Use& use) { Card::note_access(stream, work.name, use); });
 }
 
-// Work of its own behind each step.
+// Separate work after each step.
 void count_on(Stream& stream, const Capture::Loop::Counter& counter) {
   constexpr const char* name = "the counter of a loop";
   const auto run = [increment = counter.increment](const Work& work, Stream&) {
@@ -130,8 +130,8 @@ bool writes_from(const Recording::Pieces& branch, const Use& use) {
   return false;
 }
 
-// Whether one branch may see what the other one does. Two that write a block from different places write parts of it,
-// and each may read its own.
+// Whether one branch may see what another one does. Two that write one block at different places write parts of it, and
+// each may read its own.
 bool meet(const Recording::Pieces& branch, const Use& use, const Use& other) {
   if (use.block != other.block || !(use.writes || other.writes)) return false;
   if (use.start == other.start) return true;

@@ -13,10 +13,10 @@ namespace tern::debug {
 struct Recording {
   using Pieces = std::vector<std::shared_ptr<const Work>>;
 
-  using Section = std::vector<Pieces>;  ///< branches beside each other; one where there are none
+  using Section = std::vector<Pieces>;  ///< parallel branches; a single one if there are none
 
   std::vector<Section> sections = std::vector<Section>(1, Section(1));  ///< one after the other
-  std::vector<std::shared_ptr<Block>> blocks;                           ///< that replays use, and nobody else
+  std::vector<std::shared_ptr<Block>> blocks;                           ///< used by replays only
   bool branching = false;                                               ///< the last section is not joined yet
   std::set<Stream*> launched_on;
 

@@ -1,4 +1,4 @@
-// The streams of a debug device: what is queued, in which order it may run, and what nothing orders.
+// The streams of a debug device: what is queued, in which order it may run, and what is unordered.
 
 #include "debug/card.hpp"
 
@@ -12,7 +12,7 @@
 namespace tern::debug {
 namespace {
 
-constexpr std::size_t most_pending = 512;  // pieces of work, so that their memory has an end
+constexpr std::size_t most_pending = 512;  // pieces of work, to limit their memory
 
 std::uint64_t requested_seed() {
   const char* const text = std::getenv("TERN_DEBUG_SEED");
@@ -23,7 +23,7 @@ std::uint64_t requested_seed() {
   return seed;
 }
 
-// Every stream that there ever was.
+// Every stream that ever existed.
 std::set<const void*>& known_streams() {
   static auto& streams = *new std::set<const void*>;
   return streams;
@@ -164,7 +164,7 @@ void Card::push(Stream& stream, std::shared_ptr<const Work> work) {
   stream.queue.push_back({std::move(work), std::exchange(stream.after, {})});
   stream.clock.add({stream.index, ++stream.submitted});
   ++pending_;
-  // A device may be ahead, or far behind.
+  // A device may be early or far behind.
   if (choose(4) == 0) run_one();
   while (pending_ > most_pending) run_one();
 }
@@ -204,7 +204,7 @@ void Card::order(void* producer, void* consumer) {
   const std::lock_guard lock(device_mutex());
   Stream& first = state(producer);
   Stream& second = state(consumer);
-  // Replays come later than this wait, so that a recording needs nothing else.
+  // Replays come after this wait, so a recording needs nothing else.
   if (second.recording != nullptr) return wait(first);
   second.clock.join(first.clock);
   second.after.insert(second.after.end(), first.after.begin(), first.after.end());
@@ -239,7 +239,7 @@ void Card::refuse_recording(const Stream& stream, const char* what, const char* 
 }
 
 Stream* Card::make_stream() {
-  constexpr std::size_t most_idle = 32;  // one that was not used before tells more races
+  constexpr std::size_t most_idle = 32;  // a stream that was not used before reveals more races
   if (idle_.size() > most_idle) {
     Stream* const oldest = idle_.front();
     idle_.pop_front();

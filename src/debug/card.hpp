@@ -1,5 +1,5 @@
 #pragma once
-// A debug device: its memory and its streams. Work is queued, and runs when somebody waits for it, in any order that
+// A debug device: its memory and its streams. Work is queued and runs when somebody waits for it, in any order that
 // streams and events allow.
 
 #include <deque>
@@ -18,7 +18,7 @@ inline constexpr const char* unordered = ", and nothing orders the two: a Memory
 
 class Card final : public Memory {
  public:
-  /// `kernels` run on host memory and live as long as the process.
+  /// `kernels` run on host memory and must live as long as the process.
   Card(std::string name, const Mode& kernels);
 
   const Mode& kernels() const { return kernels_; }
@@ -42,25 +42,25 @@ class Card final : public Memory {
 
   // ---- for the table and recordings; hold device_mutex() ----
 
-  /// The state behind a Context's stream. Throws DeviceFault for what is none of this device's.
+  /// The state behind a Context's stream. Throws DeviceFault for a stream of another device.
   static Stream& state(void* stream);
-  /// Where a pointer points to. Throws DeviceFault unless it is memory of this device that is live.
+  /// What a pointer refers to. Throws DeviceFault unless it is live memory of this device.
   Use use(const char* name, int argument, const void* pointer, bool writes) const;
-  /// Puts the work behind what the stream has. Throws DeviceFault when nothing orders it after what it has to follow.
+  /// Queues the work on the stream. Throws DeviceFault if nothing orders it after the work that must precede it.
   void submit(Stream& stream, std::shared_ptr<const Work> work);
-  /// The same without a look at the order.
+  /// The same without checking the order.
   void push(Stream& stream, std::shared_ptr<const Work> work);
-  /// Throws DeviceFault unless what others do with the block comes before the next piece of the stream.
+  /// Throws DeviceFault unless other uses of the block come before the next piece of the stream.
   void check_order(const Stream& stream, const char* name, const Use& use) const;
   static void note_access(const Stream& stream, const char* name, const Use& use);
   void wait(Stream& stream);
-  /// Waits, and leaves what went wrong to whoever waits next.
+  /// Waits, and leaves errors to the next waiter.
   void settle(Stream& stream) noexcept;
-  /// Throws DeviceFault for released memory, which only replays that have it may use.
+  /// Throws DeviceFault for released memory, which only its recording's replays may use.
   void check_live(const char* name, const Use& use, const Recording* recording) const;
-  /// A fault that nobody can be told of now: the next wait throws it.
+  /// A fault that cannot be reported now: the next wait throws it.
   void report(const std::string& fault) noexcept;
-  /// The reason, as every fault of this device says it.
+  /// The reason, in the form of this device's faults.
   std::string fault(const std::string& what) const;
   /// In [0, count).
   std::size_t choose(std::size_t count) { return static_cast<std::size_t>(dice_() % count); }
@@ -79,7 +79,7 @@ class Card final : public Memory {
   const Mode& kernels_;
   std::uint64_t seed_;
   std::mt19937_64 dice_;
-  std::deque<Stream> streams_;  // never shrinks: a storage may name the stream of a thread that has ended
+  std::deque<Stream> streams_;  // never shrinks: a storage may refer to the stream of a thread that has ended
   std::deque<Stream*> idle_;
   std::size_t pending_ = 0;
   Clock done_;  // what the host has waited for
@@ -87,8 +87,8 @@ class Card final : public Memory {
   MemoryStatistics statistics_;
 };
 
-/// Runs a kernel on what it was given, once in either view, and reports what it does wrong. Then `inspect`, if there is
-/// one, looks at what it was given in the first view.
+/// Runs a kernel on its arguments, once in either view, and reports its faults. Then `inspect`, if any, checks the
+/// arguments in the first view.
 void run_kernel(const Work& work, Stream& stream, const std::function<void(std::ptrdiff_t distance)>& kernel,
                 const std::function<void(std::ptrdiff_t distance)>& inspect);
 

@@ -1,4 +1,4 @@
-// The memory of a debug device: its blocks, and the copies from, to and inside them.
+// The memory of a debug device: its blocks, and copies from, to and inside them.
 
 #include <algorithm>
 #include <cstring>
@@ -50,14 +50,14 @@ void Card::release_block(const std::shared_ptr<Block>& block, Stream& stream) {
   block->live = false;
   statistics_.in_use -= block->page_bytes;
   if (Recording* const recording = stream.recording) {
-    // What was recorded may use an older block, so it stays; one of its own holds nothing from here on.
+    // A recording may use an older block, so it stays; a block of its own is unused from here on.
     if (block->recording == nullptr) return recording->keep(block);
     if (block->recording != recording) return;
     const auto clear = [](const Work& work, Stream&) { work.uses[0].block->clear(); };
     return recording->add(std::make_shared<Work>(Work{"release", {{block, block->begin, true, 0}}, clear}));
   }
   if (block->recording != nullptr) return;
-  // What the stream, or the one that the block was made for, has queued may still use it.
+  // Work queued on the stream, or on the one that the block was made for, may still use it.
   const auto ordered = [&](const Moment& moment) {
     return stream.clock.includes(moment) || block->home->clock.includes(moment) || done_.includes(moment);
   };
@@ -117,7 +117,7 @@ void Card::copy_in(void* to, const void* from, std::size_t bytes, void* handle) 
   submit(stream, std::make_shared<Work>(Work{name, {part(name, to, bytes, true)}, run}));
 }
 
-// On the calling thread's stream, behind what its producer has queued: the producer's stream may be recording.
+// On the calling thread's stream, after the producer's queued work: the producer's stream may be recording.
 void Card::copy_out(void* to, const void* from, std::size_t bytes, void* producer_handle) {
   if (bytes == 0) return;
   constexpr const char* name = "copy to the host";
@@ -160,7 +160,7 @@ void Card::copy(void* to, const void* from, std::size_t bytes, void* handle) {
     target.block->protect(Protection::writing);
     for (int view = 0; view < Arena::views; ++view)
       std::memmove(in_view(target.start, view), in_view(source.start, view), bytes);
-    // What was not written there is not written here.
+    // Copying unwritten bytes leaves them unwritten.
     for_each_difference(target.start, target.start + bytes, [](std::byte* at, std::byte, std::byte, std::byte pattern) {
       *in_view(at, 0) = std::byte{0xff};
       *in_view(at, 1) = pattern;

@@ -1,5 +1,5 @@
 #pragma once
-// Which work comes before which, by what streams and waits order and never by luck: vector clocks.
+// Vector clocks: which work comes before which, by what streams and waits guarantee and never by luck.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ struct Moment {
   std::uint64_t time = 0;
 };
 
-/// Of each stream, up to which piece of its work everything is done when this moment comes.
+/// For each stream, up to which piece its work is done at this moment.
 class Clock {
  public:
   bool includes(const Moment& moment) const {

@@ -1,6 +1,5 @@
-// How a kernel runs on the debug device: twice, once in either view, with nothing open but the blocks that it was
-// given. What nothing wrote, and what lies around a block, differs between the views: a result that differs was
-// computed from it.
+// How a kernel runs on the debug device: twice, once in either view, with only its own blocks accessible. Unwritten
+// bytes, and those around a block, differ between the views, so a differing result was computed from them.
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +17,7 @@ struct Operand {
   Block* block = nullptr;
   bool writes = false;
   int argument = 0;
-  std::vector<std::byte> before[Arena::views] = {};  // its pages, as the kernel found them
+  std::vector<std::byte> before[Arena::views] = {};  // its pages before the kernel ran
 };
 
 std::vector<Operand> operands_of(const Work& work) {
@@ -43,7 +42,7 @@ void keep(Operand& operand) {
     operand.before[view].assign(in_view(operand.block->pages, view), in_view(operand.block->pages_end(), view));
 }
 
-// Both views as the first one was, but for [begin, end), which differs as it did.
+// Resets both views to the first one's bytes, except [begin, end), which differs as before.
 void restore(const Operand& operand, const std::byte* begin, const std::byte* end) {
   const Block& block = *operand.block;
   for (int view = 0; view < Arena::views; ++view)
@@ -63,7 +62,7 @@ std::byte* first_written(std::byte* begin, std::byte* end) {
   return expected;
 }
 
-// The first byte of the block that holds what came of bytes that nothing wrote; its end if there is none.
+// The first byte of the block that was computed from unwritten bytes; its end if there is none.
 std::byte* first_tainted(Block& block) {
   std::byte* found = block.end;
   for_each_difference(block.begin, block.end, [&](std::byte* at, std::byte first, std::byte second, std::byte pattern) {
@@ -74,7 +73,7 @@ std::byte* first_tainted(Block& block) {
   return found;
 }
 
-// The results are the first view's from here on, so that one fault is told once.
+// From here on the first view's results count, so that a fault is reported once.
 void settle(Block& block) {
   for_each_difference(block.begin, block.end, [](std::byte* at, std::byte first, std::byte second, std::byte pattern) {
     if (!is_unwritten(first, second, pattern)) *in_view(at, 1) = first;
@@ -110,7 +109,7 @@ class Run {
         report(closed(*address));
         break;
       }
-    } catch (...) {  // what it left behind does not count
+    } catch (...) {  // its result does not count
       look();
       throw;
     }
@@ -143,7 +142,7 @@ class Run {
     return operand.argument == 0 ? "" : message(" (argument ", operand.argument, ')');
   }
 
-  // What it did at an address that is closed.
+  // Describes an access to a closed address.
   std::string closed(std::byte* address) const {
     if (!arena().holds(address))
       return message("touched the address ", static_cast<void*>(address), ", which is no memory of the device");
@@ -178,7 +177,7 @@ class Run {
     check(block.end, block.pages_end());
   }
 
-  // Which bytes, when they alone differ, make the results differ.
+  // Which bytes, when only they differ, make the results differ.
   std::string cause() {
     std::vector<std::vector<std::byte>> after[Arena::views];
     for (Operand& each : operands_) {
@@ -218,7 +217,7 @@ class Run {
         operands_, [](const Operand& each) { return each.writes && first_tainted(*each.block) != each.block->end; });
   }
 
-  // "bytes 4 to 7 of block 3 (...)", the first that the kernel found without a value
+  // "bytes 4 to 7 of block 3 (...)", the first unwritten ones that the kernel read
   std::string unwritten(const Operand& operand) const {
     Block& block = *operand.block;
     restore(operand, block.begin, block.end);

@@ -1,4 +1,4 @@
-// The debug device: the kernels of a mode on host memory, on a device that is acted. docs/debug.md is its story.
+// The debug device: the kernels of a mode on host memory, on a simulated device. See docs/debug.md.
 
 #include "debug/mode.hpp"
 

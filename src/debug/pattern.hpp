@@ -1,6 +1,6 @@
 #pragma once
-// What the two views hold where nothing was written: NaN, -1 or true in the first, small positive numbers and zeros
-// that differ from place to place in the second.
+// The contents of unwritten bytes: NaN, -1 or true in the first view, small positive numbers and zeros that vary by
+// place in the second.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tern::debug {
 
 inline constexpr std::uint64_t first_pattern = ~std::uint64_t{0};
 
-/// Eight bytes of the second view; `address` is a handed-out one, a multiple of eight.
+/// Eight bytes of the second view; `address` is a library address, a multiple of eight.
 inline std::uint64_t second_pattern(const std::byte* address) {
   std::uint64_t hash = reinterpret_cast<std::uintptr_t>(address) / 8 * 0x9e3779b97f4a7c15;
   hash ^= hash >> 29;
@@ -22,8 +22,8 @@ inline std::uint64_t second_pattern(const std::byte* address) {
   return hash & 0x3f3f3f3f3f3f3f3f & nonzero;
 }
 
-/// Calls visit(address, first, second, pattern) for each byte of [begin, end) that differs between the views: what they
-/// hold there, and what the second holds where nothing was written. Stops where it returns false.
+/// Calls visit(address, first, second, pattern) for each byte of [begin, end) that differs between the views: its two
+/// values, and the second view's unwritten pattern. Stops when it returns false.
 template <class Visit>
 void for_each_difference(std::byte* begin, std::byte* end, Visit visit) {
   constexpr std::uintptr_t step = 8;
@@ -44,7 +44,7 @@ void for_each_difference(std::byte* begin, std::byte* end, Visit visit) {
   }
 }
 
-/// Marks the bytes as not written.
+/// Marks the bytes as unwritten.
 inline void unwrite(std::byte* begin, std::byte* end) {
   std::memset(in_view(begin, 0), 0xff, static_cast<std::size_t>(end - begin));
   constexpr std::uintptr_t step = 8;

@@ -22,7 +22,7 @@ struct Heard {
 };
 Heard heard[]{{SIGSEGV}, {SIGBUS}};
 
-// The process ends of it. Not a word may be lost with it, so it goes straight to the terminal.
+// The process ends. The message must not be lost, so it goes directly to the terminal.
 void tell(void* address) {
   std::string what = "memory of the debug device";
   if (device_mutex().try_lock()) {
@@ -51,7 +51,7 @@ void handle(int signal, siginfo_t* info, void* context) {
   if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) return before->sa_handler(signal);
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
-  sigaction(signal, &plain, nullptr);  // the instruction is tried again, and ends the process
+  sigaction(signal, &plain, nullptr);  // the instruction is retried, and ends the process
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void hear_signals() noexcept {
 }
 
 std::optional<std::byte*> touched(const std::function<void()>& kernel) {
-  // What lies on the stack of a kernel that ends so is never destroyed.
+  // Objects on the stack of a kernel that ends like this are never destroyed.
   sigjmp_buf here;
   struct Landing {
     explicit Landing(sigjmp_buf* place) { landing = place; }

@@ -1,5 +1,5 @@
 #pragma once
-// What happens when a closed address is touched: by a kernel, which then ends; by the host, which hears what it did.
+// Handles accesses to closed addresses: a kernel ends; the host gets a message.
 
 #include <cstddef>
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace tern::debug {
 
-/// Hears of closed addresses from now on, also where somebody else has come to hear in between.
+/// Installs the signal handlers, also if somebody else has replaced them in between.
 void hear_signals() noexcept;
 
-/// Runs the kernel. Returns the address that ended it, where one did: as it was handed out if it is the device's.
+/// Runs the kernel. Returns the address that ended it, if one did: the library's address if it belongs to the device.
 std::optional<std::byte*> touched(const std::function<void()>& kernel);
 
 }  // namespace tern::debug

@@ -1,5 +1,5 @@
 #pragma once
-// What waits to be done on a stream of the debug device.
+// Work that waits on a stream of the debug device.
 
 #include <deque>
 #include <exception>
@@ -12,15 +12,15 @@
 
 namespace tern::debug {
 
-/// A pointer that a piece of work was given.
+/// A pointer argument of a piece of work.
 struct Use {
   std::shared_ptr<Block> block;
-  std::byte* start = nullptr;  ///< where the pointer points to
+  std::byte* start = nullptr;  ///< what the pointer refers to
   bool writes = false;
-  int argument = 0;  ///< its number, from 1; 0 where there is but one way to name it
+  int argument = 0;  ///< its number, from 1; 0 if it is the only one
 };
 
-/// A piece of work: what it uses is known when it is queued, for the order that it needs.
+/// A piece of work: its operands are known when it is queued, to check the order.
 struct Work {
   const char* name = nullptr;  ///< of the operator
   std::vector<Use> uses;
@@ -30,17 +30,17 @@ struct Work {
 struct Stream {
   struct Queued {
     std::shared_ptr<const Work> work;
-    std::vector<std::pair<const Stream*, std::uint64_t>> after;  ///< what other streams have to have done first
+    std::vector<std::pair<const Stream*, std::uint64_t>> after;  ///< work of other streams that must be done first
   };
 
   Card* card = nullptr;
   std::size_t index = 0;
   std::deque<Queued> queue;
-  std::uint64_t submitted = 0, done = 0;                       ///< pieces of work; the difference is in the queue
-  Clock clock;                                                 ///< what comes before the next piece
-  std::vector<std::pair<const Stream*, std::uint64_t>> after;  ///< of the next piece
+  std::uint64_t submitted = 0, done = 0;                       ///< pieces of work; the difference is queued
+  Clock clock;                                                 ///< what precedes the next piece
+  std::vector<std::pair<const Stream*, std::uint64_t>> after;  ///< for the next piece
   Recording* recording = nullptr;
-  std::exception_ptr problem;  ///< that its work met
+  std::exception_ptr problem;  ///< that its work hit
 
   bool ready() const {
     if (queue.empty()) return false;

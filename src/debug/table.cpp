@@ -1,5 +1,5 @@
-// Every slot of the dispatch table, queued. The slots come from the list of the contract, so that a new one is here by
-// itself.
+// Queues every slot of the dispatch table. The slots come from the contract's list, so a new one is included
+// automatically.
 
 #include "debug/table.hpp"
 
@@ -35,11 +35,11 @@ constexpr bool is_called(std::string_view name) {
   return std::string_view(slot_name<member>.data()) == name;
 }
 
-/// What the arguments of one call use.
+/// The operands of one call's arguments.
 class Uses {
  public:
   Uses(const Card& card, const char* name) : card_(card), name_(name) {}
-  /// The next argument is no pointer.
+  /// The next argument is not a pointer.
   void skip() { ++argument_; }
   template <class T>
   void add(T* pointer) {
@@ -66,7 +66,7 @@ T* moved(T* pointer, std::ptrdiff_t distance) {
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(distance));
 }
 
-/// An argument as a queued call keeps it, and as a kernel gets it that runs `distance` away.
+/// An argument as a queued call stores it, and as a kernel that runs `distance` away gets it.
 template <class A>
 struct Kept {
   std::decay_t<A> value;
@@ -99,7 +99,7 @@ struct Kept<const kernels::Parameters<T>&> {
   std::vector<const T*> gradient;
   std::vector<std::int64_t> size;
 
-  // Lent to a kernel for one run.
+  // Passed to a kernel for one run.
   struct Lent {
     std::vector<T*> value;
     std::vector<Scalar<T>*> first, second;
@@ -148,7 +148,7 @@ struct Kept<const kernels::Parameters<T>&> {
   }
 };
 
-/// Labels or indices that a kernel reads: nobody could look at them before.
+/// Labels or indices that a kernel reads; they could not be checked earlier.
 struct Labels {
   const std::int64_t* values;
   std::int64_t count, bound, ignored;
@@ -167,7 +167,7 @@ template <auto slot, class Out = void*, class...>
 constexpr bool divides_integers =
     (is_called<slot>("div") || is_called<slot>("fmod")) && std::is_integral_v<std::remove_pointer_t<Out>>;
 
-/// What integers are divided by, likewise.
+/// Integer divisors, likewise.
 template <class T>
 struct Divisors {
   const T* values;
@@ -184,7 +184,7 @@ struct Divisors {
   }
 };
 
-/// What is looked at before a kernel runs; null: nothing.
+/// Checked before a kernel runs; null: nothing.
 template <auto slot, class... A>
 auto inspected_of(const A&... arguments) {
   const auto all = std::tie(arguments...);
@@ -204,7 +204,7 @@ auto inspected_of(const A&... arguments) {
   }
 }
 
-/// What a kernel is told of its surroundings: it runs on the host, alone.
+/// The context of a kernel: it runs on the host, alone.
 Context on_host(const Context& context) {
   Context host = context;
   host.memory = &host_memory();
@@ -231,7 +231,7 @@ const Mode& kernels_of(const Context& context) {
   return Card::state(context.stream).card->kernels();
 }
 
-// Compiled once for all kernels that take the same.
+// Compiled once for all kernels with the same arguments.
 template <class... A>
 void queue_call(Context& context, const char* name, kernels::Kernel<void(Context&, A...)> plain, Body inspect,
                 A... arguments) {
@@ -257,7 +257,7 @@ struct Queued {
   }
 };
 
-// The value to fill with is the host's, and read before the call returns.
+// The fill value is in host memory and is read before the call returns.
 void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
   std::array<std::byte, 8> kept{};
   std::memcpy(kept.data(), value, element);
@@ -274,7 +274,7 @@ template <auto slot, class Find, class Family, class... A>
 void queue_slot(Family& family, kernels::Kernel<void(Context&, A...)> Family::*) {
   family.*slot = kernels::Kernel<void(Context&, A...)>(Queued<slot, Find, A...>::call);
 }
-// What answers a question about sizes queues nothing.
+// A slot that answers a question about sizes queues nothing.
 template <auto slot, class Find, class Family, class Result, class... A>
 void queue_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
 
@@ -285,7 +285,7 @@ void queue_slots(Family& family, MemberList<slots...>) {
 
 template <class T, auto family>
 struct InTable {
-  // Of a mode that has the table.
+  // For a mode that has the table.
   static const auto& in(const Mode& mode) {
     return mode.table<T>()->*family;  // NOLINT(clang-analyzer-core.uninitialized.UndefReturn)
   }

@@ -4,7 +4,7 @@
 
 namespace tern::debug {
 
-/// Replaces every kernel of the tables by one that queues it on the debug device behind its stream.
+/// Replaces every kernel of the tables by one that queues it on the debug device, on its stream.
 void queue_kernels(Mode& mode);
 
 }  // namespace tern::debug

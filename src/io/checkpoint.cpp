@@ -30,7 +30,7 @@ std::string file_name(std::int64_t step) {
   return name.append(digits).append(name_end);
 }
 
-// The whole of `text` as an integer of type T; nothing otherwise.
+// The whole `text` as an integer of type T; no value otherwise.
 template <class T>
 std::optional<T> integer(std::string_view text) {
   T value = 0;
@@ -64,7 +64,7 @@ std::vector<Found> checkpoints_in(const std::string& folder) {
   return found;
 }
 
-// Temporary files that a killed process left.
+// Temporary files that a killed process left behind.
 void remove_all_leftovers(const std::string& folder) {
   std::error_code error;
   std::vector<fs::path> leftovers;
@@ -89,8 +89,7 @@ T take(std::map<std::string, std::string>& metadata, const std::string& key, con
 
 }  // namespace
 
-// Names, shapes and metadata belong to the sum too: the right bytes under another name or step are not the same
-// checkpoint.
+// Names, shapes and metadata are part of the sum: the right bytes under another name or step are another checkpoint.
 std::string checkpoint_sum(const std::map<std::string, Tensor>& tensors,
                            const std::map<std::string, std::string>& metadata) {
   Sha256 sum;
@@ -143,7 +142,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   remove_all_leftovers(folder);
   std::string file = checkpoint_file(folder, checkpoint.step);
   save_safetensors(file, checkpoint.tensors, metadata);
-  // The new file is safe before an old one goes. A file that cannot be deleted costs space, not the checkpoint.
+  // The new file is safe before an old one is deleted. Failing to delete a file costs space, not the checkpoint.
   const auto found = checkpoints_in(folder);
   int kept = 0;
   for (const Found& old : found) {

@@ -1,5 +1,5 @@
 #pragma once
-// The sum that a checkpoint carries: of its tensors and of all its metadata but the sum itself.
+// The checksum of a checkpoint: over its tensors and all metadata except the sum itself.
 
 #include <map>
 #include <string>

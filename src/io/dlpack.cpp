@@ -28,14 +28,14 @@ DType dtype_of_type(const DLDataType& type) {
                            "bool"));
 }
 
-/// A tensor that is lent, and what describes it.
+/// An exported tensor and its description.
 struct Lent {
   Tensor tensor;
   std::vector<std::int64_t> shape, strides;
   DLManagedTensor managed;
 };
 
-/// Where the element at `position` begins, in bytes from the first.
+/// The byte offset of the element at `position` from the first.
 std::int64_t byte_at(const Shape& position, const Shape& strides, std::size_t element) {
   std::int64_t place = 0;
   for (int i = 0; i < position.rank(); ++i) place += position[i] * strides[i];
@@ -49,7 +49,7 @@ DLManagedTensor* to_dlpack(const Tensor& tensor) {
   expects<AutogradError>(!tensor.requires_grad(), "to_dlpack: the tensor requires a gradient; detach() it");
   const auto sizes = [](const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); };
   auto lent = std::make_unique<Lent>(Lent{tensor, sizes(tensor.shape()), sizes(tensor.strides()), {}});
-  // The receiver only reads; the interface has no other pointer than to what may be written.
+  // The receiver only reads, but the interface has no pointer to const.
   auto* const first = static_cast<std::byte*>(const_cast<void*>(tensor.storage().read_host()));
   lent->managed = {.dl_tensor = {.data = first,
                                  .device = {kDLCPU, 0},
@@ -95,7 +95,7 @@ Tensor from_dlpack(DLManagedTensor* managed) {
       }
     }
   }
-  // Whatever is not 0 is true, and true is 1.
+  // Any value other than 0 is true, and true is 1.
   if (dtype == DType::boolean)
     for (std::byte& value : bytes) value = std::byte{value != std::byte{0}};
   if (managed->deleter != nullptr) managed->deleter(managed);

@@ -38,8 +38,8 @@ struct Pipe {
 
 using Take = std::function<bool(std::span<const std::byte>)>;
 
-// Runs a program found in PATH, hands over what it writes to standard output until `take` refuses, and waits for it.
-// Returns what went wrong, empty for success. No shell is involved, so no character of an argument has a meaning.
+// Runs a program from PATH, passes its standard output to `take` until that refuses, and waits for it. Returns the
+// error, empty for success. No shell is involved, so no character in an argument is special.
 std::string run(std::vector<std::string> arguments, const Take& take) {
   Pipe out, said;
   if (::pipe2(out.ends.data(), O_CLOEXEC) != 0 || ::pipe2(said.ends.data(), O_CLOEXEC) != 0)

@@ -53,7 +53,8 @@ std::string random_digits() {
   return digits;
 }
 
-// A name is on the disk only when its folder is. File systems that cannot say so (EINVAL) have nothing to flush.
+// A name is on the disk only when its folder is. File systems that cannot flush a folder (EINVAL) have nothing to
+// flush.
 int flush_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return errno;
@@ -65,7 +66,7 @@ int flush_folder(const std::string& folder) {
 }  // namespace
 
 InputFile::InputFile(const std::string& file) : name_(file) {
-  // O_NONBLOCK: opening a pipe that nobody writes must not hang; it changes nothing for regular files.
+  // O_NONBLOCK: opening a pipe without a writer must not hang. It changes nothing for regular files.
   descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   expects<FileError>(descriptor_ >= 0, file, ": cannot be opened: ", reason(errno));
   struct stat status {};

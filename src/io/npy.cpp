@@ -19,7 +19,7 @@ std::string_view type_text(DType dtype) {
   return name;
 }
 
-/// What a header says.
+/// The content of a header.
 struct NpyHeader {
   DType dtype = DType::float32;
   std::endian order = std::endian::little;
@@ -27,7 +27,7 @@ struct NpyHeader {
   Shape shape;
 };
 
-/// Reads the Python dictionary of a header, in the form in which NumPy writes it.
+/// Reads the Python dictionary of a header, in the form that NumPy writes.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
@@ -132,7 +132,7 @@ std::string npy_start(const Tensor& tensor) {
   std::string header = message("{'descr': '", type_text(tensor.dtype()), "', 'fortran_order': False, 'shape': (");
   for (const std::int64_t size : tensor.shape()) header += std::to_string(size) + ",";
   header += "), }";
-  // The elements begin on a multiple of 64, behind a line end: 6 bytes of magic, 2 of version, 2 of length.
+  // The elements begin at a multiple of 64, after a line end: 6 bytes of magic, 2 of version, 2 of length.
   header.append(63 - (10 + header.size()) % 64, ' ').push_back('\n');
   std::string start = "\x93NUMPY\x01";
   start.push_back('\0');
@@ -158,7 +158,7 @@ Tensor parse_npy(std::span<const std::byte> content, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
   expects<FileError>(text.starts_with("\x93NUMPY") && content.size() >= 10, name,
                      ": this is not a NumPy file; numpy.save writes one");
-  // Version 1 has a length of two bytes, later ones of four.
+  // Version 1 has a two-byte length, later versions four bytes.
   const std::size_t begin = byte(6) == 1 ? 10 : 12;
   expects<FileError>(byte(6) >= 1 && byte(6) <= 3 && content.size() >= begin, name, ": a NumPy file of version ",
                      byte(6), ", which is unknown");
@@ -168,7 +168,7 @@ Tensor parse_npy(std::span<const std::byte> content, const std::string& name) {
   const NpyHeader header = HeaderReader(text.substr(begin, length), name).read();
   const std::span<const std::byte> elements = content.subspan(begin + length);
   auto bytes = static_cast<std::uint64_t>(size_of(header.dtype));
-  std::int64_t reach = static_cast<std::int64_t>(bytes);  // nor is a shape without elements any larger
+  std::int64_t reach = static_cast<std::int64_t>(bytes);  // limits also a shape without elements
   for (const std::int64_t size : header.shape) {
     expects<FileError>(!__builtin_mul_overflow(reach, std::max<std::int64_t>(size, 1), &reach), name, ": a shape ",
                        header.shape, " that no file holds");

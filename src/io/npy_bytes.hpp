@@ -1,5 +1,5 @@
 #pragma once
-// What .npy and .npz share.
+// Shared by .npy and .npz.
 
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tern::io {
 
-/// What stands before the elements of a tensor in a .npy file.
+/// The bytes before the elements of a tensor in a .npy file.
 std::string npy_start(const Tensor& tensor);
 
 /// All bytes of a file.

@@ -1,4 +1,4 @@
-// Zips of .npy files, as far as numpy.savez and numpy.savez_compressed write them.
+// Zip files of .npy files, in the form that numpy.savez and numpy.savez_compressed write.
 
 #include <zlib.h>
 
@@ -17,10 +17,10 @@ namespace tern::io {
 namespace {
 
 constexpr std::uint32_t local_mark = 0x04034b50, entry_mark = 0x02014b50, end_mark = 0x06054b50;
-constexpr std::uint64_t beyond = 0xffffffff;  // the number stands in the entry's extra field
+constexpr std::uint64_t beyond = 0xffffffff;  // the number is in the entry's extra field
 constexpr std::size_t local_size = 30, entry_size = 46, end_size = 22;
 
-/// Numbers of a zip, which are little-endian, every one inside the file.
+/// Little-endian numbers of a zip, each checked to lie inside the file.
 class Reader {
  public:
   Reader(std::span<const std::byte> content, const std::string& file) : content_(content), file_(file) {}
@@ -62,7 +62,7 @@ Entry entry_at(const Reader& zip, std::uint64_t position) {
   const std::span<const std::byte> text = zip.part(position + entry_size, name);
   entry.name.assign(reinterpret_cast<const char*>(text.data()), text.size());
   entry.size = entry_size + name + extra + comment;
-  // Beyond 32 bits the numbers stand, in this order, in the extra field of kind 1.
+  // Numbers beyond 32 bits are, in this order, in the extra field of kind 1.
   for (std::uint64_t at = position + entry_size + name, end = at + extra; at + 4 <= end;) {
     const std::uint64_t kind = zip.number(at, 2), length = zip.number(at + 2, 2);
     std::uint64_t next = at + 4;
@@ -77,7 +77,7 @@ Entry entry_at(const Reader& zip, std::uint64_t position) {
   return entry;
 }
 
-/// What an entry takes of the file, from what stands before its bytes to their end.
+/// The bytes of the file that an entry occupies, header included.
 struct Extent {
   std::uint64_t begin = 0, bytes = 0, end = 0;
 };
@@ -90,7 +90,7 @@ Extent extent_of(const Reader& zip, const Entry& entry) {
   return {entry.local, begin, begin + entry.packed};
 }
 
-/// Entries that share bytes would unpack to many times what is honest.
+/// Entries that share bytes would unpack to many times their honest size.
 void check_apart(const Reader& zip, const std::vector<Entry>& entries) {
   std::vector<Extent> extents;
   for (const Entry& entry : entries) extents.push_back(extent_of(zip, entry));
@@ -100,7 +100,7 @@ void check_apart(const Reader& zip, const std::vector<Entry>& entries) {
                        ": two arrays in it lie over each other; numpy.savez puts one behind the other");
 }
 
-/// The bytes of an entry, unpacked and compared with their sum.
+/// The bytes of an entry, unpacked and compared with their checksum.
 std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
   const std::span<const std::byte> packed = zip.part(extent_of(zip, entry).bytes, entry.packed);
   std::vector<std::byte> bytes;
@@ -109,7 +109,7 @@ std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
   } else {
     expects<FileError>(entry.method == Z_DEFLATED, zip.file(), ": ", entry.name, " is packed by method ", entry.method,
                        "; numpy.savez_compressed packs by deflate");
-    // Deflate packs at most 1,032 bytes into one: more is no honest size.
+    // Deflate packs at most 1,032 bytes into one; a larger ratio is invalid.
     expects<FileError>(entry.bytes / 1032 <= entry.packed && entry.packed < (std::uint64_t{1} << 32), zip.file(), ": ",
                        entry.name, " says that ", entry.packed, " bytes hold ", entry.bytes);
     bytes.resize(static_cast<std::size_t>(entry.bytes));
@@ -124,7 +124,7 @@ std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
       stream.avail_out = static_cast<uInt>(room);
       state = inflate(&stream, Z_NO_FLUSH);
       done += room - stream.avail_out;
-      if (state == Z_OK && room == 0) break;  // more than it said
+      if (state == Z_OK && room == 0) break;  // more than declared
     }
     const bool whole = state == Z_STREAM_END && stream.total_out == bytes.size();
     inflateEnd(&stream);
@@ -141,14 +141,14 @@ void append(std::string& bytes, std::uint64_t value, int count) {
   for (int i = 0; i < count; ++i) bytes.push_back(static_cast<char>(value >> (8 * i) & 0xff));
 }
 
-/// The fields that an entry and what stands before its bytes have in common; version 2.0, stored, no time.
+/// The fields that an entry and its local header have in common; version 2.0, stored, no time.
 std::string common_fields(std::uint64_t sum, std::uint64_t bytes, std::uint64_t name) {
   std::string fields;
   append(fields, 20, 2);
   append(fields, 0, 2);
   append(fields, 0, 2);
   append(fields, 0, 2);
-  append(fields, 0x21, 2);  // the first of January 1980, the earliest day
+  append(fields, 0x21, 2);  // the first of January 1980, the earliest date
   append(fields, sum, 4);
   append(fields, bytes, 4);
   append(fields, bytes, 4);
@@ -179,7 +179,7 @@ void save_npz(const std::string& file, const std::map<std::string, Tensor>& tens
     std::vector<std::byte> swapped;
     const std::span<const std::byte> elements = bytes_in(std::endian::little, whole, swapped);
     uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(start.data()), start.size());
-    if (!elements.empty())  // of a null pointer zlib begins anew
+    if (!elements.empty())  // zlib restarts the sum for a null pointer
       sum = crc32_z(sum, reinterpret_cast<const Bytef*>(elements.data()), elements.size());
     const std::uint64_t bytes = start.size() + elements.size();
     const std::string fields = common_fields(sum, bytes, name.size());
@@ -221,7 +221,7 @@ std::map<std::string, Tensor> parse_npz(std::span<const std::byte> content, cons
   const bool small = content.size() < end_size;
   expects<FileError>(!small && (zip.number(0, 4) == local_mark || zip.number(0, 4) == end_mark), name,
                      ": this is not an .npz file; numpy.savez writes one");
-  // The end may be followed by a comment of up to 65,535 bytes.
+  // A comment of up to 65,535 bytes may follow the end record.
   std::uint64_t end = zip.size() - end_size;
   while (zip.number(end, 4) != end_mark) {
     expects<FileError>(end > 0 && zip.size() - end < end_size + 65536, name,
@@ -229,7 +229,7 @@ std::map<std::string, Tensor> parse_npz(std::span<const std::byte> content, cons
     --end;
   }
   std::uint64_t count = zip.number(end + 10, 2), position = zip.number(end + 16, 4);
-  constexpr std::uint64_t wide_end = 56, locator = 20;  // of a zip beyond 32 bits, which stand before
+  constexpr std::uint64_t wide_end = 56, locator = 20;  // of a zip beyond 32 bits, before the end record
   if (position == beyond && end >= locator && zip.number(end - locator, 4) == 0x07064b50) {
     const std::uint64_t wide = zip.number(end - locator + 8, 8);
     zip.part(wide, wide_end);

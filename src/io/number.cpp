@@ -16,7 +16,7 @@ std::from_chars_result read_number(std::string_view text, double& value) {
 #endif
 }
 
-// strtod reads more than from_chars: blanks and '+' in front, and hexadecimal digits behind "0x".
+// strtod accepts more than from_chars: leading blanks and '+', and hexadecimal digits after "0x".
 std::from_chars_result detail::read_number_by_strtod(std::string_view text, double& value) {
   static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
   const std::size_t begin = text.starts_with('-') ? 1 : 0;

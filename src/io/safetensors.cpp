@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto order = std::endian::little;
 
-// `read(position, bytes)` fills bytes of a source of `size` bytes. One path for files and memory, so that what is
-// tested and fuzzed in memory is what reads files.
+// `read(position, bytes)` fills bytes from a source of `size` bytes. Files and memory share one path, so tests and
+// fuzzing in memory cover reading files.
 template <class Read>
 Safetensors read_all(const std::string& file, std::uint64_t size, const SafetensorsOptions& options, Read read) {
   expects<FileError>(size >= 8, file, ": not a safetensors file: expected at least 8 bytes, found ", size);
@@ -28,7 +28,7 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
   std::array<std::byte, 8> length_bytes = prefix;
   reorder(length_bytes, 8, order);
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
-  // torch.save writes a zip archive, or pickled it plainly before that.
+  // torch.save writes a zip archive; older versions wrote a plain pickle.
   const auto starts = [&](std::initializer_list<int> bytes) {
     return std::equal(bytes.begin(), bytes.end(), prefix.begin(),
                       [](int byte, std::byte found) { return static_cast<std::byte>(byte) == found; });
@@ -36,7 +36,7 @@ Safetensors read_all(const std::string& file, std::uint64_t size, const Safetens
   expects<FileError>(!starts({'P', 'K', 3, 4}) && !starts({0x80, 2, 0x8a}), file,
                      ": a pickle of PyTorch, not a safetensors file; convert it in Python: "
                      "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"FILE.safetensors\")");
-  // The first bytes of another kind of file claim a header beyond any disk; then a larger limit is no way out.
+  // The first bytes of another kind of file claim a header larger than any disk; then a larger limit does not help.
   const char* const way_out = length >> 40 == 0 ? " (SafetensorsOptions::header_limit raises it)" : "";
   expects<FileError>(length <= options.header_limit, file, ": not a safetensors file: its header claims ", length,
                      " bytes, the limit is ", options.header_limit, way_out);
@@ -90,7 +90,8 @@ void save_safetensors(const std::string& file, const std::map<std::string, Tenso
   }
   for (const auto& [key, value] : metadata)
     expects<FileError>(is_utf8(key) && is_utf8(value), file, ": the metadata ", quoted_name(key), " is not UTF-8");
-  // Largest elements first keeps every tensor aligned to its elements; then by name, so that the bytes repeat.
+  // Largest elements first keeps every tensor aligned to its elements; then by name, so that the bytes are
+  // reproducible.
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return std::tuple(alignment_order(a.first.dtype), std::string_view(a.first.name)) <
            std::tuple(alignment_order(b.first.dtype), std::string_view(b.first.name));

@@ -16,7 +16,7 @@ namespace {
 // Short keys take many times the memory of their text.
 constexpr std::size_t most_keys = 100'000;
 
-// Length of the UTF-8 sequence at the front of `text`; 0 when it is none (overlong forms and surrogates are none).
+// Length of the UTF-8 sequence at the front of `text`; 0 if it is invalid (overlong forms and surrogates are).
 std::size_t utf8_length(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
@@ -50,14 +50,14 @@ void append_utf8(std::string& text, std::uint32_t code) {
   }
 }
 
-// A parser of exactly the header's grammar, no more of JSON: objects of known depth, strings, arrays of non-negative
-// integers. General parsers accept repeated keys, negative sizes and fractions, and each of them is an attack here.
+// A parser for exactly the header's grammar, not all of JSON: objects of known depth, strings, arrays of non-negative
+// integers. General parsers accept repeated keys, negative sizes and fractions, each of which is an attack here.
 class Parser {
  public:
   Parser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
   Header parse() {
-    // The format's text wants the brace first; spaces may only follow, as padding.
+    // The format requires the brace first; spaces may only follow, as padding.
     if (text_.empty() || text_[0] != '{') fail("expected '{' as the first character");
     Header header;
     std::set<std::string> names;
@@ -229,7 +229,7 @@ class Parser {
   std::size_t position_ = 0;
 };
 
-// Bytes of a tensor, also of one that this machine cannot hold; nothing when the product leaves 64 bits.
+// Bytes of a tensor, even one that this machine cannot hold; no value if the product exceeds 64 bits.
 std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
   try {
     return byte_count(entry.shape, size_of(entry.dtype));
@@ -240,8 +240,8 @@ std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
   }
 }
 
-// Every byte of the buffer belongs to exactly one tensor: no holes to hide something in, no overlaps that would
-// multiply memory.
+// Every byte of the buffer belongs to exactly one tensor: no holes to hide data in, no overlaps that would multiply
+// memory.
 void check_layout(const Header& header, std::uint64_t buffer_bytes, const std::string& file) {
   std::uint64_t reached = 0;
   for (const HeaderEntry& entry : header.entries) {

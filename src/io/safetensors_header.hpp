@@ -1,5 +1,5 @@
 #pragma once
-// The header of a safetensors file: from text to checked entries and back. No tensor is touched here.
+// The header of a safetensors file: text to checked entries and back. No tensor is touched here.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,23 +17,23 @@ struct HeaderEntry {
   std::string name;
   DType dtype = DType::float32;
   Shape shape = {};
-  std::uint64_t begin = 0, end = 0;  // bytes of the buffer behind the header
+  std::uint64_t begin = 0, end = 0;  // bytes of the buffer after the header
 };
 
 struct Header {
-  std::vector<HeaderEntry> entries;  // in the order of the buffer
+  std::vector<HeaderEntry> entries;  // in buffer order
   std::map<std::string, std::string> metadata;
 };
 
-/// Checks everything that can be known without the buffer's bytes: `buffer_bytes` is how many follow the header. Throws
-/// FileError that begins with `file`.
+/// Checks everything that can be known without the buffer; `buffer_bytes` follow the header. Throws FileError that
+/// begins with `file`.
 Header parse_header(std::string_view text, std::uint64_t buffer_bytes, const std::string& file);
 
-/// The header's text, padded so that the buffer begins on a multiple of 8.
+/// The header's text, padded so that the buffer begins at a multiple of 8.
 std::string write_header(const Header& header);
 
 bool is_utf8(std::string_view text);
-/// `text` in quotation marks, shortened and without control characters: names in a hostile file end up in messages.
+/// `text` in quotation marks, shortened and without control characters: names from a hostile file end up in messages.
 std::string quoted_name(std::string_view text);
 
 }  // namespace tern::io

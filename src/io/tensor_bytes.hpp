@@ -1,5 +1,6 @@
 #pragma once
-// The bytes of a contiguous tensor on the host, whatever its dtype, and their order: for readers and writers of files.
+// The bytes of a contiguous tensor on the host, whatever its dtype, and their byte order: for readers and writers of
+// files.
 
 #include <algorithm>
 #include <bit>
@@ -25,13 +26,13 @@ inline std::span<std::byte> writable_bytes(Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.storage().write_host()), bytes};
 }
 
-/// Turns elements of `element` bytes around in place where the machine's order is not `order`: from a file's, and back.
+/// Reverses elements of `element` bytes in place if the machine's byte order is not `order`.
 inline void reorder(std::span<std::byte> bytes, std::size_t element, std::endian order) {
   if (element == 1 || order == std::endian::native) return;
   for (; !bytes.empty(); bytes = bytes.subspan(element)) std::ranges::reverse(bytes.first(element));
 }
 
-/// `readable_bytes` in the order of a file; `swapped` holds them where that is not the machine's.
+/// `readable_bytes` in a file's byte order; `swapped` holds them if that is not the machine's.
 inline std::span<const std::byte> bytes_in(std::endian order, const Tensor& tensor, std::vector<std::byte>& swapped) {
   const std::span<const std::byte> bytes = readable_bytes(tensor);
   const std::size_t element = size_of(tensor.dtype());

@@ -1,6 +1,6 @@
-// The host's memory: blocks of rounded sizes, cached for reuse. Small blocks have a cache per thread, so that the
-// common allocation of an operator costs a few nanoseconds; larger ones share a cache, because fresh pages from the
-// system cost far more than its lock.
+// The host's memory: blocks of rounded sizes, cached for reuse. Small blocks have a cache per thread, so a typical
+// allocation of an operator costs a few nanoseconds. Larger ones share a cache: its lock costs far less than fresh
+// pages from the system.
 
 #include <pthread.h>
 
@@ -26,9 +26,9 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t small_limit = 32 * 1024;  // larger blocks go to the shared cache
 constexpr int class_count = 4 * 58;
-constexpr std::size_t thread_cache_blocks = 64;  // of each small class
+constexpr std::size_t thread_cache_blocks = 64;  // per small size class
 
-// Four classes per power of two: at most a quarter of a block is waste.
+// Four size classes per power of two: at most a quarter of a block is wasted.
 int class_of(std::size_t bytes) {
   if (bytes <= alignment) return 0;
   const std::size_t last = bytes - 1;
@@ -41,7 +41,7 @@ std::size_t class_bytes(int index) {
   return (std::size_t{1} << power) + (std::size_t{1} << (power - 2)) * static_cast<std::size_t>(quarter);
 }
 
-// Free blocks are lists that are threaded through the blocks themselves, so that returning one cannot fail.
+// Free blocks form lists linked through the blocks themselves, so returning one cannot fail.
 void push(void*& head, void* block) noexcept {
   unpoison(block, sizeof(void*));
   *static_cast<void**>(block) = head;
@@ -85,7 +85,7 @@ class HostMemory final : public Memory {
     push(free_[index], pointer);
   }
 
-  // A fork while another thread holds the lock would leave it locked in the child for ever.
+  // A fork while another thread holds the lock would leave it locked in the child forever.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -94,13 +94,13 @@ class HostMemory final : public Memory {
   static ThreadCache* thread_cache();
 
   void* fresh(int index);
-  /// Gives free blocks back, the largest first, until no more than `bytes` are reserved.
+  /// Returns free blocks to the system, largest first, until at most `bytes` are reserved.
   void shrink(std::size_t bytes);
 
   std::mutex mutex_;
   std::array<void*, class_count> free_{};
   std::atomic<std::size_t> in_use_{0}, reserved_{0}, peak_{0}, limit_{0};
-  std::atomic<std::size_t> most_used_{0};  // at once, since the process began
+  std::atomic<std::size_t> most_used_{0};  // the most ever in use at once
 };
 
 struct HostMemory::ThreadCache {
@@ -118,7 +118,7 @@ struct HostMemory::ThreadCache {
 };
 thread_local bool HostMemory::ThreadCache::alive = false;
 
-// Null once the thread's storage is being torn down: tensors in other thread-locals may still be released then.
+// Null once the thread's storage is being destroyed: other thread-locals may still release tensors then.
 HostMemory::ThreadCache* HostMemory::thread_cache() {
   static thread_local bool made = false;
   if (made && !ThreadCache::alive) return nullptr;
@@ -158,16 +158,16 @@ void* HostMemory::fresh(int index) {
   const std::size_t limit = limit_.load();
   if (limit != 0 && reserved_.load() + size > limit) {
     trim();
-    // What is left beside the tensors lies in the caches of other threads, which only they can empty.
+    // The rest is in the caches of other threads, which only they can empty.
     expects<OutOfMemory>(in_use_.load() + size <= limit, "host memory: ", size, " bytes would pass the limit of ",
                          limit, " (", in_use_.load(), " in use); use a smaller batch or raise the limit");
   }
-  // Sizes that never come again (a buffer that grows) would pile up: as much as was ever used at once may lie free.
+  // Sizes that never recur (a growing buffer) would pile up, so at most as much stays free as was ever used at once.
   const std::size_t most = most_used_.load(), now = in_use_.load() + size;
   if (now > most) most_used_.store(now);
   if (const std::size_t kept = 2 * std::max(most, now); size > small_limit && reserved_.load() + size > kept)
     shrink(kept - size);
-  // The kernel may promise memory that it does not have and kill the process later, so a large request asks first.
+  // The kernel may overcommit and kill the process later, so a large request checks first.
   const bool large = size >= (std::size_t{64} << 20);
   void* block = large && size > available_on_system()
                     ? nullptr

@@ -1,7 +1,7 @@
 #pragma once
-// What the pool tells AddressSanitizer, which sees only what comes from the system: a free block, and what a block
-// holds beyond the bytes that were asked for, may not be touched. A block that the pool has taken is no leak, though
-// LeakSanitizer does not follow the lists of free blocks, whose links are poisoned too. Nothing without that sanitizer.
+// What the pool tells AddressSanitizer, which sees only system allocations: a free block, and the bytes of a block
+// beyond the requested ones, must not be touched. Blocks that the pool holds are not leaks, although LeakSanitizer
+// cannot follow the lists of free blocks, whose links are poisoned, too. Does nothing without the sanitizer.
 
 #include <cstddef>
 

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-/// The number that stands in a file; `otherwise` where there is none ("max").
+/// The number in a file; `otherwise` if there is none ("max").
 std::uint64_t number_in(const std::filesystem::path& file, std::uint64_t otherwise) {
   std::uint64_t number = 0;
   return std::ifstream(file) >> number ? number : otherwise;
 }
 
-/// The number behind a word of a table; 0 where it is missing.
+/// The number after a word of a table; 0 if missing.
 std::uint64_t entry_of(const std::filesystem::path& file, const std::string& wanted) {
   std::ifstream lines(file);
   for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
@@ -27,7 +27,7 @@ std::uint64_t entry_of(const std::filesystem::path& file, const std::string& wan
   return 0;
 }
 
-/// What a control group leaves of its limit. Cached files count as used there, and go when the room is needed.
+/// What is left of a control group's limit. Cached files count as used but are dropped when memory is needed.
 std::uint64_t left_in(const std::filesystem::path& group) {
   const std::uint64_t limit =
       std::min(number_in(group / "memory.max", unlimited), number_in(group / "memory.limit_in_bytes", unlimited));

@@ -32,7 +32,7 @@ GoogLeNet::GoogLeNet(const GoogLeNetOptions& options, std::uint64_t seed)
   Generator generator(seed);
   const Widths width("GoogLeNet", options.width_divisor);
   const nn::Start start = options.start;
-  // A layer belongs to the network under torchvision's name, and to the stage that runs it.
+  // A layer belongs to the network, under torchvision's name, and to the stage that runs it.
   const auto add = [this](nn::Sequential& stage, const std::string& name, const auto& layer) {
     stage.add(name, module(name, layer));
   };
@@ -82,13 +82,13 @@ GoogLeNet::GoogLeNet(const GoogLeNetOptions& options, std::uint64_t seed)
   add(to_logits_, "fc", nn::Linear(channels, options.classes, {.start = last_start(start)}, generator));
 
   if (!options.auxiliary) return;
-  // The first convolution rounds half the side up; a pool that rounds up halves its side down.
+  // The first convolution halves the side, rounding up; a pool that rounds up halves it, rounding down.
   const std::int64_t side = (options.image_size + 1) / 2 / 8;
   first_head_ = module("aux1", AuxiliaryHead(first_channels, side, options, generator));
   second_head_ = module("aux2", AuxiliaryHead(second_channels, side, options, generator));
 }
 
-// The stages run by `forward`: their children are this network's own.
+// The stages run through `forward`: their children belong to this network.
 Tensor GoogLeNet::logits(const Tensor& images) const {
   return to_logits_.forward(to_second_head_.forward(to_first_head_.forward(images)));
 }

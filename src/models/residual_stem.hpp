@@ -1,5 +1,5 @@
 #pragma once
-// What stands before and behind the blocks of a residual network.
+// The layers before and after the blocks of a residual network.
 
 #include <string>
 
@@ -12,7 +12,7 @@
 
 namespace tern::models {
 
-/// Calls `add(name, layer)` for the first layers, which make `channels` of the three colours.
+/// Calls `add(name, layer)` for the first layers, which make `channels` from the three colours.
 template <class Add>
 void add_stem(const ResNet18Options& options, std::int64_t channels, Generator& generator, const Add& add) {
   const bool small = options.stem == Stem::small;
@@ -24,7 +24,7 @@ void add_stem(const ResNet18Options& options, std::int64_t channels, Generator& 
   if (!small) add("maxpool", nn::MaxPool2d(3, {.stride = 2, .padding = 1}));
 }
 
-/// And for the last ones.
+/// The same for the last layers.
 template <class Add>
 void add_head(const ResNet18Options& options, std::int64_t channels, Generator& generator, const Add& add) {
   add("avgpool", nn::AdaptiveAvgPool2d(1));
@@ -32,7 +32,7 @@ void add_head(const ResNet18Options& options, std::int64_t channels, Generator& 
   add("fc", nn::Linear(channels, options.classes, {.start = last_start(options.start)}, generator));
 }
 
-/// The convolution of 1x1 that brings the input of a block to the shape of its output; empty where it has it.
+/// The 1x1 convolution that brings a block's input to the shape of its output; empty if it has that shape.
 inline nn::Sequential shortcut(std::int64_t in, std::int64_t out, std::int64_t stride, nn::Start start,
                                Generator& generator) {
   nn::Sequential layers;

@@ -4,7 +4,7 @@
 
 namespace tern::models {
 
-// Batch normalisation takes the mean away, and a bias with it: the convolutions have none.
+// Batch normalisation subtracts the mean and with it any bias, so the convolutions have none.
 ResidualBlock::ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride, nn::Start start,
                              Generator& generator)
     : conv1_(module(
@@ -39,7 +39,7 @@ ResNet18::ResNet18(const ResNet18Options& options, std::uint64_t seed)
   add_head(options, channels, generator, add);
 }
 
-// By `forward`: the children of layers_ are this network's own.
+// Through `forward`: the children of layers_ belong to this network.
 Tensor ResNet18::logits(const Tensor& images) const { return layers_.forward(images); }
 
 }  // namespace tern::models

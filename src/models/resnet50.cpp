@@ -42,7 +42,7 @@ ResNet50::ResNet50(const ResNet50Options& options, std::uint64_t seed)
   add_head(options, channels, generator, add);
 }
 
-// By `forward`: the children of layers_ are this network's own.
+// Through `forward`: the children of layers_ belong to this network.
 Tensor ResNet50::logits(const Tensor& images) const { return layers_.forward(images); }
 
 }  // namespace tern::models

@@ -13,7 +13,7 @@ namespace tern::models {
 
 namespace {
 
-constexpr double epsilon = 1e-6, deviation = 0.02;  // of the normalisations; of what begins at random
+constexpr double epsilon = 1e-6, deviation = 0.02;  // of the normalisations; of random initial values
 
 nn::Linear linear(std::int64_t in, std::int64_t out, Generator& generator) {
   nn::Linear layer(in, out, {.start = nn::Start::none}, generator);

@@ -1,5 +1,5 @@
 #pragma once
-// What the constructors of the image networks share.
+// Shared by the constructors of the image networks.
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ class Widths {
   std::int64_t divisor_;
 };
 
-/// How the last layer begins: no relu is behind it, and large logits would only be unlearnt.
+/// Initial values of the last layer: no relu follows it, and large logits would only be unlearnt.
 inline nn::Start last_start(nn::Start start) { return start == nn::Start::kaiming ? nn::Start::torch : start; }
 
 }  // namespace tern::models

@@ -31,7 +31,7 @@ const Decision* find_decision(const Mode& mode, std::string_view name) {
   return found == mode.decisions.end() ? nullptr : &*found;
 }
 
-/// The names of a decision and an algorithm as the mode keeps them. Throws Error with those there are.
+/// The names of a decision and an algorithm as the mode stores them. Throws Error with the known names.
 std::pair<const char*, const char*> find_algorithm(const char* who, const Mode& mode, std::string_view name,
                                                    std::string_view algorithm) {
   const Decision* const decision = find_decision(mode, name);
@@ -49,8 +49,7 @@ std::pair<const char*, const char*> find_algorithm(const char* who, const Mode& 
 
 /// One entry of TERN_ALGORITHM.
 struct Entry {
-  std::string mode = {}, decision = {},
-              algorithm = {};  // without a mode: in all of them; without an algorithm: no sense
+  std::string mode = {}, decision = {}, algorithm = {};  // without a mode: in all modes; without an algorithm: an error
 };
 
 const std::vector<Entry>& environment() {
@@ -100,7 +99,7 @@ struct AlgorithmBook {
     for (ForcedAlgorithm* forced = innermost; forced != nullptr; forced = forced->outer_) {
       if (forced->decisions_ != decisions || std::strcmp(forced->decision_, decision) != 0) continue;
       ++(std::strcmp(forced->algorithm_, algorithm) == 0 ? forced->taken_ : forced->missed_);
-      return;  // an outer one of the same decision does not count
+      return;  // an outer one for the same decision does not count
     }
   }
 

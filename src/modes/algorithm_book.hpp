@@ -1,15 +1,15 @@
 #pragma once
-// Who is told of the algorithms that kernels take, and who forces them. See tern/kernels/algorithms.hpp.
+// Who observes the algorithms that kernels take, and who forces them. See tern/kernels/algorithms.hpp.
 
 #include "tern/modes/mode.hpp"
 
 namespace tern {
 
-/// What every scope hands to its kernels.
+/// Every scope passes this to its kernels.
 const Algorithms& algorithms();
-/// One more or one fewer who wants to hear of algorithms.
+/// Adds or removes an observer of algorithms.
 void watch_algorithms(int change) noexcept;
-/// Throws Error when TERN_ALGORITHM names what `mode` does not know.
+/// Throws Error if TERN_ALGORITHM names something that `mode` does not know.
 void check_environment_algorithms(const Mode& mode);
 
 }  // namespace tern

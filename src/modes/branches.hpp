@@ -4,8 +4,8 @@
 
 namespace tern {
 
-/// What the calling thread queues after each next() may run beside what it queued after the others, until the end of
-/// the block. Does nothing where no Step is being recorded, or within another one of its kind.
+/// Until the end of the block, work that the calling thread queues after each next() may run concurrently with the work
+/// after the others. Does nothing if no Step is being recorded, or inside another Branches.
 class Branches {
  public:
   Branches();
@@ -19,8 +19,8 @@ class Branches {
   void* stream_ = nullptr;
 };
 
-/// What the thread queues from here to the next branch comes after all that it has queued so far: for work on the
-/// scope's own stream, such as what ranks exchange.
+/// Work that the thread queues until the next branch comes after all earlier work: for the scope's own stream, such as
+/// communication between ranks.
 void leave_branches() noexcept;
 
 }  // namespace tern

@@ -29,7 +29,7 @@ double quota_of(const std::filesystem::path& group) {
 }
 
 int allowed_cores() {
-  cpu_set_t set;  // 1,024 cores; where there are more, the call fails
+  cpu_set_t set;  // 1,024 cores; with more, the call fails
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }

@@ -31,11 +31,11 @@ const Mode& default_mode() {
   return *known;
 }
 
-// Member by member into its place: a copy of what has just been written in smaller pieces waits for them.
+// Writes member by member: copying the whole would wait for the smaller writes that have just been made.
 void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
   scope.mode = &mode;
   scope.context.memory = mode.memory;
-  // Both are scopes of this thread, and a memory has one stream for each.
+  // Both are scopes of this thread, and a memory has one stream per thread.
   scope.context.stream = mode.memory == outside.context.memory ? outside.context.stream : mode.memory->stream();
   scope.context.threads = outside.context.threads;
   scope.context.precision = outside.context.precision;
@@ -61,7 +61,7 @@ void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const 
   scope.observer = checks ? scope_observer(scope.numerics, scope.verify) : nullptr;
 }
 
-// Nodes, threads and recordings keep a mode's address, so it must last; registered ones do for ever.
+// Nodes, threads and recordings keep a mode's address, so it must last; registered modes last forever.
 const Mode& lasting(const Mode& mode) {
   static thread_local const Mode* known = nullptr;
   if (&mode != known) {
@@ -99,8 +99,8 @@ DeviceOptions named(std::string_view mode, DeviceOptions options) {
 
 namespace {
 
-// The scopes of a thread outside every Device: one for each mode, because an operator may still be running in the one
-// before.
+// The scopes of a thread outside every Device: one per mode, because an operator may still be running in the previous
+// one.
 constinit thread_local Scope* latest_default = nullptr;
 
 [[gnu::noinline]] Scope& default_scope_of(const Mode& mode) {
@@ -139,15 +139,15 @@ struct OpenScopes;
 struct OpenScope {
   Scope scope;
   OpenScopes* owner = nullptr;
-  std::atomic<bool> ended{false};  // perhaps by another thread
+  std::atomic<bool> ended{false};  // possibly by another thread
 };
 
-// The scopes of the Devices of one thread, the youngest last. They outlive the thread, because a Device may.
+// The scopes of one thread's Devices, the most recent last. They outlive the thread, because a Device may.
 struct OpenScopes {
   std::vector<std::unique_ptr<OpenScope>> scopes;  // kept for the next Device
   std::size_t count = 0;
 
-  /// The place of the next scope, which `open` makes the innermost one.
+  /// The slot of the next scope, which `open` makes the innermost one.
   OpenScope& next() {
     pop_ended();
     if (count == scopes.size()) [[unlikely]]
@@ -186,7 +186,7 @@ bool OpenScopes::all_ended() const {
 
 namespace {
 
-// Lists are taken up again by later threads; one with a Device that outlives its thread waits for it.
+// Later threads reuse the lists; a list with a Device that outlives its thread waits for it.
 struct Lists {
   std::mutex mutex;
   std::vector<std::unique_ptr<detail::OpenScopes>> all;
@@ -224,7 +224,7 @@ struct Lease {
 detail::OpenScopes& open_scopes() {
   if (own_scopes == nullptr) [[unlikely]] {
     static thread_local const Lease lease;
-    // After the end of the lease only a destructor of the thread comes here.
+    // After the lease has ended, only a destructor of the thread gets here.
     if (own_scopes == nullptr) own_scopes = take_list();
   }
   return *own_scopes;

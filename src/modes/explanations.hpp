@@ -1,5 +1,5 @@
 #pragma once
-// What Device::explain() says of a Device{"auto"}.
+// The text of Device::explain() for a Device{"auto"}.
 
 #include <cstdint>
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// Keeps a sentence about `subject` for the device of that number (Scope::automatic), in the place of the one before.
+/// Stores a sentence about `subject` for the device with that number (Scope::automatic), replacing the previous one.
 void explain(std::uint64_t device, std::uint64_t subject, std::string sentence);
-/// The sentences, the oldest first; the last 64 at most.
+/// The sentences, oldest first; at most the last 64.
 std::vector<std::string> explanations(std::uint64_t device);
 void forget_explanations(std::uint64_t device) noexcept;
 

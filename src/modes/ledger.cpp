@@ -14,7 +14,7 @@ std::atomic<void (*)(const std::string&)> log_handler{nullptr};
 struct Ledger final : Observer {
   std::mutex mutex;
   std::vector<Transfer> transfers;  // since the process began
-  std::vector<Transfer> forgotten;  // of these, before the last reset
+  std::vector<Transfer> forgotten;  // those before the last reset
 
   void begin_move(const Move& move) override {
     const Transfers allowed = current_scope().transfers;
@@ -56,7 +56,7 @@ std::vector<Transfer> all_transfers() {
 }
 
 std::vector<Transfer> since(std::vector<Transfer> now, const std::vector<Transfer>& before) {
-  for (std::size_t i = 0; i < before.size(); ++i) {  // entries are only ever added, at the end
+  for (std::size_t i = 0; i < before.size(); ++i) {  // entries are only ever appended
     now[i].count -= before[i].count;
     now[i].bytes -= before[i].bytes;
   }

@@ -5,13 +5,13 @@
 
 namespace tern {
 
-/// Counts every move of the process between two memories, and reports or refuses it as the scope says. It is told of
-/// moves only, behind the observers of the thread.
+/// Counts every move of the process between two memories, and reports or refuses it as the scope says. It sees only
+/// moves, after the observers of the thread.
 Observer& ledger();
 
-/// All moves since the process began, whatever reset_transfers() did.
+/// All moves since the process began, regardless of reset_transfers().
 std::vector<Transfer> all_transfers();
-/// Those of `now` that came after `before`, an earlier result of all_transfers().
+/// The moves of `now` that came after `before`, an earlier result of all_transfers().
 std::vector<Transfer> since(std::vector<Transfer> now, const std::vector<Transfer>& before);
 
 }  // namespace tern

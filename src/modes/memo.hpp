@@ -1,5 +1,5 @@
 #pragma once
-// Values under a key, of which only so many are kept.
+// A bounded cache.
 
 #include <cstddef>
 #include <list>
@@ -8,21 +8,20 @@
 
 namespace tern {
 
-/// At most `most` values; for one more, the one that was found longest ago is forgotten. Not for several threads at
-/// once.
+/// Holds at most `most` values; adding one more drops the least recently used. Not thread-safe.
 template <class Key, class Value>
 class Memo {
  public:
   explicit Memo(std::size_t most = 1024) : most_(most) {}
 
-  /// Null where there is none; valid until the next keep().
+  /// Null if there is none; valid until the next keep().
   const Value* find(const Key& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
     order_.splice(order_.begin(), order_, found->second.place);
     return &found->second.value;
   }
-  /// What is there already stays.
+  /// Existing values are kept.
   const Value& keep(const Key& key, Value value) {
     if (const Value* known = find(key)) return *known;
     if (full()) {
@@ -34,17 +33,17 @@ class Memo {
     made->second.place = order_.begin();
     return made->second.value;
   }
-  /// Whether one more makes it forget another.
+  /// Whether adding one would drop another.
   bool full() const { return entries_.size() >= most_; }
   std::size_t size() const { return entries_.size(); }
-  /// Calls use(key, value) for all, in the order of the keys.
+  /// Calls use(key, value) for all, in key order.
   template <class Use>
   void each(const Use& use) const {
     for (const auto& [key, entry] : entries_) use(key, entry.value);
   }
 
  private:
-  using Order = std::list<const Key*>;  // the last found first
+  using Order = std::list<const Key*>;  // most recently used first
   struct Entry {
     Value value;
     typename Order::iterator place;

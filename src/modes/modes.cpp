@@ -1,5 +1,5 @@
-// The modes by name: the built-in ones from the list that CMake writes, cuda from its plug-in on first use, the user's
-// by register_mode; and the modes that are made of these when they are asked for: debug devices, and further places.
+// The registry of modes: the built-in ones from the list that CMake writes, cuda from its plug-in on first use, the
+// user's by register_mode, and derived ones, which are made on request: debug devices and further devices of a mode.
 
 #include <dlfcn.h>
 
@@ -30,8 +30,8 @@ namespace tern {
 
 namespace {
 
-// A device that is made from a mode when it is asked for: "debug" with the reference's kernels, "debug:mine" with those
-// of "mine". It is in no list, and never the fastest.
+// A device that is made from a mode on request: "debug" with the reference's kernels, "debug:mine" with those of
+// "mine". It is not listed and is never the fastest.
 constexpr std::string_view debug_name = "debug";
 bool is_debug(std::string_view name) {
   return name.starts_with(debug_name) && (name.size() == debug_name.size() || name[debug_name.size()] == ':');
@@ -42,7 +42,7 @@ struct Registry {
   std::deque<Mode> modes;    // a deque, so that references stay valid
   std::size_t built_in = 0;  // the first of them, slowest first
   std::string cuda_reason;   // why cuda is missing, once tried
-  std::deque<Mode> made;     // of others: debug devices, and every place but the first
+  std::deque<Mode> made;     // made from others: debug devices, and every device except the first
   bool cuda_tried = false;
 
   Registry() {
@@ -71,7 +71,7 @@ std::string in_hex(std::uint64_t number) {
   return text;
 }
 
-// Opens a plug-in; null, and the reason, when it offers no mode. The library stays open for the life of the process.
+// Opens a plug-in. Null with the reason if it provides no mode. The library stays open for the life of the process.
 const Mode* open_plugin(const std::string& file, std::string& reason) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -159,7 +159,7 @@ const Mode* find(const std::string& name) {
   return registry().find(name);
 }
 
-// Two threads may have made the same.
+// Two threads may have made the same one.
 const Mode& keep(Mode made) {
   Registry& modes = registry();
   const std::lock_guard lock(modes.mutex);
@@ -187,7 +187,7 @@ std::string places_of(const Mode& mode) {
   return message(name, " has ", count_of(mode), ", ", name, ":0", last);
 }
 
-// Every device of a debug mode is made when it is asked for; another mode says how many it has.
+// A debug mode makes each device on request; another mode has a fixed number.
 const Mode& place(const Mode& first, std::string_view number) {
   const auto wrong = [&](auto... what) {
     return DeviceUnavailable(message("device \"", first.name, ":", number, "\": ", what..., places_of(first)));
@@ -218,7 +218,7 @@ const Mode& mode(std::string_view name) {
   if (const auto colon = name.rfind(':'); colon != std::string_view::npos) {
     if (const Mode* known = find(std::string(name))) return *known;
     const std::string_view number = name.substr(colon + 1);
-    // What follows "debug:" may be a mode.
+    // A mode may follow "debug:".
     if (!is_debug(name) || is_number(number)) return place(mode(name.substr(0, colon)), number);
   }
   if (is_debug(name)) {
@@ -285,7 +285,7 @@ const Mode& register_mode(std::string name, Mode mode) {
   expects(modes.find(name) == nullptr && name != "cuda", "register_mode: there is a mode \"", name,
           "\" already; choose another name");
   mode.name = std::move(name);
-  mode.index = 0;  // a copy of a further place is a mode of one device
+  mode.index = 0;  // a copy of a further device is a mode of one device
   modes.modes.push_back(std::move(mode));
   return modes.modes.back();
 }

@@ -1,23 +1,23 @@
 #pragma once
-// Pieces of work that observers are told of, to the end of the block.
+// Scopes that report work to observers, to the end of the block.
 
 #include "tern/modes/device.hpp"
 #include "tern/modes/observer.hpp"
 
 namespace tern {
 
-/// True when an operator of the calling thread has to say what it does.
+/// Whether an operator of the calling thread must report what it does.
 inline bool observed() { return detail::observer != nullptr || current_scope().observer != nullptr; }
 
-/// By what the calling thread's work is being recorded; null: it runs.
+/// How the calling thread's work is being recorded; null: it runs.
 const Capture* capturing() noexcept;
 
-/// Runs the kernel of an operator, seen by the observers of the thread and of its scope. Without `work` it is a piece
-/// that cannot be repeated.
+/// Runs the kernel of an operator and reports it to the observers of the thread and of its scope. Without `work` it
+/// cannot be repeated.
 void observe(const char* name, DType compute, const OperatorCall::Work& work);
 void observe(const char* name, const std::function<void()>& work);
 
-/// The operator that the thread is about to run takes its pointers from `stage`, to the end of the block.
+/// To the end of the block, the next operator of the thread takes its pointers from `stage`.
 class [[nodiscard]] Staged {
  public:
   explicit Staged(Stage& stage);
@@ -26,7 +26,7 @@ class [[nodiscard]] Staged {
   ~Staged();
 
  private:
-  OperatorCall unheard_;  // where nobody watches
+  OperatorCall unheard_;  // used when nobody observes
   OperatorCall* outer_;
 };
 
@@ -45,8 +45,8 @@ class [[nodiscard]] ObservedWait {
   }
 };
 
-/// Bytes move between memories. Throws what an observer throws: TransferError where the scope forbids it, Error where
-/// the work is recorded, since a replay cannot repeat it.
+/// Bytes move between memories. Passes on what an observer throws: TransferError if the scope forbids moves, Error if
+/// the work is being recorded, since a replay cannot repeat a move.
 class [[nodiscard]] ObservedMove {
  public:
   explicit ObservedMove(const Move& move);
@@ -58,7 +58,7 @@ class [[nodiscard]] ObservedMove {
   Move move_;
 };
 
-/// What runs to the end of the block belongs to backward.
+/// Work to the end of the block belongs to backward.
 class [[nodiscard]] RunningBackward {
  public:
   RunningBackward() { ++depth_; }

@@ -39,7 +39,7 @@ void* OperatorCall::use(const Operand& operand) {
 void OperatorCall::took(const char* decision, const char* algorithm) noexcept {
   try {
     algorithms_.emplace_back(decision, algorithm);
-  } catch (const std::bad_alloc&) {  // the kernel that says it goes on; its observers know less
+  } catch (const std::bad_alloc&) {  // the kernel's error is the one that counts; its observers just know less
   }
 }
 
@@ -75,7 +75,7 @@ const Capture* capturing() noexcept {
   return found;
 }
 
-/// An operator's call, told to everybody who watches.
+/// An operator's call, reported to all observers.
 class ObservedCall {
  public:
   ObservedCall(const char* name, DType compute, const OperatorCall::Work* work)
@@ -85,7 +85,7 @@ class ObservedCall {
   }
   ObservedCall(const ObservedCall&) = delete;
   ObservedCall& operator=(const ObservedCall&) = delete;
-  /// Those who were told that the call begins and not yet that it ended hear that it failed.
+  /// Observers that saw the call begin but not end learn that it failed.
   ~ObservedCall() {
     close();
     while (notified_ > 0) watching_[--notified_]->failed(call_);

@@ -35,7 +35,7 @@ void MultiheadAttention::check(const char* which, const Tensor& x) const {
                       ", expected [..., L, ", width_, "]");
 }
 
-// x by the rows of in_proj_weight that make queries (0), keys (1) or values (2).
+// x times the rows of in_proj_weight that make queries (0), keys (1) or values (2).
 Tensor MultiheadAttention::part_of(const Tensor& x, std::int64_t part) const {
   const auto rows = [&](const Tensor& all) {
     return all.defined() ? all.slice(0, part * width_, (part + 1) * width_) : Tensor();

@@ -4,7 +4,7 @@
 
 namespace tern::nn {
 
-/// Hears of every module call of its thread while it lives, after the call. Sequential does not fuse meanwhile.
+/// Called after every module call of its thread during its lifetime. Sequential does not fuse meanwhile.
 class CallLog {
  public:
   CallLog();

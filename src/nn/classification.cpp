@@ -60,7 +60,7 @@ double roc_auc(std::span<const double> scores, std::span<const std::int64_t> pos
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const double score : scores) expects<NumericError>(score == score, "roc_auc: a score is NaN");
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
-  double positives = 0, negatives = 0, pairs = 0;  // pairs in which the positive one is higher
+  double positives = 0, negatives = 0, pairs = 0;  // pairs in which the positive one scores higher
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;
     double equal_positives = 0, equal_negatives = 0;

@@ -7,7 +7,7 @@
 namespace tern::nn::init {
 namespace {
 
-/// Elements of the kernel behind one (output, input) pair.
+/// Elements of the kernel per (output, input) pair.
 std::int64_t receptive_field(const Tensor& weight) {
   expects<ShapeError>(weight.rank() >= 2, "init: fan in and fan out need a weight [out, in, ...], this one is ",
                       weight.shape());

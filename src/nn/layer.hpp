@@ -1,5 +1,5 @@
 #pragma once
-// What layers have in common.
+// Shared by layers.
 
 #include <cmath>
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace tern::nn {
 
-/// A weight [out, in, ...]; Start says which.
+/// A weight [out, in, ...], initialised as Start says.
 inline Tensor start_weight(const char* layer, const Shape& shape, DType dtype, Start start, Generator& generator) {
   expects<DTypeError>(is_floating(dtype), layer, ": weights are floating, not ", dtype);
   for (const std::int64_t size : shape)
     expects<ShapeError>(size > 0, layer, ": sizes are positive; they give a weight of ", shape);
   Tensor weight(shape, dtype);
-  // PyTorch's start is its kaiming_uniform_ with a = sqrt(5), which is +-1 / sqrt(fan in).
+  // PyTorch's initialisation is kaiming_uniform_ with a = sqrt(5), which is +-1 / sqrt(fan in).
   if (start == Start::torch) init::kaiming_uniform_(weight, generator, {.negative_slope = std::sqrt(5.0)});
   if (start == Start::kaiming) init::kaiming_uniform_(weight, generator, {.nonlinearity = init::Nonlinearity::relu});
   return weight;
@@ -31,7 +31,7 @@ inline Tensor start_bias(const Tensor& weight, Start start, Generator& generator
   return bias;
 }
 
-/// ", padding 1x0 and 0x2" of start and end, as far as there is any.
+/// ", padding 1x0 and 0x2" for start and end, if there is any.
 inline std::string describe_padding(Pair start, std::optional<Pair> end) {
   if (!end && start.h == 0 && start.w == 0) return {};
   return message(", padding ", start.h, 'x', start.w, end ? message(" and ", end->h, 'x', end->w) : "");

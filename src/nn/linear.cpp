@@ -16,7 +16,7 @@ Tensor Linear::forward_activated(const Tensor& x, Activation activation) const {
 }
 
 Tensor Linear::compute(const Tensor& x, Activation activation) const {
-  // A kernel computes one activation: a second one follows by itself.
+  // A kernel computes one activation; a second one runs separately.
   if (activation_ != Activation::none)
     return operators::activate(operators::linear(x, weight_, bias_, activation_), activation);
   return operators::linear(x, weight_, bias_, activation);

@@ -12,7 +12,7 @@ namespace tern::nn {
 
 namespace {
 
-constexpr std::size_t most_names = 3;  // that a message gives as examples
+constexpr std::size_t most_names = 3;  // that a message lists as examples
 
 std::string renamed(std::string name, const std::vector<Rename>& rename) {
   const auto found = std::ranges::find_if(rename, [&](const Rename& one) { return name.starts_with(one.from); });
@@ -41,7 +41,7 @@ std::string examples(const State& state) {
   return text.empty() ? "no tensors" : text;
 }
 
-// Where a later character does not fit, the last star takes one more.
+// If a later character does not match, the last star takes one more.
 bool fits(std::string_view name, std::string_view pattern) {
   std::size_t at = 0, wanted = 0, after_star = std::string_view::npos, star_ends = 0;
   while (at < name.size()) {

@@ -33,7 +33,7 @@ Tensor count_right(const Tensor& logits, const Tensor& labels) {
   const NoGrad no_grad;
   const Tensor wanted = labels.rank() == 2 ? operators::argmax(labels) : labels;
   check("count_right", logits, wanted);
-  // Operators compute on floating types; a float64 holds every label below 2^53.
+  // Operators compute in floating types; a float64 represents every label below 2^53.
   const Tensor right = operators::equal(operators::argmax(logits).to(DType::float64), wanted.to(DType::float64));
   return operators::sum(right.to(DType::float64), {0}, true);
 }

@@ -20,12 +20,12 @@ thread_local CallLog* current_log = nullptr;
 
 std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
-// Where the exception that is on its way left the innermost module; empty until one does.
+// The innermost module that the current exception has left; empty until it leaves one.
 thread_local std::string failed_at;
 
 }  // namespace
 
-/// A module that the thread has called and is in.
+/// A module whose call the thread is in.
 struct Frame final : Whereabouts {
   explicit Frame(const Module& called) : module(called), caller(innermost), exceptions(std::uncaught_exceptions()) {
     innermost = this;
@@ -44,7 +44,7 @@ struct Frame final : Whereabouts {
     const std::string where = path();
     return where.empty() ? module.describe() : message(where, ", ", module.describe());
   }
-  // The module that the program called says for itself which one it is.
+  // The module that the program called needs no path.
   void remember_failure() const noexcept {
     try {
       if (!path().empty()) failed_at = describe();
@@ -87,7 +87,7 @@ void Module::check_caller() const {
       "gradients off by set_requires_grad(false) or NoGrad");
 }
 
-// The names from one module down to another; empty where that one is no part of it.
+// The names from one module down to another; empty if that one is not part of it.
 std::string Module::path_of(const Module& outer, const Module& inner) {
   for (const auto& [name, below] : outer.body_->children) {
     if (below->is(inner)) return name;
@@ -115,7 +115,7 @@ Tensor Module::call(Forward forward) const {
   }
 }
 
-// A log has every call as it is written down, so that nothing is fused then.
+// A log gets every call separately, so nothing is fused then.
 Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) const {
   if (current_log != nullptr) [[unlikely]]
     return operators::activate((*this)(x), activation);
@@ -151,7 +151,7 @@ Tensor Module::forward_added(const Tensor& x, const Tensor& added, kernels::Acti
   return operators::activate(operators::add(forward(x), added), activation);
 }
 
-// Runs in constructors, where describe() would meet members that are not there yet.
+// Runs in constructors, where describe() would use members that do not exist yet.
 void Module::check_name(const char* what, const std::string& name) const {
   expects(!name.empty() && name.find('.') == std::string::npos, "nn: the name of ", what, " is '", name,
           "'; it must not be empty and has no dot");
@@ -293,7 +293,8 @@ void load_tensors(const std::string& what, const std::vector<NamedTensor>& targe
       if (!known.contains(name)) problems << "\n  unexpected: " << name;
   expects(problems.str().empty(), what, problems.str());
 
-  // A state may hold the targets' own elements (two names exchanged, say): those are set aside before any is written.
+  // A state may share elements with the targets (two names exchanged, for example): those are copied before any is
+  // written.
   const NoGrad no_grad;
   std::unordered_set<const Storage*> written;
   for (const auto& [name, tensor] : targets) written.insert(tensor.shared_storage().get());

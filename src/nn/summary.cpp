@@ -10,7 +10,7 @@
 
 namespace tern::nn {
 
-/// Evaluation everywhere below a module, and every switch back as it was.
+/// Switches a module and all its children to evaluation, and back afterwards.
 struct EvaluationScope {
   explicit EvaluationScope(const Module& module) {
     module.visit([this](const std::string&, const Module& below) {
@@ -21,7 +21,7 @@ struct EvaluationScope {
   EvaluationScope(const EvaluationScope&) = delete;
   EvaluationScope& operator=(const EvaluationScope&) = delete;
   ~EvaluationScope() {
-    // A child that is registered twice comes twice: its first entry is the true one.
+    // A child that is registered twice occurs twice: its first entry has the original value.
     for (auto entry = before.rbegin(); entry != before.rend(); ++entry) entry->first->training = entry->second;
   }
   static const void* key(const Module& module) { return module.body_.get(); }
@@ -48,7 +48,7 @@ class Recorder : public CallLog {
     layer.flops = module.flops(x.shape(), y.shape());
     summary_.flops += layer.flops;
     if (!EvaluationScope::leaf(module) && layer.parameters == 0 && layer.flops == 0) return;
-    // What shares the input's elements costs nothing.
+    // An output that shares the input's elements costs nothing.
     const bool view = y.shared_storage() == x.shared_storage();
     layer.output_bytes = view ? 0 : static_cast<std::int64_t>(byte_count(y.shape(), size_of(y.dtype())));
     summary_.output_bytes += layer.output_bytes;
@@ -106,7 +106,7 @@ std::string Summary::text() const {
   PlainStream text;
   text << description << " on " << input << '\n';
   for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)  // words to the left, numbers to the right
+    for (std::size_t i = 0; i < row.size(); ++i)  // words left-aligned, numbers right-aligned
       text << (i == 0 ? "" : "  ") << (i < 2 ? std::left : std::right) << std::setw(static_cast<int>(width[i]))
            << row[i];
     text << '\n';

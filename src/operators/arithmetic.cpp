@@ -9,7 +9,7 @@ namespace tern::operators {
 
 namespace {
 
-// out = slot(a, b) over the broadcast shape; `slot` picks a slot of the table.
+// out = slot(a, b) over the broadcast shape; `slot` selects a slot of the table.
 template <class Slot>
 Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
@@ -38,7 +38,7 @@ Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   return out;
 }
 
-// Integers have no quotient by 0. A device that works behind the host finds one by itself.
+// Integers cannot be divided by 0. A device that runs asynchronously detects it itself.
 void check_divisor(const char* op, const Tensor& a, const Tensor& b) {
   check_dtypes(op, a, b);
   check_not_bool(op, a);
@@ -92,7 +92,7 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
   }
   constexpr std::size_t at_once = 4;
   if (tensors.size() > at_once && scalar_of(tensors[0].dtype()) != tensors[0].dtype()) {
-    // Of 16 bits: a sum that is passed on from kernel to kernel would be rounded by each.
+    // For 16 bits: each kernel would round a sum that is passed from kernel to kernel.
     std::vector<Tensor> wide;
     for (const Tensor& tensor : tensors) wide.push_back(tensor.to(DType::float32));
     return add_all(wide).to(tensors[0].dtype());

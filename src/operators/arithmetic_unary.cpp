@@ -1,4 +1,4 @@
-// Arithmetic of one tensor: with a number beside it, and function by function.
+// Arithmetic on one tensor: with a number, and elementwise functions.
 
 #include <cmath>
 #include <numbers>
@@ -13,7 +13,7 @@ namespace tern::operators {
 
 namespace {
 
-// scale * x + shift, of floating numbers.
+// scale * x + shift, for floating dtypes.
 Tensor affine(const char* op, const Tensor& x, double scale, double shift) {
   Tensor out = unary(op, x, SLOT(affine), scale, shift);
   if (recording(x))
@@ -32,7 +32,7 @@ Tensor sub(const Tensor& a, double b) {
   return holds_integers(a) ? sub(a, number_beside("sub", a, b)) : affine("sub", a, 1, -b);
 }
 Tensor mul(const Tensor& a, double b) {
-  // -0 is what leaves every number as it is, -0 too.
+  // Adding -0 leaves every number unchanged, including -0.
   return holds_integers(a) ? mul(a, number_beside("mul", a, b)) : affine("mul", a, b, -0.0);
 }
 // Multiplying by the reciprocal would round differently from a division.
@@ -88,7 +88,7 @@ Tensor abs(const Tensor& x) {
 
 namespace {
 
-// A function whose derivative is slope(x), in float32 where x has 16 bits, so that neither is rounded on the way.
+// A function with derivative slope(x), in float32 if x has 16 bits, so that no intermediate is rounded.
 template <class Slot, class Slope>
 Tensor function(const char* op, const Tensor& x, Slot slot, Slope slope) {
   return in_scalars(op, x, [&](const Tensor& wide) {

@@ -32,7 +32,7 @@ bool fuses(const kernels::ScaledDotProduct& sizes, DType dtype) {
   return result;
 }
 
-// By these, without a score in memory. `lead`: the leading dimensions of the result.
+// Runs these kernels, with no scores in memory. `lead`: the leading dimensions of the result.
 Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const Shape& lead,
              const kernels::ScaledDotProduct& sizes) {
   const auto whole = [&](const Tensor& x) {
@@ -83,7 +83,7 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   return out;
 }
 
-// softmax(scores) of rows that may be all -infinity: those are 0, and their gradient too.
+// softmax(scores), where rows may be all -infinity: those are 0, and so is their gradient.
 Tensor weights_of(const Tensor& scores) {
   const Tensor masked = equal(max(scores.detach(), {-1}, true), -infinity);
   return replace(softmax(replace(scores, masked, 0)), masked, 0);

@@ -12,7 +12,7 @@ namespace tern::operators {
 
 namespace {
 
-// x > 0 ? x : below(x). What is not selected is computed at 0, and so has no infinity to multiply a gradient.
+// x > 0 ? x : below(x). Elements that are not selected are computed at 0, so no infinity multiplies a gradient.
 template <class Below>
 Tensor linear_above_zero(const Tensor& x, Below below) {
   const Tensor above = greater(x, 0);
@@ -28,7 +28,7 @@ Tensor elu(const Tensor& x, double alpha) {
 }
 
 Tensor selu(const Tensor& x) {
-  // The fixed point of Klambauer and others (2017), where mean 0 and variance 1 reproduce themselves.
+  // The fixed point of Klambauer and others (2017), at which mean 0 and variance 1 are preserved.
   constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
   return compose("selu", x, [&](const Tensor& wide) { return mul(elu(wide, alpha), scale); });
 }
@@ -56,7 +56,8 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
 
 namespace {
 
-// The gradient passes between the numbers next to 0 and 6, for that of clamp passes at its bounds.
+// The gradient passes strictly between 0 and 6, so the bounds are their neighbours: clamp's gradient also passes at its
+// bounds.
 template <class T>
 Tensor relu6_backward(const Tensor& grad, const Tensor& x) {
   return unary_backward("relu6", grad, x, SLOT(clamp_backward), std::numeric_limits<T>::denorm_min(),
@@ -105,7 +106,7 @@ Tensor mish(const Tensor& x) {
 Tensor gelu_tanh(const Tensor& x) {
   return compose("gelu_tanh", x, [](const Tensor& wide) {
     // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where x is far below 0. Beyond 25 the sigmoid is 0 or 1
-    // in float64 too, and the cube stays inside the range.
+    // even in float64, and the cube stays in range.
     const Tensor near = clamp(wide, -25, 25);
     const Tensor cubic = add(mul(mul(near, near), 0.044715), 1);
     return mul(wide, sigmoid(mul(mul(near, cubic), 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi)));

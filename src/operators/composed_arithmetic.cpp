@@ -11,7 +11,7 @@ namespace tern::operators {
 
 namespace {
 
-// What a comparison reads: no gradient, and a dtype that every mode compares in.
+// The operand of a comparison: no gradient, and a dtype that every mode can compare.
 Tensor compared(const char* op, const Tensor& x) {
   check_floating(op, "the input", x);
   return x.detach().to(scalar_of(x.dtype()));
@@ -21,7 +21,7 @@ Tensor compare(const char* op, const Tensor& a, double b, Tensor (*comparison)(c
   check_defined(op, "the input", a);
   const Tensor wide = a.detach().to(scalar_of(a.dtype()));
   if (is_floating(a.dtype()) || is_a(a.dtype(), b)) return comparison(wide, number_like(wide, b));
-  // No integer is equal to it, and of two float64 that are rounded the order stays: 2^63 is above all that round to it.
+  // No integer equals it, and rounding two float64 values keeps their order: 2^63 is above all that round to it.
   return comparison(a.detach().to(DType::float64), scalar(b >= 0x1p63 ? infinity : b));
 }
 
@@ -46,7 +46,7 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   check_dtypes("isclose", a, b);
   broadcast("isclose", a.shape(), b.shape());
   const Tensor x = compared("isclose", a), y = compared("isclose", b);
-  // Numbers take the place of bools, which have no logic. An infinite difference is above every bound.
+  // Numbers replace bools, whose logic cannot be subtracted. An infinite difference exceeds every bound.
   const double largest = x.dtype() == DType::float64 ? std::numeric_limits<double>::max()
                                                      : static_cast<double>(std::numeric_limits<float>::max());
   const Tensor bound = clamp(add(mul(abs(y), rtol), atol), 0, largest);
@@ -105,7 +105,7 @@ Tensor floor_divide(const Tensor& a, double b) {
 
 namespace {
 
-// Where what division leaves has not the sign of the divisor.
+// Where the remainder has another sign than the divisor.
 Tensor turns(const Tensor& rest, const Tensor& divisor) {
   const Tensor below = less(rest.detach(), 0), above = greater(rest.detach(), 0);
   return logical_or(logical_and(below, greater(divisor.detach(), 0)), logical_and(above, less(divisor.detach(), 0)));
@@ -125,7 +125,8 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
   check_not_bool("floor_divide", a);
   return in_scalars("floor_divide", a.detach(), b.detach(), [](const Tensor& x, const Tensor& y) {
     broadcast("floor_divide", x.shape(), y.shape());
-    // The quotient towards 0, exact before it is rounded where a float holds it; then one less where a rest turns.
+    // The quotient rounded toward 0, exact before rounding if a float can represent it; minus one where the remainder
+    // has the wrong sign.
     const Tensor rest = fmod(x, y);
     const Tensor quotient = is_floating(x.dtype()) ? round(div(sub(x, rest), y)) : div(x, y);
     return sub(quotient, turns(rest, y).to(x.dtype()));
@@ -142,7 +143,7 @@ Tensor tan(const Tensor& x) {
 
 Tensor log1p(const Tensor& x) {
   return compose("log1p", x, [](const Tensor& wide) {
-    // What rounding made of 1 + x has the logarithm that is wanted up to the factor x / ((1 + x) - 1): Kahan's.
+    // Kahan's method: the logarithm of the rounded 1 + x is off by the factor x / ((1 + x) - 1).
     const Tensor all = wide.detach(), sum = add(all, 1), added = sub(sum, 1);
     const Tensor far = replace(mul(log(sum), div(all, added)), equal(sum, infinity), infinity);
     Tensor out = where(equal(added, 0), all, far);
@@ -155,7 +156,7 @@ Tensor log1p(const Tensor& x) {
 
 Tensor expm1(const Tensor& x) {
   return compose("expm1", x, [](const Tensor& wide) {
-    // 2 t / (1 - t) with t = tanh(x / 2): up to here the denominator is from 0.7 to 2, so nothing cancels.
+    // 2 t / (1 - t) with t = tanh(x / 2): up to here the denominator is between 0.7 and 2, so nothing cancels.
     constexpr double near = 0.5;
     const Tensor all = wide.detach(), t = tanh(mul(clamp(all, -infinity, near), 0.5));
     Tensor out = where(greater(all, near), sub(exp(all), 1), div(mul(t, 2), sub(1, t)));
@@ -196,14 +197,14 @@ namespace tern {
 
 namespace {
 
-// x = result, in place where nothing is recorded.
+// x = result, in place if nothing is recorded.
 Tensor& update(const char* op, Tensor& x, Tensor result) {
   expects<ShapeError>(result.shape() == x.shape(), op, ": ", x.shape(), " cannot hold a result of ", result.shape());
   if (!result.requires_grad() || (x.requires_grad() && x.is_leaf())) return x.copy_(result);
   return x = std::move(result);
 }
 
-// The same of a temporary, whose elements are those of a tensor that lives on.
+// The same for a temporary, whose elements belong to a tensor that lives on.
 Tensor update_view(const char* op, Tensor& x, const Tensor& result) {
   expects<AutogradError>(!result.requires_grad() || (x.requires_grad() && x.is_leaf()), op,
                          ": the result requires a gradient and would go with the temporary view that it is written to; "

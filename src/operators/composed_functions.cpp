@@ -1,4 +1,4 @@
-// Functions of one and two numbers without a slot of their own.
+// Functions of one and two numbers without their own slot.
 
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double quarter_turn = std::numbers::pi / 2;
 
-// value(x) with a derivative of its own, slope(x): the one of its parts would lose digits, or be NaN.
+// value(x) with its own derivative slope(x): the derivative of its parts would lose digits, or be NaN.
 template <class Value, class Slope>
 Tensor with_slope(const char* op, const Tensor& x, Value value, Slope slope) {
   return compose(op, x, [&](const Tensor& wide) {
@@ -29,12 +29,12 @@ Tensor with_slope(const char* op, const Tensor& x, Value value, Slope slope) {
 
 Tensor with_sign_of(const Tensor& x, const Tensor& magnitude) { return where(less(x, 0), neg(magnitude), magnitude); }
 
-// The arcus tangent of |t| <= 1.
+// The arctangent for |t| <= 1.
 Tensor near_arctangent(const Tensor& t) {
-  // atan(t) = 2 atan(t / (1 + sqrt(1 + t^2))): twice, and |u| is at most tan(pi / 16) < 0.2.
+  // atan(t) = 2 atan(t / (1 + sqrt(1 + t^2))): applied twice, |u| is at most tan(pi / 16) < 0.2.
   Tensor u = t;
   for (int half = 0; half < 2; ++half) u = div(u, add(sqrt(add(mul(u, u), 1)), 1));
-  // u - u^3 / 3 + u^5 / 5 - ..., up to where a term is below the last digit.
+  // u - u^3 / 3 + u^5 / 5 - ..., up to terms below the last digit.
   const Tensor square = mul(u, u);
   const auto term = [](int k) { return (k % 2 == 0 ? 1.0 : -1.0) / (2 * k + 1); };
   int k = t.dtype() == DType::float64 ? 12 : 6;
@@ -49,12 +49,12 @@ Tensor arctangent(const Tensor& x) {
   return where(far, sub(side, near), near);
 }
 
-// Whether the sign bit is set, of -0 too.
+// Whether the sign bit is set; true for -0.
 Tensor is_negative(const Tensor& x) { return logical_or(less(x, 0), less(div(1, x), 0)); }
 
 Tensor angle(const Tensor& y, const Tensor& x) {
   const Tensor height = abs(y), width = abs(x), steep = greater(height, width), same = equal(height, width);
-  // Two zeros, and two infinities, have a direction as well.
+  // Two zeros, or two infinities, also have a direction.
   Tensor ratio = div(where(steep, width, height), where(steep, height, width));
   ratio = where(same, where(equal(height, 0), number_like(y, 0), number_like(y, 1)), ratio);
   const Tensor near = near_arctangent(ratio);
@@ -66,7 +66,7 @@ Tensor angle(const Tensor& y, const Tensor& x) {
 Tensor hyperbolic_sine(const Tensor& x) {
   const Tensor size = abs(x), near = less(size, 1);
   const Tensor more = expm1(where(near, size, 0)), small = mul(add(more, div(more, add(more, 1))), 0.5);
-  const Tensor root = exp(mul(size, 0.5));  // e^x itself leaves the range before the result does
+  const Tensor root = exp(mul(size, 0.5));  // e^x overflows before the result does
   const Tensor large = sub(mul(mul(root, 0.5), root), div(div(0.5, root), root));
   return with_sign_of(x, where(near, small, large));
 }
@@ -124,7 +124,7 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
     Tensor out = angle(a.detach().expand(shape), b.detach().expand(shape));
     if (recording(a, b))
       record("atan2", out, {a, b}, [y = Saved(a.detach()), x = Saved(b.detach())](const Tensor& grad) {
-        // In parts of the larger one, whose square could leave the range.
+        // In units of the larger one, whose square could overflow.
         const Tensor larger = maximum(abs(y.get()), abs(x.get()));
         const Tensor sine = div(y.get(), larger), cosine = div(x.get(), larger);
         const Tensor part = div(grad, mul(larger, add(mul(sine, sine), mul(cosine, cosine))));
@@ -209,7 +209,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
   constexpr const char* op = "clamp";
   check_not_bool(op, x);
   Tensor out = x;
-  // A comparison with NaN is false: what is not itself is taken as well.
+  // A comparison with NaN is false, so x is selected wherever the bound is not.
   const auto bound = [&](const Tensor& number, Tensor (*beyond)(const Tensor&, const Tensor&)) {
     if (!number.defined()) return;
     check_dtypes(op, x, number);

@@ -1,5 +1,5 @@
-// Indexing and order. An index along any dimension is made a number of a row, in float64, which counts exactly up to
-// 2^53; rows_at and add_rows do the rest.
+// Indexing and sorting. An index along any dimension becomes a row number, in float64, which is exact up to 2^53;
+// rows_at and add_rows do the rest.
 
 #include "operators/composed.hpp"
 #include "operators/rows.hpp"
@@ -13,7 +13,7 @@ Tensor positions(std::int64_t count) {
   Tensor all({1}, DType::float64);
   all.fill_(0);
   if (count > 1) all = cat({all, add(all, 1)}, 0);
-  for (std::int64_t size = 2; size < count; size = all.numel()) {  // rows of the size that there is, at most as many
+  for (std::int64_t size = 2; size < count; size = all.numel()) {  // rows of the existing size, at most as many
     const std::int64_t rows = std::min(size, (count + size - 1) / size);
     const Tensor first = mul(all.slice(0, 0, rows), static_cast<double>(size));
     all = add(first.reshape({rows, 1}), all.reshape({1, size})).reshape({rows * size});
@@ -31,13 +31,13 @@ Tensor checked_index(const char* op, const Tensor& index) {
   return index.to(DType::int64);
 }
 
-// `places` as int64, and -1 where an index is outside [0, size), so that rows_at finds it too.
+// `places` as int64, with -1 where an index is outside [0, size), so that rows_at detects it, too.
 Tensor whole_places(const Tensor& places, const Tensor& index, std::int64_t size) {
   const Tensor bad = not_equal(clamp(index, 0, static_cast<double>(size - 1)), index);
   return where(bad, number_like(places, -1), places).to(DType::int64).reshape({places.numel()});
 }
 
-// Where x[..., index[i][j][k], ...] stands among the elements of a tensor of `shape`: int64 [index.numel()].
+// The positions of x[..., index[i][j][k], ...] among the elements of a tensor of `shape`: int64 [index.numel()].
 Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Tensor& given) {
   const Tensor index = checked_index(op, given);
   expects<ShapeError>(index.rank() == shape.rank(), op, ": an index of ", index.shape(), " for an input of ", shape,
@@ -47,7 +47,7 @@ Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Ten
   for (int i = 0; i < shape.rank(); ++i)
     expects<ShapeError>(i == place || index.shape()[i] <= shape[i], op, ": an index of ", index.shape(),
                         " is larger than the input ", shape, " in dimension ", i);
-  // Where the host can look it finds a bad index here, by its own number.
+  // If the host can read the index, it finds a bad one here, with its own value.
   checked_labels(op, index.reshape({index.numel()}), shape[place], 0, "index");
   const Tensor numbers = index.to(DType::float64);
   const Shape strides = contiguous_strides(shape);
@@ -70,10 +70,10 @@ void check_source(const char* op, const Tensor& x, const Tensor& index, const Te
                       index.shape());
 }
 
-// Places in their order, those of one place side by side.
+// Sorted places, equal ones adjacent.
 struct Runs {
-  Tensor order;        // which place of all stands here
-  Tensor places;       // not falling
+  Tensor order;        // the original position of each sorted place
+  Tensor places;       // non-decreasing
   Tensor first, last;  // float64: 1 where a run of equal places begins, and ends
 };
 
@@ -86,7 +86,7 @@ Runs runs_of(const char* op, const Tensor& places) {
   return {order, sorted, cat({end, changes}, 0), cat({changes, end}, 0)};
 }
 
-// Sums of integers, as they wrap around: of each place, what all have up to its run's end less what they have before.
+// Integer sums, which wrap around: for each place, the prefix sum at its run's end minus the one before it.
 Tensor integer_sums(const char* op, const Tensor& source, const Tensor& places, std::int64_t count) {
   const Runs runs = runs_of(op, places);
   Tensor none({1}, DType::int64);
@@ -100,7 +100,7 @@ Tensor integer_sums(const char* op, const Tensor& source, const Tensor& places, 
   return sub(at(runs.last, add(before, 1)), at(runs.first, before));
 }
 
-// Sums that are known modulo 2^64 as elements of `dtype`: they wrap around, where a conversion would stop at the ends.
+// Sums that are known modulo 2^64 as elements of `dtype`: they wrap around, where a conversion would saturate.
 Tensor wrapped(const Tensor& sums, DType dtype) {
   if (dtype == DType::int64 || dtype == DType::boolean) return sums.to(dtype);
   const double least = dtype == DType::uint8 ? 0 : -0x1p31, range = dtype == DType::uint8 ? 0x1p8 : 0x1p32;
@@ -156,7 +156,7 @@ Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Ten
   const Tensor places = places_of(op, x.shape(), dim, index);
   const Tensor both = cat({x.reshape({x.numel()}), source.reshape({source.numel()})}, 0);
   if (index.numel() == 0) return both.reshape(x.shape());
-  // Each element is taken from x, or, where one is named, from the last source for its place, which stands behind x.
+  // Each element comes from x or, if there is one, from the last source for its place; sources follow x.
   const Runs runs = runs_of(op, places);
   const Tensor numbers = add(rows_at(op, positions(source.numel()), runs.order), static_cast<double>(x.numel()));
   const Tensor winners = add_rows(op, mul(runs.last, numbers), runs.places, x.numel());

@@ -18,7 +18,8 @@ Tensor reduced(const Tensor& losses, Reduce reduce) {
   return reduce == Reduce::none ? losses : reduce == Reduce::sum ? sum(losses) : mean(losses);
 }
 
-// reduce(loss(prediction, target)), both of one shape, in float32 where they have 16 bits: so is the result then.
+// reduce(loss(prediction, target)), both of one shape, in float32 if they have 16 bits; the result is then float32,
+// too.
 template <class Loss>
 Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target, Reduce reduce, Loss loss) {
   check_dtypes(op, prediction, target);
@@ -30,7 +31,7 @@ Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target,
 }
 
 // delta * error - delta^2 / 2 beyond delta, error^2 / 2 below: q (error - q / 2) with q = min(error, delta), in which
-// nothing is larger than the result.
+// no term exceeds the result.
 Tensor huber_of(const Tensor& error, double delta) {
   const Tensor near = clamp(error, 0, delta);
   return mul(near, sub(error, mul(near, 0.5)));
@@ -54,7 +55,7 @@ Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta, Re
 
 namespace {
 
-// The losses times the elements' weights, where there are some.
+// The losses times the elements' weights, if any.
 Tensor weighed(const char* op, const Tensor& losses, const Tensor& weight) {
   if (!weight.defined()) return losses;
   expects<ShapeError>(broadcast(op, losses.shape(), weight.shape()) == losses.shape(), op, ": a weight of ",
@@ -116,7 +117,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, dou
 Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alpha, double gamma, Reduce reduce) {
   expects<NumericError>(gamma >= 0, "sigmoid_focal_loss: gamma ", gamma, ", expected at least 0");
   return pointwise("sigmoid_focal_loss", logits, target, reduce, [&](const Tensor& x, const Tensor& t) {
-    // The probability of the other class, from both ends so that it keeps its digits near 0.
+    // The probability of the other class, computed from both sides so that it keeps its digits near 0.
     const Tensor labels = t.detach(), others = sub(1, labels);
     const Tensor wrong = add(mul(sigmoid(x), others), mul(sigmoid(neg(x)), labels));
     const Tensor losses = mul(binary_cross_entropy_with_logits(x, labels, Reduce::none), pow(wrong, gamma));
@@ -135,7 +136,7 @@ Tensor rows_of(const Tensor& x) {
   return permute(x, order).reshape({classes == 0 ? 0 : x.numel() / classes, classes});
 }
 
-// Checks what all forms share; whether there are weights.
+// Checks what all forms share; returns whether there are weights.
 bool check_weights(const char* op, const Tensor& logits, const CrossEntropyOptions& options) {
   check_floating(op, "the prediction", logits);
   check_rank(op, "the prediction", logits, 2);
@@ -152,7 +153,7 @@ bool check_weights(const char* op, const Tensor& logits, const CrossEntropyOptio
 
 namespace {
 
-// loss(rows, labels) of every position of x [N, classes, d...]. `soft`: labels are probabilities of x's shape.
+// loss(rows, labels) for every position of x [N, classes, d...]. `soft`: labels are probabilities of x's shape.
 template <class Loss>
 Tensor spread(const char* op, const Tensor& x, const Tensor& labels, bool soft, Reduce reduce, Loss loss) {
   Shape positions{x.shape()[0]};
@@ -164,12 +165,12 @@ Tensor spread(const char* op, const Tensor& x, const Tensor& labels, bool soft, 
   return reduce == Reduce::none ? losses.reshape(positions) : losses;
 }
 
-// nll of some values in place of logarithms: the column of each row's label, and 0 where the row is ignored.
+// nll with other values instead of log-probabilities: the column of each row's label, and 0 for ignored rows.
 Tensor picked(const Tensor& values, const Tensor& labels, const CrossEntropyOptions& options) {
   return neg(nll(values, labels, {.ignore_index = options.ignore_index, .reduce = Reduce::none}));
 }
 
-// The losses by their reduction, of rows that count as their labels' weights say.
+// Reduces the losses of rows that are weighted by their labels.
 Tensor weighted(const Tensor& losses, const Tensor& weight, const Tensor& labels, const Shape& shape,
                 const CrossEntropyOptions& options) {
   if (options.reduce != Reduce::mean) return reduced(losses, options.reduce);
@@ -193,7 +194,7 @@ Tensor weighted_nll(const Tensor& log_probabilities, const Tensor& labels, const
   check_weights("nll", log_probabilities, options);
   const DType wide = scalar_of(log_probabilities.dtype());
   const Tensor weight = options.weight.detach().to(wide);
-  // Weighted behind the choice: 0 times the infinity of another class would be NaN.
+  // Weighted after the selection: 0 times the infinity of another class would be NaN.
   const Tensor losses = neg(mul(picked(log_probabilities.to(wide), labels, options),
                                 picked(weight.expand(log_probabilities.shape()), labels, options)));
   return weighted(losses, weight, labels, log_probabilities.shape(), options);
@@ -210,7 +211,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const Cro
     share = add(mul(share, 1 - smoothing), smoothing / static_cast<double>(logits.shape()[1]));
   if (weighted) share = mul(share, options.weight.detach().to(wide));
   Tensor log_probabilities = log_softmax(logits.to(wide), 1);
-  // A class that is no target costs nothing, even when it is impossible.
+  // A class with target 0 costs nothing, even if it is impossible.
   const Tensor impossible = equal(log_probabilities, -infinity);
   log_probabilities = replace(log_probabilities, bitwise_and(impossible, equal(share, 0)), 0);
   return reduced(neg(sum(mul(share, log_probabilities), 1)), options.reduce);

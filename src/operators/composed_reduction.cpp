@@ -12,30 +12,30 @@ namespace tern::operators {
 
 namespace {
 
-// The square root, whose derivative at 0 is 0.
+// The square root, with derivative 0 at 0.
 Tensor root(const Tensor& x) {
   const Tensor at_zero = equal(x, 0);
   return replace(sqrt(replace(x, at_zero, 1)), at_zero, 0);
 }
 
-// About each of `largest`, which are not negative: a power of two, by which elements are divided without rounding. 1
-// where that is 0 or not finite.
+// A power of two near each of `largest`, which are not negative; elements are divided by it without rounding. 1 where
+// the value is 0 or not finite.
 Tensor power_of_two_near(const Tensor& largest) {
   const Tensor one = number_like(largest, 1);
   const Tensor usual = logical_and(greater(largest, 0), less(largest, infinity)), high = greater(largest, 1);
   const Tensor part = where(usual, mul(largest, where(high, number_like(largest, 0x1p-60), one)), one);
-  // (2^n + 1) part - 2^n part has the first bit of part's alone (Veltkamp's splitting): half of that where it is high.
+  // (2^n + 1) part - 2^n part keeps only the leading bit of part (Veltkamp's splitting); half of it if it is high.
   const Tensor wide = mul(part, largest.dtype() == DType::float64 ? 0x1p52 + 1 : 0x1p23 + 1);
   return mul(sub(wide, sub(wide, part)), where(logical_and(usual, high), number_like(largest, 0x1p59), one));
 }
 
-// The scale of the largest magnitude along `dims`, kept; 1 where there is none. No gradient.
+// The scale of the largest magnitude along `dims`, with kept dimensions; 1 without elements. No gradient.
 Tensor scale_of(const Tensor& x, const Dims& dims) {
   return x.numel() == 0 ? number_like(x, 1) : power_of_two_near(max(abs(x.detach()), dims, true));
 }
 
-// value(x), whose gradient is that of x. What is divided by a scale first and multiplied by it last has the same
-// gradient as without it, and one that is multiplied by the scale on the way may leave the range.
+// value(x) with the gradient of x. Dividing by a scale first and multiplying by it last does not change the gradient,
+// but the multiplication on the way back could overflow.
 template <class Value>
 Tensor scaled(const Tensor& x, Value value) {
   Tensor out = value(x.detach());
@@ -52,7 +52,7 @@ Tensor std(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep
     const Shape shape = reduced_shape("std", wide, dims, keep_dims);
     if (wide.numel() == 0) return root(var(wide, dims, correction, keep_dims));
     const Tensor scale = scale_of(wide, dims);
-    // Less one of them, so that the variance of equal numbers is 0 however their mean is rounded.
+    // Subtracts one of the elements, so that the variance of equal numbers is 0 however their mean is rounded.
     const Tensor origin = max(wide.detach(), dims, true);
     const Tensor small = scaled(wide, [&](const Tensor& part) { return sub(div(part, scale), div(origin, scale)); });
     return scaled(root(var(small, dims, correction, true)), [&](const Tensor& value) { return mul(value, scale); })
@@ -62,9 +62,9 @@ Tensor std(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep
 
 namespace {
 
-// (sum of |x|^order)^(1 / order), of a scale at which neither leaves the range.
+// (sum of |x|^order)^(1 / order), at a scale at which neither overflows.
 Tensor power_norm(const Tensor& x, double order, const Dims& dims) {
-  // Of a negative order the smallest one counts most.
+  // For a negative order the smallest one dominates.
   const Tensor scale =
       order > 0 || x.numel() == 0 ? scale_of(x, dims) : power_of_two_near(min(abs(x.detach()), dims, true));
   const Tensor small = scaled(x, [&](const Tensor& part) { return div(part, scale); });
@@ -104,7 +104,8 @@ Tensor norm(const Tensor& x, double order, const Dims& dims, bool keep_dims) {
 
 namespace {
 
-// joined(elements 0 ... i along `place`), of 1, 2, 4, ... elements that end at each place. Not recorded as one.
+// joined(elements 0 ... i along `place`), over 1, 2, 4, ... elements that end at each place. Not recorded as one
+// operator.
 template <class Join>
 Tensor scanned(const Tensor& x, int place, Join join) {
   Tensor all = x;
@@ -115,7 +116,7 @@ Tensor scanned(const Tensor& x, int place, Join join) {
   return all;
 }
 
-// scan(x, place) of x with at least one dimension, of integers in int64.
+// scan(x, place) for x with at least one dimension, integers in int64.
 template <class Scan>
 Tensor scanned_along(const char* op, const Tensor& x, std::int64_t dim, std::optional<DType> dtype, Scan scan) {
   check_defined(op, "the input", x);
@@ -141,7 +142,7 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 
 Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   return scanned_along("cumprod", x, dim, dtype, [](const Tensor& numbers, int place) {
-    // Recorded product by product: a division by the elements would make NaN of a 0.
+    // Recorded product by product: dividing by the elements would turn a 0 into NaN.
     return in_scalars("cumprod", numbers, [place](const Tensor& wide) {
       return scanned(copy(wide), place, [](const Tensor& a, const Tensor& b) { return mul(a, b); });
     });
@@ -151,7 +152,7 @@ Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keep_dims) {
   return compose("logsumexp", x, [&](const Tensor& wide) {
     const Shape shape = reduced_shape("logsumexp", wide, dims, keep_dims);
-    // An infinite largest element is not taken out: its differences would be NaN.
+    // An infinite maximum is not subtracted: the differences would be NaN.
     Tensor largest = number_like(wide, 0);
     if (wide.numel() > 0) {
       largest = max(wide.detach(), dims, true);

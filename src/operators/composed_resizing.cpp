@@ -1,4 +1,4 @@
-// Images of another size.
+// Resizing of images.
 
 #include <cmath>
 #include <limits>
@@ -11,8 +11,7 @@ namespace tern::operators {
 
 namespace {
 
-// A dimension that gets `count` elements: `from` of what it has become `to`, which is from / to in whole numbers or 1 /
-// a scale.
+// A dimension that gets `count` elements; from / to is the step, in whole numbers or 1 / a scale.
 struct Side {
   std::int64_t dim, count;
   double from, to;
@@ -23,7 +22,7 @@ Tensor sources(const Side& side, double shift) {
   return div(mul(add(positions(side.count), shift), side.from), side.to);
 }
 
-// The same of centres, or with aligned corners.
+// The same for centres, or with aligned corners.
 Tensor centres(const Side& side, std::int64_t size, bool align_corners) {
   if (!align_corners) return sub(sources(side, 0.5), 0.5);
   return mul(positions(side.count),
@@ -36,7 +35,7 @@ Tensor nearest_along(const Tensor& x, const Side& side, bool exact) {
   return index_select(x, side.dim, places.to(DType::int64));
 }
 
-// Elements beside each place, with their weights.
+// The elements beside each place, with their weights.
 struct Tap {
   Tensor index, weight;
 };
@@ -61,7 +60,7 @@ Tensor bilinear_along(const Tensor& x, const Side& side, bool align_corners) {
   return mixed(x, side, {{left, sub(1, share)}, {add(left, 1), share}});
 }
 
-// The cubic convolution (Keys, 1981) with a = -0.75, at a distance of up to 1, and from 1 to 2.
+// Cubic convolution (Keys, 1981) with a = -0.75, at distances up to 1, and from 1 to 2.
 constexpr double cubic = -0.75;
 Tensor cubic_near(const Tensor& t) { return add(mul(mul(sub(mul(t, cubic + 2), cubic + 3), t), t), 1); }
 Tensor cubic_far(const Tensor& t) {

@@ -1,4 +1,4 @@
-// Operators about shapes without a slot of their own.
+// Shape operators without their own slot.
 
 #include <algorithm>
 #include <limits>
@@ -16,8 +16,8 @@ Tensor on_or_below(std::int64_t rows, std::int64_t columns, std::int64_t diagona
     result.fill_(value);
     return result;
   };
-  // A period with one element for each difference is written down `rows` times; read in rows that are one shorter, it
-  // moves on by one in each.
+  // A period with one element per difference is repeated `rows` times; read in rows that are one shorter, it shifts by
+  // one in each.
   const std::int64_t period = rows + columns;
   const std::int64_t above = std::clamp(diagonal + 1, std::int64_t{0}, columns);
   const std::int64_t below = std::clamp(rows + diagonal + 1, std::int64_t{0}, rows);

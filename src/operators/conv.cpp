@@ -75,7 +75,7 @@ void pad_to_same(Conv2dCall& call) {
   options.same_padding = false;
 }
 
-/// The same convolution with equal padding on both sides, which is what kernels know: x has what is more.
+/// The same convolution with equal padding on both sides, as kernels require: x is padded by the excess.
 Conv2dCall evenly_padded(const Conv2dCall& call) {
   Conv2dCall even = call;
   if (call.options.same_padding) pad_to_same(even);
@@ -90,7 +90,7 @@ Conv2dCall evenly_padded(const Conv2dCall& call) {
   return even;
 }
 
-/// What the mode's convolutions of a dtype answer: question(table, context).
+/// Asks the mode's convolutions for a dtype: question(table, context).
 template <class Answer, class Question>
 Answer ask(const char* op, DType dtype, const Question& question) {
   Answer answer{};
@@ -107,11 +107,11 @@ Layout preferred_layout(const char* op, DType dtype, const kernels::Conv2d& size
   return ask<Layout>(op, dtype, [&](const auto& table, const auto& context) { return table.layout(context, sizes); });
 }
 
-/// A convolution whose arguments are checked and lie as the mode wants them.
+/// A convolution with checked arguments in the mode's layout.
 struct Prepared {
   kernels::Conv2d sizes;
   Tensor x = {}, weight = {}, bias = {};
-  bool keeps = false;  ///< an inference, whose weights stay as they are from call to call
+  bool keeps = false;  ///< an inference, whose weights stay unchanged between calls
 };
 
 Prepared prepare(const Conv2dCall& call) {
@@ -125,7 +125,7 @@ Prepared prepare(const Conv2dCall& call) {
   return made;
 }
 
-/// Which gradients a convolution owes, and what it needs for them.
+/// The gradients that a convolution must compute, and what it needs for them.
 struct Backward {
   Saved x, weight;
   kernels::Conv2d sizes;
@@ -139,8 +139,8 @@ struct Backward {
         weight_needs(needs(call.weight)),
         bias_needs(needs(call.bias)) {}
 
-  /// Of the gradient and the output, both in the layout of `sizes`. Without an activation the output is not read and
-  /// may be undefined. `index` is defined where the output is pooled.
+  /// Takes the gradient and the output, both in the layout of `sizes`. Without an activation the output is not read and
+  /// may be undefined. `index` is defined if the output is pooled.
   Gradients operator()(const Tensor& grad, const Tensor& out, const Tensor& index = {}) const {
     Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
     Tensor grad_weight =
@@ -164,8 +164,8 @@ struct Backward {
   }
 };
 
-/// While it lives, a kernel of this thread may keep what it makes of the weights at `pointer`, if those are the
-/// tensor's own elements and no copy.
+/// During its lifetime a kernel of this thread may cache what it derives from the weights at `pointer`, if those are
+/// the tensor's own elements and not a copy.
 class KeepsWeights {
  public:
   KeepsWeights(const Prepared& prepared, const void* pointer, std::size_t element, const Memory& memory) {
@@ -196,7 +196,7 @@ void run(const Prepared& prepared, Tensor out) {
   });
 }
 
-/// Whether the mode has kernels for these sizes and the largest of each 2 x 2 outputs.
+/// Whether the mode fuses these sizes with 2 x 2 max pooling.
 bool fuses_max_pool2d(const kernels::Conv2d& sizes, DType dtype) {
   return ask<bool>("conv2d_max_pool2d", dtype,
                    [&](const auto& table, const auto& context) { return table.fuses_max_pool2d(context, sizes); });
@@ -315,7 +315,7 @@ kernels::Conv2d transposed_sizes(const Tensor& x, const Tensor& weight, const Te
       .groups = options.groups};
 }
 
-/// One gradient of that convolution, which wrote `y`: of its input, or of the weight.
+/// One gradient of the convolution that wrote `y`: of its input, or of its weight.
 Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x, const Tensor& weight) {
   Tensor grad_x = x.defined() ? Tensor{} : empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, y.dtype());
   Tensor grad_weight =
@@ -335,7 +335,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const ConvTranspose2dOptions& options) {
   if (x.defined() && x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
-  if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, behind the bias
+  if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, after the bias
     const Unshortened unshortened(x.dtype());
     return conv_transpose2d(x.to(wide), weight.to(wide), bias.to(wide), options).to(x.dtype());
   }

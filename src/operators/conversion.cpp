@@ -1,5 +1,5 @@
-// What an operator does with tensors of a dtype that its mode has no table of: the mode's own `cast` makes float32
-// copies of what the kernel reads, and rounds what it has written.
+// Runs an operator on tensors of a dtype for which its mode has no table: the mode's own `cast` makes float32 copies of
+// the inputs and rounds the outputs.
 
 #include <deque>
 
@@ -10,7 +10,7 @@ namespace tern::operators {
 
 namespace {
 
-/// The tensors of 16 bits that one kernel takes, in float32.
+/// The 16-bit tensors of one kernel, in float32.
 class Conversion final : public Stage {
  public:
   void* pointer(const Operand& operand) override {
@@ -25,7 +25,7 @@ class Conversion final : public Stage {
   }
 
  private:
-  /// A view's elements and what lies between them: the kernel knows the view's strides.
+  /// A view's elements including the gaps between them: the kernel uses the view's strides.
   class Copy {
    public:
     Copy(Scope& scope, const Operand& operand)
@@ -44,11 +44,11 @@ class Conversion final : public Stage {
     }
     float* first() const { return wide_.as<float>() + reach_.before; }
 
-    /// Writes the tensor, if the kernel has.
+    /// Writes the tensor, if the kernel has written it.
     void round() {
       if (own_ == nullptr) return;
       if (reach_.count == tensor_.numel()) return cast(own_, tensor_.dtype(), wide_.as<float>(), DType::float32);
-      // What lies between the elements is not the kernel's.
+      // The kernel does not own the gaps between the elements.
       const Scratch narrow(scope_.context, static_cast<std::size_t>(reach_.count) * sizeof(std::uint16_t));
       cast(narrow.as<std::uint16_t>(), tensor_.dtype(), wide_.as<float>(), DType::float32);
       scope_.mode->movement.copy(scope_.context, own_ + reach_.before, narrow.as<std::uint16_t>() + reach_.before,
@@ -73,7 +73,7 @@ class Conversion final : public Stage {
     const Tensor& tensor_;
     Reach reach_;
     Scratch wide_;
-    std::uint16_t* own_ = nullptr;  // null: only read
+    std::uint16_t* own_ = nullptr;  // null: read only
   };
 
   Scope& scope_ = current_scope();
@@ -88,7 +88,7 @@ Unshortened::Unshortened(DType dtype) : precision_(current_scope().context.preci
 
 void in_float32(DType dtype, const std::function<void()>& work) {
   const Unshortened unshortened(dtype);
-  // Who repeats an operator gives it float32 already.
+  // A repeated operator already gets float32 operands.
   if (const OperatorCall* const call = OperatorCall::open(); call != nullptr && call->stage() != nullptr) return work();
   Conversion conversion;
   {

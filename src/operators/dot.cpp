@@ -20,7 +20,7 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   const Shape a_batch(a_shape.begin(), a_shape.end() - 2), b_batch(b_shape.begin(), b_shape.end() - 2);
   Shape out_shape = broadcast("matmul", a_batch, b_batch);
   sizes.batch = element_count(out_shape);
-  // A batch of one, or none at all, is used again for every product; another mixture of sizes is spread out first.
+  // A batch of one, or none, is reused for every product; other mixtures of sizes are expanded first.
   const bool a_one = element_count(a_batch) == 1, b_one = element_count(b_batch) == 1;
   const auto spread = [&](const Tensor& x, const Shape& batch, bool one) {
     if (one || batch == out_shape) return x.contiguous();
@@ -32,7 +32,7 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   const Tensor whole_a = spread(a, a_batch, a_one), whole_b = spread(b, b_batch, b_one);
   sizes.stride_a = a_one ? 0 : sizes.m * sizes.k;
   sizes.stride_b = b_one ? 0 : sizes.k * sizes.n;
-  // Rows of one big product: [..., m, k] [k, n] needs no batch.
+  // Rows of one large product: [..., m, k] [k, n] needs no batch.
   if (b_one && !a_one && !options.transpose_a) {
     sizes.m *= sizes.batch;
     sizes.batch = 1;
@@ -55,7 +55,7 @@ Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& o
            [a = saved_if(needs(b), a), b = saved_if(needs(a), b), options, a_shape = a.shape(),
             b_shape = b.shape()](const Tensor& grad) {
              Gradients gradients(2);
-             // Of 16 bits, products that are added up are not rounded before.
+             // 16-bit products that are added up are not rounded before.
              const auto summed = [&grad](const Tensor& left, const Tensor& right, const MatmulOptions& how,
                                          const Shape& shape) {
                const Shape batch(grad.shape().begin(), grad.shape().end() - 2);

@@ -1,6 +1,6 @@
 #pragma once
-// Images whose channels lie side by side: tensors of shape [N, C, H, W] with the strides of [N, H, W, C]. Operators
-// keep the layout that their input has; conv2d brings its input into the one that the mode asks for.
+// Channels-last images: tensors of shape [N, C, H, W] with the strides of [N, H, W, C]. Operators keep their input's
+// layout; conv2d converts its input to the mode's.
 
 #include "operators/support.hpp"
 #include "tern/operators/shape.hpp"
@@ -9,11 +9,11 @@ namespace tern::operators {
 
 using kernels::Layout;
 
-/// x with its dimensions named in the order of memory, and back.
+/// x with its dimensions in memory order, and back.
 inline Tensor channels_to_end(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
 inline Tensor channels_to_front(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
 
-/// channels_last for a rank-4 tensor that is dense in that order and not in the order of its shape as well.
+/// channels_last for a rank-4 tensor that is dense in that order and not also in the order of its shape.
 inline Layout layout_of(const Tensor& x) {
   if (x.rank() != 4 || x.is_contiguous()) return Layout::channels_first;
   const Shape &size = x.shape(), &stride = x.strides();
@@ -22,14 +22,14 @@ inline Layout layout_of(const Tensor& x) {
   return last ? Layout::channels_last : Layout::channels_first;
 }
 
-/// x, cut from the graph: itself when it lies in `layout`, else a copy that does.
+/// x, detached: itself if it is in `layout`, else a copy.
 inline Tensor in_layout(const Tensor& x, Layout layout) {
   const Tensor plain = x.detach();
   if (layout == Layout::channels_first) return plain.contiguous();
   return layout_of(plain) == Layout::channels_last ? plain : channels_to_front(channels_to_end(plain).contiguous());
 }
 
-/// x, cut from the graph, dense in its own layout: for operators that do not care where an element stands.
+/// x, detached and dense in its own layout, for operators that do not depend on positions.
 inline Tensor dense(const Tensor& x) { return in_layout(x, layout_of(x)); }
 
 /// Uninitialised elements.
@@ -39,8 +39,8 @@ inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
   return {std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0};
 }
 
-/// The layout of an elementwise result of `shape`: channels_last where dense inputs of that shape have it and none lies
-/// in the order of its shape. What is broadcast, or a view with gaps, has no say.
+/// The layout of an elementwise result of `shape`: channels_last if dense inputs of that shape have it and none has the
+/// order of its shape. Broadcast inputs and views with gaps do not count.
 inline Layout common_layout(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
   Layout common = Layout::channels_first;
   if (shape.rank() != 4) return common;
@@ -52,7 +52,7 @@ inline Layout common_layout(const Shape& shape, std::initializer_list<const Tens
   return common;
 }
 
-/// The axis `dim` of a dense tensor of `shape` that lies in `layout`.
+/// The axis `dim` of a dense tensor of `shape` in `layout`.
 inline kernels::Axis axis_in(Layout layout, const Shape& shape, int dim) {
   kernels::Axis axis;
   const bool last = layout == Layout::channels_last;
@@ -69,7 +69,7 @@ inline Tensor copy_in(Layout layout, const Tensor& x) {
   return out;
 }
 
-/// The layout in which pooling and normalisation run on x: its own where the mode can.
+/// The layout in which pooling and normalisation run on x: x's own if the mode can.
 inline Layout layout_for(const Tensor& x) {
   return current_scope().mode->channels_last(x.dtype()) ? layout_of(x) : Layout::channels_first;
 }

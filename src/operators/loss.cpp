@@ -18,7 +18,8 @@ kernels::CrossEntropy sizes_of(const char* op, const Tensor& logits, const Tenso
   return {logits.shape()[0], logits.shape()[1], options.ignore_index, options.label_smoothing, options.reduce};
 }
 
-// The gradient of so few logits is computed with the loss, for the backward that begins there: one kernel less.
+// For at most this many logits the gradient is computed with the loss, for the backward that begins there: one kernel
+// fewer.
 constexpr std::int64_t most_with_gradient = 1 << 16;
 
 Shape loss_shape(Reduce reduce, const Shape& shape) { return reduce == Reduce::none ? shape : Shape{}; }

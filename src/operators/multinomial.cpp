@@ -1,4 +1,4 @@
-// Positions drawn by their weights, on the host: the same in every mode.
+// Weighted random positions, drawn on the host: the same in every mode.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ double fine_uniform(const random::Key& key, std::uint64_t i) {
   return static_cast<double>(((high << 32) | low) >> 11) * 0x1p-53;
 }
 
-// The sums of the weights up to each, and how many are above 0.
+// The prefix sums of the weights, and how many weights are positive.
 struct Sums {
   std::vector<double> all;
   std::int64_t positive = 0;
@@ -57,7 +57,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, 
     if (replacement) {
       for (std::size_t i = 0; i < drawn.size(); ++i) {
         const auto number = static_cast<std::uint64_t>(row * count) + i;
-        // The first sum above the number, so never one of a weight of 0.
+        // The first sum above the number, so never one with weight 0.
         const double at = fine_uniform(key, number) * sums.all.back();
         drawn[i] = std::upper_bound(sums.all.begin(), sums.all.end(), at) - sums.all.begin();
       }
@@ -65,7 +65,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, 
     }
     expects<NumericError>(count <= sums.positive, "multinomial: ", count, " positions without replacement from row ",
                           row, ", which has ", sums.positive, " weights above 0");
-    // The order in which clocks ring whose rates are the weights (Efraimidis and Spirakis, 2006).
+    // The order in which exponential clocks ring whose rates are the weights (Efraimidis and Spirakis, 2006).
     std::vector<std::pair<double, std::int64_t>> clocks;
     for (std::int64_t i = 0; i < classes; ++i) {
       const double weight = own[static_cast<std::size_t>(i)];

@@ -25,7 +25,7 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values,
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
 }
 
-// batch_norm in inference as fine-tuning wants it, with a gradient: composed, in float32 where x has 16 bits.
+// batch_norm in inference with a gradient, as fine-tuning needs it: composed, in float32 if x has 16 bits.
 Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
                   const BatchNormOptions& options, const Tensor& added) {
   Shape per_channel = Shape::filled(x.rank(), 1);
@@ -90,7 +90,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
           "batch_norm: running_mean and running_var come together or not at all");
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
   if (running_mean.defined() && !(running_mean.is_contiguous() && running_var.is_contiguous())) {
-    // Kernels want them side by side: copies, which are written back.
+    // Kernels need contiguous statistics: copies, which are written back.
     const Tensor mean = running_mean.contiguous(), var = running_var.contiguous();
     Tensor out = batch_norm(x, weight, bias, mean, var, options, added);
     if (options.training) running_mean.copy_(mean), running_var.copy_(var);
@@ -166,7 +166,7 @@ void check_parameter(const char* op, const char* which, const Tensor& x, const T
                       ", expected ", shape);
 }
 
-// How many rows of `normalized_shape` x has.
+// The number of rows of `normalized_shape` in x.
 std::int64_t rows_of(const char* op, const Tensor& x, const Shape& normalized_shape) {
   check_floating(op, "the input", x);
   const int lead = x.rank() - normalized_shape.rank();
@@ -184,7 +184,7 @@ std::int64_t channels_of(const char* op, const Tensor& x, int least_rank) {
   return x.shape()[1];
 }
 
-// `sizes` without the length of a row, which follows from x.
+// `sizes` without the row length, which follows from x.
 Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, kernels::RowNorm sizes) {
   const bool empty = sizes.rows == 0 || x.numel() == 0;
   sizes.length = empty ? 0 : x.numel() / sizes.rows;

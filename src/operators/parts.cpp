@@ -1,4 +1,4 @@
-// A tensor cut into all of its parts: views, whose gradients are joined once.
+// Splits a tensor into all of its slices: views, whose gradients are joined once.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace tern::operators {
 
 namespace {
 
-// Views alone, recorded as one.
+// Views only, recorded as one operator.
 template <class Cut, class Join>
 std::vector<Tensor> parts_of(const char* op, const Tensor& x, Cut cut, Join join) {
   std::vector<Tensor> parts = cut(x.detach());
@@ -19,7 +19,7 @@ std::vector<Tensor> parts_of(const char* op, const Tensor& x, Cut cut, Join join
     autograd::record_all(op, parts, x, [shapes = std::move(shapes), dtype = x.dtype(), join](const Gradients& grads) {
       Gradients all = grads;
       for (std::size_t i = 0; i < all.size(); ++i)
-        if (!all[i].defined()) {  // nothing led from this part to the loss
+        if (!all[i].defined()) {  // this slice does not lead to the loss
           all[i] = Tensor(Shape{}, dtype);
           all[i] = all[i].fill_(0).expand(shapes[i]);
         }

@@ -56,7 +56,7 @@ struct Uneven {
   Tensor within(const Tensor& y) const { return slice(slice(y, 2, 0, OH), 3, 0, OW); }
 };
 
-/// With `places`, also where in its window each of the values stands, uint8.
+/// If `places` is set, also stores the position of each value in its window, uint8.
 Tensor pool_windows(const Tensor& x, Pair kernel, const MaxPool2dOptions& options, Tensor* places) {
   kernels::Pool2d sizes = sizes_of("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
                                    options.dilation, options.ceil_mode);
@@ -87,7 +87,7 @@ Tensor pool_windows(const Tensor& x, Pair kernel, const MaxPool2dOptions& option
   return out;
 }
 
-/// h W + w of what stands at `places` of its windows, in a plane of `width`.
+/// h W + w for the window positions `places`, in a plane of `width`.
 Tensor in_plane(const Tensor& places, Pair kernel, const MaxPool2dOptions& options, std::int64_t width) {
   const Pair stride = options.stride.value_or(kernel);
   const Tensor place = cast(places, DType::int64);
@@ -125,7 +125,7 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
   }
   expects<ShapeError>(kernel.h <= 256 && kernel.w <= 256, op, ": a side of the window of ", kernel.h, "x", kernel.w,
                       " has more than 256 positions; use max over the dimensions");
-  if (kernel.h * kernel.w > 256) {  // first along rows, then along columns: the first of equal ones stays the first
+  if (kernel.h * kernel.w > 256) {  // first along rows, then along columns: the first of equal elements stays the first
     MaxPool2dOptions rows = options, columns = options;
     rows.stride = {1, stride.w}, rows.padding = {0, options.padding.w}, rows.dilation = {1, options.dilation.w};
     columns.stride = {stride.h, 1}, columns.padding = {options.padding.h, 0};
@@ -167,7 +167,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
       return uneven.within(avg_pool2d(pad_planes(of, options.padding, *options.end_padding, 0), kernel, even));
     };
     if (options.count_include_pad) return mean(x);
-    // Without padding in the count, the padded mean of ones is the part of the window that is left.
+    // If padding does not count, the padded mean of ones is the fraction of the window that is inside.
     return in_scalars(op, x, [&](const Tensor& wide) {
       return div(mean(wide), mean(ones({1, 1, x.size(2), x.size(3)}, wide.dtype())));
     });

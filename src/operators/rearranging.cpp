@@ -1,4 +1,4 @@
-// Rearrangements that are composed of views and copies.
+// Rearrangements composed of views and copies.
 
 #include <algorithm>
 
@@ -53,7 +53,7 @@ Tensor repeat(const Tensor& x, const Shape& times) {
     for (const std::int64_t size : x.shape()) shape.push_back(size);
     return shape;
   }());
-  // One dimension after the other, for a tensor has at most 8: the last ones first, whose copies are small.
+  // One dimension after the other, because a tensor has at most 8; the last ones first, whose copies are small.
   for (int i = times.rank() - 1; i >= 0; --i) {
     if (times[i] == 1) continue;
     std::int64_t outer = 1, inner = 1;

@@ -12,11 +12,11 @@ namespace {
 
 // How a reduction sees its input: [outer, length, inner] along `length`.
 struct Plan {
-  Tensor input;  // contiguous, the reduced dimensions neighbours
+  Tensor input;  // contiguous, reduced dimensions adjacent
   kernels::Axis axis;
   Shape reduced;                    // the result's shape
   Shape kept;                       // the same with size 1 for every reduced dimension
-  std::vector<std::int64_t> order;  // how the dimensions were permuted; empty when they were not
+  std::vector<std::int64_t> order;  // the permutation of the dimensions; empty if there is none
 };
 
 Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
@@ -41,7 +41,7 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
   }
   const bool images = layout_of(x) == Layout::channels_last && reduces[2] && reduces[3] && !reduces[1];
   if (images || (layout_of(x) == Layout::channels_last && count == 1 && reduces[1])) {
-    // Planes, or channels, as they lie in memory: kept and reduced dimensions stay in their order.
+    // Planes, or channels, in memory order: kept and reduced dimensions keep their order.
     result.order = {0, 2, 3, 1};
     const std::int64_t planes = x.shape()[2] * x.shape()[3];
     (reduces[0] ? result.axis.length : result.axis.outer) *= x.shape()[0];
@@ -56,7 +56,7 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
     result.input = x.detach().contiguous();
     return result;
   }
-  // The reduced dimensions lie apart: moved to the end first.
+  // The reduced dimensions are not adjacent: moved to the end first.
   for (int i = 0; i < x.rank(); ++i)
     if (!reduces[i]) result.order.push_back(i), result.axis.outer *= x.shape()[i];
   for (int i = 0; i < x.rank(); ++i)
@@ -65,7 +65,7 @@ Plan plan(const char* op, const Tensor& x, const Dims& dims, bool keep_dims) {
   return result;
 }
 
-// Brings a gradient in the plan's input layout back to x's.
+// Converts a gradient from the plan's input layout to x's.
 Tensor unplan(const Tensor& gradient, const std::vector<std::int64_t>& order) {
   if (order.empty()) return gradient;
   std::vector<std::int64_t> back(order.size());
@@ -84,13 +84,13 @@ Tensor reduce(const char* op, const Plan& plan, Slot slot, Parameters... paramet
   return out;
 }
 
-// What `any` and `all` read: of floating numbers whether they are not 0.
+// The input of `any` and `all`: floating elements become whether they are nonzero.
 Tensor integers(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
   return is_floating(x.dtype()) ? truths(op, x) : x;
 }
 
-// Of integers: into Out.
+// For integers: into Out.
 template <class Out, class Slot>
 Tensor reduce_integers(const char* op, const Plan& plan, Slot slot) {
   Tensor out(plan.reduced, dtype_of<Out>);
@@ -102,7 +102,7 @@ Tensor reduce_integers(const char* op, const Plan& plan, Slot slot) {
 }
 
 #define SLOT(name) [](const auto& table) -> decltype((table.reduction.name)) { return table.reduction.name; }
-// Where the tables of floating dtypes have one that stores something else.
+// A slot for which the tables of floating dtypes have another result type.
 #define INTEGER_SLOT(name)                                                                      \
   []<class T>(const kernels::Operators<T>& table) -> decltype((table.reduction.name)) requires( \
                                                       std::is_integral_v<T>) {                  \

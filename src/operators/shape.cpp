@@ -33,7 +33,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
   expects<ShapeError>(!given.empty(), "cat: no tensors");
   for (const Tensor& tensor : given) check_defined("cat", "an input", tensor);
-  // As in torch, [0] joins anything, and other dimensions too.
+  // As in torch, [0] joins any shape, other ranks too.
   const auto is_nothing = [](const Tensor& tensor) { return tensor.shape() == Shape{0}; };
   const bool vectors = std::ranges::all_of(given, [](const Tensor& tensor) { return tensor.rank() == 1; });
   if (!vectors && std::ranges::any_of(given, is_nothing)) {
@@ -88,7 +88,7 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
 
 namespace {
 
-// x without what negative padding takes away, and the padding that is left.
+// x without the elements that negative padding removes, and the remaining padding.
 Tensor cropped(const Tensor& x, const std::vector<Padding>& padding, std::vector<Padding>& left) {
   Tensor out = x;
   for (const Padding& side : padding) {
@@ -239,7 +239,7 @@ namespace tern {
 
 namespace {
 
-// Refuses what would change a graph unseen, or write an element of `target` in two places at once.
+// Refuses a write that would change a graph unnoticed, or write one element of `target` twice.
 void check_writable(const char* op, const Tensor& target) {
   expects<AutogradError>(!(target.requires_grad() && autograd::enabled()), op,
                          ": this tensor requires a gradient; change it under NoGrad");
@@ -274,7 +274,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
                       "copy_: a source of shape ", source.shape(), " does not broadcast to ", shape());
   Tensor converted = source.detach().to(dtype());
   const Tensor spread = converted.shape() == shape() ? converted : converted.expand(shape());
-  // Copying a tensor onto another view of itself would read what it has just written.
+  // Copying a tensor onto an overlapping view of itself would read elements that it has just written.
   operators::copy_elements(*this, &spread.storage() == &storage() ? spread.clone() : spread);
   return *this;
 }

@@ -103,7 +103,7 @@ kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<cons
       const int own = i - (shape.rank() - input->rank());
       stride[which++] = own < 0 || input->shape()[own] == 1 ? 0 : input->strides()[own];
     }
-    // Merges into the dimension before when every input steps over that one as if it were a row of this.
+    // Merges with the previous dimension if every input steps over that one as over a row of this one.
     const int before = result.rank - 1;
     bool merges = before >= 0;
     for (int k = 0; merges && k < which; ++k) merges = result.stride[k][before] == stride[k] * shape[i];
@@ -133,7 +133,7 @@ bool may_overlap(const Tensor& x) {
 void copy_elements(const Tensor& out, const Tensor& in) {
   if (out.numel() == 0) return;
   kernels::Strided strided;
-  // In the order of the output's memory, so that runs of it become one dimension whatever the shape's order is.
+  // In memory order of the output, so that its runs merge into one dimension whatever the order of the shape.
   int order[Shape::max_rank];
   std::iota(order, order + out.rank(), 0);
   std::stable_sort(order, order + out.rank(), [&](int a, int b) { return out.strides()[a] > out.strides()[b]; });

@@ -1,5 +1,5 @@
 #pragma once
-// What the public operators share: checks, the dtype switch, pointers in the scope's memory, broadcast descriptions.
+// Shared by the public operators: checks, dtype dispatch, pointers in the scope's memory, broadcast descriptions.
 
 #include <functional>
 #include <limits>
@@ -38,12 +38,12 @@ inline void check_rank(const char* op, const char* which, const Tensor& x, int r
   expects<ShapeError>(x.rank() == rank, op, ": ", which, " has shape ", x.shape(), ", expected ", rank, " dimensions");
 }
 
-/// normalize_dim, but a tensor of no dimensions has the dimension 0 of its one element.
+/// normalize_dim, but a rank-0 tensor has the dimension 0 of its one element.
 inline int dim_of(const char* op, std::int64_t dim, int rank) {
   return rank == 0 && (dim == 0 || dim == -1) ? 0 : normalize_dim(op, dim, rank);
 }
 
-/// Throws where bools have no such operator.
+/// Throws for bool, which has no such operator.
 inline void check_not_bool(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
   expects<DTypeError>(x.dtype() != DType::boolean, op,
@@ -51,21 +51,21 @@ inline void check_not_bool(const char* op, const Tensor& x) {
                       "choices; convert with to(...)");
 }
 
-/// A number of the dtype of `like`.
+/// A scalar tensor with the dtype of `like`.
 inline Tensor number_like(const Tensor& like, double value) {
   Tensor number(Shape{}, like.dtype());
   number.fill_(value);
   return number;
 }
 
-/// Whether an integer dtype, or bool, has the number.
+/// Whether an integer dtype, or bool, can represent the value.
 bool is_a(DType dtype, double value);
 
-/// A number that the caller wrote beside x: rounded to a floating dtype; an integer takes none that it cannot hold.
+/// A scalar argument beside x: rounded to a floating dtype; an integer dtype must represent it.
 Tensor number_beside(const char* op, const Tensor& x, double value);
 
-/// While it lives, products in this scope keep the digits of `dtype`, though it was converted to float32: those of
-/// float16, of which bfloat16 would drop some.
+/// During its lifetime, products in this scope keep the digits of `dtype` although it was converted to float32: float16
+/// has digits that bfloat16 would drop.
 class Unshortened {
  public:
   explicit Unshortened(DType dtype);
@@ -78,20 +78,20 @@ class Unshortened {
   const Precision outer_;
 };
 
-/// Calls work() so that the kernel in it computes in float32 on tensors of `dtype`, which has 16 bits.
+/// Calls work() so that its kernel computes in float32 on tensors of the 16-bit `dtype`.
 void in_float32(DType dtype, const std::function<void()>& work);
 [[noreturn]] void throw_no_compute_type(const char* op, DType dtype);
 [[noreturn]] void throw_no_integer_type(const char* op, DType dtype);
 
-/// `mode` where `op` is its own, else the mode that it borrows the operator from.
+/// `mode` if `op` is its own, else the mode that it borrows the operator from.
 const Mode& fallback(const Mode& mode, const char* op);
 
 /// Calls work() in a Device of the mode.
 void run_in(const Mode& mode, const std::function<void()>& work);
 
-/// Calls f.template operator()<T>() with the compute type of `dtype`. Where the scope's mode has no table of it, the
-/// mode that it borrows from does, and else float: every tensor of `dtype` whose pointer f takes is then one of float32
-/// for it (conversion.cpp).
+/// Calls f.template operator()<T>() with the compute type of `dtype`. If the scope's mode has no table for it, the
+/// inner mode's is used, and otherwise float: every tensor of `dtype` whose pointer f takes is then converted to
+/// float32 (conversion.cpp).
 template <class F>
 void with_type(const char* op, DType dtype, F&& f) {
   const bool computes = kernels::with_compute_type(dtype, [&]<class T>() {
@@ -107,14 +107,14 @@ void with_type(const char* op, DType dtype, F&& f) {
   if (!computes) throw_no_compute_type(op, dtype);
 }
 
-/// Whether the tables of floating and of integer dtypes have the slot that `Slot` picks.
+/// Whether the tables of floating and of integer dtypes have the slot that `Slot` selects.
 template <class Slot>
 inline constexpr bool takes_floating = std::is_invocable_v<Slot, const kernels::Operators<float>&>;
 template <class Slot>
 inline constexpr bool takes_integers = std::is_invocable_v<Slot, const kernels::Operators<std::int32_t>&>;
 
-/// The same for a slot of one, or of both. Where the scope's mode has no table of an integer dtype, the mode that it
-/// borrows from computes, or the reference.
+/// The same for a slot in one or both. If the scope's mode has no table for an integer dtype, the inner mode or the
+/// reference computes.
 template <class Slot, class F>
 void with_type(const char* op, DType dtype, const Slot& slot, F&& f) {
   if constexpr (takes_integers<Slot>) {
@@ -141,7 +141,7 @@ inline const Mode& mode_of(const char* op) {
   return mode.inner == nullptr ? mode : fallback(mode, op);
 }
 
-/// Calls f() where `op` runs.
+/// Calls f() in the mode that runs `op`.
 template <class F>
 void where_it_runs(const char* op, F&& f) {
   if (const Mode& mode = mode_of(op); &mode != current_scope().mode) [[unlikely]]
@@ -150,7 +150,7 @@ void where_it_runs(const char* op, F&& f) {
     f();
 }
 
-/// The work of the operator `op`: with_type, seen by whoever observes.
+/// Runs the operator `op`: with_type, reported to observers.
 template <class F>
 void visit(const char* op, DType dtype, F&& f) {
   where_it_runs(op, [&] {
@@ -161,7 +161,7 @@ void visit(const char* op, DType dtype, F&& f) {
   });
 }
 
-/// The same for an operator that takes integers where their tables have its slot.
+/// The same for an operator that accepts integers if their tables have its slot.
 template <class Slot, class F>
 void visit(const char* op, DType dtype, const Slot& slot, F&& f) {
   where_it_runs(op, [&] {
@@ -172,7 +172,7 @@ void visit(const char* op, DType dtype, const Slot& slot, F&& f) {
   });
 }
 
-/// The work of an operator that only moves elements, of any dtype.
+/// Runs an operator that only moves elements, for any dtype.
 template <class F>
 void visit_any(const char* op, DType dtype, F&& f) {
   where_it_runs(op, [&] {
@@ -190,9 +190,9 @@ class AnyCall {
   Context& context() const { return scope_.context; }
   const kernels::Movement& movement() const { return scope_.mode->movement; }
 
-  // These are inlined by force: with the test for observers they would be calls, which operators on few elements
-  // notice. `part`: how much of the elements the kernel reads, for those who observe.
-  /// The first element for reading. Contiguous unless the kernel takes strides.
+  // Forced inline: because of the test for observers they would become calls, which operators on few elements notice.
+  // `part`: the fraction of the elements that the kernel reads, for observers.
+  /// The first element, for reading. Contiguous unless the kernel takes strides.
   template <class U>
   [[gnu::always_inline]] const U* in_as(const Tensor& x, double part = 1) const {
     if (void* const elsewhere = use(x, Role::in, sizeof(U), part)) [[unlikely]]
@@ -200,15 +200,15 @@ class AnyCall {
     return static_cast<const U*>(x.storage().read(scope_)) + x.offset();
   }
   template <class U>
-  const U* in_as(Tensor&&, double = 1) const = delete;  // who observes looks at it behind the call
-  /// The first element of a new tensor or of a part of one, which is to be overwritten whole.
+  const U* in_as(Tensor&&, double = 1) const = delete;  // observers read it after the call
+  /// The first element of a new tensor or of a slice of one, which will be overwritten completely.
   template <class U>
   [[gnu::always_inline]] U* out_as(Tensor& x) const {
     if (void* const elsewhere = use(x, Role::out, sizeof(U), 1)) [[unlikely]]
       return static_cast<U*>(elsewhere);
     return static_cast<U*>(x.storage().write(scope_)) + x.offset();
   }
-  /// The first element for reading and writing.
+  /// The first element, for reading and writing.
   template <class U>
   U* inout_as(const Tensor& x) const {
     if (void* const elsewhere = use(x, Role::inout, sizeof(U), 1)) [[unlikely]]
@@ -219,7 +219,7 @@ class AnyCall {
   // The same for elements of any dtype.
   const std::byte* bytes_in(const Tensor& x, double part = 1) const;
   std::byte* bytes_out(Tensor& x) const;
-  /// Of a view; what is around it stays.
+  /// For a view; the elements around it are unchanged.
   std::byte* bytes_into(const Tensor& x) const;
 
  protected:
@@ -228,7 +228,7 @@ class AnyCall {
   }
 
   Scope& scope_;
-  OperatorCall* observed_;  // null: nobody watches
+  OperatorCall* observed_;  // null: nobody observes
 };
 
 /// The same with the table of a compute type.
@@ -244,12 +244,12 @@ class Call : public AnyCall {
   const T* in(Tensor&&, double = 1) const = delete;
   [[gnu::always_inline]] T* out(Tensor& x) const { return x.defined() ? out_as<T>(x) : nullptr; }
   T* inout(const Tensor& x) const { return x.defined() ? inout_as<T>(x) : nullptr; }
-  // The same for numbers about elements: statistics, losses, moments.
+  // The same for scalars: statistics, losses, moments.
   const Scalar<T>* scalars_in(const Tensor& x) const { return x.defined() ? in_as<Scalar<T>>(x) : nullptr; }
   const Scalar<T>* scalars_in(Tensor&&) const = delete;
   Scalar<T>* scalars_out(Tensor& x) const { return x.defined() ? out_as<Scalar<T>>(x) : nullptr; }
   Scalar<T>* scalars_inout(const Tensor& x) const { return x.defined() ? inout_as<Scalar<T>>(x) : nullptr; }
-  /// What the operator computes by its definition, for those who observe.
+  /// The operator's floating-point operations by definition, for observers.
   void flops(std::int64_t count) const {
     if (observed_ != nullptr) [[unlikely]]
       observed_->add_flops(static_cast<double>(count));
@@ -259,23 +259,23 @@ class Call : public AnyCall {
 /// The key of a stream for an operator.
 random::Key draw(Generator& generator);
 
-/// What a backward needs only where `condition` holds.
+/// Saved for a backward that needs it only if `condition` holds.
 inline Saved saved_if(bool condition, const Tensor& tensor) { return condition ? Saved(tensor) : Saved(); }
 
-/// `count` elements side by side, of each of `inputs` tensors.
+/// `count` contiguous elements for each of `inputs` tensors.
 kernels::Broadcast run_of(std::int64_t count, std::size_t inputs);
-/// Tensors read with their own strides over an output of `shape`, neighbouring dimensions merged. The output lies in
-/// the order of its shape, or with channels_last in that of [N, H, W, C].
+/// Tensors with their own strides over an output of `shape`, adjacent dimensions merged. The output is in the order of
+/// its shape or, for channels_last, of [N, H, W, C].
 kernels::Broadcast make_broadcast(const Shape& shape, std::initializer_list<const Tensor*> inputs,
                                   kernels::Layout layout = kernels::Layout::channels_first);
 
-/// True when two elements of a view may share a place: a dimension steps over less than the smaller ones reach.
+/// Whether two elements of a view may share a place: a dimension's stride is smaller than the extent of the inner ones.
 bool may_overlap(const Tensor& x);
 
-/// Copies `in` (expanded to out's shape already) into the view `out`. Any dtype, one for both.
+/// Copies `in` (already expanded to out's shape) into the view `out`. Both have one dtype, any.
 void copy_elements(const Tensor& out, const Tensor& in);
 
-/// Labels and indices: contiguous int64 [n]; on host modes checked against [0, bound) except `ignored`.
+/// Labels and indices: contiguous int64 [n]; host modes check them against [0, bound), except `ignored`.
 Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored,
                       const char* which = "label");
 

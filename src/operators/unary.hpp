@@ -1,12 +1,12 @@
 #pragma once
-// Operators that make of each element of one tensor an element of the result, and their gradients.
+// Elementwise operators on one tensor, and their gradients.
 
 #include "operators/layout.hpp"
 
 namespace tern::operators {
 
-/// out = slot(x, parameters...), in the layout of x; `slot` picks a slot of the table. The parameters are converted to
-/// the compute type.
+/// out = slot(x, parameters...), in x's layout; `slot` selects a slot of the table. The parameters are converted to the
+/// compute type.
 template <class Slot, class... Parameters>
 Tensor unary(const char* op, const Tensor& x, Slot slot, Parameters... parameters) {
   check_defined(op, "the input", x);

@@ -6,7 +6,7 @@ namespace tern::operators {
 
 namespace {
 
-// Tensors that go with the parameters.
+// Tensors that belong to the parameters.
 struct List {
   const char* which;
   const std::vector<Tensor>& tensors;
@@ -19,7 +19,7 @@ void check_dtype(const char* op, const char* which, std::size_t i, const Tensor&
                       " beside parameters of ", parameters, "; convert it with to(...)");
 }
 
-// Parallel lists, every tensor contiguous and shaped as its parameter.
+// Parallel lists; every tensor is contiguous and has its parameter's shape.
 void check_lists(const char* op, const std::vector<Tensor>& parameters, std::initializer_list<List> lists,
                  const Tensor& learning_rate) {
   check_defined(op, "the learning rate", learning_rate);
@@ -68,7 +68,7 @@ struct Pointers {
   }
 };
 
-// A strided gradient (of an expanded sum, say) is made whole first.
+// A strided gradient (of an expanded sum, for example) is copied first.
 std::vector<Tensor> whole(const std::vector<Tensor>& gradients) {
   std::vector<Tensor> result;
   result.reserve(gradients.size());

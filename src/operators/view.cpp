@@ -1,4 +1,4 @@
-// Views: they share storage, so that no element moves; their gradients are views or copies of the gradient.
+// Views share storage, so no element moves; their gradients are views or copies of the gradient.
 
 #include <algorithm>
 #include <limits>
@@ -15,7 +15,7 @@ Tensor view(const Tensor& x, const Shape& shape, const Shape& strides, std::int6
   return {x.shared_storage(), x.dtype(), shape, strides, offset};
 }
 
-// One size of -1 is computed from the others.
+// Replaces one size of -1 by the computed one.
 Shape completed(const Tensor& x, const Shape& shape) {
   Shape result = shape;
   int unknown = -1;
@@ -39,12 +39,12 @@ Shape completed(const Tensor& x, const Shape& shape) {
   return result;
 }
 
-// The strides that show x's elements in `shape`, or false when only a copy can.
+// The strides that show x's elements in `shape`, or false if a copy is needed.
 bool reshaped_strides(const Tensor& x, const Shape& shape, Shape& strides) {
   strides = contiguous_strides(shape);
   if (x.is_contiguous()) return true;
-  // Walks both shapes from the end in groups of equal element counts; inside a group x must be one run. Sizes of 1 say
-  // nothing about the order of elements.
+  // Walks both shapes from the end in groups of equal element counts; within a group x must be one run. Sizes of 1 do
+  // not affect the order.
   Shape sizes, steps;
   for (int i = 0; i < x.rank(); ++i)
     if (x.shape()[i] != 1) {
@@ -89,7 +89,7 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
   const int place = normalize_dim("slice", dim, x.rank());
   const std::int64_t size = x.shape()[place];
   expects<ShapeError>(step != 0, "slice: step 0 never ends");
-  // As in Python: what lies outside is left out.
+  // As in Python: positions outside are left out.
   const auto inside = [size](std::int64_t position, std::int64_t least, std::int64_t most) {
     return std::clamp(position < 0 ? position + size : position, least, most);
   };
@@ -103,7 +103,7 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
   Shape shape = x.shape(), strides = x.strides();
   const std::int64_t count = first == last ? 0 : (last - first - 1) / step + 1;
   shape[place] = count;
-  if (count > 1) strides[place] *= step;  // else the step leads nowhere and may be huge
+  if (count > 1) strides[place] *= step;  // otherwise the step leads nowhere and may be huge
   Tensor out = view(x, shape, strides, count == 0 ? x.offset() : x.offset() + first * x.strides()[place]);
   if (recording(x)) {
     autograd::Part part{shape, contiguous_strides(x.shape()), 0};

@@ -9,27 +9,26 @@
 
 namespace tern::operators {
 
-/// f(x), or of one example without the dimension of a batch, so of `rank` - 1 dimensions, what f makes of a batch of
-/// it.
+/// f(x); an example without a batch dimension, of `rank` - 1 dimensions, is passed as a batch of one.
 template <class F>
 Tensor in_batch(const Tensor& x, int rank, F f) {
   return x.defined() && x.rank() == rank - 1 ? f(x.unsqueeze(0)).squeeze(0) : f(x);
 }
 
-/// x [N, C, H, W] with `value` below and to the right of it, and, where `start` is given, above and to the left.
+/// x [N, C, H, W] padded with `value` below and to the right and, if `start` is set, above and to the left.
 inline Tensor pad_planes(const Tensor& x, Pair start, Pair end, Number value) {
   if (start.h + start.w + end.h + end.w == 0) return x;
   return pad(x, {{2, start.h, end.h}, {3, start.w, end.w}}, value);
 }
 
-/// What `padding` has beyond `other` on each side.
+/// By how much `padding` exceeds `other` on each side.
 inline Pair beyond(Pair padding, Pair other) {
   return {std::max<std::int64_t>(0, padding.h - other.h), std::max<std::int64_t>(0, padding.w - other.w)};
 }
 
-/// How many windows of `kernel` positions fit along a side of `size` with `padding` before it and `end_padding` behind:
-/// floor((size + padding + end_padding - dilation (kernel - 1) - 1) / stride) + 1, or, with `ceil_mode`, rounded up
-/// without the windows that would start in the padding after the end.
+/// The number of windows of `kernel` positions along a side of `size` with `padding` before and `end_padding` after it:
+/// floor((size + padding + end_padding - dilation (kernel - 1) - 1) / stride) + 1. With `ceil_mode` it is rounded up,
+/// without windows that would start in the end padding.
 inline std::int64_t window_count(const char* op, const char* side, std::int64_t size, std::int64_t kernel,
                                  std::int64_t stride, std::int64_t padding, std::int64_t end_padding,
                                  std::int64_t dilation, bool ceil_mode) {

@@ -32,7 +32,7 @@ std::shared_ptr<Adam::Counter> Adam::Counter::part() {
 void Adam::step() {
   std::vector<std::size_t> waiting = active();
   while (!waiting.empty()) {
-    // The parameters that share the first one's counter. Those of them without a gradient stay behind and keep it.
+    // The parameters that share the first one's counter. Those without a gradient keep it.
     std::shared_ptr<Counter> counter = counters_[waiting[0]];
     std::vector<std::size_t> together, others;
     for (const std::size_t i : waiting) (counters_[i] == counter ? together : others).push_back(i);
@@ -96,7 +96,7 @@ void Adam::load_state(const nn::State& state) {
     expects(steps[i] >= 0, "load_state: ", i, ".step is ", steps[i]);
   }
   Optimizer::load_state(moments);
-  // A counter stays for the first count that its parameters come with, because a recorded Step may hold it.
+  // A counter is kept for the first count among its parameters, because a recorded Step may hold it.
   std::map<std::pair<std::shared_ptr<Counter>, std::int64_t>, std::shared_ptr<Counter>> loaded;
   std::set<std::shared_ptr<Counter>> taken;
   for (std::size_t i = 0; i < size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// What optimisers share whose step is composed of operators.
+// Shared by optimisers whose step is composed of operators.
 
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -7,7 +7,7 @@
 
 namespace tern::optim {
 
-/// The number in the dtype that a slot has: float32 of 16-bit parameters.
+/// The tensor in the dtype of a slot: float32 for 16-bit parameters.
 inline Tensor wide(const Tensor& tensor) { return tensor.to(scalar_of(tensor.dtype())); }
 
 /// gradient + weight_decay * parameter.
@@ -19,7 +19,7 @@ inline Tensor decayed_gradient(const Tensor& parameter, double weight_decay) {
 /// old = keep * old + add, in place.
 inline void blend(Tensor& old, double keep, const Tensor& add) { old.copy_(old * keep + add); }
 
-/// parameter -= change, in place; rounded once where it has 16 bits.
+/// parameter -= change, in place; rounded once if it has 16 bits.
 inline void subtract(const Tensor& parameter, const Tensor& change) {
   Tensor(parameter).copy_(wide(parameter) - change);
 }

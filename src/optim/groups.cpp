@@ -53,7 +53,7 @@ void Groups::load_state(const nn::State& state) {
     expects(known, "load_state: the state does not fit these ", groups_.size(), " groups: unexpected: ", name);
   }
   expects(rate.defined() && rate.numel() == 1, "load_state: the state has no learning_rate of these groups");
-  // The groups' rates are as they were saved: some may have been set apart from the factor.
+  // The groups' rates are restored as saved: some may have been set independently of the factor.
   for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->load_state(parts[i]);
   Optimizer::apply_learning_rate(rate.item());
 }

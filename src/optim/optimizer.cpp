@@ -81,7 +81,7 @@ std::vector<std::size_t> Optimizer::active() const {
 }
 
 nn::State Optimizer::state() const {
-  // slots() hands out what load_state fills in; here it is only read.
+  // slots() returns what load_state fills; here it is only read.
   nn::State state{{"learning_rate", scalar(rate_)}};
   for (const Slot& slot : const_cast<Optimizer*>(this)->slots())
     for (std::size_t i = 0; i < slot.tensors->size(); ++i)
@@ -90,7 +90,7 @@ nn::State Optimizer::state() const {
 }
 
 void Optimizer::load_state(const nn::State& state) {
-  // Tensors that exist are filled in place, because a recorded Step may hold them; the others are made here, and those
+  // Existing tensors are filled in place, because a recorded Step may hold them; missing ones are created, and those
   // that the state does not have are dropped.
   if (const auto entry = state.find("learning_rate"); entry != state.end())
     if (const Tensor& loaded_rate = entry->second; loaded_rate.defined() && loaded_rate.numel() == 1)

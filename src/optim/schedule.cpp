@@ -63,7 +63,7 @@ void ReduceOnPlateau::step(double value) {
   }
   waited_ = better ? 0 : waited_ + 1;
   if (waited_ <= options_.patience) return;
-  // A rate below the minimum stays.
+  // A rate below the minimum is kept.
   const double rate = optimizer_->learning_rate(), reduced = std::max(rate * options_.factor, options_.minimum);
   if (reduced < rate) optimizer_->set_learning_rate(reduced);
   resting_ = options_.cooldown;

@@ -22,8 +22,8 @@ std::string SGD::describe() const {
 }
 
 void SGD::step() {
-  // A parameter's first momentum is its gradient. All have their first step together, in one call, unless one gets its
-  // first gradient later.
+  // A parameter's first momentum is its gradient. All take their first step in one call, unless one gets its first
+  // gradient later.
   std::vector<std::size_t> fresh, known;
   for (const std::size_t i : active()) (!momenta_.empty() && !momenta_[i].defined() ? fresh : known).push_back(i);
   if (!fresh.empty()) update(fresh, true);

@@ -20,15 +20,15 @@ namespace {
 
 using Clock = AutoChoice::Clock;
 
-// A stretch lasts this long and has so many calls, unless they are slow. Before it come calls that warm the mode up:
-// the first moves parameters there and makes momenta, one of the next is recorded, and kernels choose their algorithms.
+// A stretch lasts this long and has this many calls, unless they are slow. Warm-up calls precede it: the first moves
+// parameters and creates momenta, a later one is recorded, and kernels choose their algorithms.
 constexpr double stretch_seconds = 0.01, slow_seconds = 0.2;
 constexpr int stretch_calls = 3, warm_calls = 4;
-// Two stretches of equal modes lie within a few per cent of each other on a machine with nothing else to do.
+// Two stretches of equally fast modes differ by a few per cent on an idle machine.
 constexpr int rounds = 3;
 constexpr double clearly_behind = 1.25, hopeless = 20;
-// How much faster than by its definition a convolution may be (Winograd's tiles save 2.25 times of it), and a product
-// of another size than the measured one.
+// How much faster than its definition a convolution may be (Winograd saves a factor of 2.25), or a product of another
+// size than the measured one.
 constexpr double margin = 4;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -50,7 +50,7 @@ class CountsFlops final : public Observer {
   double flops = 0;
 };
 
-// Floating-point operations a second of a product in the scope of the thread, measured once.
+// Floating-point operations per second of a matrix product in the scope of the thread, measured once.
 double rate_of_products() {
   using Key = std::tuple<const Mode*, Precision, int, bool>;
   static std::mutex mutex;
@@ -133,7 +133,7 @@ Tensor AutoChoice::run(const Call& function, Candidate& candidate) {
   there.synchronize();
   start_ = Clock::now();
   const double took = seconds_between(begin, start_);
-  // The first moves what the mode does not have yet; where a recording is made, all are needed.
+  // The first call moves what the mode does not have yet; a recording needs several.
   if (fastest() > 0 && took > hopeless * fastest() && took > slow_seconds) {
     candidate.out = message("one call took ", duration(took));
     next();
@@ -143,7 +143,7 @@ Tensor AutoChoice::run(const Call& function, Candidate& candidate) {
   return result;
 }
 
-// The last call's time ends where the next one begins: what the caller did after it counts.
+// The last call's time ends where the next one begins, so the caller's work after it counts.
 void AutoChoice::end_stretch() {
   const double elapsed = seconds_between(start_, Clock::now());
   if (elapsed < stretch_seconds || (timed_ < stretch_calls && elapsed < slow_seconds)) return;
@@ -151,14 +151,14 @@ void AutoChoice::end_stretch() {
   Memory& memory = *candidate.mode->memory;
   memory.synchronize(memory.stream());
   const double seconds = seconds_between(start_, Clock::now()) / timed_;
-  // The median, so that neither a lucky stretch nor a disturbed one decides.
+  // The median, so that neither a lucky nor a disturbed stretch decides.
   std::vector<double>& all = candidate.stretches;
   all.insert(std::ranges::lower_bound(all, seconds), seconds);
   candidate.seconds = all[(all.size() - 1) / 2];
   next();
 }
 
-// Would it take longer than the fastest even if products were all that it does?
+// Would it take longer than the fastest even if it ran only its products?
 bool AutoChoice::too_slow(Candidate& candidate) const {
   if (candidate.seconds > 0 || fastest() == 0 || flops_ <= 0) return false;
   const Device there(*candidate.mode);
@@ -186,7 +186,7 @@ void AutoChoice::next() {
 }
 
 void AutoChoice::choose() {
-  // Where none was timed, the likely fastest of those with room.
+  // If none was timed, the probably fastest with enough memory.
   const auto better = [](const Candidate& a, const Candidate& b) {
     if (a.out.empty() != b.out.empty()) return a.out.empty();
     return a.seconds > 0 && (b.seconds == 0 || a.seconds < b.seconds);

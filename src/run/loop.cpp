@@ -51,7 +51,7 @@ std::vector<Tensor> StepLoop::rows(std::int64_t step) const {
   return found;
 }
 
-// Whether a step finds all as the one before it did, but for what Capture::Loop brings.
+// Whether each step starts from the same state as the one before, except for what Capture::Loop copies.
 bool Plan::can_loop(const StepLoop& loop) const {
   using Lists = Capture::Loop;
   const bool returns = result_.source == Source::made;
@@ -64,7 +64,7 @@ bool Plan::can_loop(const StepLoop& loop) const {
   for (const Gradient& gradient : gradients_) {
     const bool before = gradient.recorded.defined();
     if (before && gradient.replaced) return false;
-    // The steps after the first one would find one.
+    // The steps after the first one would find a gradient.
     if (gradient.looked && !before && gradient.replaced && gradient.after.source != Source::none) return false;
   }
   const auto written = [&](const Tensor& tensor) {
@@ -86,7 +86,7 @@ bool Plan::call_loop(StepLoop& loop, std::int64_t first, Scope& scope) {
   if (!reason_.empty() || recording_ == nullptr || !can_loop(loop)) return false;
   const std::vector<Tensor> rows = loop.rows(first);
   if (held(rows)) return false;
-  // What is handed out is a contiguous row of the results.
+  // The result is a contiguous row of the results.
   Tensor made;
   if (result_.source == Source::made) {
     made = Tensor(made_[result_.index].storage, result_.dtype, result_.shape, result_.strides, result_.offset);
@@ -100,7 +100,7 @@ bool Plan::call_loop(StepLoop& loop, std::int64_t first, Scope& scope) {
   Capture::Loop work{.count = loop.count - first};
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (key_.inputs[i].same_tensor < i || is_constant(loop.inputs[i])) continue;
-    // The row is already there once: in the recording's own copy.
+    // One copy of the row exists already: the recording's own.
     auto* const to = const_cast<std::byte*>(bytes_of(inputs_[i].recorded, scope));
     if (rows[i].numel() > 0) work.in.push_back({to, bytes_of(rows[i], scope), size_in_bytes(rows[i])});
     inputs_[i].copied_from.reset();

@@ -14,7 +14,7 @@ namespace tern {
 
 namespace {
 
-// The dimensions of a view that lead anywhere, in the order of its memory and with its first place first.
+// The dimensions of a view that have more than one place, in memory order, starting at its first place.
 struct Runs {
   std::vector<std::int64_t> size, stride;
 
@@ -25,7 +25,7 @@ struct Runs {
         dims.emplace_back(std::abs(view.strides()[i]), view.shape()[i]);
     std::ranges::sort(dims);
     for (const auto& [step, count] : dims) {
-      // Merges what follows without a gap.
+      // Merges a dimension that follows without a gap.
       if (!size.empty() && step == stride.back() * size.back()) {
         size.back() *= count;
       } else {
@@ -63,7 +63,7 @@ ViewBytes::ViewBytes(const Tensor& view, bool reads) {
   const std::size_t element = size_of(view.dtype());
   bytes_.resize(static_cast<std::size_t>(reach.count) * element);
   if (!reads) return;
-  // What lies between the elements is none of the view's: nothing may have written it.
+  // Bytes between the elements do not belong to the view; they may be unwritten.
   const Runs runs(view);
   const std::size_t run = static_cast<std::size_t>(runs.size[0]) * element;
   runs.for_each_run([&](std::int64_t place) {
@@ -96,7 +96,7 @@ std::string describe(const OperatorCall& call) {
     text += message(i == 0 ? " (" : ", ", call.algorithms()[i].first, ':', call.algorithms()[i].second);
   if (!call.algorithms().empty()) text += ')';
   if (const std::string where = whereabouts(); !where.empty()) text += message(", at ", where);
-  // The larger ones first: images, then weights, then biases.
+  // Larger ones first: images, then weights, then biases.
   std::vector<const Tensor*> inputs;
   for (const Operand& operand : call.operands())
     if (operand.role != Role::out) inputs.push_back(operand.tensor);

@@ -1,5 +1,5 @@
 #pragma once
-// What observers read of the tensors that an operator takes: on the host, without a move that is counted.
+// Lets observers read the operands of an operator on the host, without a counted move.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace tern {
 /// The elements of a view's storage from its first place to its last, on the host.
 class ViewBytes {
  public:
-  /// Without `reads` they are zeros: nothing may have written them yet.
+  /// Without `reads` they are zeros: they may be unwritten.
   explicit ViewBytes(const Tensor& view, bool reads = true);
 
   std::vector<std::byte>& bytes() { return bytes_; }
-  /// Elements from the beginning to the view's own first one.
+  /// Elements from the beginning to the view's first one.
   std::int64_t first() const { return first_; }
 
  private:
@@ -26,10 +26,10 @@ class ViewBytes {
   std::int64_t first_ = 0;
 };
 
-/// An element as a number; `first` is the view's own first one, `place` counts from there.
+/// An element as a number; `place` counts from `first`, the view's first element.
 double value_at(const std::byte* first, DType dtype, std::int64_t place);
 
-/// "[0, 3, 1]": the place of element `i` of a tensor in row-major order.
+/// "[0, 3, 1]": the index of element `i` of a tensor in row-major order.
 std::string index_of(const Tensor& tensor, std::int64_t i);
 /// "conv2d backward in cuda (algorithm grad_x winograd), at features.3, Conv2d(...), of float32 [8, 3, 32, 32] and
 /// ...".

@@ -13,7 +13,7 @@ namespace {
 // After this many failed recordings a plan stops recording, and its calls just run.
 constexpr int patience = 4;
 
-// A new tensor of the same strides, in a storage as long as the view, with a copy in the scope's memory.
+// A new tensor with the same strides, in a storage as long as the view, with a copy in the scope's memory.
 Tensor alike(const Tensor& tensor, Scope& scope) {
   std::int64_t length = tensor.numel() == 0 ? 0 : 1;
   for (int i = 0; i < tensor.rank() && length > 0; ++i) length += (tensor.shape()[i] - 1) * tensor.strides()[i];
@@ -88,12 +88,13 @@ Tensor Plan::call(const StepFunction& function, const std::vector<Tensor>& input
     try {
       return cut(function(inputs));
     } catch (...) {
-      reason_.clear();  // it was not the recording that failed
+      reason_.clear();  // the failure was not the recording's
       ran_ = false;
       throw;
     }
   }
-  // What the recording holds apart is one storage here, and written: only the function itself does the right thing.
+  // Two tensors that the recording holds separately share one storage here, and it is written: only the function itself
+  // is correct.
   if (overlaps(inputs)) {
     overlap_ = "Step: an input shares its elements with another tensor of the function, which writes one of them";
     if (!settled_) forget();
@@ -120,7 +121,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
     if (const auto& after = gradient.leaf.body()->gradient) expected.push_back(&after->storage());
   for (const Recording::Switch& known : run.switches)
     if (*known.on != known.value) {
-      // No later call finds it as the run did: this plan stands for all of the key.
+      // No later call can match this run, so this plan stands for all calls with the key.
       reason_ =
           "Step: the function changes whether a module trains, which a replay cannot repeat; do that between steps";
       switches_.clear();
@@ -128,7 +129,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
       known_random_.clear();
       return result;
     }
-  // What a first run makes for those to come (momenta) is there in the second.
+  // What a first run creates for later ones (momenta) exists in the second.
   ran_ = run.kept(expected) == 0;
   if (!ran_)
     restless(
@@ -161,10 +162,10 @@ void Plan::remember(Recording& run) {
   order_ = std::move(run.order);
 }
 
-// Leaves everything on the host as it was: what follows is a replay. False, with a reason, when the work cannot be
+// Leaves everything on the host unchanged: a replay follows. Returns false, with a reason, if the work cannot be
 // recorded.
 bool Plan::record(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
-  // Everything that the work will read comes over before recording begins: afterwards nothing can move.
+  // Everything that the work reads moves before recording begins: afterwards nothing can move.
   for (const std::weak_ptr<Storage>& known : known_)
     if (const std::shared_ptr<Storage> storage = known.lock()) storage->read(scope);
   std::vector<Tensor> recorded;
@@ -174,7 +175,7 @@ bool Plan::record(const StepFunction& function, const std::vector<Tensor>& input
     if (key.requires_grad) inputs_[i].recorded.set_requires_grad();
     recorded.push_back(inputs_[i].recorded);
   }
-  // The recording finds gradients of its own where the leaves have one.
+  // During recording, leaves with a gradient get one of the recording's.
   std::vector<std::pair<Tensor, Tensor>> replaced;
   const auto put_back = [&] {
     for (auto& [leaf, gradient] : replaced) leaf.set_grad(gradient);
@@ -311,7 +312,7 @@ Plan::View Plan::view_of(const Tensor& tensor, const Recording& run) {
 void Plan::forget() {
   for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
   undo_.clear();
-  // Tensors that live in the recording's memory go first.
+  // Tensors in the recording's memory are released first.
   result_ = {};
   inputs_.clear();
   gradients_.clear();

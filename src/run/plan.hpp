@@ -13,14 +13,14 @@ namespace tern {
 
 using StepFunction = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
-/// The result of a Step has no graph: a replay makes none.
+/// The result of a Step has no graph, because a replay makes none.
 inline Tensor cut(Tensor result) { return result.defined() && result.requires_grad() ? result.detach() : result; }
 
-/// Copies between views of the same strides. Where a stride is 0, one element stands for all.
+/// Copies between views of the same strides. In a dimension of stride 0, one element stands for all.
 void copy_view(Tensor to, Tensor from);
 
-/// What a call brings that decides which work is queued. What a run looks at besides (switches, gradients, generators)
-/// is known after the first one: Plan::fits compares it.
+/// The properties of a call that determine which work is queued. What a run depends on besides (switches, gradients,
+/// generators) is known only after the first run: Plan::fits compares it.
 struct StepKey {
   static constexpr std::size_t most_inputs = 3;
   struct Input {
@@ -44,18 +44,18 @@ struct StepKey {
   bool operator==(const StepKey&) const = default;
 };
 
-/// What the steps of a loop read and return.
+/// The inputs and results of the steps of a loop.
 struct StepLoop {
-  const std::vector<Tensor>& inputs;  ///< a row for each step
+  const std::vector<Tensor>& inputs;  ///< one row per step
   const std::vector<Step::Change>& changes;
-  std::int64_t count;   ///< of steps
-  Tensor results = {};  ///< a row for each step; undefined before the first one, and where there are none
+  std::int64_t count;   ///< number of steps
+  Tensor results = {};  ///< one row per step; undefined before the first one, and if there are none
 
   std::vector<Tensor> rows(std::int64_t step) const;
   void keep(std::int64_t step, const Tensor& result);
 };
 
-/// The work of one key: run until two runs after one another do the same, then recorded, then replayed.
+/// The work of one key: run until two consecutive runs do the same, then recorded, then replayed.
 class Plan {
  public:
   explicit Plan(StepKey key) : key_(std::move(key)) {}
@@ -64,45 +64,45 @@ class Plan {
   ~Plan() { forget(); }
 
   const StepKey& key() const { return key_; }
-  /// Whether a call does what this plan's runs did.
+  /// Whether a call would do what this plan's runs did.
   bool fits(const StepKey& key, const std::vector<Tensor>& inputs) const;
-  /// True when no call will ever fit: a leaf, a generator or a switch of the runs is gone.
+  /// Whether no call can ever fit: a leaf, a generator or a switch of the runs is gone.
   bool gone() const;
   Tensor call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
-  /// Replays the recording for the rows of `loop` from `first` on, as one launch. False when there is none yet, or the
-  /// steps have to be called one by one: then nothing has changed that such a call does not find.
+  /// Replays the recording for the rows of `loop` from `first` on, as one launch. Returns false, with nothing changed,
+  /// if there is no recording yet or the steps must be called one by one.
   bool call_loop(StepLoop& loop, std::int64_t first, Scope& scope);
 
-  /// Why the last call ran the function; empty where nothing stands in the way of a recording.
+  /// Why the last call ran the function; empty if nothing prevents a recording.
   const std::string& reason() const { return overlap_.empty() ? reason_ : overlap_; }
   /// How many steps of the last call were replays.
   std::int64_t replayed() const { return replayed_; }
 
  private:
   enum class Source : std::uint8_t { none, input, gradient, outside, made };
-  // A tensor that a replay hands out: a view of the storage that stands for `source`.
+  // A tensor that a replay returns: a view of the storage that `source` names.
   struct View {
     Source source = Source::none;
-    std::size_t index = 0;             // of the input, gradient or made storage
+    std::size_t index = 0;             // of the input, gradient or created storage
     std::shared_ptr<Storage> outside;  // itself
     DType dtype = DType::float32;
     Shape shape, strides;
     std::int64_t offset = 0;
-    Tensor handle;  // of what the recording made: handed out again once nobody holds it any more
+    Tensor handle;  // what the recording created; returned again once nobody holds it
   };
   struct Input {
     Tensor recorded;                          // what the recording reads
     bool written = false;                     // by the recording
-    std::weak_ptr<Storage> copied_from = {};  // weak: a new tensor may have the address of one that is gone
+    std::weak_ptr<Storage> copied_from = {};  // weak: a new tensor may have the address of an expired one
     std::uint64_t copied_version = 0;
     std::int64_t copied_offset = 0;
   };
-  // The gradient of a leaf goes into the recording and comes out of it, as inputs and the result do.
+  // A leaf's gradient is copied into and out of the recording, like inputs and the result.
   struct Gradient {
     Tensor leaf;     // undefined: an input
-    int input = -1;  // that the leaf is
+    int input = -1;  // the input that the leaf is
     bool looked = false;
-    Tensor recorded;  // what the recording takes for the gradient before it; undefined: there was none
+    Tensor recorded;  // the recording's copy of the previous gradient; undefined: there was none
     bool written = false;
     bool replaced = false;
     View after;
@@ -116,8 +116,8 @@ class Plan {
   struct Made {
     std::shared_ptr<Storage> storage;
     bool result = false;                      // the result is a view of it
-    std::vector<std::size_t> gradients = {};  // that are views of it
-    bool copied = false;                      // what is handed out is a copy:
+    std::vector<std::size_t> gradients = {};  // the gradients that are views of it
+    bool copied = false;                      // a copy is returned:
     std::shared_ptr<Storage> copy = {};       // this one, in this call
   };
   struct Random {
@@ -151,8 +151,8 @@ class Plan {
 
   StepKey key_;
   std::string reason_;   // why every call runs the function
-  std::string overlap_;  // why the last one did
-  int restless_ = 0;     // runs after one another that differed from the one before, and recordings that served once
+  std::string overlap_;  // why the last call did
+  int restless_ = 0;     // consecutive runs that differed, and recordings that were replayed once
 
   // Of the last run.
   bool ran_ = false;
@@ -160,7 +160,7 @@ class Plan {
   std::vector<std::uint64_t> order_;
   struct KnownGradient {
     Tensor leaf;     // undefined: an input
-    int input = -1;  // that the leaf is
+    int input = -1;  // the input that the leaf is
     bool looked, defined;
     Shape strides;
   };
@@ -177,7 +177,7 @@ class Plan {
   void* recording_ = nullptr;
   std::int64_t served_ = 0;  // calls
   std::int64_t replayed_ = 0;
-  bool settled_ = false;  // it did what the run before did
+  bool settled_ = false;  // it did the same as the previous run
   bool copies_result_ = false, copies_gradients_ = false;
   std::vector<Input> inputs_;
   std::vector<Gradient> gradients_;
@@ -186,7 +186,7 @@ class Plan {
   std::vector<Made> made_;
   std::vector<Random> random_;
   View result_;
-  std::vector<std::function<void()>> undo_;  // what the function did on the host, until the recording is replayed
+  std::vector<std::function<void()>> undo_;  // undoes the function's work on the host, until the recording is replayed
 };
 
 }  // namespace tern

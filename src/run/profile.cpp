@@ -24,7 +24,7 @@ void Profile::write_trace(const std::string& file) const {
 
 namespace {
 
-// Three significant digits; a dash where there is nothing to say.
+// Three significant digits; a dash if there is no value.
 std::string number(double value) {
   if (value <= 0) return "-";
   PlainStream text;

@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 constinit thread_local ProfileRecorder* innermost_recorder = nullptr;
 
-// Every element read or written once: those of a dimension without a stride are one.
+// Every element read or written once: those of a dimension with stride 0 are one.
 double bytes_of(const Operand& operand) {
   const Tensor& tensor = *operand.tensor;
   double count = 1;
@@ -56,7 +56,7 @@ double ProfileRecorder::now() const {
 
 const char* ProfileRecorder::intern(const std::string& name) { return names_.insert(name).first->c_str(); }
 
-// Null when the device has failed: the operator will report that, and its piece has no time.
+// Null if the device has failed: the operator will report that, and its piece has no time.
 ProfileRecorder::Mark ProfileRecorder::set_mark(const Timer& timer, void* stream) noexcept {
   Mark mark = nullptr;
   try {
@@ -83,7 +83,7 @@ void ProfileRecorder::open(const char* name, Kind kind, bool on_host) {
   const bool named = options_.ranges && timer != nullptr;
   if (named) timer->begin_range(RunningBackward::any() ? intern(message(name, " backward")) : name);
   open_.push_back({-1, named ? timer : nullptr});
-  // What a Step records does not run now, and a mark inside a recording cannot be read.
+  // Work that a Step records does not run now, and a mark inside a recording cannot be read.
   if (capturing() != nullptr) {
     recorded_ += kind == Kind::work;
     return;
@@ -138,7 +138,7 @@ void ProfileRecorder::end_wait() noexcept {
 
 void ProfileRecorder::begin_move(const Move& move) {
   if (!measures()) return;
-  // A copy to the host ends with a wait, which the host's clock sees whole.
+  // A copy to the host ends with a wait, so the host's clock measures all of it.
   const bool queued = current_scope().context.memory == &move.to;
   open(intern(message(move.from.name(), " to ", move.to.name())), Kind::transfer, !queued);
 }
@@ -182,7 +182,7 @@ std::vector<double> ProfileRecorder::own_seconds() const {
     const Piece& piece = pieces_[i];
     const double length = piece.timer != nullptr ? piece.device_end - piece.device_begin : piece.end - piece.begin;
     seconds[i] += length;
-    // The piece around this one began before, so it has its place already.
+    // The enclosing piece began earlier, so it has its place already.
     if (piece.parent >= 0 && (pieces_[piece.parent].timer != nullptr) == (piece.timer != nullptr))
       seconds[piece.parent] -= length;
   }
@@ -192,7 +192,7 @@ std::vector<double> ProfileRecorder::own_seconds() const {
 
 namespace {
 
-/// "winograd", or "grad_x winograd" where the decision is a part of the operator.
+/// "winograd", or "grad_x winograd" if the decision concerns a part of the operator.
 std::string algorithm_of(std::string_view operator_name, std::string_view decision, std::string_view algorithm) {
   if (decision == operator_name) return std::string(algorithm);
   if (decision.starts_with(operator_name) && decision.substr(operator_name.size()).starts_with('_'))
@@ -200,7 +200,7 @@ std::string algorithm_of(std::string_view operator_name, std::string_view decisi
   return message(decision, ' ', algorithm);
 }
 
-/// Adds to a list that has each word once.
+/// Adds a word to a list without duplicates.
 void add_word(std::string& list, const std::string& word) {
   if (message(", ", list, ',').find(message(", ", word, ',')) != std::string::npos) return;
   list += (list.empty() ? "" : ", ") + word;
@@ -272,7 +272,7 @@ std::string microseconds(double seconds) {
 
 std::string ProfileRecorder::trace() {
   resolve();
-  // Nothing runs on a device before the host has queued it: that fixes where the device's time line lies on the host's.
+  // Nothing runs on a device before the host has queued it: that aligns the device's time line with the host's.
   std::vector<double> zero;
   for (const Origin& origin : origins_) {
     zero.push_back(origin.begin);

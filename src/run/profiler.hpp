@@ -1,5 +1,5 @@
 #pragma once
-// What a Profile sees and keeps.
+// The data that a Profile collects.
 
 #include <chrono>
 #include <set>
@@ -32,32 +32,32 @@ class ProfileRecorder final : public Observer {
   struct Piece {
     const char* name;
     const Mode* mode;
-    const Timer* timer;  // null: the host's clock counts
+    const Timer* timer;  // null: the host's clock is used
     Mark first = nullptr, last = nullptr;
     int parent;  // -1: none
     Kind kind;
     bool backward;
     double begin, end = -1;                   // on the host, seconds after the start
-    double device_begin = 0, device_end = 0;  // seconds after the mark of its origin
+    double device_begin = 0, device_end = 0;  // seconds after its origin's mark
     double flops = 0, bytes = 0;
-    std::vector<std::pair<const char*, const char*>> algorithms = {};  // decisions and what they took
+    std::vector<std::pair<const char*, const char*>> algorithms = {};  // decisions and the algorithms they took
   };
-  // What is open: a piece (-1: nothing is measured), and the mode whose profiler sees a range.
+  // What is open: a piece (-1: not measured), and the mode whose profiler sees a range.
   struct Open {
     int piece;
     const Timer* ranges;
   };
-  // The first mark in a mode: the zero of its device's time line, set at `begin` on the host's.
+  // The first mark in a mode: the zero of its device's time line, set at `begin` by the host's clock.
   struct Origin {
     const Mode* mode;
     Mark mark;
     double begin;
   };
 
-  // Inside another Profile that one measures, and this one does not.
+  // False inside another Profile, which then measures instead.
   bool measures() const;
-  // Begins and ends a piece of work. `name` outlives the recorder. `on_host`: the host's clock times it, whatever the
-  // scope's mode can.
+  // Begins and ends a piece of work. `name` must outlive the recorder. `on_host`: the host's clock times it, whatever
+  // the scope's mode can do.
   void open(const char* name, Kind kind, bool on_host);
   void close() noexcept;
 
@@ -76,7 +76,7 @@ class ProfileRecorder final : public Observer {
   std::size_t resolved_ = 0;  // the pieces whose marks have been read
   std::vector<Open> open_;
   std::vector<Origin> origins_;
-  std::vector<std::pair<const Timer*, Mark>> spare_;  // marks to be used again
+  std::vector<std::pair<const Timer*, Mark>> spare_;  // marks for reuse
   std::set<std::string> names_;
   std::int64_t recorded_ = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 
 constinit thread_local Recording* running_recording = nullptr;
 
-// Of what is not from outside, by a number; of storages from outside, their addresses.
+// For storages from outside, their addresses; for others, a number.
 std::uint64_t name_of(Recording::Part part, std::uint64_t number) {
   return (static_cast<std::uint64_t>(part) << 60) + number;
 }
@@ -40,7 +40,7 @@ void Recording::name(const Tensor& tensor, Part part, std::uint64_t number) {
 
 Recording::Used& Recording::find(Storage& storage) {
   const auto [place, fresh] = used.try_emplace(&storage);
-  // A new storage may have the address of one that is gone.
+  // A new storage may have the address of an expired one.
   if (!fresh && !place->second.storage.expired()) return place->second;
   const bool made = storage.untouched();
   place->second = {storage.weak_from_this(), made ? Part::made : Part::outside,
@@ -51,7 +51,7 @@ Recording::Used& Recording::find(Storage& storage) {
 void Recording::uses(Storage& storage, Memory& memory, bool reads, bool writes) {
   if (&memory != memory_) {
     if (!captures_) return;
-    // What the run itself makes there is gone with it; anything else would have to be repeated by a replay.
+    // Storages that the run itself created are gone with it; a replay would have to repeat anything else.
     const auto is = [&](const std::weak_ptr<Storage>& known) { return known.lock().get() == &storage; };
     if (std::ranges::any_of(elsewhere_, is)) return;
     expects(storage.untouched(), "Step: the function ", writes ? "writes" : "reads", " a tensor of ", storage.bytes(),
@@ -88,7 +88,7 @@ void Recording::gradient(const Tensor& tensor, bool replaced) {
 
 namespace {
 
-// Where a generator would be if parts of a batch had not set it back: they do so in every run alike.
+// The generator's position if shards of a batch had not set it back; all runs set it back alike.
 std::uint64_t progress(const Generator& generator, bool of_thread) {
   return generator.position() + (of_thread ? ShardStreams::set_back() : 0);
 }
@@ -157,7 +157,7 @@ void Recording::depends(const std::shared_ptr<const bool>& on) {
 
 void Recording::check_generators() const {
   for (const Random& known : random) {
-    if (known.life.expired()) continue;  // made by the run, and gone with it
+    if (known.life.expired()) continue;  // created by the run, and gone with it
     expects(known.counter.defined(),
             "Step: the function draws from a random generator that it did not draw from in the run before");
     expects(known.generator->seed() == known.seed && progress(*known.generator, known.of_thread) == known.next,

@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// One run of the function of a Step: what it depends on, and what it leaves behind. Listens to the calling thread
-/// while it lives.
+/// One run of a Step's function: what it depends on, and what it leaves behind. Observes the calling thread during its
+/// lifetime.
 class Recording final : public Observer {
  public:
   enum class Part : std::uint8_t {
@@ -25,22 +25,22 @@ class Recording final : public Observer {
   struct Used {
     std::weak_ptr<Storage> storage;
     Part part = Part::outside;
-    std::uint64_t name = 0;  // the same in every run that does the same
+    std::uint64_t name = 0;  // the same in all runs that do the same
     bool written = false;
   };
   struct Gradient {
     Tensor leaf;
     int input;      ///< the input that the leaf is; -1: none
-    Tensor before;  ///< as the run found it
-    bool looked;    ///< the run looked at it before it replaced it
+    Tensor before;  ///< as it was before the run
+    bool looked;    ///< the run read it before replacing it
   };
   struct Random {
     Generator* generator;
     std::weak_ptr<const void> life;
     bool of_thread;  ///< the default generator of the thread
     std::uint64_t seed, start;
-    std::uint64_t next;  ///< where the next draw must find it, had no part of a batch set it back
-    Tensor counter;      ///< one int64 in the mode's memory: the position at which a replay starts; undefined: none
+    std::uint64_t next;  ///< where the next draw would start if no shard of a batch had set it back
+    Tensor counter;      ///< one int64 in the mode's memory: the position where a replay starts; undefined: none
   };
   struct Switch {
     std::shared_ptr<const bool> on;
@@ -61,34 +61,34 @@ class Recording final : public Observer {
   void draws(Generator& generator) override;
   void depends(const std::shared_ptr<const bool>& on) override;
   void begin_move(const Move& move) override;
-  /// Relative to the counter where there is one.
+  /// Relative to the counter if there is one.
   bool draw(Generator& generator, random::Key& key) override;
   const Capture* captures() const noexcept override { return captures_ ? capture_ : nullptr; }
 
-  /// Says which part a storage has before the run uses it.
+  /// Names the role of a storage before the run uses it.
   void name(const Tensor& tensor, Part part, std::uint64_t number);
-  /// A generator that the run is going to draw from, and its counter.
+  /// A generator that the run will draw from, and its counter.
   void expect(Generator& generator, Tensor counter);
-  /// What has to be done on the host if what the run queued never happens.
+  /// Registers an undo on the host in case the queued work never happens.
   void on_failure(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
 
-  /// Forgets the leaves that the run made itself and nobody else holds.
+  /// Drops the leaves that the run created itself and nobody else holds.
   void drop_inner_leaves();
-  /// Throws Error when a replay could not do on the host what the run did there.
+  /// Throws Error if a replay could not repeat on the host what the run did there.
   void check_generators() const;
-  /// Gradients and generators as they were before the run.
+  /// Restores gradients and generators to their state before the run.
   void restore();
-  /// What on_failure was given.
+  /// The functions registered with on_failure.
   std::vector<std::function<void()>> take_undo() { return std::exchange(undo_, {}); }
 
-  /// What the run made and somebody still holds, but for `known`.
+  /// What the run created and somebody still holds, except `known`.
   std::int64_t kept(const std::vector<const Storage*>& known) const;
 
   std::unordered_map<const Storage*, Used> used;
   std::vector<Gradient> gradients;
   std::vector<Random> random;
   std::vector<Switch> switches;
-  std::vector<std::uint64_t> order;  ///< everything that was said, in order: the same for runs that do the same
+  std::vector<std::uint64_t> order;  ///< every event in order: equal for runs that do the same
 
  private:
   Used& find(Storage& storage);
@@ -98,9 +98,9 @@ class Recording final : public Observer {
   const Capture* capture_;
   const std::vector<Tensor>* inputs_;
   bool captures_;
-  bool for_operator_ = false;  // a draw goes to an operator, which takes a counter
+  bool for_operator_ = false;  // a draw goes to an operator that accepts a counter
   std::uint64_t made_ = 0;
-  std::vector<std::weak_ptr<Storage>> elsewhere_;  // made by the run in another memory
+  std::vector<std::weak_ptr<Storage>> elsewhere_;  // created by the run in another memory
   std::vector<std::function<void()>> undo_;
 };
 

@@ -1,4 +1,4 @@
-// What a Plan does at every call once it has a recording.
+// What a Plan does in every call once it has a recording.
 
 #include <algorithm>
 #include <atomic>
@@ -20,8 +20,8 @@ void copy_view(Tensor to, Tensor from) {
   to.copy_(from);
 }
 
-// What an earlier call handed out is overwritten by a replay: not while somebody looks at it. True when somebody does;
-// recorded anew, copies are handed out.
+// A replay overwrites an earlier call's result, but not while somebody holds it. Returns true if somebody does; a new
+// recording then returns copies.
 bool Plan::held(const std::vector<Tensor>& inputs) {
   bool any = false;
   for (const Made& made : made_) {
@@ -44,12 +44,12 @@ bool Plan::held(const std::vector<Tensor>& inputs) {
     copies_gradients_ |= !made.gradients.empty();
     copies_result_ |= made.result;
   }
-  // Who has let go did so before.
+  // Pairs with the releases of former holders.
   std::atomic_thread_fence(std::memory_order_acquire);
   return any;
 }
 
-// Whether tensors that the recording holds apart are one storage in this call, of which it writes a part.
+// Whether tensors that the recording holds separately share one storage in this call, part of which it writes.
 bool Plan::overlaps(const std::vector<Tensor>& inputs) const {
   const auto meets_outside = [&](const Storage& storage, bool written) {
     const auto found = std::ranges::lower_bound(outside_sorted_, &storage, {}, &std::pair<const Storage*, bool>::first);
@@ -76,8 +76,7 @@ bool Plan::overlaps(const std::vector<Tensor>& inputs) const {
   return false;
 }
 
-// Brings inputs, gradients, parameters and random positions up to date. False when the recording does not hold any
-// more.
+// Updates inputs, gradients, parameters and random positions. Returns false if the recording is no longer valid.
 bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
   for (const Random& random : random_)
     if (random.generator->seed() != random.seed) return false;
@@ -87,7 +86,7 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
       return false;
   }
   for (const Made& made : made_) made.storage->update(scope);
-  // The launch uses these where the tensors do not see it; another thread's stream may have used them last.
+  // The launch uses these unseen by the tensors; another thread's stream may have used them last.
   const auto use = [&](const Tensor& recorded, bool written) {
     written ? recorded.storage().update(scope) : recorded.storage().read(scope);
   };
@@ -140,7 +139,7 @@ void Plan::launch(const std::function<void()>& queue, std::int64_t times) {
   for (const Random& random : random_) random.generator->skip(random.consumed * static_cast<std::uint64_t>(times));
 }
 
-// What the recording changed goes where the program expects it.
+// Copies what the recording changed to where the program expects it.
 void Plan::bring_back(const std::vector<Tensor>& inputs, Scope& scope) {
   for (Made& made : made_) {
     if (!made.copied) continue;
@@ -159,7 +158,7 @@ void Plan::bring_back(const std::vector<Tensor>& inputs, Scope& scope) {
     if (gradient.written && present->shared_storage() != gradient.recorded.shared_storage())
       copy_view(*present, gradient.recorded);
     if (!gradient.replaced) continue;
-    // Mostly it is there already.
+    // Usually it is there already.
     if (present != nullptr && present->is(gradient.after.handle)) continue;
     Tensor(leaf).set_grad(hand_out(gradient.after, inputs));
   }
@@ -185,7 +184,7 @@ Tensor Plan::hand_out(View& view, const std::vector<Tensor>& inputs) {
   }
   const Made& made = made_[view.index];
   if (made.copied) return make(made.copy, 0);
-  // A fresh tensor where the last one was given a gradient, or requires one.
+  // A new tensor if the last one was given a gradient, or requires one.
   const auto fresh = [](const Tensor& handle) {
     return handle.defined() && !handle.requires_grad() && handle.body()->gradient == nullptr;
   };

@@ -34,9 +34,9 @@ std::optional<Found> first_not_finite(const Tensor& tensor) {
 
 class FiniteCheck final : public Observer {
  public:
-  // What an operator changes in place was looked at when it was written.
+  // What an operator changes in place was checked when it was written.
   void after(const OperatorCall& call) override {
-    if (std::string_view(call.name()) == "fill") return;  // that number was meant: a mask's, a bound's
+    if (std::string_view(call.name()) == "fill") return;  // the value was intended: a mask's or a bound's
     for (const Operand& operand : call.operands()) {
       if (operand.role == Role::in || !is_floating(operand.tensor->dtype())) continue;
       const std::optional<Found> found = first_not_finite(*operand.tensor);

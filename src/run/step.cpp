@@ -11,12 +11,12 @@ namespace tern {
 struct Step::State {
   StepFunction function;
   std::size_t arity = 0;
-  std::vector<std::shared_ptr<Plan>> plans;  // the one used last comes first
+  std::vector<std::shared_ptr<Plan>> plans;  // most recently used first
   std::size_t most = 32;
   std::int64_t replays = 0, launches = 0;
   std::string unrecorded;
-  bool automatic_call = false;                       // the last one was in a Device{"auto"}
-  std::vector<std::shared_ptr<AutoChoice>> choices;  // of the calls in a Device{"auto"}; the one used last comes first
+  bool automatic_call = false;                       // the last call was in a Device{"auto"}
+  std::vector<std::shared_ptr<AutoChoice>> choices;  // for calls in a Device{"auto"}; most recently used first
 
   std::shared_ptr<Plan> plan(const StepKey& key, const std::vector<Tensor>& tensors);
   Tensor call(const std::vector<Tensor>& inputs, Scope& scope);
@@ -68,7 +68,7 @@ std::shared_ptr<Plan> Step::State::plan(const StepKey& key, const std::vector<Te
 Tensor Step::run(const std::vector<Tensor>& inputs) {
   check_inputs(inputs, state_->arity);
   Scope& scope = current_scope();
-  // The checks of a scope run beside the operators: what they cost says nothing of the modes.
+  // The checks of a scope run beside the operators, so their cost would distort the trials.
   state_->automatic_call = scope.automatic != 0 && scope.observer == nullptr && Recording::running() == nullptr;
   return state_->automatic_call ? state_->automatic(inputs, scope) : state_->call(inputs, scope);
 }
@@ -87,7 +87,7 @@ Tensor Step::run_each(const std::vector<Tensor>& inputs, const std::vector<Chang
   return loop.results;
 }
 
-// Whether the steps from `first` on were one launch.
+// Whether the steps from `first` on ran as one launch.
 bool Step::State::loop(StepLoop& loop, std::int64_t first) {
   Scope& scope = current_scope();
   const Capture* const capture = scope.mode->capture;
@@ -135,7 +135,7 @@ Tensor Step::State::call(const std::vector<Tensor>& inputs, Scope& scope) {
     unrecorded = "Step: the scope checks every operator (verify, numerics), which a replay does not run one by one";
     return cut(function(inputs));
   }
-  // Inside another Step's run this is a part of that one's work.
+  // Inside another Step's run this one is part of its work.
   if (scope.mode->capture == nullptr || Recording::running() != nullptr) return cut(function(inputs));
   const StepKey key(scope, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -1,6 +1,6 @@
-// The check behind DeviceOptions::verify. The reference runs first, on copies of what the operator is about to read: in
-// their own dtype, in float64, and in float64 with every number a unit of float32's last place off. How far the last
-// two lie apart says how much rounding matters for these numbers.
+// The check behind DeviceOptions::verify. The reference runs first, on copies of the operator's inputs: in their own
+// dtype, in float64, and in float64 with every number perturbed by one unit in float32's last place. The distance
+// between the last two shows how much rounding matters for these numbers.
 
 #include <algorithm>
 #include <cmath>
@@ -17,14 +17,14 @@ namespace tern {
 
 namespace {
 
-// A pattern that no kernel computes: what still holds it was not written.
+// A pattern that no kernel computes: bytes that still hold it were not written.
 constexpr std::byte unwritten{0xff};
 
 bool is_unwritten(const std::byte* element, std::size_t size) {
   return std::all_of(element, element + size, [](std::byte byte) { return byte == unwritten; });
 }
 
-/// The operands of one run of the reference, in memory of their own.
+/// The operands of one run of the reference, in their own memory.
 class Copies final : public Stage {
  public:
   explicit Copies(bool perturbs = false) : perturbs_(perturbs) {}
@@ -34,13 +34,13 @@ class Copies final : public Stage {
     Role role;
     DType dtype;  // of the elements here
     std::vector<std::byte> bytes;
-    std::int64_t first = 0;  // the view's own first element
+    std::int64_t first = 0;  // the view's first element
   };
 
   void* pointer(const Operand& operand) override {
     const Tensor& tensor = *operand.tensor;
     const std::size_t element = operand.element;
-    // In a run in float64 all floating tensors are of it; labels, indices and counters stay as they are.
+    // In a float64 run all floating tensors are float64; labels, indices and counters keep their dtype.
     const bool widens = element != size_of(tensor.dtype());
     const DType wider = element == sizeof(double) ? DType::float64 : DType::float32;
     ViewBytes view(tensor, operand.role != Role::out);
@@ -56,7 +56,7 @@ class Copies final : public Stage {
     return kept.bytes.data() + kept.first * static_cast<std::int64_t>(element);
   }
 
-  /// What an operand became in this run.
+  /// The copy of an operand in this run.
   const Copy* find(const Operand& operand) const {
     const auto found = std::ranges::find_if(
         copies_, [&](const Copy& copy) { return copy.tensor == operand.tensor && copy.role == operand.role; });
@@ -91,12 +91,12 @@ Copies repeat(const OperatorCall& call, DType compute, bool perturbs = false) {
   return copies;
 }
 
-/// What a unit of float32's last place becomes where factors are read with fewer bits.
+/// The size of one unit in float32's last place if factors are read with fewer bits.
 double coarseness(Precision precision) {
   return precision == Precision::strict ? 1 : precision == Precision::tf32 ? 0x1p13 : 0x1p16;
 }
 
-/// How far from a number the nearest one of a dtype may lie, where that is more than the error of computing it.
+/// The largest distance from a number to the nearest value of a dtype, if that exceeds the error of computing it.
 double rounding(DType dtype, double value) {
   if (dtype == DType::bfloat16) return 0x1p-8 * std::abs(value) + 0x1p-134;
   if (dtype == DType::float16) return 0x1p-11 * std::abs(value) + 0x1p-25;
@@ -177,7 +177,7 @@ class Verifier final : public Observer {
       const double error = rounded ? 256 * coarse * noise + share * (scale + std::abs(want)) : 0;
       const double bound = error + rounding(tensor.dtype(), std::abs(want) + error);
       const bool near = std::isfinite(want) && std::abs(got - want) <= bound;
-      // What leaves the range of the dtype is infinite there, and so is what the reference makes of it in that dtype.
+      // A value outside the dtype's range is infinite there, in the reference's run in that dtype, too.
       const double plain = value_at(singles, single.dtype, place);
       const bool same = got == plain || (std::isnan(got) && std::isnan(plain)) || got == want;
       if (near || same) return;

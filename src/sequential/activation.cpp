@@ -66,7 +66,7 @@ void softplus_backward(Context&, T* grad_in, const T* grad_out, const T* in, std
       grad_in, n, [](Scalar<T> grad, Scalar<T> x) { return grad * sigmoid_of(x); }, grad_out, in);
 }
 
-/// The normal distribution function. erfc(-x) is 1 + erf(x), but keeps its digits where that is almost 0.
+/// The normal distribution function. erfc(-x) equals 1 + erf(x) but keeps its digits where that is nearly 0.
 template <class T>
 T normal_distribution(T x) {
   return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;

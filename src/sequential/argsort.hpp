@@ -1,5 +1,5 @@
 #pragma once
-// Order, of floating numbers and of integers.
+// Sorting of floating numbers and integers.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace tern::sequential {
 
-/// Whether x stands before y where elements are sorted; `first` decides between equals. NaN counts as largest.
+/// Whether x comes before y in sorted order; `first` breaks ties. NaN counts as largest.
 template <class T>
 bool precedes(T x, T y, bool first, bool descending) {
   if (std::isnan(x) != std::isnan(y)) return std::isnan(y) != descending;
@@ -22,7 +22,7 @@ void argsort(Context& context, std::int64_t* order, const T* in, const kernels::
   std::int64_t* const line_order = scratch.as<std::int64_t>();
   for_each_line(axis, [&](std::int64_t, std::int64_t start) {
     std::iota(line_order, line_order + axis.length, std::int64_t{0});
-    // No two positions are equal, so no memory is needed to keep the order of equal elements.
+    // No two positions are equal, so a stable sort needs no extra memory.
     std::sort(line_order, line_order + axis.length, [&](std::int64_t i, std::int64_t j) {
       return precedes(load(in[start + i * axis.inner]), load(in[start + j * axis.inner]), i < j, descending);
     });

@@ -211,7 +211,7 @@ void clamp_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::i
       grad_in, n, [=](Scalar<T> grad, Scalar<T> x) { return low <= x && x <= high ? grad : 0; }, grad_out, in);
 }
 
-/// Shares grad_out between two inputs. Where one is NaN, neither loses, and both get it, as in PyTorch.
+/// Divides grad_out between two inputs. If one is NaN, neither loses, and both get it, as in PyTorch.
 template <class T, class Loses>
 void select_backward(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& shape,
                      Loses loses) {

@@ -14,7 +14,7 @@ using kernels::ScaledDotProduct;
 template <class T>
 struct Row {
   const T *query, *key, *value;
-  std::int64_t row, seen;  // row: of all heads' queries
+  std::int64_t row, seen;  // row: among the queries of all heads
 };
 
 template <class T, class Visit>
@@ -36,7 +36,7 @@ double product(const T* a, const T* b, std::int64_t n) {
   return sum;
 }
 
-/// The weights of the keys that a query sees; returns the logarithm of the sum of exp(scores).
+/// The weights of the keys that a query sees; returns log(sum(exp(scores))).
 template <class T>
 double weigh(double* weights, const Row<T>& row, const ScaledDotProduct& sizes) {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -67,7 +67,7 @@ void attention(Context& context, T* out, Scalar<T>* log_sum, const T* query, con
   });
 }
 
-/// The weights are computed again; their gradients need neither `out` nor `log_sum`.
+/// The weights are recomputed; their gradients need neither `out` nor `log_sum`.
 template <class T>
 void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
                         const T* key, const T* value, const T* /*out*/, const Scalar<T>* /*log_sum*/,

@@ -9,7 +9,7 @@ namespace {
 
 using kernels::Conv2d;
 
-/// The place of y[n, o, p] for a position p = oh OW + ow.
+/// The index of y[n, o, p] for a position p = oh OW + ow.
 std::int64_t output(const Conv2d& shape, std::int64_t n, std::int64_t o, std::int64_t p) {
   const std::int64_t area = shape.OH * shape.OW;
   if (shape.layout == kernels::Layout::channels_first) return (n * shape.O + o) * area + p;
@@ -25,7 +25,7 @@ void for_each_output(const Conv2d& shape, Visit visit) {
         for (std::int64_t ow = 0; ow < shape.OW; ++ow) visit(output(shape, n, o, oh * shape.OW + ow), n, o, oh, ow);
 }
 
-/// Calls visit(j, k) for every product x[j] * weight[k] that the output [n, o, oh, ow] sums; in the padding, whose
+/// Calls visit(j, k) for every product x[j] * weight[k] in the sum of output [n, o, oh, ow]; in the padding, whose
 /// zeros are multiplied like any number, j is -1.
 template <class Visit>
 void for_each_product(const Conv2d& shape, std::int64_t n, std::int64_t o, std::int64_t oh, std::int64_t ow,

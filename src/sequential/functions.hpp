@@ -1,5 +1,5 @@
 #pragma once
-// The functions of one element that several families of this mode share.
+// Functions of one element that several families of this mode share.
 
 #include <cmath>
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace tern::sequential {
 
-// Kernels compute on Scalar<T>, or in double: an element of 16 bits is float where it is loaded, and is rounded once,
-// where it is stored.
+// Kernels compute in Scalar<T> or double: a 16-bit element becomes float when loaded and is rounded once, when stored.
 template <class T>
 Scalar<T> load(T element) {
   return convert<Scalar<T>>(element);
@@ -20,13 +19,13 @@ T store(From result) {
   return convert<T>(result);
 }
 
-/// Where position p of channel c in image n stands in [N, C, area], or [N, area, C] when the channels are last.
+/// The index of position p of channel c in image n in [N, C, area], or [N, area, C] with channels last.
 inline std::int64_t place(kernels::Layout layout, std::int64_t C, std::int64_t area, std::int64_t n, std::int64_t c,
                           std::int64_t p) {
   return layout == kernels::Layout::channels_first ? (n * C + c) * area + p : (n * area + p) * C + c;
 }
 
-/// True when `x` takes the place of `best`: it compares better, or it is the first NaN.
+/// Whether `x` replaces `best`: it compares better, or it is the first NaN.
 template <class T, class Better>
 bool wins(T x, T best, Better better) {
   return better(x, best) || (std::isnan(x) && !std::isnan(best));
@@ -44,7 +43,7 @@ T smaller(T a, T b) {
 
 template <class T>
 T relu_of(T x) {
-  return x <= 0 ? T(0) : x;  // as it compares, NaN stays NaN
+  return x <= 0 ? T(0) : x;  // because of this comparison NaN stays NaN
 }
 
 template <class T>
@@ -54,10 +53,10 @@ T sigmoid_of(T x) {
   return power / (1 + power);
 }
 
-/// The gradients of an activation's input, from its output `y`.
+/// The gradient of an activation's input, from its output `y`.
 template <class T>
 T relu_gradient(T grad_y, T y) {
-  return y <= 0 ? T(0) : grad_y;  // behind a NaN too
+  return y <= 0 ? T(0) : grad_y;  // for NaN too
 }
 template <class T>
 T sigmoid_gradient(T grad_y, T y) {
@@ -68,7 +67,7 @@ T tanh_gradient(T grad_y, T y) {
   return grad_y * ((1 - y) * (1 + y));
 }
 
-/// What linear and conv2d apply to each output.
+/// The activation that linear and conv2d apply to each output.
 template <class T>
 T activate(kernels::Activation activation, T x) {
   switch (activation) {
@@ -83,7 +82,7 @@ T activate(kernels::Activation activation, T x) {
   }
 }
 
-/// The gradient in front of that activation, of output i. Without an activation `y` is not read.
+/// The gradient before that activation, for output i. Without an activation `y` is not read.
 template <class T>
 Scalar<T> activate_gradient(kernels::Activation activation, const T* grad_y, const T* y, std::int64_t i) {
   switch (activation) {

@@ -1,4 +1,4 @@
-// Integers, and bool as 0 and 1: what they become of each other is core/integer.hpp's.
+// Integers, and bool as 0 and 1; the arithmetic is core/integer.hpp's.
 
 #include "tern/core/integer.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The loops that several families of this mode share.
+// Loops that several families of this mode share.
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ void map(T* out, std::int64_t n, Function function, const In*... in) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = store<T>(function(load(in[i])...));
 }
 
-/// n sums, zeros at first, to which elements are added in any order; each is rounded once, at the end.
+/// n sums, initially zero, to which elements are added in any order; each is rounded once, at the end.
 template <class Sum>
 class Sums {
  public:
@@ -39,8 +39,7 @@ class Sums {
 /// A position in an array of up to max_rank dimensions.
 using Index = std::array<std::int64_t, kernels::max_rank>;
 
-/// Calls visit(i, index) for the i-th element of an array of `size` in row-major order: the last dimension runs
-/// fastest.
+/// Calls visit(i, index) for the i-th element of an array of `size` in row-major order: the last dimension is fastest.
 template <class Visit>
 void for_each_index(int rank, const std::int64_t* size, std::int64_t count, Visit visit) {
   Index index{};
@@ -50,7 +49,7 @@ void for_each_index(int rank, const std::int64_t* size, std::int64_t count, Visi
   }
 }
 
-/// Where the element at `index` lies in an array with element strides.
+/// The offset of the element at `index` in an array with element strides.
 inline std::int64_t offset(int rank, const Index& index, const std::int64_t* stride) {
   std::int64_t sum = 0;
   for (int d = 0; d < rank; ++d) sum += index[d] * stride[d];
@@ -67,7 +66,7 @@ void where(Context&, T* out, const T* a, const T* b, const bool* condition, cons
 }
 
 /// Calls visit(line, start) for every line along `length`: its elements are start + j * axis.inner, and `line` counts
-/// the lines in row-major order.
+/// lines in row-major order.
 template <class Visit>
 void for_each_line(const kernels::Axis& axis, Visit visit) {
   for (std::int64_t outer = 0; outer < axis.outer; ++outer)

@@ -1,4 +1,4 @@
-// Losses are computed in double for the reason given in reduction.cpp.
+// Losses are computed in double for the reason stated in reduction.cpp.
 
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ using kernels::Reduce;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/// Keeps, adds or averages value(0) ... value(n - 1), of which `counted` count. A mean over nothing is 0 / 0, NaN.
+/// Stores, sums or averages value(0) ... value(n - 1), of which `counted` count. A mean over nothing is 0 / 0, NaN.
 template <class S, class Value>
 void reduce(S* loss, Reduce how, std::int64_t n, std::int64_t counted, Value value) {
   if (how == Reduce::none) {
@@ -49,7 +49,7 @@ double target_of(std::int64_t c, std::int64_t label, const CrossEntropy& shape) 
   return c == label ? 1 - shape.label_smoothing + uniform : uniform;
 }
 
-/// The loss of one row; `probabilities` gets its softmax.
+/// The loss of one row; `probabilities` receives its softmax.
 template <class T>
 double cross_entropy_of(Scalar<T>* probabilities, const T* logits, std::int64_t label, const CrossEntropy& shape) {
   double max = -std::numeric_limits<double>::infinity();
@@ -64,8 +64,8 @@ double cross_entropy_of(Scalar<T>* probabilities, const T* logits, std::int64_t 
   double loss = 0;
   for (std::int64_t c = 0; c < shape.classes; ++c) {
     const double target = target_of(c, label, shape);
-    // Neither term of -log_softmax = log(sum) + (max - logit) is negative. A class that is no target costs nothing,
-    // even when it is impossible.
+    // Neither term of -log_softmax = log(sum) + (max - logit) is negative. A class with target 0 costs nothing, even if
+    // it is impossible.
     if (target != 0) loss += target * (std::log(sum) + (max - load(logits[c])));
   }
   return loss;

@@ -1,5 +1,4 @@
-// The sequential mode: plain loops on one thread. It is the reference that every other mode is compared with, and it
-// is never tuned.
+// The sequential mode: plain loops on one thread. It is the reference for all other modes and is never tuned.
 
 #include "sequential.hpp"
 

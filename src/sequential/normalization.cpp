@@ -1,4 +1,4 @@
-// Statistics are computed in double for the reason given in reduction.cpp.
+// Statistics are computed in double for the reason stated in reduction.cpp.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ using kernels::BatchNorm;
 using kernels::LocalResponseNorm;
 using kernels::RowNorm;
 
-/// k + alpha / size * sum x_j^2 over the channels that element i of channel c in image n looks at.
+/// k + alpha / size * sum x_j^2 over the channels in the window of element i of channel c in image n.
 template <class T>
 double response(const T* x, std::int64_t n, std::int64_t c, std::int64_t i, const LocalResponseNorm& shape) {
   const std::int64_t first = c - shape.size / 2;
@@ -36,7 +36,7 @@ void local_response_norm(Context&, T* y, const T* x, const LocalResponseNorm& sh
       }
 }
 
-/// y_j = x_j r_j^-beta, and x_c stands in r_j for every j whose channels include c:
+/// y_j = x_j r_j^-beta, and x_c occurs in r_j for every j whose window includes c:
 /// grad_x_c = grad_y_c r_c^-beta - 2 alpha beta / size x_c sum_j grad_y_j y_j / r_j.
 template <class T>
 void local_response_norm_backward(Context&, T* grad_x, const T* grad_y, const T* x, const T* y,
@@ -76,13 +76,13 @@ void write_channel(T* out, const BatchNorm& shape, std::int64_t c, Value value) 
     }
 }
 
-/// `values` may be null and then stands for `otherwise`.
+/// If `values` is null, `otherwise` replaces it.
 template <class T>
 double value_or(const T* values, std::int64_t c, double otherwise) {
   return values != nullptr ? double{load(values[c])} : otherwise;
 }
 
-/// A normalised value, with what is added and its relu.
+/// A normalised value, plus the added one, and its relu.
 template <class T>
 double with_epilogue(double value, const T* added, std::int64_t i, const BatchNorm& shape) {
   value += value_or(added, i, 0);
@@ -107,7 +107,7 @@ void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, S
                            shape);
     });
 
-    if (running_mean != nullptr && count > 0) {  // a batch of nothing has nothing to say about the running ones
+    if (running_mean != nullptr && count > 0) {  // an empty batch does not change the running statistics
       const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
       running_mean[c] = static_cast<Scalar<T>>((1 - shape.momentum) * running_mean[c] + shape.momentum * center);
       running_var[c] = static_cast<Scalar<T>>((1 - shape.momentum) * running_var[c] + shape.momentum * unbiased);
@@ -130,7 +130,7 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* g
     if (grad_weight != nullptr) grad_weight[c] = store<T>(product);
     if (grad_bias != nullptr) grad_bias[c] = store<T>(sum);
     if (grad_x == nullptr) continue;
-    // Two factors on one side of 1 are multiplied one after the other: their product may leave double's range.
+    // Two factors on the same side of 1 are multiplied one after the other: their product may overflow a double.
     const double inverse = inverse_deviation[c], factor = value_or(weight, c, 1);
     const bool apart = (inverse > 1) != (std::abs(factor) > 1);
     const double first = apart ? inverse * factor : inverse, second = apart ? 1 : factor;
@@ -152,7 +152,7 @@ void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* 
   }
 }
 
-/// The number among weight and bias of element i of a row.
+/// The index into weight and bias for element i of a row.
 std::int64_t parameter(const RowNorm& shape, std::int64_t row, std::int64_t i) {
   return row % shape.groups * (shape.length / shape.area) + i / shape.area;
 }

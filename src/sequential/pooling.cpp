@@ -12,7 +12,7 @@ namespace {
 using kernels::AdaptivePool2d;
 using kernels::Pool2d;
 
-/// Where position p of a plane of `area` positions stands.
+/// The index of position p in a plane of `area` positions.
 template <class Pool>
 std::int64_t plane_place(const Pool& shape, std::int64_t plane, std::int64_t area, std::int64_t p) {
   return (plane / shape.channels * area + p) * shape.channels + plane % shape.channels;
@@ -52,15 +52,15 @@ void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
         const std::int64_t i = plane_place(shape, plane, shape.OH * shape.OW, oh * shape.OW + ow);
         const std::int64_t h = oh * shape.stride_h - shape.pad_h + index[i] / shape.KW * shape.dilation_h;
         const std::int64_t w = ow * shape.stride_w - shape.pad_w + index[i] % shape.KW * shape.dilation_w;
-        if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // a window of nothing but padding
+        if (h < 0 || h >= shape.H || w < 0 || w >= shape.W) continue;  // a window that is only padding
         sums[plane_place(shape, plane, shape.H * shape.W, h * shape.W + w)] += load(grad_out[i]);
       }
   sums.round_to(grad_in);
 }
 
-/// The part of a plane that one average covers, and what its sum is divided by.
+/// The part of a plane that one average covers, and the divisor of its sum.
 struct Window {
-  std::int64_t top, bottom, left, right;  // bottom and right are the first outside
+  std::int64_t top, bottom, left, right;  // bottom and right are exclusive
   std::int64_t divisor;
 };
 

@@ -1,5 +1,5 @@
-// Sums run in double, here and wherever this mode adds up many elements: a reference whose own rounding grew with the
-// length could not judge the modes that split their sums.
+// Sums run in double, here and wherever this mode adds many elements: a reference whose rounding grows with the length
+// could not judge modes that split their sums.
 
 #include <cmath>
 #include <functional>
@@ -23,7 +23,7 @@ double sum_of(const T* in, const Axis& axis, std::int64_t start) {
 
 template <class T>
 double mean_of(const T* in, const Axis& axis, std::int64_t start) {
-  return sum_of(in, axis, start) / static_cast<double>(axis.length);  // 0 / 0, NaN, of nothing
+  return sum_of(in, axis, start) / static_cast<double>(axis.length);  // 0 / 0, NaN, for no elements
 }
 
 template <class T>
@@ -36,7 +36,7 @@ void mean(Context&, T* out, const T* in, const Axis& axis) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) { out[line] = store<T>(mean_of(in, axis, start)); });
 }
 
-/// The mean, seen from the first element: exact where all are equal.
+/// The mean relative to the first element: exact if all are equal.
 template <class T>
 double center_of(const T* in, const Axis& axis, std::int64_t start) {
   if (axis.length == 0) return mean_of(in, axis, start);
@@ -47,7 +47,7 @@ double center_of(const T* in, const Axis& axis, std::int64_t start) {
   return std::isfinite(center) ? center : mean_of(in, axis, start);
 }
 
-/// What a variance divides by.
+/// The divisor of a variance.
 double degrees_of_freedom(const Axis& axis, std::int64_t correction) {
   return axis.length > correction ? static_cast<double>(axis.length - correction)
                                   : std::numeric_limits<double>::quiet_NaN();

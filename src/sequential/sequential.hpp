@@ -1,5 +1,5 @@
 #pragma once
-// The families of the sequential mode. A mode may borrow any of them from another.
+// The families of the sequential mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
 
@@ -7,7 +7,7 @@ namespace tern::sequential {
 
 const Mode& mode();
 
-// Each is defined and instantiated for every compute type at the end of the file of its name.
+// Each is defined and instantiated for every compute type at the end of the file of the same name.
 template <class T>
 kernels::Arithmetic<T> arithmetic();
 template <class T>

@@ -10,7 +10,7 @@ namespace tern {
 
 namespace {
 
-// A tensor whose element i is value(i), a number of any type; i rises from 0. The elements are written on the host.
+// A tensor whose element i is value(i), a number of any type; i increases from 0. The elements are written on the host.
 template <class Value>
 Tensor generate(const Shape& shape, DType dtype, Value value) {
   Tensor result(shape, dtype);
@@ -25,7 +25,7 @@ void check_floating(const char* function, DType dtype) {
   expects<DTypeError>(is_floating(dtype), function, ": ", dtype, " holds integers; use randint");
 }
 
-// The largest integer up to which a dtype holds every one, and the smallest alike.
+// The largest and smallest integers up to which a dtype represents every integer.
 std::pair<std::int64_t, std::int64_t> exact_integers(DType dtype) {
   return with_type_of(dtype, []<class T>(T) -> std::pair<std::int64_t, std::int64_t> {
     using Limits = std::numeric_limits<T>;
@@ -43,7 +43,7 @@ std::uint32_t word(const random::Key& key, std::uint64_t index) { return random:
 struct Product {
   std::uint64_t high, low;
 };
-// In parts of 32 bits: not every machine has numbers of 128.
+// In 32-bit halves: not every machine has 128-bit numbers.
 Product multiply(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t half = 0xffffffff;
   const std::uint64_t first = (a >> 32) * (b & half) + ((a & half) * (b & half) >> 32);
@@ -51,7 +51,7 @@ Product multiply(std::uint64_t a, std::uint64_t b) {
   return {(a >> 32) * (b >> 32) + (first >> 32) + (second >> 32), a * b};
 }
 
-/// Numbers of one key, each of the next two of its words.
+/// Whole numbers of one key, each made from its next two words.
 class WholeNumbers {
  public:
   explicit WholeNumbers(const random::Key& key) : key_(key) {}
@@ -61,7 +61,7 @@ class WholeNumbers {
     for (;;) {
       const std::uint64_t high = next(), low = next();
       const Product product = multiply((high << 32) | low, bound);
-      // The division is not needed where the first comparison holds, which nearly always does.
+      // The division is unnecessary if the first comparison holds, which is nearly always.
       if (product.low >= bound || product.low >= (0 - bound) % bound) return product.high;
     }
   }
@@ -96,7 +96,7 @@ Tensor full(const Shape& shape, Number value, DType dtype) {
 namespace {
 
 Tensor arange_of_integers(std::int64_t begin, std::int64_t end, std::int64_t step, DType dtype) {
-  // Modulo 2^64, where a distance between two integers always fits.
+  // Modulo 2^64, where the distance between two integers always fits.
   const auto first = static_cast<std::uint64_t>(begin), last = static_cast<std::uint64_t>(end),
              by = static_cast<std::uint64_t>(step);
   const std::uint64_t distance = step > 0 ? last - first : first - last, stride = step > 0 ? by : 0 - by;
@@ -122,7 +122,7 @@ Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
   expects<DTypeError>(is_floating(dtype), "linspace: ", dtype, " holds no numbers between integers; use arange");
   expects<ShapeError>(count >= 0 && std::isfinite(begin) && std::isfinite(end), "linspace: ", count, " numbers from ",
                       begin, " to ", end);
-  // From either end to the middle, so that both ends are exact and the sides mirror each other.
+  // From both ends towards the middle, so that both ends are exact and the halves are mirror images.
   const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
   return generate({count}, dtype, [&](std::size_t i) {
     const auto place = static_cast<std::int64_t>(i);
@@ -153,7 +153,7 @@ namespace {
 template <class T>
 T below(T value) {
   if constexpr (detail::is_half<T>) {
-    // The bits count up with the magnitude.
+    // The bits grow with the magnitude.
     constexpr std::uint16_t sign = 0x8000;
     T next = value;
     next.bits =
@@ -174,7 +174,7 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
   random::Words words{};  // four elements share a block
   with_type_of(dtype, [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
-      // Rounding may reach the end that is excluded.
+      // Rounding may reach the excluded end.
       const auto first = convert<double>(convert<T>(low)), end = convert<double>(convert<T>(high));
       const T last = first < end ? below(convert<T>(high)) : convert<T>(low);
       std::span<T> elements = result.write<T>();

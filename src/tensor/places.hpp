@@ -6,8 +6,8 @@ namespace tern {
 
 /// From the first to the last place of a view's elements in its storage.
 struct Reach {
-  std::int64_t before = 0;  ///< places before the view's own first element
-  std::int64_t count = 0;   ///< all of them; 0 where there are no elements
+  std::int64_t before = 0;  ///< places before the view's first element
+  std::int64_t count = 0;   ///< total number; 0 without elements
 };
 inline Reach reach_of(const Tensor& view) {
   if (view.numel() == 0) return {};
@@ -17,8 +17,8 @@ inline Reach reach_of(const Tensor& view) {
   return {-before, behind - before + 1};
 }
 
-/// Calls visit(place) with where each of the first `count` elements of a view stands in row-major order, relative to
-/// its first one.
+/// Calls visit(place) for the first `count` elements of a view in row-major order; places are relative to the first
+/// element.
 template <class Visit>
 void for_each_place(const Tensor& view, std::int64_t count, Visit visit) {
   Shape index = Shape::filled(view.rank(), 0);

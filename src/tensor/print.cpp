@@ -1,4 +1,4 @@
-// Tensors as text: rows as NumPy and torch write them.
+// Tensors as text: rows as NumPy and torch print them.
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +13,7 @@ namespace tern {
 
 namespace {
 
-/// The elements that are shown, in row-major order, and how they are written.
+/// The printed elements, in row-major order, and their format.
 class Printer {
  public:
   Printer(const Tensor& tensor, const PrintOptions& options)
@@ -40,7 +40,7 @@ class Printer {
   }
 
  private:
-  /// Positions of a dimension that are shown; -1 stands for those left out.
+  /// Printed positions of a dimension; -1 stands for those left out.
   std::vector<std::int64_t> shown(int dim) const {
     std::vector<std::int64_t> positions;
     const std::int64_t size = tensor_.shape()[dim], edge = std::max<std::int64_t>(options_.edge, 1);
@@ -71,7 +71,7 @@ class Printer {
     return value;
   }
 
-  /// Whole numbers without digits behind the point; with an exponent where plain digits would hide much.
+  /// Whole numbers have no digits after the point; an exponent is used if plain digits would hide much.
   void write_numbers(const std::vector<double>& numbers) {
     double smallest = INFINITY, largest = 0;
     bool integers = true;
@@ -92,7 +92,8 @@ class Printer {
       char word[512];  // the longest double has 309 digits before the point
       const auto format = exponent ? std::chars_format::scientific : std::chars_format::fixed;
       const int precision = !exponent && integers ? 0 : std::clamp(options_.precision, 0, 100);
-      const auto end = std::to_chars(word, word + sizeof word, number, format, precision).ptr;  // no locale matters
+      const auto end = std::to_chars(word, word + sizeof word, number, format, precision).ptr;  // independent of the
+                                                                                                // locale
       words_.emplace_back(word, end);
       if (!exponent && integers) words_.back() += '.';
     }
@@ -112,7 +113,7 @@ class Printer {
       const std::size_t width = i < 0 ? 3 : longest_;
       const bool full = row && column + 1 + width > static_cast<std::size_t>(std::max(options_.width, 0));
       if (!first && (full || !row)) {
-        // Blank lines between matrices, as many as there are dimensions above them.
+        // Blank lines between matrices, one per dimension above them.
         text_ += std::string(row ? 1 : static_cast<std::size_t>(tensor_.rank() - dim - 1), '\n');
         text_ += std::string(static_cast<std::size_t>(indent) + 1, ' ');
         column = static_cast<std::size_t>(indent) + 1;
@@ -138,7 +139,7 @@ class Printer {
   std::string text_;
 };
 
-/// " in host and cuda", or nothing where no element was written yet.
+/// " in host and cuda", or nothing if no element was written yet.
 std::string places_of(const Tensor& tensor) {
   std::string names;
   tensor.storage().for_each_valid(

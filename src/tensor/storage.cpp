@@ -8,14 +8,14 @@
 namespace tern {
 
 namespace {
-// Apart from `prepare`, which every new storage goes through.
+// Out of line, to keep `prepare`, which every new storage calls, small.
 [[gnu::noinline]] void move_bytes(Memory& from, const void* source, void* source_stream, Memory& to, void* target,
                                   void* stream, std::size_t bytes) {
   const ObservedMove move({from, to, bytes});
   if (!from.host_accessible() && !to.host_accessible() &&
       to.copy_from(from, target, source, bytes, source_stream, stream))
     return;
-  // A copy to the host waits anyway; who observes sees the wait apart from the copy.
+  // A copy to the host waits anyway; observers see the wait separately from the copy.
   if (!from.host_accessible() && detail::observer != nullptr) {
     const ObservedWait wait;
     from.finish(source_stream);
@@ -41,7 +41,8 @@ Storage::~Storage() {
     if (copy->shared.load(std::memory_order_relaxed))
       memory->finish(nullptr);
     else if (copy->handed_over.load(std::memory_order_relaxed) && owner != copy->home)
-      memory->finish(owner);  // what it read beside the last reader; at home, reuse comes after that by itself
+      memory->finish(owner);  // what it read concurrently with the last reader; reuse at home is ordered after that
+                              // anyway
     if (void* const pointer = copy->pointer.load(std::memory_order_relaxed))
       memory->release(pointer, bytes_, copy->stream.load(std::memory_order_relaxed));
     Copy* const next = copy->next.load(std::memory_order_relaxed);
@@ -88,7 +89,7 @@ void Storage::peek(std::size_t position, std::span<std::byte> bytes) const {
 
 Storage::Copy& Storage::copy_in_memory(Memory* memory, bool exclusive) {
   if (const Copy* known = find(memory)) return const_cast<Copy&>(*known);
-  // Who writes is alone; readers may come together.
+  // A writer is alone; readers may be concurrent.
   std::unique_lock lock(moving_, std::defer_lock);
   if (!exclusive) lock.lock();
   if (const Copy* known = find(memory)) return const_cast<Copy&>(*known);
@@ -127,8 +128,8 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
 }
 
 // Work of other streams on this copy comes first. What one thread makes for another (batches ahead of a training) is
-// handed over in the streams alone. A further reader waits on the host, once: from then on readers need not know of
-// each other, and threads that share what they read (examples, weights) run side by side.
+// handed over between streams only. A further reader waits on the host, once; from then on readers need not know each
+// other, and threads that share data (examples, weights) run concurrently.
 void Storage::change_stream(Copy& copy, void* stream, bool writes) {
   Memory* const memory = copy.memory.load(std::memory_order_relaxed);
   void* const last = copy.stream.load(std::memory_order_acquire);
@@ -147,7 +148,7 @@ void Storage::change_stream(Copy& copy, void* stream, bool writes) {
   if (copy.shared.load(std::memory_order_relaxed)) {
     memory->finish(nullptr);
   } else {
-    // The owner's thread may have read beside the one that it was handed over to.
+    // The owner's thread may have read concurrently with the stream that took it over.
     void* const owner = copy.owner.load(std::memory_order_relaxed);
     if (copy.handed_over.load(std::memory_order_relaxed) && owner != stream) memory->order(owner, stream);
     if (last != stream) memory->order(last, stream);
@@ -157,8 +158,8 @@ void Storage::change_stream(Copy& copy, void* stream, bool writes) {
   copy.stream.store(stream, std::memory_order_relaxed);
 }
 
-// Allocates the copy if need be. When it will be read, brings the bytes from a valid copy if there is one (a storage
-// that nothing has written yet has none: its bytes are whatever they are).
+// Allocates the copy if necessary. For reading, copies the bytes from a valid copy if there is one; a storage that was
+// never written has none, and its bytes are undefined.
 void Storage::prepare(Copy& copy, void* stream, bool reads) {
   std::unique_lock lock(moving_, std::defer_lock);
   if (reads) lock.lock();

@@ -126,7 +126,7 @@ void Tensor::set_grad(Tensor gradient) {
                       gradient.dtype(), " ", gradient.shape(), " for a tensor of ", dtype(), " ", shape());
   if (detail::observer != nullptr) [[unlikely]]
     tell([&](Observer& observer) { observer.gradient(*this, true); });
-  // One with a graph or a gradient of its own could hold this tensor, which would then never be freed.
+  // A gradient with its own graph or gradient could hold this tensor, which would then never be freed.
   if (gradient.requires_grad() || gradient.body_->gradient || gradient.is(*this)) gradient = gradient.detach();
   body_->gradient = std::make_unique<Tensor>(std::move(gradient));
 }

@@ -1,4 +1,4 @@
-// What has to be alike in all ranks of a training, a line for each.
+// What must be equal in all ranks of a training, one line each.
 
 #include <algorithm>
 #include <array>
@@ -11,13 +11,13 @@ namespace tern::training {
 
 namespace {
 
-/// All digits, whatever the locale.
+/// All digits, independent of the locale.
 std::string exact(double value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-/// How the examples come, and a sum over those that are in memory; a source is known by its labels.
+/// The order of the examples, and a checksum over those in memory; a source is identified by its labels.
 std::string text_of(const char* what, const data::DataLoader& loader, const std::string& sum) {
   const data::LoaderOptions& options = loader.options();
   return message(what, ": ", loader.dataset().size(), " examples of ", loader.dataset().classes,
@@ -30,7 +30,7 @@ std::string sum_of(const data::DataLoader& loader) {
   return data::Fingerprint().add(loader.dataset()).add(loader.options().targets).text();
 }
 
-/// A function is told by its values, here and there.
+/// A function is identified by sample values.
 std::string text_of(const optim::Schedule& schedule, std::int64_t last) {
   if (!schedule) return "none";
   std::string text;

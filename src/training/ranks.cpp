@@ -19,7 +19,8 @@ void add(std::vector<Group>& groups, const Group& group) {
   if (group.size() > 1 && std::ranges::none_of(groups, same)) groups.push_back(group);
 }
 
-/// This rank's shard of a whole tensor. What cannot be divided stays, and load_state says that its shape is another.
+/// This rank's shard of a whole tensor. A tensor that cannot be divided is returned as it is, and load_state reports
+/// its shape.
 Tensor cut(const Tensor& whole, const parallel::SplitShard& shard) {
   if (!whole.defined() || whole.rank() == 0) return whole;
   const std::int64_t size = whole.size(shard.layout == Layout::rows ? 0 : -1);

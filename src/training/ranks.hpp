@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a training, and how they hold its network and its optimiser together.
+// The ranks of a training, and how they hold its network and optimiser together.
 
 #include <string>
 #include <unordered_map>
@@ -12,22 +12,22 @@ namespace tern::training {
 
 class Ranks {
  public:
-  /// Throws Error for a stage of a pipeline, which is no whole network.
+  /// Throws Error for a stage of a pipeline, which is not a whole network.
   Ranks(const nn::Module& net, const optim::Optimizer& optimizer, const parallel::Group& group);
 
-  /// Whether ranks have shards of layers: then what is saved is put together, by all of them.
+  /// Whether ranks have shards of layers: then saving is a collective call that joins them.
   bool divided() const { return !shards_.empty(); }
   /// Whether this is the rank that writes files.
   bool writes() const;
   bool several() const { return !groups_.empty(); }
 
   // ---- collective calls ----
-  /// Whether any rank says so; `model`: of those that hold one copy of the network.
+  /// Whether any rank returns true; `model`: among those that hold one copy of the network.
   bool any(bool own) const { return any(groups_, own); }
   bool any_of_model(bool own) const { return any(model_, own); }
-  /// Group::check_same of all.
+  /// Group::check_same over all ranks.
   void check_same(const std::string& what, const std::string& text) const;
-  /// A state of the net or of its averages with all shards put together.
+  /// A state of the net or of its averages with all shards joined.
   nn::State whole(nn::State state) const;
   nn::State whole(const optim::Optimizer& optimizer) const;
 
@@ -39,7 +39,7 @@ class Ranks {
   static bool any(const std::vector<parallel::Group>& groups, bool own);
   const parallel::SplitShard* shard_of(const Tensor& parameter) const;
 
-  std::vector<parallel::Group> model_, groups_;  // of more than one rank: of the shards; and of the copies too
+  std::vector<parallel::Group> model_, groups_;  // groups of more than one rank: of the shards; and of the copies, too
   bool first_;                                   // among the copies
   std::map<std::string, parallel::SplitShard> shards_;
   std::unordered_map<const Storage*, parallel::SplitShard> by_storage_;

@@ -1,4 +1,4 @@
-// What a checkpoint of a training holds, and how a training takes it up again.
+// What the checkpoint of a training holds, and how a training resumes from it.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ void check_finite(const nn::State& state) {
   }
 }
 
-/// What decides which examples a batch holds.
+/// What determines the examples of a batch.
 std::string text_of(const data::DataLoader& loader) {
   const data::LoaderOptions& options = loader.options();
   return message(loader.dataset().size(), " examples in batches of ", options.batch_size, ", ",
@@ -69,7 +69,7 @@ std::vector<EpochResult> epochs_in(const Tensor& table) {
                       .learning_rate = values[i + 5],
                       .seconds = values[i + 6],
                       .best = values[i + 7] != 0};
-    // A loss may be NaN where there is an accuracy, which is always a number.
+    // A loss may be NaN if there is an accuracy, which is always a number.
     if (!std::isnan(values[i + 4])) epoch.validation_accuracy = values[i + 4];
     if (!std::isnan(values[i + 3]) || epoch.validation_accuracy) epoch.validation_loss = values[i + 3];
     if (!std::isnan(values[i + 9])) epoch.stopping = {values[i + 8], values[i + 9]};
@@ -120,7 +120,7 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
                        ", but the loader has ", text_of(loader_));
   try {
     net_->load_state(held_->own(checkpoint.part(model_part)));
-    // The optimiser's rate is that of the schedule's present position; the schedule knows its start.
+    // The optimiser's rate is that of the schedule's current position; the schedule knows the initial rate.
     optimizer_->load_state(held_->own(*optimizer_, checkpoint.part(optimizer_part)));
     if (average_) average_->load_state(held_->own(checkpoint.part(average_part)));
   } catch (const FileError&) {
@@ -138,7 +138,7 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
   if (schedule_) {
     const double saved = optimizer_->learning_rate();
     schedule_->set_position(options_.schedule_by_step ? checkpoint.step - options_.first_step : checkpoint.epoch);
-    // The schedule writes the rates of all optim::Groups; some may have been set apart from it.
+    // The schedule writes the rates of all optim::Groups; some may have been set independently.
     if (optimizer_->learning_rate() == saved)
       optimizer_->load_state(held_->own(*optimizer_, checkpoint.part(optimizer_part)));
   }
@@ -147,7 +147,7 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
   default_generator().set_position(checkpoint.random_position);
 }
 
-// The weights that are trained, which are not the net's while averages are in their place.
+// The trained weights, which are not the net's while averages replace them.
 nn::State Trainer::weights() const {
   if (!average_ || !average_->swapped()) return net_->state();
   average_->swap();
@@ -160,7 +160,7 @@ nn::State Trainer::weights() const {
 std::string Trainer::save() const {
   expects(!options_.checkpoints.empty(), "Trainer: TrainerOptions::checkpoints names no folder");
   const io::Checkpoint whole = snapshot();
-  // Of a divided network all ranks call, and one writes.
+  // For a divided network all ranks call, and one writes.
   if (held_->divided() && !held_->writes()) return io::checkpoint_file(options_.checkpoints, whole.step);
   return io::save_checkpoint(options_.checkpoints, whole, options_.keep);
 }
@@ -169,7 +169,7 @@ void Trainer::save_where_due() const {
   if (!options_.checkpoints.empty() && (held_->divided() || held_->writes())) save();
 }
 
-// A newer checkpoint would be taken up instead of those that this training is going to write.
+// A newer checkpoint would be resumed instead of those that this training will write.
 void Trainer::check_folder() const {
   const std::vector<std::int64_t> steps = io::checkpoint_steps(options_.checkpoints);
   if (steps.empty() || steps.front() <= position_.step) return;

@@ -53,7 +53,7 @@ double loop_seconds(const Callbacks& callbacks) {
   return callbacks.step || callbacks.loop_seconds > 0 ? callbacks.loop_seconds : glance;
 }
 
-/// Runs `work` with the averages in the place of the weights, where there are some; they are already during validation.
+/// Runs `work` with the averages in place of the weights, if there are any; during validation they already are.
 template <class Work>
 auto with_averages(optim::WeightAverage* average, const Work& work) {
   if (average == nullptr || average->swapped()) return work();
@@ -102,7 +102,7 @@ Trainer::Trainer(nn::Module& net, optim::Optimizer& optimizer, const data::DataL
   if (changes(options.augment)) augment_.emplace(options.augment);
 }
 
-// Examples that are resident stay where the mode can reach them, and each step gathers its own.
+// Resident examples stay where the mode can reach them, and each step gathers its own batch.
 Step Trainer::make_step() {
   const bool augments = changes(options_.augment);
   if (loader_.options().resident) {
@@ -157,7 +157,7 @@ Tensor Trainer::train_on(std::int64_t examples, const ShardLossOf& loss_of) {
 
 bool Trainer::stops(const Callbacks& callbacks) const { return held_->any(callbacks.stop && callbacks.stop()); }
 
-// What would fail or go apart later is found before the first step.
+// Finds errors and differences between ranks before the first step.
 void Trainer::begin() {
   if (begun_) return;
   const std::int64_t size = loader_.options().batch_size, last = loader_.examples() % size;
@@ -217,7 +217,7 @@ bool Trainer::train_epoch(const Callbacks& callbacks) {
   return true;
 }
 
-// Whole batches, and no step of theirs is waited for.
+// Only full batches, and no step of the loop is waited for.
 std::int64_t Trainer::steps_at_once(const Callbacks& callbacks) const {
   const Capture* const capture = current_scope().mode->capture;
   const bool loops = capture != nullptr && capture->loop != nullptr && !held_->several();
@@ -242,7 +242,7 @@ Tensor Trainer::loop(std::vector<Tensor> inputs, std::int64_t steps, const Callb
   const double wanted = static_cast<double>(steps) * loop_seconds(callbacks) / std::max(now() - began, 1e-9);
   constexpr std::int64_t longest = std::int64_t{1} << 20;
   const std::int64_t fitting = wanted < static_cast<double>(longest) ? static_cast<std::int64_t>(wanted) : longest;
-  // The next one is not more than twice as long: the first steps of a training are slow.
+  // At most twice as long as the last one: the first steps of a training are slow.
   loop_steps_ = std::clamp<std::int64_t>(fitting, 2, std::max(loop_steps_, 2 * steps));
   return losses;
 }
@@ -294,8 +294,8 @@ bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
   return true;
 }
 
-// Without gradients and in evaluation mode. What the ranks find is added up in their order, so that all find the same.
-// False: interrupted.
+// Without gradients, in evaluation mode. The ranks' results are summed in rank order, so that all have the same. False:
+// interrupted.
 bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   const NoGrad no_grad;
   const bool training = net_->training(), together = ranks_->divides();
@@ -317,8 +317,8 @@ bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
   return true;
 }
 
-// Each rank looks at a stretch of the batches, with a row of figures for each, so that any number of ranks finds the
-// same. True: interrupted.
+// Each rank evaluates a range of the batches, with one row of figures per batch, so that any number of ranks gets the
+// same result. True: interrupted.
 bool Trainer::score_share(const Tensor& figures, const Callbacks& callbacks) const {
   const data::DataLoader& loader = *options_.validation;
   const data::Rows own = parallel::share_of(group_, loader.batches());
@@ -333,8 +333,8 @@ bool Trainer::score_share(const Tensor& figures, const Callbacks& callbacks) con
   return false;
 }
 
-// Where the net's layers exchange the rows of all ranks, each looks at its rows of each batch, as in training. What is
-// left of a batch that is no multiple of the ranks all of them look at, and the first one counts.
+// If the net's layers exchange the rows of all ranks, each rank evaluates its rows of each batch, as in training. The
+// remainder of a batch that is not a multiple of the ranks is evaluated by all, and the first one counts it.
 bool Trainer::score_together(Tensor figures, const Callbacks& callbacks) const {
   for (const data::Batch& batch : options_.validation->epoch(0)) {
     const std::int64_t each = batch.size / group_.size(), divided = each * group_.size();
@@ -350,7 +350,7 @@ bool Trainer::score_together(Tensor figures, const Callbacks& callbacks) const {
   return false;
 }
 
-// The whole weights as they are validated, shared unless they are averages.
+// The complete weights as validated, shared unless they are averages.
 nn::State Trainer::present() const {
   return with_averages(average_.get(), [&] {
     nn::State state = net_->state();
