@@ -53,7 +53,7 @@ struct TanhBackward {
 };
 template <class T>
 struct Softplus {
-  // Not fmax: a NaN must stay one.
+  // Not fmax: NaN must stay NaN.
   __device__ T operator()(T x) const { return (x < 0 ? T(0) : x) + ::log1p(::exp(-::fabs(x))); }
 };
 template <class T>

@@ -1,5 +1,5 @@
 #pragma once
-// Order along a dimension, of floating numbers and of integers, by the stable radix sorts of cub.
+// Sorting along a dimension, of floating numbers and of integers, with cub's stable radix sorts.
 
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
@@ -11,7 +11,7 @@
 
 namespace tern::cuda {
 
-/// An unsigned number that is in the order of the elements: -0 as 0, NaN above all.
+/// An unsigned key in the order of the elements: -0 equals 0, NaN above all.
 template <class T>
 struct SortKey;
 template <>
@@ -56,7 +56,7 @@ struct SortKey<bool> {
   static __device__ Type of(bool x) { return x; }
 };
 
-/// Line after line, the keys and the positions of their elements.
+/// Line by line, the keys and positions of the elements.
 template <class T>
 __global__ void argsort_keys_kernel(typename SortKey<T>::Type* keys, std::int64_t* positions, const T* in,
                                     std::int64_t n, std::int64_t length, std::int64_t inner, bool descending) {
@@ -69,7 +69,7 @@ __global__ void argsort_keys_kernel(typename SortKey<T>::Type* keys, std::int64_
   }
 }
 
-/// Sorted positions, line after line, to where they belong.
+/// Moves sorted positions, line by line, to their destination.
 template <class Position>
 __global__ void argsort_place_kernel(Position* order, const Position* sorted, std::int64_t n, std::int64_t length,
                                      std::int64_t inner) {
@@ -98,14 +98,14 @@ void argsort(Context& context, std::int64_t* order, const T* in, const kernels::
   Key *const keys = key_arrays.as<Key>(), *const sorted_keys = keys + n;
   launch(context, Grid(blocks_for(n), 256), argsort_keys_kernel<T>, keys, positions, in, n, length, axis.inner,
          descending);
-  // cub asks for its scratch first, then sorts. Both sorts are stable.
+  // cub reports its scratch size first, then sorts. Both sorts are stable.
   const auto run = [&](const auto& sort) {
     std::size_t size = 0;
     check(sort(nullptr, size), "sizing the scratch of argsort");
     Scratch storage(context, std::max<std::size_t>(size, 1));
     check(sort(storage.as<void>(), size), "argsort");
   };
-  constexpr std::int64_t block_sorts = 1 << 15;  // longer lines are worth the whole card, one after the other
+  constexpr std::int64_t block_sorts = 1 << 15;  // longer lines use the whole card, one after the other
   constexpr std::int64_t at_once = 1 << 30;      // cub counts elements and segments in ints
   if (length > block_sorts) {
     for (std::int64_t line = 0; line < lines; ++line) {

@@ -31,7 +31,7 @@ struct Div {
     return a / b;
   }
 };
-// a + b passes on the NaN of either side.
+// a + b propagates the NaN of either side.
 struct Maximum {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -153,7 +153,7 @@ struct Clamp {
 template <class T>
 struct Affine {
   T scale, shift;
-  // The intrinsics keep the compiler from fusing the two roundings into one.
+  // The intrinsics keep the compiler from fusing the two roundings.
   __device__ float operator()(float x) const { return __fadd_rn(__fmul_rn(scale, x), shift); }
   __device__ double operator()(double x) const { return __dadd_rn(__dmul_rn(scale, x), shift); }
 };
@@ -185,7 +185,7 @@ struct ClampBackward {
 
 // ---- over broadcasts ----
 
-/// A side that loses by Loses gets nothing; equal sides get half each.
+/// The losing side gets nothing; equal sides get half each.
 template <class Loses, class T>
 struct SelectMap {
   T *grad_a, *grad_b;

@@ -1,13 +1,12 @@
 #pragma once
-// Copies from the card's memory to shared memory that are under way while a thread goes on (cp.async). Cards before
-// compute capability 8.0 copy at once.
+// Asynchronous copies from global to shared memory (cp.async). Cards before compute capability 8.0 copy synchronously.
 
 #include <cuda_runtime.h>
 
 namespace tern::cuda {
 
-/// Copies `Count` floats (1, 2 or 4, aligned to as many), or writes zeros where there is nothing inside. Passing by L1
-/// is for what no other block of the multiprocessor reads soon; of 4 floats only.
+/// Copies `Count` floats (1, 2 or 4, with that alignment), or writes zeros where there is nothing inside. Bypass L1,
+/// for 4 floats only, if no other block of the multiprocessor reads the data soon.
 template <int Count, bool past_l1 = false>
 __device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
   static_assert(!past_l1 || Count == 4);
@@ -25,14 +24,14 @@ __device__ __forceinline__ void copy_async(float* to, const float* from, bool in
 #endif
 }
 
-/// What was asked for since the last one is a group, which may be empty.
+/// The copies since the last call form a group, which may be empty.
 __device__ __forceinline__ void commit_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-/// Waits until at most `newer` groups of this thread are under way. Other threads see the copies after a barrier.
+/// Waits until at most `newer` groups of this thread are in flight. Other threads see the copies after a barrier.
 template <int newer>
 __device__ __forceinline__ void await_copies() {
 #if __CUDA_ARCH__ >= 800

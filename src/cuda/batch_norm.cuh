@@ -1,8 +1,8 @@
 #pragma once
-// Batch normalisation, forward and backward: statistics of each channel, then a value for each element. Channels first,
-// one kernel does both where a block can hold a channel; larger channels are cut into slices, gathered by one kernel
-// and applied by a second. Channels last, where every block would need the statistics of many channels, a third kernel
-// between the two finishes them.
+// Batch normalisation, forward and backward: statistics per channel, then a value per element. With channels first, one
+// kernel does both if a block can hold a channel; larger channels are cut into slices, reduced by one kernel and
+// applied by a second. With channels last, where every block would need the statistics of many channels, a third kernel
+// between the two completes them.
 
 #include "cuda/moments.cuh"
 #include "tern/kernels/normalization.hpp"
@@ -16,13 +16,13 @@ namespace tern::cuda {
 //   store): the statistics, stored by one thread; All<L> and all<L>(offset): what is read when the statistics are
 //   known; value(channel, all, lane) for output(), which may be null.
 
-/// In this order, inverse * scale need not be in T's range. The same bits wherever it is taken.
+/// In this order, inverse * scale may be out of T's range. The bits are the same wherever it is computed.
 template <class T>
 __device__ __forceinline__ T normalised(T x, T mean, T inverse, T scale, T shift) {
   return ::fma((x - mean) * inverse, scale, shift);
 }
 
-/// What follows the normalised value.
+/// Applied after the normalisation.
 template <class T, bool HasAdded>
 struct Following {
   const T* added;
@@ -55,7 +55,7 @@ struct BatchNormForward : MomentsReducer<T> {
   Following<T, HasAdded> following;
   T epsilon, momentum;
   std::int64_t images, area;                         ///< of which each channel has elements
-  std::int64_t image_step, channel_step, area_step;  ///< from one to the next, in elements
+  std::int64_t image_step, channel_step, area_step;  ///< strides, in elements
 
   static constexpr int rows_at_once = 8;  // columns: loads in flight
   template <int L>
@@ -78,14 +78,14 @@ struct BatchNormForward : MomentsReducer<T> {
   __device__ void add(State& state, const Channel&, const Inputs<L>& inputs) const {
     MomentsReducer<T>::add_pack(state, inputs.x);
   }
-  /// Of a channel whose squares leave T's range: by one thread.
+  /// For a channel whose squares leave T's range; by one thread.
   __device__ __noinline__ Moments<double> exact_moments(std::int64_t c) const {
     Moments<double> moments{static_cast<double>(images * area), 0, 0};
     moments.mean = sum_of(c, [](double value) { return value; }) / moments.count;
     moments.squares = sum_of(c, [mean = moments.mean](double value) { return (value - mean) * (value - mean); });
     return moments;
   }
-  /// The sum of term(x) in order, up to the first NaN. Loads are ahead of it, because it has a thread to itself.
+  /// The sum of term(x) in order, up to the first NaN. Loads are issued early, because one thread does it all.
   template <class Term>
   __device__ double sum_of(std::int64_t c, const Term& term) const {
     constexpr int ahead = 16;
@@ -145,8 +145,8 @@ struct BatchNormForward : MomentsReducer<T> {
   }
 };
 
-/// How the gradient of y gets through a relu: there is none; from x, of which y is computed anew; or from y, and then
-/// it is written, by whoever gathers.
+/// How the gradient of y passes through a relu: there is none; from x, from which y is recomputed; or from y, and then
+/// the reducing kernel writes it.
 enum class Through { nothing, x, y };
 
 template <class T, Through through>
@@ -157,7 +157,7 @@ struct BatchNormBackward {
   struct Channel {
     T mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
-  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< of what the relu was taken; where it is written
+  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< the relu's input; where its gradient is written
   const T *grad_y, *x, *weight, *bias, *y, *mean, *inverse_deviation;
   T count;
 
@@ -184,7 +184,7 @@ struct BatchNormBackward {
   __device__ All<L> all(std::int64_t offset) const {
     return {load<L>((through == Through::y ? grad_sum : grad_y) + offset), load<L>(x + offset)};
   }
-  /// The gradient of what the relu was taken of.
+  /// The gradient of the relu's input.
   __device__ T gradient(const Channel& channel, T gradient, T x) const {
     if (through != Through::x) return gradient;
     return normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift) <= 0 ? T(0) : gradient;
@@ -220,7 +220,7 @@ struct BatchNormBackward {
     if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
     Channel channel = this->channel(c);
     const T inverse = channel.inverse, outer = channel.scale;
-    // Two factors on one side of 1 are multiplied one after the other: their product may leave T's range.
+    // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
     const bool apart = (inverse > 1) != (::abs(outer) > 1);
     channel.inner = apart ? inverse * outer : inverse;
     channel.outer = apart ? T(1) : outer;
@@ -237,7 +237,7 @@ struct BatchNormBackward {
   }
 };
 
-/// Inference: the statistics are given.
+/// Inference: the statistics are inputs.
 template <class T, bool HasAdded>
 struct BatchNormInference {
   struct Channel {
@@ -286,12 +286,12 @@ struct Channels {
   std::int64_t count, area, elements;  ///< elements of one channel: N * area
   Slices slices;
   Divisor<std::uint32_t> area_packs;
-  bool narrow;  ///< elements fit the divisor
+  bool narrow;  ///< the number of elements fits the divisor
 };
 
 inline constexpr unsigned channel_threads = 512;
 
-/// A block per slice of a channel whose planes are contiguous.
+/// One block per slice of a channel with contiguous planes.
 template <int V, class Pass>
 __global__ void __launch_bounds__(channel_threads)
     planes_kernel(Channels channels, Pass pass, Phase phase, typename Pass::State* partial) {
@@ -339,7 +339,7 @@ void over_planes(Context& context, const kernels::BatchNorm& sizes, bool packabl
                     .slices = {1, elements},
                     .area_packs = Divisor<std::uint32_t>(packable ? sizes.area / V : sizes.area),
                     .narrow = elements < (std::int64_t{1} << 31)};
-  constexpr std::int64_t alone = 16384;  // a block's share that is not worth a second kernel
+  constexpr std::int64_t alone = 16384;  // work per block below which a second kernel does not pay
   if (elements > alone && sizes.C < 256) {
     const std::int64_t count = std::min<std::int64_t>({1024 / sizes.C, ceil_div(elements, alone / 4), channel_threads});
     const std::int64_t slice = ceil_div(ceil_div(elements, std::max<std::int64_t>(count, 1)), 16) * 16;

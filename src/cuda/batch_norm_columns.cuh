@@ -1,6 +1,5 @@
 #pragma once
-// Batch normalisation of [rows, channels]: channels last, or without positions. Threads have packs of neighbouring
-// channels.
+// Batch normalisation of [rows, channels]: channels last, or without positions. Threads own packs of adjacent channels.
 
 #include <cstring>
 
@@ -15,7 +14,7 @@ struct Columns {
 
 inline constexpr unsigned tile_threads = 256;
 
-/// The part of a block: blockDim.x packs of channels by one slice of the rows, of which blockDim.y at a time.
+/// The tile of a block: blockDim.x packs of channels by one slice of the rows, blockDim.y rows at a time.
 template <int V>
 struct ColumnTile {
   std::int64_t slice, channel, first, end;
@@ -56,7 +55,7 @@ __device__ void gather_rows(const Columns& columns, const Pass& pass, const Colu
   }
 }
 
-/// Combines the states of the block's rows by a tree over y; those of row 0 are right.
+/// Combines the states of the block's rows by a tree over y; row 0 has the result.
 template <int V, class State, class Combine>
 __device__ void reduce_rows_of_block(State (&state)[V], const Combine& combine) {
   __shared__ alignas(16) unsigned char storage[tile_threads * V * sizeof(State)];
@@ -136,8 +135,8 @@ __global__ void __launch_bounds__(tile_threads)
   for (int lane = 0; lane < V; ++lane) partial[tile.slice * columns.channels + tile.channel + lane] = state[lane];
 }
 
-/// The statistics of the channels as they are stored between two kernels: each number of all channels, so that
-/// neighbours read neighbours.
+/// The channels' statistics between two kernels, stored number by number, so that adjacent threads read adjacent
+/// values.
 template <class T, class Channel>
 struct Finished {
   static constexpr int numbers = sizeof(Channel) / sizeof(T);
@@ -181,7 +180,7 @@ __global__ void __launch_bounds__(tile_threads)
   if (threadIdx.y == 0 && c < columns.channels) finished.store(c, pass.finish(c, state[0], true));
 }
 
-/// `finished` is empty where the pass knows the statistics itself.
+/// `finished` is empty if the pass knows the statistics itself.
 template <int V, class Pass, class T>
 __global__ void __launch_bounds__(tile_threads, sizeof(T) == 4 ? 4 : 1)
     apply_columns_kernel(Columns columns, Pass pass, Finished<T, typename Pass::Channel> finished) {
@@ -201,14 +200,14 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 4 ? 4 : 1)
 
 // ---- launches ----
 
-/// Rows that a block of so many packs of channels has at a time: a power of two, because a tree adds them up.
+/// Rows that a block with this many packs of channels processes at a time: a power of two, because a tree adds them.
 inline unsigned tile_rows(unsigned packs) {
   unsigned rows = 1;
   while (2 * rows * packs <= tile_threads) rows *= 2;
   return rows;
 }
 
-/// How many packs of channels a block has: what leaves the fewest threads idle, all lanes of a warp if it can be.
+/// Packs of channels per block: leaves the fewest threads idle, a full warp if possible.
 inline unsigned tile_packs(std::int64_t packs) {
   unsigned best = 4;
   while (best < 8 && best < packs) best *= 2;
@@ -237,7 +236,7 @@ void apply_columns_of(Context& context, std::int64_t rows, std::int64_t channels
   launch(context, column_grid(columns, V), apply_columns_kernel<V, Pass, T>, columns, pass, finished);
 }
 
-/// Applies a pass that knows the statistics to [rows, channels].
+/// Applies a pass with known statistics to [rows, channels].
 template <class T, class Pass>
 void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
   constexpr int V = pack_size<T>;
@@ -251,7 +250,7 @@ template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
-  // A second and a third kernel cost about as much as 64 turns of a block.
+  // A second and a third kernel cost about as much as 64 iterations of a block.
   if (rows <= 64 * y || tiles >= 384) {
     const Columns columns{rows, channels, {1, rows}};
     return launch(context, column_grid(columns, V), whole_columns_kernel<V, Pass>, columns, pass);

@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t kibi = 1024, mebi = kibi * kibi;
 constexpr std::size_t slab_bytes = 2 * mebi, largest_small = mebi;
 
-// At most a quarter of a block is lost to rounding, and neighbouring sizes share blocks.
+// Rounding wastes at most a quarter of a block, and similar sizes share blocks.
 std::size_t round_up(std::size_t bytes) {
   const auto up = [](std::size_t value, std::size_t step) { return (value + step - 1) / step * step; };
   if (bytes <= 4 * kibi) return up(bytes, 512);
@@ -34,7 +34,7 @@ void* Blocks::allocate(std::size_t bytes, Stream& stream, Recording* recording) 
   if (block == nullptr) block = uncache(stream, size);
   if (block == nullptr) block = make(size);
   if (block == nullptr) {
-    // Freeing what nobody uses may help; what is in use cannot be had.
+    // Freeing unused memory may help; memory in use is unavailable.
     release_cache();
     block = make(size);
   }
@@ -66,16 +66,16 @@ void Blocks::release(void* pointer, void* stream_handle) noexcept {
       return;
     }
     Stream& stream = stream_state(stream_handle);
-    // The stream may be another thread's, which must not begin to record between the question and the event.
+    // The stream may be another thread's, which must not start recording between the query and the event.
     std::unique_lock gate(stream.gate, std::defer_lock);
     if (&stream != block->stream) gate.lock();
     if (Recording* recording = stream.recording.load(); recording != nullptr) {
-      // Recorded work may use this older block, so every replay will: it must not serve anything else.
+      // Recorded work may use this older block, so every replay will: nothing else may use it.
       block->recording = recording;
       return;
     }
     if (&stream != block->stream) {
-      // Used by two streams: free for its own only after what the other has queued.
+      // Used by two streams: free for its own only after the other's queued work.
       Returned returned{block, nullptr};
       use_card(stream.device);
       if (cudaEventCreateWithFlags(&returned.used, cudaEventDisableTiming) == cudaSuccess) {
@@ -172,7 +172,7 @@ void Blocks::collect_returned() {
   }
 }
 
-// Null when the card or the limit has no room.
+// Null if the card or the limit has no room.
 void* Blocks::reserve(std::size_t bytes) {
   if (limit_ != 0 && reserved_ + bytes > limit_) return nullptr;
   use_card(device_);

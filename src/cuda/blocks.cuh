@@ -1,6 +1,6 @@
 #pragma once
-// The blocks of one card's memory: handed out, cached by stream and size for the next who asks, kept for the recordings
-// that use them.
+// The blocks of one card's memory: allocated, cached by stream and size for reuse, and kept for the recordings that use
+// them.
 
 #include <cstddef>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace tern::cuda {
 
-// Small blocks are carved from slabs, because the card hands out nothing below 2 MiB.
+// Small blocks are carved from slabs, because the card allocates at least 2 MiB.
 struct Slab {
   void* base = nullptr;
   std::size_t used = 0;
@@ -25,21 +25,21 @@ struct Slab {
 struct Block {
   void* pointer = nullptr;
   std::size_t size = 0;
-  Slab* slab = nullptr;            // null: a cudaMalloc of its own
-  Stream* stream = nullptr;        // whose work may still touch it
+  Slab* slab = nullptr;            // null: its own cudaMalloc
+  Stream* stream = nullptr;        // whose work may still use it
   Recording* recording = nullptr;  // whose replays use it
   bool live = false, cached = false;
 };
 
-/// Safe to use from several threads. What its functions do is what Memory's of the same names do.
+/// Thread-safe. Its functions do what Memory's functions of the same names do.
 class Blocks {
  public:
   Blocks(int device, std::string name) : device_(device), name_(std::move(name)) {}
 
   void* allocate(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, stream.recording.load()); }
-  /// For what the host writes once, and replays of the stream's recording only read.
+  /// For memory that the host writes once and replays of the stream's recording only read.
   void* allocate_unrecorded(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, nullptr); }
-  /// Reused after what that stream has queued so far.
+  /// Reused after that stream's queued work.
   void release(void* pointer, void* stream_handle) noexcept;
 
   MemoryStatistics statistics() const;
@@ -47,9 +47,9 @@ class Blocks {
   void trim();
   void set_limit(std::size_t bytes);
 
-  /// What was released while the stream had branches may be used again.
+  /// Makes blocks that were released while the stream had branches reusable.
   void reuse_released(const Stream& stream) noexcept;
-  /// Hands the blocks of a recording back to the cache.
+  /// Returns the blocks of a recording to the cache.
   void disband(Recording* recording) noexcept;
 
  private:

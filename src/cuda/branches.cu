@@ -1,7 +1,7 @@
 // A launch by launch_shared() waits until the branches join. Equal launches of several branches then become one, whose
-// grid counts the branches along z. Their arguments lie in the card's memory, written once when the recording ends; a
-// block copies its branch's into shared memory while the kernel before still runs. Anything else that a branch queues
-// (a copy, a library's call) first launches what waits, and from there on that branch is on its own.
+// grid counts the branches along z. Their arguments are in card memory, written once when the recording ends; a block
+// copies its branch's arguments into shared memory while the previous kernel still runs. Anything else that a branch
+// queues (a copy, a library call) first launches what waits; from there on that branch runs separately.
 #include <algorithm>
 #include <exception>
 
@@ -24,14 +24,14 @@ bool alike(const Branch& a, const Branch& b) {
   return std::ranges::equal(a.waiting, b.waiting, [](const Waiting& x, const Waiting& y) { return alike(x, y); });
 }
 
-/// Queues what waits in the branch by itself.
+/// Queues the branch's waiting launch separately.
 void launch_alone(cudaStream_t queue, Branch& branch) {
   for (const Waiting& waiting : branch.waiting) waiting.launch(queue, waiting, nullptr, 1);
   branch.waiting.clear();
 }
 
-/// Queues what waits in the first of these branches together with the same of the others. The arguments reach the card
-/// when the recording ends.
+/// Queues the waiting launch of the first of these branches together with the equal ones of the others. The arguments
+/// reach the card when the recording ends.
 void launch_together(Stream& stream, cudaStream_t queue, const std::vector<Branch*>& branches) {
   const std::vector<Waiting>& first = branches.front()->waiting;
   std::vector<std::byte> bytes;
@@ -46,7 +46,7 @@ void launch_together(Stream& stream, cudaStream_t queue, const std::vector<Branc
   for (Branch* const branch : branches) branch->waiting.clear();
 }
 
-/// What waits in any branch, each with its like, on the side of the first of them.
+/// Launches what waits in any branch, with its equals, on the side stream of the first of them.
 void launch_all_waiting(Stream& stream) {
   for (std::size_t first = 0; first < stream.branches.size(); ++first) {
     Branch& branch = stream.branches[first];
@@ -64,7 +64,7 @@ void launch_all_waiting(Stream& stream) {
 cudaStream_t queue_of(void* stream) {
   if (branching == nullptr || branching->handle != stream) [[likely]]
     return static_cast<cudaStream_t>(stream);
-  // Who asks queues something that cannot wait: it comes after what does.
+  // The caller queues something that cannot wait: it comes after what waits.
   Branch& branch = branching->branches.back();
   const cudaStream_t side = side_of(*branching, branching->branches.size() - 1);
   branch.waits = false;
@@ -113,7 +113,7 @@ void join_branches(void* stream_handle) noexcept {
   Stream& stream = *branching;
   branching = nullptr;
   try {
-    use_card(stream.device);  // a branch may have worked on another one
+    use_card(stream.device);  // a branch may have worked on another card
     launch_all_waiting(stream);
   } catch (...) {
     if (Recording* const recording = stream.recording.load()) recording->failure = std::current_exception();

@@ -1,6 +1,6 @@
 #pragma once
-// Branches of a recording that queue the same kernels one after the other, such as equal models that train at once,
-// share their launches: a block takes the arguments of its branch.
+// Branches of a recording that queue the same kernels in the same order, such as equal models that train concurrently,
+// share their launches: a block uses the arguments of its branch.
 
 #include <cstring>
 #include <type_traits>
@@ -17,12 +17,12 @@ struct KernelArguments {
   __device__ __forceinline__ const Arguments& mine() const { return arguments; }
 };
 
-/// Of a shared launch, whose grid's third dimension counts the branches: an element for each.
+/// For a shared launch, whose grid's third dimension counts the branches: one element per branch.
 template <class Arguments>
 struct KernelArguments<Arguments, true> {
   const Arguments* of_branches;
-  /// Those of this block's branch. For all threads of the block, ahead of begin_kernel(): they were written before any
-  /// replay, so they can be fetched while the kernel before is still at work.
+  /// The arguments of this block's branch. For all threads of the block, before begin_kernel(): they were written
+  /// before any replay, so they can be read while the previous kernel still runs.
   __device__ __forceinline__ const Arguments& mine() const {
 #ifdef __CUDA_ARCH__
     using Word = unsigned long long;
@@ -39,23 +39,22 @@ struct KernelArguments<Arguments, true> {
   }
 };
 
-/// A launch of a branch, until its like of the other branches are known.
+/// A launch of a branch that waits for the equal launches of the other branches.
 struct Waiting {
   const void* kernel;
   Grid grid;
   std::vector<std::byte> arguments;
-  /// Queues it by itself, or, with the arguments of several branches on the card, for all of them.
+  /// Queues it separately or, with the arguments of several branches on the card, for all of them.
   void (*launch)(cudaStream_t queue, const Waiting& waiting, const std::byte* on_card, std::size_t branches);
 };
 
 /// What the thread has queued between two calls of next_branch().
 struct Branch {
   std::vector<Waiting> waiting;
-  bool waits = true;  ///< until something is queued that cannot: what comes after it must not overtake it
+  bool waits = true;  ///< until something is queued that cannot wait: later work must not overtake it
 };
 
-/// Whether a launch may be kept until the branches join: where the context's stream has some, and the last of them
-/// waits.
+/// Whether a launch may wait until the branches join: the context's stream has branches, and the last of them waits.
 bool may_wait(const Context& context);
 void keep_waiting(Waiting waiting);
 
@@ -74,7 +73,7 @@ void launch_waiting(cudaStream_t queue, const Waiting& waiting, const std::byte*
 }
 
 /// launch() of a kernel that branches may share. kernel_of(std::bool_constant<Shared>) is the one that takes
-/// KernelArguments<Arguments, Shared>; it uses nothing from around it.
+/// KernelArguments<Arguments, Shared>; it captures nothing.
 ///
 ///     launch_shared(context, grid, arguments, [](auto shared) { return scale_kernel<T, shared>; });
 template <class Arguments, class KernelOf>
@@ -92,16 +91,16 @@ void launch_shared(const Context& context, const Grid& grid, const Arguments& ar
   launch(context, grid, kernel, KernelArguments<Arguments, false>{arguments});
 }
 
-/// Whether two halves of an operator should run side by side: while recording, outside of branches.
+/// Whether two halves of an operator should run concurrently: while recording, outside of branches.
 bool may_fork(const Context& context);
-/// Work queued on the returned stream runs beside the context's stream from here until join().
+/// Work queued on the returned stream runs concurrently with the context's stream from here until join().
 cudaStream_t fork(const Context& context);
 void join(const Context& context);
 
-/// Capture::branch and Capture::join. Meanwhile stream_of() is the branch's.
+/// Capture::branch and Capture::join. Between them stream_of() is the branch's.
 void next_branch(void* stream);
 void join_branches(void* stream) noexcept;
-/// Where what is queued on one of our streams goes: there, or to the branch that is being recorded.
+/// The stream on which work for one of our streams is queued: that stream, or the branch that is being recorded.
 cudaStream_t queue_of(void* stream);
 
 }  // namespace tern::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise work of two inputs and a choice, over broadcasts: of floating numbers and of integers.
+// Elementwise operators with two inputs and a selection, over broadcasts: for floating numbers and integers.
 
 #include "cuda/elementwise.cuh"
 

@@ -12,7 +12,7 @@ void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& n
 const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
   const std::size_t size = bytes.size();
   auto* const to = static_cast<std::byte*>(allocate_unrecorded(stream, size));
-  // By then no replay runs, on whichever stream they were launched.
+  // By then no replay runs, on whichever stream it was launched.
   keep_for_replays(stream, std::shared_ptr<const void>(to, [to, size, &stream](const void*) {
                      memory(stream.device).release(to, size, stream.handle);
                    }));
@@ -29,7 +29,7 @@ void begin(void* stream_handle) {
   recording->device = stream.device;
   const std::lock_guard gate(stream.gate);
   check(cudaEventRecord(stream.begun, stream.handle), "recording an event");
-  // Relaxed: the allocator may have to ask the card for memory while recording, which touches no stream.
+  // Relaxed: the allocator may request card memory while recording, which affects no stream.
   check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeRelaxed), "starting to record");
   open_recording(stream, recording.release());
 }
@@ -37,8 +37,8 @@ void begin(void* stream_handle) {
 void destroy(void* recording_handle) {
   auto* recording = static_cast<Recording*>(recording_handle);
   if (recording == nullptr) return;
-  // A replay may still be running on the blocks. At process exit the driver may be gone: then nothing is left to do.
-  // What it keeps for its replays is its card's.
+  // A replay may still use the blocks. At process exit the driver may be gone: then nothing is left to do. What it
+  // keeps for its replays belongs to its card.
   try {
     use_card(recording->device);
   } catch (const std::exception&) {

@@ -1,7 +1,7 @@
 // The table for several cards. Streams belong to a thread and a card, cuDNN's handles and plans to a stream, cuBLASLt's
-// handle to a card. Kernels need not know of several cards: every slot first makes the card of its context current. The
-// runtime is asked what is current, because a program may change it too. Compiled by the compiler of the library, as
-// all that reads the lists of the contract.
+// handle to a card. Kernels need not know about several cards: every slot first makes its context's card current. The
+// runtime is asked which card is current, because a program may change it, too. Compiled by the library's compiler,
+// like everything that reads the lists of the contract.
 
 #include "cuda/cuda.hpp"
 #include "tern/modes/contract.hpp"
@@ -9,7 +9,7 @@
 namespace tern::cuda {
 namespace {
 
-/// A kernel that makes the card of its context the thread's, and calls the one that was in its slot.
+/// A kernel that makes its context's card current and calls the one that was in its slot.
 template <auto slot, class Result, class Surroundings, class... A>
 struct OnCard {
   static inline kernels::Kernel<Result(Surroundings&, A...)> plain = kernels::absent;

@@ -1,7 +1,7 @@
 #pragma once
-// How the mode chooses, and remembers what it chose. Whoever chooses describes what is to be done by one struct, a
-// `Problem`, that holds everything that the choice may read, the device too: two problems that are equal are the same
-// to it. What is remembered is the choice alone, never sizes or pointers of the problem that it was made for.
+// How the mode chooses algorithms and caches its choices. Each choice is described by one struct, a `Problem`, that
+// holds everything the choice may read, including the device: equal problems get equal choices. Only the choice is
+// cached, never sizes or pointers of the problem.
 
 #include <algorithm>
 #include <mutex>
@@ -17,16 +17,16 @@
 
 namespace tern::cuda {
 
-/// One algorithm for problems of a kind, for the lists that choose() reads. Under
-/// Problem::deterministic it repeats bit for bit.
+/// One algorithm for a kind of problem, for the lists that choose() reads. With Problem::deterministic it is
+/// reproducible bit for bit.
 template <class Problem, class Arrays>
 struct Algorithm {
-  const char* name;                                                    ///< one of its decision's (mode.cu)
-  bool (*fits)(const Problem&) = [](const Problem&) { return true; };  ///< cheap: asked in each call
+  const char* name;                                                    ///< one of its decision's names (mode.cu)
+  bool (*fits)(const Problem&) = [](const Problem&) { return true; };  ///< cheap: called every time
   std::size_t (*workspace)(const Problem&, int plan) = nullptr;        ///< bytes; null: none
   void (*run)(Context&, const Problem&, const Arrays&, int plan, void* workspace) = nullptr;
-  /// The first plan after that one (-1: the first of all) that runs the problem, or -1. A library that proposes several
-  /// algorithms gives each a number. Null: one plan, 0.
+  /// The next plan after `plan` (-1: the first) that runs the problem, or -1. A library that proposes several
+  /// algorithms numbers them. Null: one plan, 0.
   int (*next_plan)(const Problem&, int plan) = nullptr;
 
   int plan_after(const Problem& problem, int plan) const {
@@ -39,8 +39,8 @@ struct Algorithm {
 
 // ---- rules ----
 
-/// By a rule, which is arithmetic on the problem: make() on the first call with it in this thread, the same after that,
-/// because searching anew would cost more than the kernel. `Rule` keeps rules apart.
+/// Caches a rule, which is arithmetic on the problem: calls make() the first time per thread, because evaluating it
+/// again would cost more than the kernel. `Rule` separates the caches.
 template <class Rule, class Problem, class Make>
 auto remembered(const Problem& problem, const Make& make) {
   thread_local Memo<Problem, decltype(make())> chosen;
@@ -50,7 +50,7 @@ auto remembered(const Problem& problem, const Make& make) {
 
 // ---- timing ----
 
-/// An event that ends with its block, on a throw too.
+/// An event that is destroyed at the end of its block, also on a throw.
 class Event {
  public:
   Event() { check(cudaEventCreate(&event_), "creating an event"); }
@@ -63,14 +63,14 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Keeps the card from what is queued behind it for so long.
+/// Delays the work queued after it for this long.
 void delay(const Context& context, unsigned microseconds);
 
-/// The best of a few turns of `work`, which queues on the context's stream and may be repeated. It is queued while the
-/// card waits, so that short kernels are timed and not their launches.
+/// The best of a few repetitions of `work`, which queues on the context's stream and may be repeated. It is queued
+/// while the card waits, so that short kernels are timed and not their launches.
 template <class Work>
 float microseconds(const Context& context, const Work& work, int turns, int repeats) {
-  constexpr unsigned launches = 20;  // microseconds that queueing `work` takes, or more
+  constexpr unsigned launches = 20;  // upper bound of the microseconds that queueing `work` takes
   const Event start, stop;
   work();
   float best = 0;
@@ -90,17 +90,17 @@ float microseconds(const Context& context, const Work& work, int turns, int repe
 
 // ---- trials ----
 
-/// One of the algorithms of a list, and one of its plans.
+/// An algorithm of a list, and one of its plans.
 template <class Problem, class Arrays>
 struct Chosen {
   const Algorithm<Problem, Arrays>* algorithm = nullptr;
   int plan = 0;
 };
 
-/// What trials found for problems of a kind, in this process.
+/// The results of trials for a kind of problem, in this process.
 template <class Problem, class Arrays>
 struct Trials {
-  /// Trials among the algorithms of one name, because it is forced, are others than those among all.
+  /// Trials restricted to a forced algorithm are separate from trials of all.
   struct Key {
     Problem problem;
     const char* forced;
@@ -115,13 +115,13 @@ struct Trials {
   }
 };
 
-constexpr int most_plans = 16;  // of an algorithm that a trial looks at
+constexpr int most_plans = 16;  // plans of an algorithm that a trial considers
 
-/// What trials cannot tell apart, in microseconds: a later one must be faster by more.
+/// What trials cannot distinguish, in microseconds: a later candidate must be faster by more.
 constexpr float least_gain = 0.2f;
 
-/// Times every plan of every algorithm on `arrays`, whose results are overwritten: a quick look at each, a longer one
-/// at the promising. One that fails, or for which there is no memory, is none; without any there is no result.
+/// Times every plan of every algorithm on `arrays`, whose results are overwritten: briefly for each, longer for the
+/// promising ones. A candidate that fails, or has no memory, is skipped; without any there is no result.
 template <class Problem, class Arrays>
 std::optional<Chosen<Problem, Arrays>> fastest(Context& context,
                                                std::span<const Algorithm<Problem, Arrays>* const> algorithms,
@@ -146,10 +146,10 @@ std::optional<Chosen<Problem, Arrays>> fastest(Context& context,
   return best;
 }
 
-/// The algorithm and the plan for a problem: of those algorithms of the list that fit, or of those with the name that
-/// is forced for `decision` (null: none can be) if one fits, the first; without `deterministic` the one that the first
-/// call outside a recording, on `arrays`, finds the fastest. A problem that is first seen in
-/// a recording gets the first that fits, untimed and uncached.
+/// The algorithm and plan for a problem. Candidates are the algorithms of the list that fit, or those with the name
+/// that is forced for `decision` (null: cannot be forced) if one fits. With `deterministic` the first one is chosen;
+/// otherwise the one that the first call outside a recording finds fastest on `arrays`. A problem first seen during a
+/// recording gets the first that fits, untimed and uncached.
 template <class Problem, class Arrays>
 Chosen<Problem, Arrays> choose(Context& context, const char* decision,
                                std::span<const Algorithm<Problem, Arrays>* const> algorithms, const Problem& problem,
@@ -187,7 +187,7 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision,
     std::optional<Chosen<Problem, Arrays>> found;
     if (candidates.size() == 1 && candidates[0]->next_plan == nullptr)
       found = untried;
-    else  // not under the lock: other threads go on
+    else  // not under the lock: other threads continue
       found = fastest<Problem, Arrays>(context, candidates, problem, arrays);
     if (!found) return untried;
     const std::scoped_lock lock(all.mutex);
@@ -198,7 +198,7 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision,
   return chosen;
 }
 
-/// A problem with its choice and the workspace for it: all memory is there before work is queued on several streams.
+/// A problem with its choice and workspace: all memory is allocated before work is queued on several streams.
 template <class Problem, class Arrays>
 class Prepared {
  public:
@@ -208,7 +208,7 @@ class Prepared {
         arrays_(arrays),
         chosen_(choose(context, decision, algorithms, problem, arrays)),
         workspace_(context, chosen_.algorithm->bytes(problem, chosen_.plan)) {}
-  /// All its work on the stream of `where`.
+  /// Runs all its work on the stream of `where`.
   void run(Context& where) const {
     chosen_.algorithm->run(where, problem_, arrays_, chosen_.plan, workspace_.template as<void>());
   }
@@ -220,7 +220,7 @@ class Prepared {
   Scratch workspace_;
 };
 
-/// Runs both, where they are there; last(context) is queued behind the first. In a recording the second runs beside.
+/// Runs both, if present; last(context) is queued after the first. In a recording the second runs concurrently.
 template <class Half, class Last>
 void run_side_by_side(Context& context, const std::optional<Half>& first, const std::optional<Half>& second,
                       const Last& last) {
@@ -233,7 +233,7 @@ void run_side_by_side(Context& context, const std::optional<Half>& first, const 
   forks ? join(context) : last(context);
 }
 
-/// What trials found, a line each: the problem, the algorithm and the plan.
+/// The results of trials, one line each: problem, algorithm and plan.
 template <class Problem, class Arrays>
 std::vector<std::string> remembered_choices() {
   auto& all = Trials<Problem, Arrays>::all();
@@ -250,17 +250,17 @@ inline const char* name_of(Precision precision) {
   return precision == Precision::strict ? "strict" : precision == Precision::tf32 ? "tf32" : "bf16";
 }
 
-/// What a choice may read of an array: 0 when it is not given, else its alignment in bytes, at most 256.
+/// What a choice may read about an array: 0 if absent, else its alignment in bytes, at most 256.
 inline std::uint32_t alignment_of(const void* array) {
   const auto address = reinterpret_cast<std::uintptr_t>(array);
   return static_cast<std::uint32_t>(address != 0 && address % 256 == 0 ? 256 : address & (~address + 1));
 }
 
-/// Parts of one block of memory: counts the bytes, and hands the parts out where there is a block.
+/// Divides one block of memory into parts: counts the bytes, and returns the parts if there is a block.
 class Parts {
  public:
   explicit Parts(void* block) : block_(static_cast<std::byte*>(block)) {}
-  /// Aligned as a block is. Null before there is one.
+  /// Aligned like a block. Null before there is one.
   void* take(std::size_t bytes) {
     void* const part = block_ == nullptr ? nullptr : block_ + bytes_;
     bytes_ += (bytes + 255) / 256 * 256;

@@ -1,5 +1,5 @@
 #pragma once
-// What the rules guess of a kernel's time.
+// The cost model of the rules.
 
 #include <algorithm>
 #include <cmath>
@@ -7,20 +7,20 @@
 
 namespace tern::cuda {
 
-/// Equal blocks of a launch: how many, the share of a busy multiprocessor that one takes, and the time that it takes
-/// however idle the card is, both in microseconds.
+/// Equal blocks of a launch: their number, the share of a busy multiprocessor that one takes, and its minimum time on
+/// an idle card, both in microseconds.
 struct Load {
   float blocks = 0, work = 0, wait = 0;
 };
 
-/// Of the multiprocessors and how many blocks fit on one; which part of a wait is not hidden behind the work of others,
-/// and what part of it each further round of blocks costs.
+/// The number of multiprocessors and blocks per multiprocessor; the fraction of a wait that other work does not hide,
+/// and the fraction that each further round of blocks costs.
 struct Occupancy {
   float multiprocessors, resident, exposed, again;
 };
 
-/// Microseconds: blocks spread over the multiprocessors; the fullest one decides, and no block is faster than its own
-/// waits.
+/// Microseconds for blocks spread over the multiprocessors: the fullest one decides, and no block is faster than its
+/// own waits.
 inline float time_of(std::span<const Load> loads, const Occupancy& occupancy) {
   float blocks = 0, work = 0, slowest = 0;
   for (const Load& load : loads) {

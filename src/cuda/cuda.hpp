@@ -1,21 +1,20 @@
 #pragma once
-// The families of the cuda mode. A mode may borrow any of them from another.
+// The families of the cuda mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
 
 namespace tern::cuda {
 
 const Mode& mode();
-/// One sentence; empty when the first card can run the mode.
+/// One sentence; empty if the first card can run the mode.
 std::string why_not();
-/// Of one card.
+/// The memory of one card.
 Memory& memory(int device);
-/// The card of a stream is the one that the thread works on from here on.
+/// Makes the card of a stream the thread's current one.
 void use_card_of(void* stream);
-/// Every kernel of the mode first makes the card of its context the thread's: for more than one card. Once in
-/// a process.
+/// Makes every kernel of the mode first select its context's card, for more than one card. Once per process.
 void use_cards(Mode& mode);
-/// Recording a stream's work as a CUDA graph.
+/// Records a stream's work as a CUDA graph.
 const Capture& capture();
 /// Events on a stream, and NVTX ranges.
 const Timer& timer();

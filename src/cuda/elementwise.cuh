@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise work: 16-byte loads where the pointers allow it, element by element where they do not.
+// Elementwise work: 16-byte loads if the pointers allow it, otherwise element by element.
 
 #include <algorithm>
 
@@ -9,13 +9,13 @@
 
 namespace tern::cuda {
 
-/// V neighbouring elements, moved in one access (two for more than 16 bytes).
+/// V adjacent elements, moved in one access (two for more than 16 bytes).
 template <class T, int V>
 struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
   T value[V];
 };
 
-/// How many elements of the widest of these types fill 16 bytes.
+/// How many elements of the widest of these types fit 16 bytes.
 template <class... T>
 inline constexpr int pack_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
@@ -29,13 +29,13 @@ __device__ void store(T* to, const Pack<T, V>& pack) {
   *reinterpret_cast<Pack<T, V>*>(to) = pack;
 }
 
-/// Contracts promise alignment to the element only, so packs are used after this check.
+/// Contracts promise element alignment only, so packs are used after this check.
 template <int V, class T>
 bool aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(Pack<T, V>) == 0;
 }
 
-/// Division by a number known at the launch. 32 bits: numbers below 2^31, as one multiplication and one shift.
+/// Division by a number known at launch. 32 bits: numbers below 2^31, as one multiplication and one shift.
 template <class Index>
 class Divisor {
  public:
@@ -61,7 +61,7 @@ class Divisor {
     number = quotient(number);
     return before - number * divisor_;
   }
-  /// Of a number that is not negative.
+  /// For a nonnegative number.
   __device__ __forceinline__ void split(int number, int& quotient_of, int& remainder) const {
     auto rest = static_cast<Index>(number);
     remainder = static_cast<int>(split(rest));
@@ -72,7 +72,7 @@ class Divisor {
   Index divisor_ = 1, multiplier_ = 1, shift_ = 0;
 };
 
-/// Calls `function(std::uint32_t{})` when every index up to `count` fits the fast division, else with 64 bits.
+/// Calls `function(std::uint32_t{})` if every index up to `count` fits the fast division, else with 64 bits.
 template <class Function>
 void with_index(std::int64_t count, Function function) {
   if (count < (std::int64_t{1} << 31))
@@ -81,7 +81,7 @@ void with_index(std::int64_t count, Function function) {
     function(std::uint64_t{});
 }
 
-/// Threads of a block of an elementwise kernel: smaller blocks spread small work over more multiprocessors.
+/// Threads per block of an elementwise kernel: smaller blocks spread small work over more multiprocessors.
 inline unsigned threads_for(std::int64_t items) { return items <= card().multiprocessors * 512ll ? 64 : 256; }
 
 __device__ inline std::int64_t global_thread() {
@@ -170,7 +170,7 @@ struct Operand {
   }
 };
 
-/// Runs `f.run<V>(position, offsets)` over a broadcast; `packable` says that the pointers are aligned for V.
+/// Runs `f.run<V>(position, offsets)` over a broadcast; `packable` states that the pointers are aligned for V.
 template <int V, class F>
 void broadcast(Context& context, const kernels::Broadcast& sizes, int inputs, bool packable, F f) {
   if (sizes.count == 0) return;

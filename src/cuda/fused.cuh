@@ -1,5 +1,5 @@
 #pragma once
-// The activations that products and convolutions apply on the way out, and their derivatives on the way back in.
+// The activations that products and convolutions apply to their output, and their derivatives.
 
 #include "tern/kernels/activation.hpp"
 

@@ -13,7 +13,7 @@ __global__ void finish_rows_kernel(float* y, const In* in, const float* bias, In
     const Pack<In, 4> values = load<4>(in + static_cast<std::int64_t>(i) * 4);
     Index row = i;
     const auto column = static_cast<std::int64_t>(packs_per_row.split(row)) * 4;
-    // A bias may begin anywhere, so it is read by elements (from the cache).
+    // A bias may have any alignment, so it is read by elements (from the cache).
     const float* added = bias == nullptr ? nullptr : bias + column;
     Pack<float, 4> result;
 #pragma unroll
@@ -28,7 +28,7 @@ __global__ void finish_rows_kernel(float* y, const In* in, const float* bias, In
 
 constexpr int row_threads = 256;
 
-/// Threads of a block over a tile of packs of a row, and over rows.
+/// Threads of a block: over a tile of packs of a row, and over rows.
 struct RowTiles {
   std::int64_t tiles, lanes, rows;
   explicit RowTiles(std::int64_t channels)
@@ -76,7 +76,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
   store(partials + (static_cast<std::int64_t>(blockIdx.x) * packs + pack) * 4, sum);
 }
 
-/// A weight and a bias whose gradients lie one after the other in the partial ones.
+/// A weight and a bias whose partial gradients are adjacent.
 template <class T>
 struct Gradients {
   T *weight, *bias;
@@ -90,7 +90,7 @@ struct Gradients {
   }
 };
 
-// 32 sums by some lanes, each of which adds its slices in order.
+// 32 sums by several lanes, each of which adds its slices in order.
 template <class T, int slice_lanes>
 __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
   __shared__ T partial[slice_lanes][33];
@@ -110,7 +110,7 @@ __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64
   to.set(at, total);
 }
 
-// Many sums: V neighbours by a thread.
+// Many sums: V adjacent ones per thread.
 template <class T, int V>
 __global__ void sum_long_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
   const std::int64_t at = global_thread() * V, stride = to.weights + to.channels;

@@ -1,6 +1,6 @@
 #pragma once
-// Bias, activation and their gradients in one pass over rows of channels: what a product or a channels-last convolution
-// by a library leaves to do.
+// Bias, activation and their gradients in one pass over rows of channels: the rest of the work after a product or a
+// channels-last convolution by a library.
 
 #include "cuda/elements.cuh"
 #include "cuda/fused.cuh"
@@ -8,22 +8,22 @@
 
 namespace tern::cuda {
 
-/// Rows of `channels` elements, `pitch` elements from one to the next; both are multiples of 4.
+/// Rows of `channels` elements, `pitch` elements apart; both are multiples of 4.
 struct Rows {
   std::int64_t count = 0, channels = 0, pitch = 0;
 };
 
-/// y = activation(in + bias); only y is pitched. y may be in where the pitch is `channels`. `bias` may be null.
+/// y = activation(in + bias); only y has a pitch. y may be in if the pitch is `channels`. `bias` may be null.
 template <class In>
 void finish_rows(const Context& context, float* y, const In* in, const float* bias, const Rows& rows,
                  Activation activation);
 
 /// g = grad_y * activation'(y), unless g is null, and its sums over the rows in `partials` [slices, channels], unless
-/// that is null. grad_y and y are pitched, g is not.
+/// null. grad_y and y have a pitch, g has none.
 template <class Out>
 void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
                   const Rows& rows, Activation activation);
-/// The most channels that it takes: 128 of them for each block along the second dimension of a grid.
+/// The largest supported number of channels: 128 per block along the second dimension of a grid.
 inline constexpr std::int64_t most_through_channels = std::int64_t{128} * 65535;
 std::int64_t row_slices(const Rows& rows);
 

@@ -1,5 +1,5 @@
-// Integers, and bool as 0 and 1: what they become of each other is core/integer.hpp's. They wrap around, so a sum has
-// the same bits in any order.
+// Integers, and bool as 0 and 1; the arithmetic is core/integer.hpp's. They wrap around, so a sum has the same bits in
+// any order.
 
 #include "cuda/argsort.cuh"
 #include "cuda/broadcast_maps.cuh"
@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Axis;
 
-/// A quotient or a rest, which reports a divisor of 0.
+/// A quotient or a remainder, which reports a divisor of 0.
 template <class Function>
 struct Reporting {
   FaultCell* cell;
@@ -50,7 +50,7 @@ struct FirstReducer {
     if (a.value == b.value) return a.index < b.index ? a : b;
     return Rule::better(b.value, a.value) ? b : a;
   }
-  /// The same for indices that increase.
+  /// The same for increasing indices.
   __device__ void add(State& state, T value, std::int64_t index) const {
     const auto wide = static_cast<std::int64_t>(value);
     if (state.index < 0 || Rule::better(wide, state.value)) state = {wide, index};

@@ -17,7 +17,7 @@ __device__ constexpr T quiet_nan() {
 
 // ---- losses of labelled rows ----
 
-/// The loss of some rows and how many of them count.
+/// The loss of some rows, and how many of them count.
 template <class T>
 struct RowsReducer {
   struct State {
@@ -45,8 +45,8 @@ struct CrossEntropyGradient {
   }
 };
 
-/// What one row costs: `run` is called by all threads of its group and gives each the same, with what `hold` has asked
-/// for. A label below 0 is none. Its gradient is multiplied by `scale`, of which 0 says that the row does not count.
+/// The loss of one row: all threads of its group call `run` and get the same result, from the data that `hold` has
+/// loaded. A label below 0 does not count. Its gradient is multiplied by `scale`; 0 means that the row does not count.
 template <class T>
 struct CrossEntropyRow {
   T *probabilities, *grad_logits;
@@ -67,7 +67,7 @@ struct CrossEntropyRow {
       probabilities[walk.at(i)] = probability;
       if (has_gradient()) grad_logits[walk.at(i)] = scale == 0 ? T(0) : gradient(scale, probability, i == label);
     });
-    // Both terms are never negative: the largest logit alone adds 1 to the sum.
+    // Neither term is negative: the largest logit alone adds 1 to the sum.
     const T normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
     if (smoothing == 0) return at_label;
     T below = 0;
@@ -92,7 +92,7 @@ struct NllRow {
   }
 };
 
-/// The largest block: what the registers of a held row allow.
+/// The largest block that the registers of a held row allow.
 template <class Shape>
 inline constexpr int most_threads = Shape::threads > 32 ? 512
                                     : Shape::items > 8  ? 256
@@ -108,7 +108,7 @@ struct LossArguments {
   typename RowsReducer<T>::State* partial;  ///< null: one cluster, which stores the reduced loss
 };
 
-/// The sum over the blocks of a cluster, in their order, for the first one's first thread.
+/// The sum over the blocks of a cluster, in order, for the first thread of the first block.
 template <class State, class Combine>
 __device__ State reduce_cluster(State state, const Combine& combine) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -120,12 +120,12 @@ __device__ State reduce_cluster(State state, const Combine& combine) {
   if (cluster.block_rank() == 0 && threadIdx.x == 0)
     for (unsigned other = 1; other < cluster.num_blocks(); ++other)
       state = combine(state, *cluster.map_shared_rank(&of_block, other));
-  cluster.sync();  // nobody leaves while its sum is read
+  cluster.sync();  // nobody leaves while its sum is being read
 #endif
   return state;
 }
 
-/// With Reduce::none each row stores its own. Gradients of a mean are for one cluster, whose blocks see all labels.
+/// With Reduce::none each row stores its own loss. Gradients of a mean need one cluster, whose blocks see all labels.
 template <class Shape, class T, class Row, bool Shared>
 __global__ void __launch_bounds__(most_threads<Shape>)
     label_loss_kernel(const __grid_constant__ KernelArguments<LossArguments<T, Row>, Shared> passed) {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     const typename Shape::Walk walk{row * sizes.classes, exists ? sizes.classes : 0};
     const auto held = mine.row_loss.hold(walk);
     const std::int64_t label = exists ? mine.labels[row] : sizes.ignore_index;
-    if (counts) {  // while what the row reads is on its way
+    if (counts) {  // while the row's loads are in flight
       int rows = 0;
       for (std::int64_t begin = 0; begin < sizes.rows; begin += blockDim.x) {
         const std::int64_t other = begin + threadIdx.x;
@@ -174,10 +174,10 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     reducer.store(0, state);
 }
 
-/// How many blocks of a cluster share the rows of a reduced loss: 0 when a few turns of them would not do.
+/// How many blocks of a cluster share the rows of a reduced loss; 0 if a few iterations of them are not enough.
 template <class Shape>
 unsigned blocks_of_cluster(const CrossEntropy& sizes) {
-  constexpr unsigned largest = 8;  // that every card with clusters grants
+  constexpr unsigned largest = 8;  // supported by every card with clusters
   constexpr std::int64_t turn = most_threads<Shape> / Shape::threads;
   if (Shape::threads > 32 || sizes.reduce == Reduce::none) return 0;
   const unsigned blocks = card().overlap && sizes.rows > turn ? largest : 1;
@@ -213,7 +213,7 @@ void label_loss(Context& context, T* loss, const std::int64_t* labels, const Cro
 
 // ---- their gradients ----
 
-/// The labels that count among those that this block's threads see.
+/// The number of labels that count among those of this block's threads.
 __device__ int counted(const std::int64_t* labels, const CrossEntropy& sizes, std::int64_t first, std::int64_t step) {
   int rows = 0;
 #pragma unroll 4
@@ -221,7 +221,7 @@ __device__ int counted(const std::int64_t* labels, const CrossEntropy& sizes, st
   return reduce_block(rows, Plus{});
 }
 
-/// Blocks of the counting kernel, and threads of the kernel that adds their counts up.
+/// Blocks of the counting kernel, and threads of the kernel that sums their counts.
 inline constexpr unsigned count_blocks = 256;
 
 __global__ void count_kernel(const std::int64_t* labels, CrossEntropy sizes, std::int64_t* partial) {
@@ -250,8 +250,8 @@ struct GradientArguments {
   Divisor<std::uint32_t> row_packs;
 };
 
-/// Every block finds the number of counted rows by itself, from the labels or from the partial counts, so that the
-/// gradient of a usual batch is one kernel. Packs never cross rows.
+/// Every block finds the number of counted rows itself, from the labels or from the partial counts, so the gradient of
+/// a typical batch is one kernel. Packs never cross rows.
 template <int V, class T, class Gradient, bool Shared>
 __global__ void label_gradient_kernel(
     const __grid_constant__ KernelArguments<GradientArguments<T, Gradient>, Shared> passed) {
@@ -331,8 +331,8 @@ void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, 
     if (!together && grad_logits != nullptr)
       cross_entropy_backward<T>(context, grad_logits, nullptr, probabilities, labels, sizes);
   };
-  // Where 8 threads a row would fill a block its instructions take longer than its waits: 3.3 microseconds for 128 rows
-  // of ten, of 4 threads 2.9.
+  // If 8 threads per row would fill a block, its instructions take longer than its waits: 3.3 microseconds for 128 rows
+  // of ten, compared with 2.9 for 4 threads.
   sizes.classes <= 16 && sizes.rows > 64 && sizes.rows <= 256 ? run(RowShape<4, 4>{})
                                                               : with_row(sizes.rows, sizes.classes, run);
 }

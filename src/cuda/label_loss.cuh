@@ -1,5 +1,5 @@
 #pragma once
-// Losses of rows whose targets are labels, as the slots of kernels::Loss want them; of float and double.
+// Losses of rows whose targets are labels, for the slots of kernels::Loss; for float and double.
 
 #include "tern/kernels/loss.hpp"
 

@@ -1,5 +1,5 @@
 // Local response normalisation in both layouts. [N, area, C] is [N * area, C, 1], so the general kernels serve both.
-// The usual window (5 channels, beta 0.75) has a kernel per layout that reads each element once and recomputes y.
+// The usual window (5 channels, beta 0.75) has one kernel per layout that reads each element once and recomputes y.
 
 #include "cuda/elementwise.cuh"
 #include "cuda/local_response_norm.cuh"
@@ -31,7 +31,7 @@ template <class T>
 __device__ T window_sum(const T* values) {
   return values[0] + values[1] + values[2] + values[3] + values[4];
 }
-/// The same of the squares.
+/// The same for the squares.
 template <class Sum, class T>
 __device__ Sum window_squares(const T* values) {
   Sum squares[5];
@@ -40,7 +40,8 @@ __device__ Sum window_squares(const T* values) {
   return window_sum(squares);
 }
 
-/// The root of a number that is not subnormal: in float to a unit in the last place, for a third of the instructions.
+/// The square root of a number that is not subnormal: in float accurate to a unit in the last place, with a third of
+/// the instructions.
 __device__ inline float quick_root(float value) {
   float root;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(value));
@@ -52,7 +53,7 @@ __device__ inline double quick_root(double value) { return ::sqrt(value); }
 template <class T>
 struct UsualFactor {
   T root, fourth_root;  ///< denominator^-0.5 and ^-0.25
-  /// Of the channel in the middle of a window of x.
+  /// For the middle channel of a window of x.
   __device__ UsualFactor(const Response<T>& p, const T* window) {
     const T denominator = p.k + p.scale * window_squares<T>(window);
     root = ::rsqrt(denominator);
@@ -60,11 +61,11 @@ struct UsualFactor {
     fourth_root = quick_root(root);
   }
   __device__ T times(T value) const { return value * root * fourth_root; }
-  /// The channel's part of the sum that the gradients of its neighbours need.
+  /// The channel's term of the sum that its neighbours' gradients need.
   __device__ T share(T gradient, T x) const { return gradient * times(x) * root * root; }
 };
 
-/// The same for channels -2 ... V + 1 around a thread's own pack, from the neighbouring lanes; 0 outside [0, C).
+/// The same for channels -2 ... V + 1 around a thread's own pack, from neighbouring lanes; 0 outside [0, C).
 template <int V, class T>
 __device__ void spread_over_lanes(T (&wide)[V + 4], const T (&own)[V], int channel, int channels) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -76,7 +77,7 @@ __device__ void spread_over_lanes(T (&wide)[V + 4], const T (&own)[V], int chann
   }
 }
 
-/// Channels last: a warp has 32 neighbouring packs and writes those whose neighbours' neighbours it has too.
+/// Channels last: a warp has 32 adjacent packs and writes those for which it also has the neighbours' neighbours.
 template <int V>
 inline constexpr int edge_lanes = (4 + V - 1) / V;
 
@@ -144,8 +145,8 @@ __global__ void lrn_last_backward_kernel(std::int64_t packs, Divisor<std::uint32
   if (at.writes) store<V>(grad_x + at.pack * V, gradients);
 }
 
-/// Channels first: a thread walks `slice` channels of a position, `step` at a time; neighbouring threads have
-/// neighbouring positions.
+/// Channels first: a thread walks `slice` channels of a position, `step` at a time; adjacent threads have adjacent
+/// positions.
 inline constexpr int step = 8, walk_threads = 256;
 
 struct Walks {
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(walk_threads)
   const int end = min(first + walks.slice, C);
   const std::int64_t base = n * p.C * p.area + position;
   // Of the channels c - 4 ... c + step + 3, c - 2 ... c + step + 1 and c ... c + step + 1. The step before the first
-  // writes nothing and fills what it carries over.
+  // writes nothing and fills the values that are carried over.
   T in[step + 8] = {}, shares[step + 4] = {}, direct[step + 2] = {};
   for (int c = first - step; c < end; c += step) {
     T gradients[step];
@@ -250,7 +251,7 @@ __global__ void lrn_backward_kernel(std::int64_t n, Response<T> p, T* grad_x, co
   begin_kernel();
   for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
     const std::int64_t c = i / p.area % p.C, base = i - c * p.area;
-    // The channels whose windows hold c.
+    // The channels whose windows contain c.
     const std::int64_t begin = c + p.size / 2 - p.size + 1;
     double sum = 0;
     for (std::int64_t j = max(begin, std::int64_t{0}); j < min(begin + p.size, p.C); ++j)
@@ -262,7 +263,7 @@ __global__ void lrn_backward_kernel(std::int64_t n, Response<T> p, T* grad_x, co
 
 // ---- launches ----
 
-/// Whether the kernels of the usual window compute this; 32 bits count their threads.
+/// Whether the kernels for the usual window can run this; 32 bits count their threads.
 bool usual_window(const LocalResponseNorm& sizes) {
   return sizes.size == 5 && sizes.beta == 0.75 && sizes.N * sizes.C * sizes.area < (std::int64_t{1} << 30);
 }
@@ -281,7 +282,7 @@ template <class T, class... Pointer>
 void walk_channels(Context& context, const LocalResponseNorm& sizes, void (*kernel)(Walks, Response<T>, Pointer...),
                    Pointer... pointers) {
   const std::int64_t positions = sizes.N * sizes.area;
-  // Enough threads to fill the card, where slices of at least 4 steps give them.
+  // Enough threads to fill the card, if slices of at least 4 steps allow it.
   const std::int64_t wanted =
       std::clamp<std::int64_t>(ceil_div(1 << 18, std::max<std::int64_t>(positions, 1)), 1, ceil_div(sizes.C, 4 * step));
   const std::int64_t slice = ceil_div(ceil_div(sizes.C, wanted), step) * step, slices = ceil_div(sizes.C, slice);

@@ -1,4 +1,4 @@
-// A recording many times as one launch: a graph of copies of it, each followed by a kernel that goes on to the next
+// Launches a recording many times as one: a graph of copies of it, each followed by a kernel that advances to the next
 // step.
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace {
 using Move = Capture::Loop::Move;
 using Counter = Capture::Loop::Counter;
 
-// A graph of more copies is no faster and takes longer to make.
+// A graph of more copies is no faster and takes longer to build.
 constexpr std::int64_t most_copies = 16;
 
-/// On the card: where the loop is, and what goes on between two steps. Written before each loop, so that the graphs
-/// know none of it.
+/// On the card: the position of the loop, and what is copied between two steps. Written before each loop, so the graphs
+/// do not depend on it.
 struct Turn {
   std::int64_t step, count;
   std::int32_t ins, outs, counters;
-  unsigned arrived;  ///< blocks that are done with this turn
+  unsigned arrived;  ///< blocks that have finished this turn
   Move in[Capture::Loop::most], out[Capture::Loop::most];
   Counter counter[Capture::Loop::most];
 };
@@ -60,7 +60,7 @@ __global__ void turn_kernel(Turn* turn) {
     const Counter counter = turn->counter[threadIdx.x];
     *static_cast<std::uint64_t*>(counter.value) += counter.increment;
   }
-  // The block that comes last changes what all others have read.
+  // The last block updates what all others have read.
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence();
@@ -69,7 +69,7 @@ __global__ void turn_kernel(Turn* turn) {
   turn->step = static_cast<std::int64_t>(next);
 }
 
-/// What loops of a recording are launched by.
+/// The graphs that launch a recording's loops.
 struct LoopGraphs {
   Turn* turn = nullptr;
   int device = 0;

@@ -21,7 +21,7 @@ struct AbsoluteError {
 };
 template <class T>
 struct BinaryCrossEntropy {
-  // Not fmax: a NaN must stay one.
+  // Not fmax: NaN must stay NaN.
   __device__ T operator()(T x, T t) const { return (x < 0 ? T(0) : x) - x * t + ::log1p(::exp(-::fabs(x))); }
   __device__ T derivative(T x, T t) const {
     const T e = ::exp(-::fabs(x));

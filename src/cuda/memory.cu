@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t bounce_bytes = std::size_t{256} * 1024;
 
-/// Of one card.
+/// The memory of one card.
 class CudaMemory final : public Memory {
  public:
   explicit CudaMemory(int device)
@@ -58,8 +58,8 @@ class CudaMemory final : public Memory {
     }
   }
 
-  // On the calling thread's stream, behind what its producer has queued: the producer's stream may be recording, and
-  // its pinned buffer is its own thread's.
+  // On the calling thread's stream, after the producer's queued work: the producer's stream may be recording, and its
+  // pinned buffer belongs to its own thread.
   void copy_out(void* to, const void* from, std::size_t bytes, void* producer_handle) override {
     if (bytes == 0) return;
     Stream& producer = own(producer_handle);
@@ -89,7 +89,7 @@ class CudaMemory final : public Memory {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_of(stream_handle)), "copying on the card");
   }
 
-  // From another card: straight where it lets this one reach it, else the driver brings the bytes.
+  // From another card: directly if that card allows access, else through the driver.
   bool copy_from(Memory& source, void* to, const void* from, std::size_t bytes, void* producer,
                  void* consumer) override {
     auto* const other = dynamic_cast<CudaMemory*>(&source);
@@ -111,12 +111,12 @@ class CudaMemory final : public Memory {
     Stream& second = stream_state(consumer);
     const cudaEvent_t queued = event_after(first);
     {
-      // It may be another thread's, which must not begin to record between the question and the wait.
+      // It may be another thread's stream, which must not start recording between the query and the wait.
       const std::lock_guard gate(second.gate);
       if (second.recording.load() == nullptr)
         return check(cudaStreamWaitEvent(second.handle, queued), "ordering two streams");
     }
-    // Replays come later than this wait, so that a recording needs nothing else.
+    // Replays come after this wait, so a recording needs nothing else.
     check(cudaEventSynchronize(queued), "waiting for another stream");
   }
 
@@ -148,7 +148,7 @@ class CudaMemory final : public Memory {
     return stream;
   }
 
-  // From here on this card reaches the memory of the other one, if it can.
+  // Enables access from this card to the other one's memory, if possible.
   void reach(int other) {
     const std::lock_guard lock(mutex_);
     if (reached_[static_cast<std::size_t>(other)]) return;
@@ -172,7 +172,7 @@ class CudaMemory final : public Memory {
     report_fault(*stream.fault);
   }
 
-  // Throws what a stream's kernels reported, to whoever asks first.
+  // Throws what a stream's kernels reported, to the first caller that asks.
   static void report_fault(FaultCell& cell) {
     std::atomic_ref<int> reported(cell.kind);
     if (static_cast<Fault>(reported.load()) == Fault::none) [[likely]]
@@ -204,7 +204,7 @@ class CudaMemory final : public Memory {
   const std::string name_;
   Blocks blocks_;
   std::mutex mutex_;
-  std::vector<bool> reached_;  // the cards whose memory this one was let reach, or cannot
+  std::vector<bool> reached_;  // the cards whose memory this one may access, or cannot
 };
 
 CudaMemory& cuda_memory(int device) {

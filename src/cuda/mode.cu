@@ -17,9 +17,9 @@ std::string version_name(int version) { return message(version / 1000, '.', vers
 
 namespace {
 
-// Why a card cannot run the mode; this starts it.
+// Why a card cannot run the mode; starts the card.
 std::string why_not(int device) {
-  cudaError_t loaded = cudaSetDevice(device);  // use_card() is for cards that can
+  cudaError_t loaded = cudaSetDevice(device);  // use_card() is for usable cards
   cudaFuncAttributes attributes{};
   if (loaded == cudaSuccess) loaded = cudaFuncGetAttributes(&attributes, probe_kernel);
   cudaGetLastError();
@@ -36,7 +36,7 @@ std::string why_not(int device) {
 
 std::string why_not() {
   int driver = 0, runtime = 0;
-  cudaDriverGetVersion(&driver);  // leaves 0 where there is no driver
+  cudaDriverGetVersion(&driver);  // leaves 0 without a driver
   cudaRuntimeGetVersion(&runtime);
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -94,7 +94,7 @@ Memory& usable_memory(int device) {
 
 std::string description(int device) {
   const cudaDeviceProp first = properties_of(0), properties = properties_of(device);
-  // One like the first, which runs the mode, need not be started to know.
+  // A card like the first, which runs the mode, need not be started to know.
   if (properties.major != first.major || properties.minor != first.minor) require(device);
   return message(properties.name, ", ", properties.multiProcessorCount, " multiprocessors, ",
                  properties.totalGlobalMem / (std::size_t{1} << 30), " GiB");
@@ -102,7 +102,7 @@ std::string description(int device) {
 
 Mode make_mode() {
   static const Places places{.count = card_count(), .memory = usable_memory, .description = description};
-  static const Capture looping = [] {  // apart from capture(), which needs no compiler for the card
+  static const Capture looping = [] {  // separate from capture(), which needs no device compiler
     Capture with_loops = capture();
     with_loops.loop = launch_loop;
     return with_loops;

@@ -10,7 +10,7 @@ struct Moments {
   T count, mean, squares;
 };
 
-/// Builds them up without cancellation (Welford; Chan, Golub and LeVeque).
+/// Accumulates them without cancellation (Welford; Chan, Golub and LeVeque).
 template <class T>
 struct MomentsReducer {
   using State = Moments<T>;

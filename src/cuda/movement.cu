@@ -72,8 +72,8 @@ __global__ void copy_kernel(Index n, StridedLayout<Index> layout, Unit* out, con
 
 inline constexpr int tile = 32, tile_rows = 8;
 
-/// One side's neighbours lie along dimension `a` (in), the other's along `b` (out): tiles pass through shared memory,
-/// so that both sides move whole lines.
+/// One side is contiguous along dimension `a` (in), the other along `b` (out): tiles pass through shared memory, so
+/// that both sides move whole lines.
 struct Transpose {
   std::int64_t size_a = 0, out_a = 0, size_b = 0, in_b = 0;
   int rank = 0;  ///< of the other dimensions
@@ -108,7 +108,7 @@ __global__ void transpose_kernel(Transpose p, Unit* out, const Unit* in) {
   }
 }
 
-/// The dimension whose neighbours are neighbours in memory, or -1.
+/// The dimension that is contiguous in memory, or -1.
 int unit_stride(const Strided& shape, const std::int64_t* stride) {
   for (int d = shape.rank - 1; d >= 0; --d) {
     if (stride[d] == 1 && shape.size[d] > 1) return d;
@@ -116,8 +116,8 @@ int unit_stride(const Strided& shape, const std::int64_t* stride) {
   return -1;
 }
 
-/// Makes pairs of neighbouring elements one element, where the innermost dimension, the strides and the addresses
-/// allow it on both sides.
+/// Merges pairs of adjacent elements into one element, if the innermost dimension, the strides and the addresses allow
+/// it on both sides.
 bool widen(Strided& shape, std::size_t element, const void* out, const void* in) {
   const int last = shape.rank - 1;
   if (element >= 16 || last < 0 || shape.out[last] != 1 || shape.in[last] != 1 || shape.size[last] % 2 != 0)

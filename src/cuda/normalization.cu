@@ -22,7 +22,7 @@ __global__ void inference_kernel(Index packs, Divisor<Index> area_packs, Divisor
 
 // ---- the slots ----
 
-/// Whether the elements of a position's channels are neighbours.
+/// Whether the channels of a position are adjacent.
 bool columns(const BatchNorm& sizes) { return sizes.layout == kernels::Layout::channels_last || sizes.area == 1; }
 
 template <class T, class Pass>
@@ -34,7 +34,7 @@ void over_channels(Context& context, const BatchNorm& sizes, bool packable, cons
     over_planes<T>(context, sizes, packable, pass);
 }
 
-/// Calls function(following) with what follows the normalised values.
+/// Calls function(following) with the operation after the normalisation.
 template <class T, class Function>
 void with_following(const T* added, bool relu, Function function) {
   if (added == nullptr)

@@ -1,4 +1,5 @@
-// What the library opens. Compiled by the compiler of the library, which writes the names in the contract as it does.
+// The entry point of the plug-in. Compiled by the library's compiler, which writes the names in the contract in the
+// same form.
 
 #include "tern/modes/plugin.hpp"
 

@@ -1,5 +1,5 @@
-// Pooling, forward. A thread has a few outputs down a column, so that the rows that overlapping windows share are
-// loaded and folded once.
+// Pooling, forward. A thread computes a few outputs down a column, so that rows shared by overlapping windows are
+// loaded and reduced once.
 
 #include "cuda/cuda.hpp"
 #include "cuda/pooling.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 template <bool Indexed, int V, class T>
 struct LargestOf {
-  static constexpr bool repeats_edges = true;  // an element of the window again changes no maximum
+  static constexpr bool repeats_edges = true;  // repeating an element of the window changes no maximum
   T* out;
   std::uint8_t* index;
   struct Row {
@@ -20,7 +20,7 @@ struct LargestOf {
   };
 
   /// The first maximum of a window's row, whose element kw is values[kw]; elements outside the plane repeat the nearest
-  /// one inside, and `inside` is the first kw inside.
+  /// inside, and `inside` is the first kw inside.
   template <int K>
   __device__ Row row(const Pack<T, V> (&values)[K], int inside) const {
     Row row;
@@ -37,7 +37,7 @@ struct LargestOf {
     }
     return row;
   }
-  /// Takes row kh of a window after those above it; `outside` rows at its top lie outside the plane.
+  /// Adds row kh of a window after those above it; `outside` rows at its top are outside the plane.
   template <int K>
   __device__ void take(Row& window, const Row& row, int kh, int outside) const {
 #pragma unroll
@@ -95,7 +95,7 @@ struct AverageOf {
 
 // ---- kernels ----
 
-/// Usual windows: a thread walks down `Strip` outputs of a column, and each row of inputs is read and folded once.
+/// Usual windows: a thread walks down `Strip` outputs of a column, and each row of inputs is read and reduced once.
 template <int K, int S, int Strip, int V, class T, class Pool>
 __global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p,
                                                      Plane from, Plane to, Pool pool, const T* __restrict__ in) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std:
   }
 }
 
-/// Any windows, an output at a time.
+/// Any windows, one output at a time.
 template <int V, class T, class Index>
 __global__ void max_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, Plane from, Plane to, T* out,
                                   std::uint8_t* index, const T* in) {

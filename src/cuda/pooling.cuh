@@ -1,6 +1,6 @@
 #pragma once
-// What the two directions of pooling share. Arrays are [images, height, width, channels]; planes one after another are
-// images of one channel. Threads have packs of neighbouring channels.
+// Shared by both directions of pooling. Arrays are [images, height, width, channels]; planes stored one after another
+// are images of one channel. Threads own packs of adjacent channels.
 
 #include "cuda/reduce.cuh"
 #include "tern/kernels/pooling.hpp"
@@ -16,8 +16,8 @@ __device__ bool beats(T value, T best) {
   return !(value <= best) && best == best;
 }
 
-/// The sizes of one plane as the card counts them. `K` above 0: square windows of K elements at a stride of S without
-/// dilation, known to the compiler; 0: as the sizes say.
+/// The sizes of one plane in the card's types. `K` above 0: square windows of K elements at a stride of S without
+/// dilation, as constants; 0: as the sizes say.
 template <int K, int S>
 struct Windows {
   int H, W, OH, OW, kernel_h, kernel_w, step_h, step_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -45,7 +45,7 @@ struct Windows {
   __device__ int stride_h() const { return K > 0 ? S : step_h; }
   __device__ int stride_w() const { return K > 0 ? S : step_w; }
 
-  /// use(oh, ow, kh, kw) for each window that holds the input element (h, w), in row order, and its place there.
+  /// use(oh, ow, kh, kw) for each window that contains the input element (h, w), in row order, with its position there.
   template <class Use>
   __device__ void each_window(int h, int w, Use use) const {
     reach(h + pad_h, kernel_h, step_h, by_step_h, dilation_h, OH, [&](int oh, int kh) {
@@ -53,7 +53,7 @@ struct Windows {
     });
   }
 
-  /// What an average divides by in the window of output (oh, ow).
+  /// The divisor of an average in the window of output (oh, ow).
   template <class T>
   __device__ T divisor(int oh, int ow) const {
     const int top = oh * stride_h() - pad_h, left = ow * stride_w() - pad_w;
@@ -65,7 +65,7 @@ struct Windows {
   }
 
  private:
-  /// The same along one dimension; `at` has the padding added.
+  /// The same along one dimension; `at` includes the padding.
   template <class Use>
   static __device__ void reach(int at, int kernel, int step, const Divisor<std::uint32_t>& by_step, int dilation,
                                int outputs, Use use) {
@@ -80,7 +80,7 @@ struct Windows {
   }
 };
 
-/// Calls `function(windows)` with window and stride as constants where they are usual ones.
+/// Calls `function(windows)` with window and stride as constants if they are usual ones.
 template <class Function>
 void with_windows(const Pool2d& sizes, Function function) {
   const auto are = [&](std::int64_t kernel, std::int64_t stride) {
@@ -109,7 +109,7 @@ struct Spread {
   };
   Spread(std::int64_t from, std::int64_t to) : inputs(from), outputs(to) {}
   __device__ Range inputs_of(int output) const { return share(output, inputs, outputs); }
-  /// The outputs that an input belongs to.
+  /// The outputs that an input contributes to.
   __device__ Range outputs_of(int input) const { return share(input, outputs, inputs); }
 
  private:
@@ -124,7 +124,7 @@ inline std::int64_t largest_spread(const AdaptivePool2d& sizes) {
   return std::max((sizes.H + 1) * (sizes.OH + 1), (sizes.W + 1) * (sizes.OW + 1));
 }
 
-/// Splits a flat index over [images, rows, columns, packs of channels], so that neighbouring threads have neighbouring
+/// Splits a flat index over [images, rows, columns, packs of channels], so that adjacent threads have adjacent
 /// channels.
 template <class Index>
 struct Tiles {
@@ -146,7 +146,7 @@ struct Tiles {
 /// The nearest position inside.
 __device__ inline int clamped(int at, int size) { return min(max(at, 0), size - 1); }
 
-/// Where the packs of an image lie.
+/// The location of an image's packs.
 struct Plane {
   int height, width;
   std::int64_t channels;
@@ -199,7 +199,7 @@ inline Grid looping_grid(std::int64_t n) {
   const unsigned threads = threads_for(n);
   return Grid(blocks_for(n, threads), threads);
 }
-/// A thread for each item.
+/// One thread per item.
 inline Grid whole_grid(std::int64_t n) {
   const unsigned threads = threads_for(n);
   return Grid(static_cast<unsigned>(ceil_div(n, threads)), threads);

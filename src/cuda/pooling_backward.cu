@@ -1,5 +1,5 @@
-// Pooling, backward. Every input gathers from the windows that hold it, so nothing is added atomically, and a thread
-// has a tile of inputs, so that a window's gradient is loaded once for several of them.
+// Pooling, backward. Every input gathers from the windows that contain it, so nothing is added atomically. A thread has
+// a tile of inputs, so that a window's gradient is loaded once for several of them.
 
 #include "cuda/pooling.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 // ---- what a window gives ----
 
-/// The winners of V neighbouring channels as one word, and a comparison with all of them that unpacks none.
+/// The winners of V adjacent channels as one word, and a comparison with all of them without unpacking.
 template <int V>
 struct Winners {
   using Word = std::conditional_t<V == 4, std::uint32_t, std::conditional_t<V == 2, std::uint16_t, std::uint8_t>>;
@@ -19,7 +19,7 @@ struct Winners {
   }
 };
 
-/// What the inputs of a window get: its gradient where they won.
+/// The gradients of a window's inputs: the window's gradient where they won.
 template <int V, class T>
 struct MaxShare {
   const T* __restrict__ grad_out;
@@ -43,7 +43,7 @@ struct MaxShare {
   }
 };
 
-/// Each input gets the same part.
+/// Each input gets the same share.
 template <int V, class T>
 struct AverageShare {
   const T* __restrict__ grad_out;
@@ -70,15 +70,15 @@ struct AverageShare {
 // ---- kernels ----
 
 /// Usual windows: a thread gathers for Height x Width inputs, multiples of the stride, from every window over them.
-/// `pairs`: of planes, two neighbours go in one access.
+/// `pairs`: for planes, two adjacent inputs go in one access.
 template <int K, int S, int Height, int Width, int V, class T, class Share>
 __global__ void __launch_bounds__(256)
     gather_tiles_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, Windows<K, S> p, Plane from, Plane to, bool pairs,
                         T* __restrict__ grad_in, Share share) {
-  constexpr int before = (K - 1) / S;  // windows that begin above the tile and reach into it
+  constexpr int before = (K - 1) / S;  // windows that begin above the tile and extend into it
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   const auto at = tiles.template split<V>(i);
-  // Counted with the padding, so that tiles begin where windows do.
+  // Includes the padding, so that tiles begin where windows do.
   const int top = (at.row + p.pad_h / Height) * Height, left = (at.column + p.pad_w / Width) * Width;
   const int channels = static_cast<int>(from.channels);  // an image has fewer than 2^31 elements here
   const Share image = share.from(to.offset(at.image, 0, 0, at.channel));
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// Any windows, an input at a time.
+/// Any windows, one input at a time.
 template <int V, class T, class Index, class Share>
 __global__ void gather_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, Plane to, T* grad_in, Plane from,
                               Share share) {
@@ -190,7 +190,7 @@ __global__ void spread_mean_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, 
 
 // ---- launches ----
 
-/// Inputs of a thread. Of planes, one column per thread keeps neighbouring threads on neighbouring elements.
+/// Inputs of a thread. For planes, one column per thread keeps adjacent threads on adjacent elements.
 template <int S>
 inline constexpr int tile_height = S == 1 ? 4 : S;
 template <int S, int V>
@@ -209,7 +209,7 @@ void gather_tiles(Context& context, const Windows<K, S>& windows, T* grad_in, co
          share);
 }
 
-/// The backward pass of both kinds; share(pack size) makes what a window gives.
+/// The backward pass of both kinds; share(pack size) returns a window's contribution.
 template <class T, class MakeShare>
 void gather(Context& context, T* grad_in, bool packs, const Pool2d& sizes, const MakeShare& share) {
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {

@@ -10,7 +10,7 @@
 
 namespace tern::cuda {
 
-/// What is copied to the card when a recording ends.
+/// Copied to the card when a recording ends.
 struct Upload {
   std::byte* to;
   std::vector<std::byte> bytes;
@@ -21,10 +21,10 @@ struct Recording {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   cudaStream_t launched_on = nullptr;
-  std::shared_ptr<void> loop;                       // what launch_loop() has made of it
+  std::shared_ptr<void> loop;                       // made by launch_loop()
   std::vector<std::shared_ptr<const void>> needed;  // by replays
   std::vector<Upload> uploads;
-  std::exception_ptr failure;  // of launches that had waited; thrown when it ends
+  std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
 };
 
 /// Capture::loop. (loop.cu)

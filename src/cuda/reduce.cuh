@@ -1,7 +1,7 @@
 #pragma once
 // Reductions in a fixed order: threads walk fixed elements, groups combine in a fixed tree, and work that is split over
-// blocks leaves partial states that a second kernel combines. No atomics, and the split depends on the sizes alone, so
-// the bits repeat on every card.
+// blocks leaves partial states that a second kernel combines. There are no atomics, and the split depends only on the
+// sizes, so the bits are the same on every card.
 
 #include <limits>
 #include <type_traits>
@@ -47,7 +47,7 @@ __device__ State shuffled(const State& state, Shuffle shuffle) {
 template <class State, class Combine>
 __device__ State reduce_block(State state, Combine combine);
 
-/// `Threads` neighbouring threads that work on one row: one, part of a warp, a warp, or (above 32) a whole block.
+/// `Threads` adjacent threads that work on one row: one, part of a warp, a warp, or (above 32) a whole block.
 template <int Threads>
 struct Group {
   static_assert((Threads <= 32 && 32 % Threads == 0) || Threads % 32 == 0);
@@ -82,7 +82,7 @@ __device__ State reduce_block(State state, Combine combine) {
   const unsigned warp = threadIdx.x / 32, warps = blockDim.x / 32;
   state = Group<32>::reduce(state, combine);
   if (warps == 1) return state;
-  __syncthreads();  // the storage may still be read from the call before
+  __syncthreads();  // the storage may still be read from the previous call
   if (threadIdx.x % 32 == 0) of_warp[warp] = state;
   __syncthreads();
   const unsigned lane = threadIdx.x % 32;
@@ -109,7 +109,7 @@ void with_group(std::int64_t rows, std::int64_t length, Function function) {
     function(std::integral_constant<int, 512>{});
 }
 
-/// The grid for `items` groups; one thread block works on one item, or on as many as fit 128 threads.
+/// The grid for `items` groups; one block works on one item, or on as many as fit 128 threads.
 template <int Threads>
 Grid group_grid(std::int64_t items) {
   constexpr unsigned threads = Threads > 128 ? Threads : 128;
@@ -137,7 +137,7 @@ struct Elements {
   }
 };
 
-/// The sum, divided by `divisor` when it is a mean.
+/// The sum, divided by `divisor` for a mean.
 template <class T>
 struct SumReducer {
   using State = T;
@@ -152,7 +152,7 @@ struct SumReducer {
 
 // ---- kernels ----
 
-/// How the length of each reduction is cut: `slices` slices of `slice` elements, the last may be shorter.
+/// How the length of each reduction is cut: `slices` slices of `slice` elements; the last may be shorter.
 struct Slices {
   std::int64_t count = 1, slice = 0;
 };
@@ -194,7 +194,7 @@ __global__ void reduce_rows_kernel(std::int64_t rows, std::int64_t length, Slice
 
 inline constexpr int column_threads = 256;
 
-/// Blocks of blockDim.x neighbouring columns by blockDim.y interleaved parts of a slice.
+/// Blocks of blockDim.x adjacent columns by blockDim.y interleaved parts of a slice.
 template <class Reducer, class Source>
 __global__ void reduce_columns_kernel(kernels::Axis axis, Slices slices, Reducer reducer, Source source,
                                       typename Reducer::State* partial) {
@@ -251,7 +251,7 @@ void combine(Context& context, std::int64_t outputs, std::int64_t slices, const 
   launch(context, group_grid<32>(outputs), combine_kernel<Reducer>, outputs, slices, reducer, partial);
 }
 
-/// Cuts the length when the outputs alone would leave most of the card idle. `blocks` is what they would start.
+/// Cuts the length if the outputs alone would leave most of the card idle. `blocks` is what they would start.
 inline Slices slices_for(std::int64_t blocks, std::int64_t length, std::int64_t least) {
   constexpr std::int64_t wanted_blocks = 1024, most = 1024, multiple = 16;
   std::int64_t count = std::min({wanted_blocks / std::max<std::int64_t>(blocks, 1), length / least, most});
@@ -273,7 +273,7 @@ void reduce(Context& context, const kernels::Axis& axis, const Reducer& reducer,
     unsigned x = 4;
     while (x < 32 && x < axis.inner) x *= 2;
     const std::int64_t tiles = axis.outer * ceil_div(axis.inner, x);
-    // A second kernel costs about as much as 64 turns of a block.
+    // A second kernel costs about as much as 64 iterations of a block.
     const std::int64_t turn = column_threads / x;
     const Slices slices =
         tiles >= 128 || axis.length <= 64 * turn ? Slices{1, axis.length} : slices_for(tiles, axis.length, 16 * turn);

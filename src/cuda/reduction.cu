@@ -47,7 +47,7 @@ struct ExtremeReducer {
     if (a.value == b.value) return first ? a : b;
     return (a.value > b.value) == largest ? a : b;
   }
-  /// The same for indices that increase: only a better value, or the first NaN, replaces.
+  /// The same for increasing indices: only a better value, or the first NaN, replaces.
   __device__ void add(State& state, T value, std::int64_t index) const {
     const bool better = largest ? value > state.value : value < state.value;
     if (better || state.index < 0 || (isnan(value) && !isnan(state.value))) state = {value, index};

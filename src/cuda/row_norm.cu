@@ -1,6 +1,5 @@
-// Rows with statistics of their own: layer, RMS, group and instance normalisation. A row that fits the registers of a
-// warp or a block is read once, by one kernel. Longer rows are gathered by the reductions, in double, and written by a
-// second kernel.
+// Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a warp
+// or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
 
 #include "cuda/moments.cuh"
 #include "cuda/row_norm.cuh"
@@ -17,7 +16,7 @@ struct Forward {
   double epsilon;
   bool centred;
 
-  /// In this order, inverse * weight need not be in T's range.
+  /// In this order, inverse * weight may be out of T's range.
   template <int V>
   __device__ void write(T* to, const Pack<T, V>& in, T center, T inverse, const Pack<T, V>& scale,
                         const Pack<T, V>& shift) const {
@@ -58,7 +57,7 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
   const int length = static_cast<int>(rows.length);
   const T count = static_cast<T>(length), *const in = pass.x + row * length;
   const std::int64_t first = rows.first_parameter(row);
-  // Asked for early, weight and bias arrive while the statistics are made; many packs need the registers.
+  // Loaded early, weight and bias arrive while the statistics are computed; many packs need the registers.
   constexpr bool early = Threads * Packs <= 512 || Packs < 8;
   const auto held = held_row<Threads, Packs, V>(in, length);
   Held<early ? Packs : 1, V, T> scale, shift;

@@ -1,5 +1,5 @@
-// The gradients of rows with statistics of their own. A row in registers is read once; the gradients of weight and bias
-// are added up by blocks behind those of the rows in the same launch, or, of many rows, by the threads that hold them.
+// The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
+// are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
 
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
@@ -8,7 +8,7 @@ namespace tern::cuda {
 namespace row_normalization {
 namespace {
 
-/// The sums of gradients, and of them times the normalised x.
+/// The sums of gradients, and of gradients times the normalised x.
 struct Sums {
   double gradient, product;
 };
@@ -24,15 +24,15 @@ struct Backward {
   T *grad_x, *grad_weight, *grad_bias;
   const T *grad_y, *x, *weight, *mean, *inverse_deviation;
   bool centred;
-  const Sums* sums;  ///< of rows that no registers hold
+  const Sums* sums;  ///< of rows that do not fit registers
 
   __device__ T center(std::int64_t row) const { return mean == nullptr ? T(0) : mean[row]; }
-  /// What an element gives to the gradients of weight and bias.
+  /// An element's terms of the gradients of weight and bias.
   __device__ Sums product(std::int64_t row, std::int64_t at) const {
     const double gradient = grad_y[at];
     return {gradient, gradient * ((x[at] - center(row)) * inverse_deviation[row])};
   }
-  /// The same, weighted, to those of its row.
+  /// The same, weighted, for its row's sums.
   __device__ Sums weighted(const Rows& rows, std::int64_t row, std::int64_t i) const {
     const Sums plain = product(row, row * rows.length + i);
     const double scale = rows.parameters<1>(weight, rows.first_parameter(row), i, T(1)).value[0];
@@ -77,7 +77,7 @@ __device__ __forceinline__ HeldPair<Packs, V, T> held_pair(const Backward<T>& pa
           held_row<Threads, Packs, V>(pass.x + start, length)};
 }
 
-/// Calls sum(k, gradients, normalised) with what each pack gives to the gradients of weight and bias. Changes `in`.
+/// Calls sum(k, gradients, normalised) with each pack's terms of the gradients of weight and bias. Changes `in`.
 template <int Threads, int Packs, int V, class T, class Sum>
 __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backward<T>& pass, std::int64_t row,
                                                   HeldPair<Packs, V, T>& in, Sum sum) {
@@ -162,7 +162,7 @@ __device__ void sum_tile(const Rows& rows, const Backward<T>& pass, const Slices
     ParameterSums<T>{pass.grad_weight, pass.grad_bias}.store(column, sums);
 }
 
-/// The gradients of rows by the first `row_blocks` blocks, of weight and bias by the others.
+/// The first `row_blocks` blocks compute the gradients of rows, the others those of weight and bias.
 template <int Threads, int Packs, int V, class T>
 __global__ void __launch_bounds__(block_threads<Threads>)
     differentiate_kernel(Rows rows, Backward<T> pass, unsigned row_blocks, Slices slices, Sums* partial) {
@@ -179,9 +179,9 @@ __global__ void __launch_bounds__(block_threads<Threads>)
 
 // ---- many rows that share weight and bias ----
 
-constexpr int summing_threads = 512;  // of a multiprocessor: the sums of its columns are in each one's registers
+constexpr int summing_threads = 512;  // per multiprocessor: each one's registers hold the sums of its columns
 
-/// partial: [blocks, length]. The next row is asked for before this one is worked on.
+/// partial: [blocks, length]. The next row is loaded before this one is processed.
 template <int Threads, int V, class T>
 __global__ void __launch_bounds__(Threads, summing_threads / Threads)
     differentiate_all_kernel(Rows rows, Backward<T> pass, Sums* partial) {
@@ -218,7 +218,7 @@ void differentiate_all(Context& context, const Rows& rows, const Backward<T>& pa
                Elements<Sums>{partial.as<Sums>()});
 }
 
-/// All gradients in one reading, where that pays; false where it does not.
+/// All gradients in one pass, if that pays; false if not.
 template <int V, class T>
 bool differentiate_all(Context& context, const Rows& rows, const Backward<T>& pass) {
   const bool parameters = pass.grad_weight != nullptr || pass.grad_bias != nullptr;
@@ -236,7 +236,7 @@ bool differentiate_all(Context& context, const Rows& rows, const Backward<T>& pa
 
 // ---- longer rows ----
 
-/// What the elements give to the gradients of weight and bias, or, weighted, to those of their rows.
+/// The elements' terms of the gradients of weight and bias or, weighted, of their rows' sums.
 template <class T>
 struct Products {
   Rows rows;
@@ -263,7 +263,7 @@ struct StoredSums {
   __device__ void store(std::int64_t output, const State& state) const { out[output] = state; }
 };
 
-/// The slices of each tile of columns; none where nobody asks for the gradients or reductions sum them.
+/// The slices of each tile of columns; none if the gradients are not requested or reductions sum them.
 template <class T>
 Slices tile_slices(const Rows& rows, const Backward<T>& pass, std::int64_t tiles) {
   if (rows.area > 1 || (pass.grad_weight == nullptr && pass.grad_bias == nullptr)) return {0, 0};

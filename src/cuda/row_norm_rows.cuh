@@ -1,6 +1,6 @@
 #pragma once
-// What both passes of rows with statistics of their own share: their sizes, rows held in registers, and single elements
-// of longer ones.
+// Shared by both passes of rows with their own statistics: their sizes, rows held in registers, and single elements of
+// longer rows.
 
 #include <initializer_list>
 
@@ -12,7 +12,7 @@ namespace tern::cuda::row_normalization {
 using kernels::Axis;
 using kernels::RowNorm;
 
-/// The sizes as the card wants them.
+/// The sizes in the card's types.
 struct Rows {
   std::int64_t count, length, groups, area, channels;  ///< channels: of a row
   Divisor<std::uint32_t> by_area;
@@ -31,7 +31,7 @@ struct Rows {
   __device__ std::int64_t channel(std::int64_t i) const {
     return area == 1 ? i : narrow ? by_area.quotient(static_cast<std::uint32_t>(i)) : i / area;
   }
-  /// Those of elements i to i + V of a row; `otherwise` where there are none.
+  /// Those of elements i to i + V of a row; `otherwise` if absent.
   template <int V, class T>
   __device__ Pack<T, V> parameters(const T* values, std::int64_t first, std::int64_t i, T otherwise) const {
     Pack<T, V> pack;
@@ -45,13 +45,13 @@ struct Rows {
 
 // ---- rows in registers ----
 
-/// `Packs` packs of each thread.
+/// `Packs` packs per thread.
 template <int Packs, int V, class T>
 struct Held {
   Pack<T, V> pack[Packs];
 };
 
-/// Calls use(k, i) for the packs of a row that are this thread's: the k-th begins at element i.
+/// Calls use(k, i) for this thread's packs of a row: the k-th begins at element i.
 template <int Threads, int Packs, int V, class Use>
 __device__ __forceinline__ void each_pack(int length, Use use) {
 #pragma unroll
@@ -83,10 +83,11 @@ struct HeldShape {
   static constexpr int threads = Threads, packs = Packs;
 };
 
-constexpr std::int64_t many_rows = 2048;  // enough to fill the card with rows of few threads, which wait for few others
+constexpr std::int64_t many_rows = 2048;  // enough to fill the card with rows of few threads, which synchronise with
+                                          // few others
 
-/// Calls `function(HeldShape<Threads, Packs>{})` with what suits rows of `packs` packs, or their gradients, beside
-/// which those of weight and bias find a place on the same multiprocessors; false where nothing does.
+/// Calls `function(HeldShape<Threads, Packs>{})` with the shape for rows of `packs` packs, or for their gradients,
+/// which leave room for those of weight and bias on the same multiprocessors; false if there is none.
 template <bool gradients, class Function>
 bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
   if (packs <= 64)
@@ -121,7 +122,7 @@ __global__ void elements_kernel(Index packs, Divisor<Index> row_packs, Rows rows
   }
 }
 
-/// Runs `pass` on the elements of rows whose statistics, or sums, are known.
+/// Runs `pass` on the elements of rows with known statistics or sums.
 template <int V, class Pass>
 void over_elements(Context& context, const Rows& rows, const Pass& pass) {
   const std::int64_t row_packs = rows.length / V, packs = rows.count * row_packs;

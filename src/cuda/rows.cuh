@@ -1,12 +1,12 @@
 #pragma once
-// Work on whole rows (softmax, cross-entropy): groups of threads walk a row and, where it is short enough, hold it in
-// registers, so that it is read once.
+// Work on whole rows (softmax, cross-entropy): groups of threads walk a row and hold it in registers if it is short
+// enough, so that it is read once.
 
 #include "cuda/reduce.cuh"
 
 namespace tern::cuda {
 
-/// A row of `length` neighbours for `Threads` threads, each with `Items` elements in registers; 0: any length, read
+/// A contiguous row of `length` for `Threads` threads, each with `Items` elements in registers; 0: any length, read
 /// again by every pass.
 template <int Threads, int Items>
 struct RowWalk {
@@ -49,7 +49,7 @@ struct ColumnWalk {
   }
 };
 
-/// The elements of `in` along a walk: from registers where it has room for them.
+/// The elements of `in` along a walk: from registers if they fit.
 template <class Walk, class T>
 class Held {
  public:
@@ -62,7 +62,7 @@ class Held {
     else
       return in_[walk_.at(i)];
   }
-  /// Only where elements are held.
+  /// Only if elements are held.
   __device__ void put(int k, T value) { value_[k] = value; }
 
  private:
@@ -71,7 +71,7 @@ class Held {
   T value_[Walk::items > 0 ? Walk::items : 1];
 };
 
-/// The softmax of a row: each thread's exp(x - largest), where held, and what they must be divided by.
+/// The softmax of a row: each thread's exp(x - largest), if held, and their divisor.
 template <class Walk, class T>
 class SoftmaxRow {
  public:
@@ -105,7 +105,7 @@ struct RowShape {
   using Walk = RowWalk<Threads, Items>;
 };
 
-/// Calls `function(RowShape<Threads, Items>{})` with what suits rows of this length.
+/// Calls `function(RowShape<Threads, Items>{})` with the shape for rows of this length.
 template <class Function>
 void with_row(std::int64_t rows, std::int64_t length, Function function) {
   if (length <= 16)

@@ -12,7 +12,7 @@ namespace {
 
 // ---- gather_backward ----
 
-/// Few rows: every element of the result looks through all of them.
+/// Few rows: every element of the result scans all of them.
 template <class T>
 __global__ void gather_backward_kernel(T* grad_in, const T* grad_out, const std::int64_t* index, std::int64_t rows,
                                        std::int64_t in_rows, std::int64_t columns) {
@@ -28,7 +28,7 @@ __global__ void gather_backward_kernel(T* grad_in, const T* grad_out, const std:
   }
 }
 
-/// What is sorted to bring the rows of one target together; a bad index goes behind all targets.
+/// The sort keys that bring the rows of one target together; a bad index sorts after all targets.
 __global__ void sort_keys_kernel(std::int64_t* keys, std::int64_t* numbers, const std::int64_t* index,
                                  std::int64_t rows, std::int64_t in_rows) {
   begin_kernel();
@@ -50,7 +50,7 @@ __device__ std::int64_t lower_bound(const std::int64_t* keys, std::int64_t count
   return begin;
 }
 
-/// A block per target row: the sort was stable, so its rows follow each other in increasing order.
+/// One block per target row: the sort was stable, so its rows are in increasing order.
 template <class T>
 __global__ void sum_sorted_rows_kernel(T* grad_in, const T* grad_out, const std::int64_t* keys,
                                        const std::int64_t* numbers, std::int64_t rows, std::int64_t in_rows,
@@ -106,7 +106,7 @@ __global__ void one_hot_kernel(T* out, const std::int64_t* labels, std::int64_t 
 
 // ---- dropout ----
 
-/// A thread per word quadruple. Packed: whole quadruples move in accesses of 16 bytes.
+/// One thread per quadruple of words. Packed: whole quadruples move in accesses of 16 bytes.
 template <bool Packed, class T>
 __global__ void dropout_kernel(T* out, const T* in, std::int64_t n, std::uint32_t threshold, T keep, random::Key key) {
   begin_kernel();

@@ -13,8 +13,8 @@ namespace tern::cuda {
 
 struct Recording;
 
-/// Pinned memory that host data passes through on its way to the card: a ring of segments, each with the event after
-/// which it may be written again.
+/// Pinned memory through which host data pass to the card: a ring of segments, each with the event after which it may
+/// be reused.
 struct StagingRing {
   static constexpr std::size_t segments = 8, segment_bytes = std::size_t{1} << 20;
   std::byte* base = nullptr;
@@ -26,50 +26,50 @@ struct Stream {
   cudaStream_t handle = nullptr;
   int device = 0;                 ///< its card, and that of all that it holds
   cudaEvent_t ordered = nullptr;  ///< for Memory::order
-  cudaEvent_t begun = nullptr;    ///< what was queued before the recording that goes on
+  cudaEvent_t begun = nullptr;    ///< what was queued before the current recording
   std::mutex gate;  ///< held while a recording begins or ends, and while an event is queued from elsewhere
   static constexpr int most_sides = 8;
-  std::array<cudaStream_t, most_sides> sides{};  ///< run beside `handle` while a recording forks
+  std::array<cudaStream_t, most_sides> sides{};  ///< run concurrently with `handle` while a recording forks
   cudaEvent_t forked = nullptr;
   std::array<cudaEvent_t, most_sides> joined{};
-  std::vector<Branch> branches;  ///< of the recording, until join_branches(); the recording thread's
+  std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
   FaultCell* fault = nullptr;
-  FaultCell left{};  ///< of threads that had the stream before, unread
+  FaultCell left{};  ///< of earlier threads with this stream, unread
   StagingRing staging;
   std::byte* bounce = nullptr;    ///< pinned, for small copies to the host
-  std::shared_ptr<void> library;  ///< what cuDNN needs of its own in each thread (convolution/engines.cu)
+  std::shared_ptr<void> library;  ///< cuDNN's objects per thread (convolution/engines.cu)
   std::atomic<Recording*> recording{nullptr};
 };
 
 /// The calling thread's stream on a card.
 Stream& thread_stream(int device);
-/// On the card that it works on.
+/// On the thread's current card.
 inline Stream& thread_stream() { return thread_stream(card().device); }
 /// The state behind a Context's stream; throws Error for a stream that is not one of ours.
 Stream& stream_state(void* stream);
-/// An event after what the stream has queued so far. What a recording queues reaches nobody before it is replayed: what
-/// came before it is all there is to wait for.
+/// An event after the stream's queued work. Work of a recording runs only when replayed, so the event waits for what
+/// came before it.
 cudaEvent_t event_after(Stream& stream);
-/// Waits for that; errors are left to the owner of the stream. The second waits for every stream of the card.
+/// Waits for that; errors are left to the stream's owner. The second waits for every stream of the card.
 void finish(Stream& stream) noexcept;
 void finish_all(int device) noexcept;
 
-/// What the recording that goes on, if one does, needs for as long as it may be replayed. (capture.cu)
+/// Keeps what the current recording, if any, needs as long as it may be replayed. (capture.cu)
 void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& needed);
 /// Where its replays will find these bytes. (capture.cu)
 const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes);
 
 // ---- blocks and recordings (memory.cu) ----
 
-/// From now on, what is allocated on the stream belongs to the recording.
+/// From now on, allocations on the stream belong to the recording.
 void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
-/// What was released while the stream had branches may be used again.
+/// Makes blocks that were released while the stream had branches reusable.
 void reuse_released(Stream& stream) noexcept;
-/// A block that the host may write before the recording's replays: none that recorded work has used.
+/// A block that the host may write before the recording's replays: one that no recorded work has used.
 void* allocate_unrecorded(Stream& stream, std::size_t bytes);
-/// Hands the blocks of a recording on that card back to the cache.
+/// Returns the blocks of a recording on that card to the cache.
 void disband_recording(int device, Recording* recording) noexcept;
 
 }  // namespace tern::cuda

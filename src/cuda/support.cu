@@ -12,7 +12,7 @@
 namespace tern::cuda {
 
 void fail(cudaError_t status, const char* doing, const std::source_location& where) {
-  cudaGetLastError();  // else the next, innocent, call would report it again
+  cudaGetLastError();  // otherwise the next, unrelated, call would report it again
   std::string_view file = where.file_name();
   file.remove_prefix(file.find_last_of('/') + 1);
   const std::string text = message("cuda: ", doing, " failed: ", cudaGetErrorString(status), " (",
@@ -22,12 +22,12 @@ void fail(cudaError_t status, const char* doing, const std::source_location& whe
 }
 
 namespace {
-// All kernels are compiled for the same architectures, so one stands for all.
+// All kernels are compiled for the same architectures, so one represents all.
 __global__ void probe_kernel() {}
 
 thread_local const Card* used_card = nullptr;  // by the thread; null: never chosen
 
-// The card that the runtime's calls of the thread mean, which the program may have changed behind our back.
+// Sets the card for the thread's runtime calls, which the program may have changed.
 void make_current(int device) {
   int current = 0;
   check(cudaGetDevice(&current), "asking for the current card");
@@ -94,7 +94,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<void*, Stream*> all;
-  std::unordered_map<int, std::vector<Stream*>> idle;  // of each card
+  std::unordered_map<int, std::vector<Stream*>> idle;  // per card
 };
 Registry& registry() {
   static auto* registry = new Registry;
@@ -117,8 +117,8 @@ Stream* make_stream(int device) {
   return stream;
 }
 
-/// What the work of the thread before has reported, and nobody has read, is not the next one's: it waits for whoever
-/// reads that work.
+/// What an earlier thread's work reported, unread, does not belong to the next thread: it waits for whoever reads that
+/// work.
 void leave_fault(Stream& stream) {
   finish(stream);
   std::atomic_ref<int> reported(stream.fault->kind);
@@ -129,7 +129,7 @@ void leave_fault(Stream& stream) {
 }
 
 struct ThreadStreams {
-  std::array<Stream*, most_cards> of_card{};  // null where the thread has none yet
+  std::array<Stream*, most_cards> of_card{};  // null if the thread has none yet
   ~ThreadStreams() {
     Registry& streams = registry();
     std::lock_guard lock(streams.mutex);
@@ -186,12 +186,12 @@ void finish(Stream& stream) noexcept {
   try {
     check(cudaEventSynchronize(event_after(stream)), "waiting for a stream");
   } catch (const std::exception&) {
-    // Whoever queued that work meets its error.
+    // Whoever queued that work gets its error.
   }
 }
 
 void finish_all(int device) noexcept {
-  // The wait must not keep others from their streams: what it waits for may wait for their work.
+  // The wait must not block others from their streams: what it waits for may wait for their work.
   std::vector<Stream*> all;
   try {
     Registry& streams = registry();

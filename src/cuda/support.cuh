@@ -1,5 +1,5 @@
 #pragma once
-// What every file of the cuda mode stands on: checked calls, the cards' figures, launches, and the fault cell.
+// The basis of all files of the cuda mode: checked calls, the cards' properties, launches, and the fault cell.
 
 #include <cuda_runtime.h>
 
@@ -15,7 +15,7 @@ namespace tern::cuda {
 
 // ---- checked calls ----
 
-/// Throws OutOfMemory or Error with the sentence, the runtime's reason and the place; the sticky error is cleared.
+/// Throws OutOfMemory or Error with the sentence, the runtime's reason and the location; clears the sticky error.
 [[noreturn]] void fail(cudaError_t status, const char* doing, const std::source_location& where);
 
 /// `check(cudaEventRecord(event, stream), "recording an event")`.
@@ -30,30 +30,29 @@ inline void check(cudaError_t status, const char* doing,
 struct Card {
   std::string name;
   int multiprocessors = 1;
-  std::size_t shared_per_block = 48 * 1024;  ///< the most dynamic shared memory that a block may ask for
+  std::size_t shared_per_block = 48 * 1024;  ///< the most dynamic shared memory that a block may request
   std::size_t memory = 0;
   int device = 0;  ///< its number
   /// The compute capability, times ten, that the loaded kernels were compiled for: __CUDA_ARCH__ / 10. A newer card
-  /// runs the code of an older one, without what that code leaves out, so kernels are chosen and launched by this.
+  /// runs the code for an older one, which lacks newer features, so kernels are chosen and launched by this.
   int code = 0;
-  bool doubles = false;  ///< tensor cores multiply doubles at half of the rate of floats: code for 9.0 and later
+  bool doubles = false;  ///< tensor cores multiply doubles at half the rate of floats: code for 9.0 and later
   bool overlap = false;  ///< the kernels have programmatic dependent launch and clusters: code for 9.0 and later
 };
 inline constexpr int most_cards = 64;
-/// How many there are; more than the most are left alone.
+/// The number of cards; any beyond the maximum are ignored.
 int card_count();
-/// The one of that number, read once, which starts it.
+/// The card of that number, read once, which starts it.
 const Card& card(int device);
-/// The one that the calling thread works on: of its last use_card(), in a kernel that of its context; at first the
-/// first.
+/// The thread's current card: that of its last use_card(), in a kernel that of its context; initially the first.
 const Card& card();
-/// From here on the thread's calls of the runtime and its libraries mean this card: new memory, streams, events and
-/// handles are its, and its streams take kernels. Where there is one card it costs nothing.
+/// Makes this card current for the thread's calls of the runtime and its libraries: new memory, streams, events and
+/// handles belong to it, and its streams accept kernels. With a single card it costs nothing.
 void use_card(int device);
 
 // ---- streams ----
 
-/// What kernels report about the values they met; the next wait on the stream throws it as NumericError.
+/// What kernels report about the values they read; the next wait on the stream throws it as NumericError.
 enum class Fault : int { none = 0, label, index, divisor };
 struct FaultCell {
   int kind;  ///< a Fault
@@ -61,19 +60,19 @@ struct FaultCell {
   long long value, limit;
 };
 
-/// What the context's work is queued on.
+/// The stream on which the context's work is queued.
 cudaStream_t stream_of(const Context& context);
-/// True while the work queued on the context's stream is recorded instead of run.
+/// Whether work queued on the context's stream is recorded instead of run.
 bool recording(const Context& context);
 /// Where kernels on this stream report; pass it as a kernel argument. Host memory that the card can write.
 FaultCell* fault_cell(const Context& context);
 
 // ---- kernels ----
 
-/// In EVERY kernel, in every thread, before it reads or writes the card's memory: launches overlap their start with the
-/// end of the kernel before (programmatic dependent launch), and only from here on is that kernel's work finished and
-/// visible. What stands in front of it costs nothing while that kernel runs: KernelArguments::mine(), which thread does
-/// what, the first look at the arguments.
+/// Call it in EVERY kernel, in every thread, before reading or writing the card's memory: a launch overlaps with the
+/// end of the previous kernel (programmatic dependent launch), whose work is complete and visible only from here on.
+/// What comes before costs nothing while that kernel runs: KernelArguments::mine(), work distribution, the first access
+/// to the arguments.
 __device__ __forceinline__ void begin_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -81,7 +80,8 @@ __device__ __forceinline__ void begin_kernel() {
 #endif
 }
 
-/// Says that `value` is outside [0, limit), or is a divisor of 0. Any thread may call it; one of the reports is kept.
+/// Reports that `value` is outside [0, limit), or is a divisor of 0. Any thread may call it; one of the reports is
+/// kept.
 __device__ __forceinline__ void report(FaultCell* cell, Fault kind, long long value, long long limit) {
   volatile FaultCell* written = cell;
   written->value = value;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void report(FaultCell* cell, Fault kind, long long va
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Blocks for a grid-stride loop over n elements, `per_block` of them per block and turn: enough to fill the card
+/// Blocks for a grid-stride loop over n elements, `per_block` of them per block and iteration: enough to fill the card
 /// several times over, never more.
 inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = 256) {
   const std::int64_t most = static_cast<std::int64_t>(card().multiprocessors) * 16;
@@ -112,8 +112,7 @@ struct Grid {
   bool empty() const { return blocks.x == 0 || blocks.y == 0 || blocks.z == 0; }
 };
 
-/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: remembered by card and
-/// kernel.
+/// Lets a kernel use up to `bytes` of dynamic shared memory. Cheap enough for every call: cached by card and kernel.
 void allow_shared(const void* kernel, std::size_t bytes);
 
 /// launch() on a stream of the runtime.

@@ -1,5 +1,5 @@
 #pragma once
-// The multiply-add of the tensor cores, of cards from compute capability 8.0 on.
+// The tensor cores' multiply-add, for cards with compute capability 8.0 and later.
 
 #include <cstdint>
 #include <type_traits>
@@ -7,7 +7,7 @@
 namespace tern::cuda {
 
 /// sum += a b, 16 x 8 from 16 x 8 and 8 x 8 over the warp. The multiplication reads the upper 19 bits of each float.
-/// Of lane l, g = l / 4 and t = l % 4: a has (row, k) = (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4), b has (k,
+/// For lane l with g = l / 4 and t = l % 4: a has (row, k) = (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4), b has (k,
 /// column) = (t, g), (t + 4, g), and the sum (row, column) = (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 __device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4],
                                              const std::uint32_t (&b)[2]) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_
 #endif
 }
 
-/// The same of doubles, in which products of floats are exact. For compute capability 9.0 and later.
+/// The same for doubles, in which products of floats are exact. For compute capability 9.0 and later.
 __device__ __forceinline__ void multiply_add(double (&sum)[4], const double (&a)[4], const double (&b)[2]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -31,7 +31,7 @@ __device__ __forceinline__ void multiply_add(double (&sum)[4], const double (&a)
 #endif
 }
 
-/// The nearest TF32.
+/// Rounds to the nearest TF32.
 __device__ __forceinline__ float rounded_tf32(float value) {
 #if __CUDA_ARCH__ >= 800
   std::uint32_t rounded;
@@ -41,8 +41,8 @@ __device__ __forceinline__ float rounded_tf32(float value) {
   return value;
 }
 
-/// What they multiply floats as: doubles, in which products of floats are exact, or TF32, the nearest or (`Rounds` is
-/// false) the float as it is, of which the multiplication reads the upper bits.
+/// The format in which they multiply floats: doubles, in which products of floats are exact, or TF32: rounded to
+/// nearest or (`Rounds` is false) truncated by the multiplication, which reads only the upper bits.
 template <bool Doubles, bool Rounds = true>
 struct TensorCores {
   using Sum = std::conditional_t<Doubles, double, float>;

@@ -4,7 +4,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
 
-// Part of the CUDA Toolkit, but a package of its own; without it operators have no names in NVIDIA's profilers.
+// Part of the CUDA Toolkit, but a separate package; without it operators have no names in NVIDIA's profilers.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define TERN_NVTX 1

@@ -25,7 +25,7 @@ struct Tensors {
 };
 
 inline constexpr int update_threads = 256;
-/// Elements of one block: two packs a thread.
+/// Elements of one block: two packs per thread.
 template <class T>
 inline constexpr std::int64_t block_elements = 2 * pack_size<T>* update_threads;
 
@@ -44,7 +44,7 @@ __device__ int tensor_of(const Tensors<T>& tensors, std::int32_t block) {
 }
 
 /// Applies rule(value, gradient, first, second) to the elements of [begin, end), two packs at a time, so that their
-/// loads overlap. States that are null read as 0.
+/// loads overlap. Null states read as 0.
 template <int V, class T, class Rule>
 __device__ void update_block(T* value, const T* gradient, T* first, T* second, std::int64_t begin, std::int64_t end,
                              const Rule& rule) {
@@ -74,7 +74,7 @@ __device__ void update_block(T* value, const T* gradient, T* first, T* second, s
   }
 }
 
-/// Elements of a tensor, one block's work: packs from `begin` to `whole`, then single ones.
+/// One block's elements of a tensor: packs from `begin` to `whole`, then single ones.
 template <class T>
 struct Part {
   T* value;
@@ -82,7 +82,7 @@ struct Part {
   T *first, *second;
   std::int64_t begin, whole, end;
 
-  /// Empty where the tensors have no such block.
+  /// Empty if the tensors have no such block.
   __device__ Part(const Tensors<T>& tensors, std::int32_t block) {
     const int which = tensor_of(tensors, block);
     value = tensors.value[which];
@@ -104,7 +104,7 @@ struct Part {
   }
 };
 
-/// The first part is found ahead of begin_kernel(): the search waits for an argument several times.
+/// The first part is found before begin_kernel(): the search waits for an argument several times.
 template <class T, class Rule>
 __device__ void update_tensors(const Tensors<T>& tensors, Part<T> part, const Rule& rule) {
   for (auto block = static_cast<std::int32_t>(blockIdx.x);;) {
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(update_threads)
 template <class T>
 struct AdamRule {
   T learning_rate, beta1, beta2, rest1, rest2, epsilon, weight_decay;  ///< rest: 1 - beta
-  T step_size, root;  ///< learning_rate / (1 - beta1^t) and 1 / sqrt(1 - beta2^t): one division less per element
+  T step_size, root;  ///< learning_rate / (1 - beta1^t) and 1 / sqrt(1 - beta2^t): one division fewer per element
   bool decoupled;
   static constexpr bool reads_state = true;
   __device__ void operator()(T& value, T gradient, T& first, T& second) const {
@@ -168,7 +168,7 @@ struct AdamRule {
 /// stores the new step. So one kernel can read the old value everywhere and still replace it.
 inline constexpr std::int64_t step_mask = 0xffffffffll;
 
-/// base^exponent by squaring: far quicker than pow, and as exact as 1 - beta^t needs.
+/// base^exponent by squaring: much faster than pow, and as exact as 1 - beta^t requires.
 __device__ double whole_power(double base, std::int64_t exponent) {
   double result = 1;
   for (; exponent > 0; exponent /= 2, base *= base) {
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(update_threads)
   update_tensors(mine.tensors, part, rule);
 }
 
-/// Calls `start(tensors, blocks, last)` for every launch that it takes. With `always`, at least once.
+/// Calls `start(tensors, blocks, last)` for every launch that it needs. With `always`, at least once.
 template <class T, class Start>
 void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
   Tensors<T> tensors{};
@@ -223,7 +223,7 @@ void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
     tensors.count = tensors.blocks = 0;
   };
   for (std::int64_t i = 0; i < parameters.count; ++i) {
-    // A tensor of 2^31 blocks or more goes out in pieces.
+    // A tensor of 2^31 blocks or more is launched in pieces.
     constexpr std::int64_t most = (std::int64_t{1} << 30) * block_elements<T>;
     for (std::int64_t begin = 0; begin < parameters.size[i]; begin += most) {
       const std::int64_t size = std::min(parameters.size[i] - begin, most);

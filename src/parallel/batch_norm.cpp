@@ -24,7 +24,7 @@ BatchNorm2d::BatchNorm2d(const Group& group, std::int64_t channels, const nn::Ba
 }
 
 Tensor BatchNorm2d::forward(const Tensor& images) const {
-  // Of 16-bit images in float32, as operators::batch_norm computes.
+  // 16-bit images in float32, as operators::batch_norm computes.
   const auto wide = [](const Tensor& tensor) { return tensor.to(scalar_of(tensor.dtype())); };
   const Tensor x = wide(images);
   expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
@@ -34,7 +34,7 @@ Tensor BatchNorm2d::forward(const Tensor& images) const {
   const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape({1, channels_, 1, 1}); };
   Tensor normal;
   if (training()) {
-    // Two passes, as the deviations are small beside a large mean. The count goes with the sum.
+    // Two passes, because deviations may be small beside a large mean. The count travels with the sum.
     const std::int64_t values = x.numel() / channels_;
     const Tensor own = filled({1}, values, x.dtype());
     const Tensor sums = all_reduce(group_, operators::cat({operators::sum(x, {0, 2, 3}), own}, 0));

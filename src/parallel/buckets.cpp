@@ -19,7 +19,7 @@ std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_
   for (std::size_t i = tensors.size(); i-- > 0;) {
     const DType dtype = sum_dtype(tensors[i].dtype());
     const std::int64_t count = tensors[i].numel();
-    // What is open meanwhile waits for smaller ones.
+    // Meanwhile the open bucket waits for smaller tensors.
     if (bytes_of(count, dtype) > bytes) {
       buckets.push_back({.members = {i}, .count = count, .dtype = dtype});
       continue;
@@ -29,7 +29,7 @@ std::vector<Bucket> make_buckets(const std::vector<Tensor>& tensors, std::int64_
     open.count += count;
     open.dtype = dtype;
   }
-  // The last of all is cut where a small part of it remains, and there is something else to hide.
+  // The last bucket is split where a small rest remains, if there is other work to hide the first part.
   std::size_t kept = open.members.size();
   std::int64_t tail = 0;
   while (kept > 0 && bytes_of(tail + tensors[open.members[kept - 1]].numel(), open.dtype) <= bytes / 8)

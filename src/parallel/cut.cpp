@@ -38,8 +38,8 @@ std::vector<std::size_t> cut_stages(const nn::Sequential& net, std::vector<doubl
                       pieces.size(),
                       " of them with the activations and 2x2 max pools behind them; every rank needs one at least");
 
-  // dearest[s][n]: of the first n pieces in s stages, what the dearest stage costs; before[s][n]: where its last
-  // begins.
+  // dearest[s][n]: the cost of the most expensive stage when the first n pieces form s stages; before[s][n]: where its
+  // last stage begins.
   const std::size_t count = pieces.size();
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> dearest(stages + 1, std::vector<double>(count + 1, never));

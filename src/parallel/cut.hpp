@@ -1,5 +1,5 @@
 #pragma once
-// Where a net is cut into stages.
+// Divides a net into stages.
 
 #include <cstddef>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace tern::parallel {
 
-/// The first module of each stage, and behind them the number of modules: the dearest stage is as cheap as it can be,
-/// and no activation is parted from the layer that computes it. Throws ShapeError where there are fewer pieces than
-/// stages, and for costs that are not one number, 0 or more, for each module; empty ones are alike.
+/// The first module of each stage, followed by the number of modules. The most expensive stage is as cheap as possible,
+/// and an activation stays with the layer that computes it. Throws ShapeError for fewer pieces than stages, and unless
+/// costs are one number, 0 or more, per module; empty costs are all equal.
 std::vector<std::size_t> cut_stages(const nn::Sequential& net, std::vector<double> costs, std::size_t stages);
 
 }  // namespace tern::parallel

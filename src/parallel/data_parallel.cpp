@@ -39,15 +39,15 @@ std::vector<Tensor> gradients_of(const Bucket& bucket, const std::vector<Tensor>
 }  // namespace
 
 struct DataParallel::Body {
-  Group group;     // for words
-  Group elements;  // for what lies on devices
+  Group group;     // for texts
+  Group elements;  // for tensors on devices
   DataParallelOptions options;
   data::Share share;
-  std::vector<nn::NamedTensor> whole;          // the parameters that all ranks have alike
-  std::vector<char> trained;                   // which of them take a gradient
-  std::vector<Tensor> parameters, statistics;  // those that do, whose gradients are summed; floating buffers
-  std::string apart;                           // the first parameter that each rank has a shard of its own of
-  std::string joint;                           // a module that takes sums over all ranks
+  std::vector<nn::NamedTensor> whole;          // the parameters that are equal in all ranks
+  std::vector<char> trained;                   // which of them require a gradient
+  std::vector<Tensor> parameters, statistics;  // the trained ones, whose gradients are summed; floating buffers
+  std::string apart;                           // the first parameter of which each rank has its own shard
+  std::string joint;                           // a module that sums over all ranks
   std::vector<Bucket> buckets;
   std::vector<Bucket> statistics_buckets;
 
@@ -110,7 +110,7 @@ struct DataParallel::Body {
     buckets = make_buckets(parameters, options.bucket_bytes);
   }
 
-  /// What was frozen or unfrozen since the last backward, alike in all ranks.
+  /// Takes over what was frozen or unfrozen since the last backward, equally in all ranks.
   void look_again() {
     std::vector<char> taking = taking_gradients();
     if (taking == trained) return;
@@ -133,8 +133,8 @@ struct DataParallel::Body {
 
   DType wire(const Bucket& bucket) const { return bucket.dtype == DType::float32 ? options.wire : bucket.dtype; }
   bool fixed() const { return options.shards > 0; }
-  /// Whether the gradients of a bucket are summed where they are: not where they travel as something else, nor where
-  /// each would go through the host alone.
+  /// Whether a bucket's gradients are summed in place: not if they travel in another dtype, nor if each would go
+  /// through the host separately.
   bool in_place(const Bucket& bucket) const {
     return !fixed() && wire(bucket) == bucket.dtype &&
            (!elements.on_host() || current_scope().mode->memory->host_accessible());
@@ -142,7 +142,7 @@ struct DataParallel::Body {
   bool alone() const { return group.size() == 1 && share.count() == 1; }
 };
 
-/// One backward of all ranks: the shards of this one, and the sums over all.
+/// One backward of all ranks: this rank's shards, and the sums over all.
 struct DataParallel::Pass {
   Pass(Body& owner, Holdings held)
       : body(owner),
@@ -154,11 +154,11 @@ struct DataParallel::Pass {
         idle(std::ranges::any_of(holdings, [](const std::vector<int>& shards) { return shards.empty(); })) {}
 
   Body& body;
-  const Holdings holdings;  // of each rank, the shards that hold examples
+  const Holdings holdings;  // for each rank, the shards that hold examples
   Progress progress;
-  std::vector<Partial> gradients;              // of each bucket that is packed
-  std::vector<std::vector<Tensor>> sums = {};  // of the first buckets: those of its members
-  std::vector<char> used, packs;               // which parameters have a gradient; which buckets have this shard's
+  std::vector<Partial> gradients;              // of each packed bucket
+  std::vector<std::vector<Tensor>> sums = {};  // of the first buckets: those of the members
+  std::vector<char> used, packs;               // which parameters have a gradient; which buckets contain this shard's
   const bool idle;                             // some rank has no examples
   Reduction reduction = Reduction::sum;
 
@@ -173,7 +173,7 @@ struct DataParallel::Pass {
     if (!body.in_place(members)) gradients[bucket].add(shard, packed(members, body.parameters, values));
   }
 
-  /// The sums of a bucket's gradients; where those are summed in place, after `join`.
+  /// The sums of a bucket's gradients; for buckets summed in place, call it after `join`.
   std::vector<Tensor> summed(std::size_t number) const {
     const Bucket& bucket = body.buckets[number];
     if (!body.in_place(bucket))
@@ -197,12 +197,12 @@ struct DataParallel::Pass {
     return sum;
   }
 
-  // Every rank sums the buckets in their order.
+  // Every rank sums the buckets in order.
   void sum_ready() {
     while (sums.size() < packs.size() && packs[sums.size()] != 0) sums.push_back(summed(sums.size()));
   }
 
-  /// The backward of one shard, of a weight (undefined: 1); the buckets of the last one are summed while it goes on.
+  /// The backward of one shard with a weight (undefined: 1); during the last one, completed buckets are summed.
   void differentiate(const Tensor& loss, const Tensor& weight, int shard, bool last) {
     BackwardOptions options;
     if (last)
@@ -219,8 +219,8 @@ struct DataParallel::Pass {
     for (Tensor& tensor : body.parameters) tensor.zero_grad();
   }
 
-  /// The largest of what the ranks say. A replay says nothing, so between devices a Step that records needs the ranks
-  /// to do alike; but who has no examples knows nothing of its own.
+  /// The elementwise maximum over the ranks. A replay exchanges nothing, so when a Step records on devices, all ranks
+  /// must decide alike; a rank without examples adopts the others' values.
   std::vector<std::int64_t> agree(std::vector<std::int64_t> words) const {
     if (!idle && !body.elements.on_host() && Recording::running() != nullptr) return words;
     Tensor all = tensor(words, {static_cast<std::int64_t>(words.size())});
@@ -228,7 +228,7 @@ struct DataParallel::Pass {
     return all.to_vector<std::int64_t>();
   }
 
-  /// Sums what is left, and gives each parameter its gradient, added to what it had `before`.
+  /// Sums the remaining buckets, and adds each parameter's gradient to the one it had `before`.
   void finish(const std::vector<Tensor>& before, const std::vector<std::int64_t>& agreed) {
     std::ranges::fill(packs, 1);
     sum_ready();
@@ -249,20 +249,20 @@ struct DataParallel::Pass {
     }
   }
 
-  /// The sums over the shards of what they made of the buffers; begun.
+  /// Begins the sums over the shards of the buffers that they computed.
   std::vector<Tensor> sums_of(const std::vector<Partial>& statistics) const {
     std::vector<Tensor> result;
     for (std::size_t i = 0; i < statistics.size(); ++i)
       result.push_back(sum(body.statistics_buckets[i], statistics[i], body.statistics_buckets[i].dtype, reduction));
     return result;
   }
-  /// The buffers become their means over the ranks, where they are; forward has made them. After `join`.
+  /// Begins replacing the buffers, which forward has updated, by their means over the ranks. Complete after `join`.
   void begin_means() const {
     std::map<DType, std::vector<Tensor>> of_dtype;
     for (const Tensor& tensor : body.statistics) of_dtype[tensor.dtype()].push_back(tensor);
     for (const auto& [dtype, tensors] : of_dtype) body.elements.begin_all_reduce(tensors, Reduction::mean);
   }
-  /// The buffers become these.
+  /// Writes the buffers.
   void settle(const std::vector<Tensor>& statistics) const {
     for (std::size_t bucket = 0; bucket < statistics.size(); ++bucket) {
       const Bucket& members = body.statistics_buckets[bucket];
@@ -281,10 +281,11 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   Partial figures;
   Tensor all;  // the sum of the figures
   std::int64_t count = 1;
-  // On devices nothing has to be agreed on first, and backward hides it. The loss alone is no reason to convert it.
+  // On devices nothing needs to be agreed first, and backward hides the exchange. The loss alone is no reason to
+  // convert it.
   const bool early = !body.fixed() && !body.elements.on_host() && !idle;
-  // Where all ranks have as many rows there, the mean of the gradients and of the buffers is the weighed sum, for
-  // nothing; but of gradients that are a rank's own there is no mean.
+  // If all ranks have equally many rows, the mean of gradients and buffers equals the weighted sum at no cost.
+  // Gradients of a rank's own shard have no mean.
   const bool even = early && batch % body.share.ranks == 0, mean = even && body.apart.empty();
   if (mean) reduction = Reduction::mean;
   std::vector<Tensor> fresh;
@@ -331,7 +332,7 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
   words.push_back(static_cast<std::int64_t>(draws.value_or(0)));
   words.push_back(kind);
   words.push_back(count);
-  // Every rank sums its buckets before it says more.
+  // Every rank sums its buckets before it communicates further.
   std::ranges::fill(packs, 1);
   sum_ready();
   const std::vector<std::int64_t> agreed = agree(words);
@@ -374,7 +375,7 @@ void DataParallel::backward(const Tensor& loss) {
 
 void DataParallel::average() { average_behind({}); }
 
-// Behind the backward of a loss, or of none.
+// After the backward of a loss, or of none.
 void DataParallel::average_behind(const Tensor& loss) {
   Body& body = *body_;
   expects(!body.fixed(), "DataParallel: with a fixed number of shards, backward(batch, loss_of) cuts the batch");

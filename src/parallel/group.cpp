@@ -39,7 +39,7 @@ std::string machine_name() {
 
 Group::Group() : transport_(std::move(thread_ranks(1, {})[0])) {}
 
-/// What transports know: on the host the mean is a sum that is divided.
+/// The reduction that the transport performs: on the host a mean is a sum that is divided afterwards.
 Reduction Group::carried(Reduction reduction) const {
   return on_host() && reduction == Reduction::mean ? Reduction::sum : reduction;
 }
@@ -127,7 +127,7 @@ void Group::begin_all_reduce(const std::vector<Tensor>& tensors, Reduction reduc
   for (const Tensor& x : tensors) {
     check_reduction("all_reduce", x, reduction);
     expects<DTypeError>(x.dtype() == dtype, "begin_all_reduce: tensors are ", dtype, " and ", x.dtype());
-    // What has work to do behind the sum is not begun.
+    // A sum that needs further work afterwards is not begun.
     if (is_half(dtype) || !x.is_contiguous())
       all_reduce(x, reduction);
     else if (size() > 1)

@@ -13,7 +13,7 @@ namespace tern::parallel {
 
 namespace {
 
-/// By storage, and gone with it.
+/// Keyed by storage, and removed with it.
 struct Entry {
   std::weak_ptr<Storage> storage;
   std::weak_ptr<const Holding> shard, stage;
@@ -22,7 +22,7 @@ struct Entry {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<const Storage*, Entry> entries;
-  std::size_t swept = 64;  // entries at which those of the dead go next
+  std::size_t swept = 64;  // number of entries at which expired ones are removed next
 
   void sweep() {
     if (entries.size() < swept) return;
@@ -64,7 +64,7 @@ Held held_of(const Tensor& tensor) {
 
 Tensor sum_over_parameters(const std::vector<Tensor>& parameters, const std::vector<Tensor>& squares,
                            std::shared_ptr<const Holding> stages) {
-  // The shards of each group apart, in the order in which they first come, which is the same in all ranks.
+  // The shards of each group separately, in order of first occurrence, which is the same in all ranks.
   std::vector<std::pair<Group, Tensor>> shards;
   Tensor sum;
   const auto add = [](Tensor& to, const Tensor& square) {
@@ -84,7 +84,7 @@ Tensor sum_over_parameters(const std::vector<Tensor>& parameters, const std::vec
     add(known->second, squares[i]);
   }
   for (const auto& [group, shard] : shards) group.all_reduce(shard);
-  // A stage goes on from the sum of those before it, so that the terms are added in the order of the whole net.
+  // A stage continues from the sum of the stages before it, so terms are added in the order of the whole net.
   const bool first = stages == nullptr || stages->group.rank() == 0;
   if (!first) {
     sum = Tensor({1}, DType::float64);

@@ -14,7 +14,7 @@ namespace {
 
 using Program = std::function<void(const Group&)>;
 
-/// The first error of the ranks; the others are its consequences.
+/// The first error of the ranks; the others follow from it.
 struct FirstFailure {
   std::mutex mutex;
   std::exception_ptr exception;
@@ -59,7 +59,7 @@ void launch_threads(const LaunchOptions& options, const Program& program) {
         default_generator() = generator;
         run(end);
       });
-  } catch (...) {  // no more threads to be had
+  } catch (...) {  // no more threads available
     failure.keep(std::current_exception());
     ends[0]->abandon("the ranks could not all be started");
   }

@@ -15,7 +15,7 @@ Tensor block(const Group& group, const Tensor& x, std::int64_t dim) {
   return x.slice(dim, begin, begin + size);
 }
 
-/// [..., ranks f] -> [ranks, ..., f], the dimensions between as one: what goes to each rank is one piece of memory.
+/// [..., ranks f] -> [ranks, ..., f], with the dimensions between merged: each rank's part is contiguous.
 Tensor cut_features(const Tensor& x, std::int64_t ranks) {
   const std::int64_t features = x.size(-1);
   return x.reshape({x.numel() / std::max<std::int64_t>(features, 1), ranks, features / ranks}).permute({1, 0, 2});
@@ -72,7 +72,7 @@ Tensor moved(const Group& group, const Tensor& x, Layout from, Layout to) {
   return to_whole(group, input, from);
 }
 
-/// How the gradient of a tensor is held.
+/// The layout of a tensor's gradient.
 Layout gradient_of(Layout layout) {
   return layout == Layout::copies ? Layout::partial : layout == Layout::partial ? Layout::whole : layout;
 }

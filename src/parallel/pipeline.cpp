@@ -24,8 +24,8 @@ namespace tern::parallel {
 
 namespace {
 
-/// What is known of a tensor that goes from one rank to another, with how many streams of random numbers a micro-batch
-/// has drawn up to there.
+/// The description of a tensor that passes between ranks, and how many random streams a micro-batch has drawn up to
+/// there.
 struct Handed {
   DType dtype = DType::float32;
   Shape shape = {};
@@ -56,14 +56,14 @@ Handed unpacked(const Tensor& packed) {
 }  // namespace
 
 struct Pipeline::Body {
-  Group group;     // for words
-  Group elements;  // for what lies on devices
+  Group group;     // for texts
+  Group elements;  // for tensors on devices
   PipelineOptions options;
   std::vector<std::size_t> cuts;
   nn::Sequential stage;
   std::shared_ptr<const Holding> holding;  // of its parameters
-  /// By the rows of a micro-batch and whether the net trains: what comes in here, what goes out, and what the figures
-  /// at the end are. All ranks learn theirs in the first such batch, so that no word is needed later.
+  /// By the rows of a micro-batch and whether the net trains: the description of the input, the output and the final
+  /// figures. All ranks learn theirs in the first such batch, so no text is needed later.
   struct Known {
     std::optional<Handed> in = {}, out = {}, figures = {};
   };
@@ -84,7 +84,7 @@ struct Pipeline::Body {
   bool is_first() const { return group.rank() == 0; }
   bool is_last() const { return group.rank() + 1 == group.size(); }
 
-  // As rank 0 cuts, since what was measured differs.
+  // As rank 0 divides, because measurements differ.
   std::vector<std::size_t> cut(const nn::Sequential& net) const {
     const std::vector<std::size_t> own = cut_stages(net, options.costs, static_cast<std::size_t>(group.size()));
     Tensor all = tensor(std::vector<std::int64_t>(own.begin(), own.end()), {group.size() + 1});
@@ -106,8 +106,8 @@ struct Pipeline::Pass {
   const bool is_new_size;
   Generator& generator = default_generator();
   const std::uint64_t start = generator.position();
-  std::vector<Tensor> inputs = {}, outputs = {};  // of the micro-batches that are under way
-  Tensor figures = {};                            // the loss and the sums, so far
+  std::vector<Tensor> inputs = {}, outputs = {};  // of the micro-batches in flight
+  Tensor figures = {};                            // the loss and the sums so far
 
   int next() const { return body.group.rank() + 1; }
   int previous() const { return body.group.rank() - 1; }
@@ -116,7 +116,7 @@ struct Pipeline::Pass {
     return {begin, begin + rows};
   }
 
-  // What this rank hands on is what it was the first time.
+  // Whether this rank's output has the same description as the first time.
   bool is_new(std::optional<Handed>& before, const Handed& now) const {
     const bool first = !before;
     expects<ShapeError>(first || *before == now, "Pipeline: with ", rows, " examples, stage ", body.group.rank(),
@@ -156,7 +156,7 @@ struct Pipeline::Pass {
     body.elements.send(outputs[i], next());
   }
 
-  // Adds to the figures; the loss of the micro-batch.
+  // Adds to the figures; returns the loss of the micro-batch.
   Tensor weighed(const ShardLoss& found) {
     expects<ShapeError>(found.loss.defined() && found.loss.numel() == 1,
                         "Pipeline: a micro-batch gives one number, the mean loss of its examples");
@@ -178,7 +178,7 @@ struct Pipeline::Pass {
       body.elements.receive(gradient, next());
     }
     if (y.requires_grad()) y.backward(gradient);  // a first stage may have nothing to train
-    // Before its gradient goes back, so that neighbours that send to each other do not both wait to be received.
+    // Receives before it sends its gradient, so that neighbours that send to each other do not deadlock.
     if (fetched && !body.is_first()) fetch(*fetched);
     if (!body.is_first()) {
       const Tensor& back = inputs[i].grad();
@@ -191,7 +191,7 @@ struct Pipeline::Pass {
     const auto count = static_cast<std::size_t>(body.options.micro_batches);
     inputs.resize(count);
     outputs.resize(count);
-    // So many go forward before the first comes back.
+    // The number of forward passes before the first backward.
     const std::size_t ahead = std::min(count, static_cast<std::size_t>(body.group.size() - next()));
     for (std::size_t i = 0; i < ahead; ++i) forward(i);
     for (std::size_t i = 0; i < count; ++i) {
@@ -202,7 +202,7 @@ struct Pipeline::Pass {
     return gathered();
   }
 
-  // The figures of the last rank, in all.
+  // The figures of the last rank, in all ranks.
   ShardLoss gathered() {
     const int last = body.group.size() - 1;
     if (is_new_size) {

@@ -15,7 +15,7 @@ namespace tern::parallel {
 
 namespace {
 
-/// This rank's shard of a tensor of the whole layer, with elements of its own.
+/// This rank's shard of a tensor of the whole layer, copied.
 Tensor shard_of(const char* layer, const Group& group, const Tensor& whole, Layout layout, nn::Start start) {
   const int dim = layout == Layout::rows ? 0 : whole.rank() - 1;
   expects<ShapeError>(whole.size(dim) % group.size() == 0, layer, ": ", whole.size(dim),
@@ -37,7 +37,7 @@ std::string words(const char* layer, const Group& group, std::int64_t in, std::i
   return message(layer, '(', in, ", ", out, bias.defined() ? "" : ", no bias", ", of ", group.size(), " ranks)");
 }
 
-/// What this rank computes of a product.
+/// The floating-point operations of this rank's part of a product.
 std::int64_t product_flops(const Group& group, const Shape& input, Layout layout, const Tensor& weight) {
   const std::int64_t rows = element_count(input) / std::max<std::int64_t>(input[input.rank() - 1], 1);
   return 2 * rows * (layout == Layout::rows ? group.size() : 1) * weight.numel();
@@ -53,7 +53,8 @@ nn::Parameter SplitModule::parameter(const std::string& name, Tensor tensor, Lay
   return nn::Module::parameter(name, std::move(tensor));
 }
 
-// A rank draws all that the whole layer begins with and keeps its own, so that every generator goes on as that one's.
+// Each rank draws all initial values of the whole layer and keeps its own, so every generator advances as for the whole
+// layer.
 
 ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out, const ColumnLinearOptions& options,
                            Generator& generator)
@@ -159,7 +160,7 @@ void load_whole_state(nn::Module& module, const nn::State& state, const nn::Load
     const auto found = own.find(name);
     if (found == own.end() || !found->second.defined() || found->second.rank() == 0) continue;
     Tensor& whole = found->second;
-    // What cannot be divided has another shape than the module's, and load_state says so.
+    // A tensor that cannot be divided has another shape than the module's, and load_state reports it.
     const std::int64_t size = whole.size(shard.layout == Layout::rows ? 0 : -1);
     if (size % shard.group.size() == 0) whole = exchange(shard.group, whole, Layout::whole, shard.layout);
   }

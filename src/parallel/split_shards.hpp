@@ -7,13 +7,13 @@
 
 namespace tern::parallel {
 
-/// Of what a rank has a shard.
+/// A shard that a rank holds.
 struct SplitShard {
   Group group;
   Layout layout;
 };
 
-/// The parameters and buffers of a module that are shards, by all their names.
+/// The parameters and buffers of a module that are shards, under all their names.
 std::map<std::string, SplitShard> split_shards(const nn::Module& module);
 
 }  // namespace tern::parallel

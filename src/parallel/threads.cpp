@@ -17,7 +17,7 @@ namespace {
 
 struct Room;
 
-/// What a rank brings to a meeting. All but the pointers and `key` must be the same in all ranks.
+/// What a rank brings to a collective call. All but the pointers and `key` must be equal in all ranks.
 struct Post {
   const char* call = "";
   std::size_t count = 0;
@@ -37,13 +37,13 @@ std::string words(const Post& post) {
   return post.count == 0 ? std::string(post.call) : message(post.call, " of ", post.count, " ", post.dtype);
 }
 
-/// A message on its way from one rank to another.
+/// A message in transit between two ranks.
 struct Letter {
   Post post;
   bool taken = false;
 };
 
-/// Where the ranks of a group meet.
+/// Where the ranks of a group meet for their calls.
 struct Room {
   Room(int ranks, std::chrono::milliseconds longest)
       : size(ranks), limit(longest), posts(static_cast<std::size_t>(ranks)), here(posts.size()), reads(posts.size()) {
@@ -55,14 +55,14 @@ struct Room {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Post> posts;
-  std::vector<char> here;   // who has come to the present meeting
-  std::vector<char> reads;  // who may still read what others lent at the last one
+  std::vector<char> here;   // ranks that have arrived at the current call
+  std::vector<char> reads;  // ranks that may still read what others shared in the last call
   int unwinding = 0;        // how many wait for those
-  std::vector<int> left;    // who will come to none
+  std::vector<int> left;    // ranks that will not return
   std::shared_ptr<const std::vector<Post>> met;
   std::uint64_t meetings = 0;
   std::map<std::pair<int, int>, std::shared_ptr<Letter>> letters;  // by sender and receiver
-  std::string failure;                                             // why nobody meets here any more
+  std::string failure;                                             // why the group has failed
   std::vector<std::weak_ptr<Room>> children;
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, const std::string& reason) {
@@ -75,7 +75,7 @@ struct Room {
 
   bool has_left(int rank) const { return std::ranges::find(left, rank) != left.end(); }
 
-  /// Waits for `done`; throws when the room fails, when the time is over, or when rank `needed` (-1: any) has left.
+  /// Waits for `done`; throws if the group fails, the time is over, or rank `needed` (-1: any) has left.
   template <class Done, class Missing>
   void wait(std::unique_lock<std::mutex>& lock, const char* call, int needed, Done done, Missing missing) {
     const auto over = [&] { return done() || !failure.empty() || (needed < 0 ? !left.empty() : has_left(needed)); };
@@ -94,7 +94,7 @@ struct Room {
     if (unwinding > 0) changed.notify_all();
   }
 
-  /// Until then what this rank has lent must stay. The others are copying, and wait for nobody meanwhile.
+  /// Until then this rank's shared memory must stay. The others are copying, and wait for nobody meanwhile.
   void wait_for_readers(int rank) {
     std::unique_lock lock(mutex);
     end_reading(rank);
@@ -104,7 +104,7 @@ struct Room {
   }
 
   enum class Brings { words, loan };
-  /// Everyone comes and sees what everyone brought. A loan is read until the reader comes to the next meeting.
+  /// All ranks arrive and see what each brought. Shared memory may be read until the reader arrives at the next call.
   std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post, Brings brings = Brings::words) {
     std::unique_lock lock(mutex);
     end_reading(rank);
@@ -149,7 +149,7 @@ struct Room {
   }
 };
 
-/// In a call whose elements the others read: a rank that fails in there does not free them under their hands.
+/// In a call whose elements the others read: a failing rank must not free them while they are in use.
 class Lending {
  public:
   Lending(Room& room, int rank) : room_(room), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
@@ -169,7 +169,7 @@ void reduce(Reduction reduction, T* to, const T* from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     if constexpr (!std::is_same_v<T, bool>)
       if (reduction == Reduction::sum) {
-        if constexpr (std::is_integral_v<T>)  // wraps
+        if constexpr (std::is_integral_v<T>)  // wraps around
           to[i] = static_cast<T>(static_cast<std::make_unsigned_t<T>>(to[i]) +
                                  static_cast<std::make_unsigned_t<T>>(from[i]));
         else
@@ -177,7 +177,7 @@ void reduce(Reduction reduction, T* to, const T* from, std::size_t count) {
         continue;
       }
     const bool take = reduction == Reduction::max ? to[i] < from[i] : from[i] < to[i];
-    // A NaN stays.
+    // NaN is kept.
     if (take || from[i] != from[i]) to[i] = from[i];
   }
 }
@@ -202,7 +202,7 @@ class Threads final : public Collective {
 
   void barrier(void*) override { room_->meet(rank_, {.call = "barrier"}); }
 
-  // Each rank reduces its share of the elements, in the order of the ranks, and then takes what the others made.
+  // Each rank reduces its share of the elements, in rank order, and then copies the shares of the others.
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
     const Post post{
         .call = "all_reduce", .count = count, .dtype = dtype, .detail = static_cast<int>(reduction), .from = data};
@@ -275,7 +275,7 @@ class Threads final : public Collective {
     try {
       room_->wait(
           lock, "send", to, [&] { return letter->taken; }, late);
-    } catch (...) {  // whoever comes later finds no letter, for its elements are gone
+    } catch (...) {  // later receivers find no message, because its elements are gone
       const std::lock_guard again(room_->mutex);
       if (!letter->taken) room_->letters.erase({rank_, to});
       throw;
@@ -319,7 +319,7 @@ class Threads final : public Collective {
     }
     const auto made = room_->meet(rank_, {.call = "split", .room = child});
     child = post_of(*made, members[0]).room;
-    // Nobody reads the rooms of this meeting after it, so that they end with their ranks.
+    // Nobody reads the new groups after this call, so they end with their ranks.
     room_->meet(rank_, {.call = "split"});
     const auto place = std::ranges::find(members, rank_) - members.begin();
     return std::make_unique<Threads>(std::move(child), static_cast<int>(place));
@@ -329,11 +329,11 @@ class Threads final : public Collective {
     try {
       room_->abandon(reason);
     } catch (...) {
-      // Without memory for the words the limit tells the others.
+      // Without memory for the message, the time limit informs the others.
     }
   }
 
-  // Whoever waits for it is told.
+  // Ranks that wait for it get an error.
   void leave() override {
     const std::lock_guard lock(room_->mutex);
     if (!room_->has_left(rank_)) room_->left.push_back(rank_);

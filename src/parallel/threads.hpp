@@ -9,7 +9,7 @@
 
 namespace tern::parallel {
 
-/// The ends of a group of threads, one for each.
+/// The ends of a group of threads, one per rank.
 std::vector<std::unique_ptr<Collective>> thread_ranks(int size, std::chrono::milliseconds limit);
 
 }  // namespace tern::parallel

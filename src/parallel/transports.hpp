@@ -1,5 +1,5 @@
 #pragma once
-// Transports in shared libraries of their own.
+// Transports in separate shared libraries.
 
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tern::parallel {
 
-/// The plug-in of a transport, "mpi" or "nccl"; null, and the reason, when it cannot be used. It stays open.
+/// The plug-in of a transport, "mpi" or "nccl"; null with the reason if it cannot be used. It stays open.
 const TransportPlugin* find_transport(const std::string& name, std::string& reason);
 
 /// The name of this machine.

@@ -48,7 +48,7 @@ Tensor tree_sum(int shards, const std::function<Tensor(const Node&)>& find) {
   return sum_below({level, 0}, shards, find);
 }
 
-// Each rank sums one slice of the elements: it is sent that slice of every node, and all get its sum.
+// Each rank sums one slice of the elements: it receives that slice of every node, and all get its sum.
 Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like,
                 DType wire) {
   const auto lookup = [](const std::vector<Node>& nodes, const Node& node) {

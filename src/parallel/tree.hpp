@@ -1,6 +1,6 @@
 #pragma once
-// The sum over the shards of a batch in one fixed binary tree, so that it has the same bits whoever holds which shard:
-// (((0 1) (2 3)) ((4 5) (6 7))). A shard that has nothing is passed over.
+// The sum over a batch's shards in one fixed binary tree, so that it has the same bits whoever holds which shard: (((0
+// 1) (2 3)) ((4 5) (6 7))). Shards without a value are skipped.
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
-/// What a rank has of the sum, while its shards come in order: nodes that have no sibling here.
+/// A rank's part of the sum, while its shards arrive in order: nodes that have no sibling here.
 class Partial {
  public:
   void add(int shard, Tensor value);
@@ -26,20 +26,21 @@ class Partial {
 
  private:
   std::vector<Node> nodes_;
-  std::vector<Tensor> values_;  // undefined where only the nodes are asked for
+  std::vector<Tensor> values_;  // undefined if only the nodes are requested
 };
 
-/// The nodes that are left of some shards.
+/// The nodes that remain for a set of shards.
 std::vector<Node> nodes_of(const std::vector<int>& shards);
 
-/// The sum of the nodes that `find` knows, an undefined tensor where it knows none, in the tree over `shards` shards.
+/// The sum of the nodes that `find` returns, in the tree over `shards` shards; `find` returns an undefined tensor for
+/// an absent node.
 Tensor tree_sum(int shards, const std::function<Tensor(const Node&)>& find);
 
-/// Which shards hold something, rank by rank.
+/// Which shards have a value, rank by rank.
 using Holdings = std::vector<std::vector<int>>;
 
-/// The sum of all ranks' partials in every rank. `like` is [n] of the dtype, for a rank that has none; what travels is
-/// converted to `wire`.
+/// The sum of all ranks' partials in every rank. `like` is [n] of the dtype, for a rank without a partial; data travel
+/// as `wire`.
 Tensor sum_over(const Group& group, int shards, const Holdings& holdings, const Partial& own, const Tensor& like,
                 DType wire);
 

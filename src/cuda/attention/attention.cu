@@ -1,4 +1,4 @@
-// Attention of float32: the choice between our kernels and the composed form.
+// float32 attention: chooses between our kernels and the composed form.
 
 #include <algorithm>
 #include <initializer_list>
@@ -15,7 +15,7 @@ using kernels::ScaledDotProduct;
 
 constexpr const char* decision = "attention";
 
-/// Rows of 16 bytes, and arrays that begin there.
+/// Rows of 16 bytes, and arrays aligned to them.
 bool packs(const ScaledDotProduct& sizes, std::initializer_list<const float*> arrays) {
   return sizes.width % 4 == 0 && sizes.values % 4 == 0 &&
          std::all_of(arrays.begin(), arrays.end(), [](const float* array) { return aligned<4>(array); });
@@ -32,7 +32,7 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
           .packs = packed};
 }
 
-/// Whether the kernels can: positions in a head are int, and a block's tiles must fit the card.
+/// Whether the kernels can run it: positions in a head are int, and a block's tiles must fit the card.
 bool fits(const Context& context, const ScaledDotProduct& sizes) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   const std::int64_t widest = std::max(sizes.width, sizes.values), longest = std::max(sizes.queries, sizes.keys);
@@ -41,7 +41,7 @@ bool fits(const Context& context, const ScaledDotProduct& sizes) {
   return std::max(forward_shared(context, own), backward_shared(context, own)) <= card().shared_per_block;
 }
 
-/// Where products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
+/// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
 bool composes_faster(const Context& context, const ScaledDotProduct& sizes) {
   return !on_tensor_cores(context) && std::max(sizes.width, sizes.values) > 64 && !sizes.causal &&
          std::min(sizes.queries, sizes.keys) >= 256;

@@ -1,5 +1,5 @@
 #pragma once
-// The tiles that attention takes, and its launches.
+// The tiles of attention, and its launches.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace tern::cuda::scaled_dot_product {
 
-/// The widest rows that the kernels take.
+/// The widest rows that the kernels support.
 inline constexpr std::int64_t most_width = 128;
 
-/// Whether factors of products may be read as TF32, and can be.
+/// Whether factors of products may and can be read as TF32.
 inline bool on_tensor_cores(const Context& context) {
   return context.precision != Precision::strict && card().code >= 80;
 }
 
-/// How often a card's multiprocessors are filled by one block for each `rows` rows.
+/// How often one block per `rows` rows fills the card's multiprocessors.
 inline double fill(const Sizes& sizes, std::int64_t count, std::int64_t rows) {
   return static_cast<double>(sizes.heads * ceil_div(count, rows)) / card().multiprocessors;
 }
 
-/// Calls body(std::integral_constant) with the width that rows of up to `width` are padded to.
+/// Calls body(std::integral_constant) with the padded width for rows of up to `width`.
 template <class Body>
 void with_width(int width, const Body& body) {
   if (width <= 32)
@@ -34,12 +34,12 @@ void with_width(int width, const Body& body) {
     body(std::integral_constant<int, 128>{});
 }
 
-/// The most shared memory that a block of these sizes takes, in bytes.
+/// The most shared memory that a block of these sizes needs, in bytes.
 std::size_t forward_shared(const Context& context, const Sizes& sizes);
 std::size_t backward_shared(const Context& context, const Sizes& sizes);
 
 void run_forward(const Context& context, const Forward& pass, const Sizes& sizes);
-/// inner [heads, queries]: what rows of grad and of the result give; backward wants it.
+/// inner [heads, queries]: the products of rows of grad and of the result, for backward.
 void run_inner(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes);
 void run_backward(const Context& context, const Backward& pass, const Sizes& sizes);
 

@@ -20,7 +20,7 @@ struct Shape : BackwardShape<Tile, Width, Step, Warps, Stages> {
   }
 };
 
-/// As in forward.cu. Half of what a block sees is nothing where attention is causal.
+/// As in forward.cu. With causal attention half of a block's scores are masked.
 template <class Body>
 void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   const double filled = fill(sizes, sizes.queries, 128) + fill(sizes, sizes.keys, 128);

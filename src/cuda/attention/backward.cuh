@@ -1,13 +1,13 @@
 #pragma once
-// The gradients of attention. The weights are computed again from the rows' log-sum-exp. Some blocks have rows of keys
-// and go over the queries, for the gradients of keys and values, the others have rows of queries and go over the keys:
-// every sum has one block and one order.
+// The gradients of attention. The weights are recomputed from the rows' log-sum-exp. Some blocks own rows of keys and
+// loop over the queries, for the gradients of keys and values; the others own rows of queries and loop over the keys.
+// Every sum has one block and one order.
 
 #include "cuda/attention/tiles.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
-/// inner = sum of grad * out, over each row of `width`; a warp has a row.
+/// inner = sum of grad * out over each row of `width`; one warp per row.
 inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, int width) {
   begin_kernel();
   const std::int64_t row = std::int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
@@ -28,13 +28,13 @@ struct BackwardShape {
       sizeof(float) * (2 * own + 2 * Stages * other + rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
 };
 
-/// The rows from `first` on of the keys (OfKeys) or of the queries.
+/// The rows from `first` on, of the keys (OfKeys) or of the queries.
 template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
 __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes& sizes, int head, int first,
                                               float* shared) {
   using Shape = BackwardShape<Tile, Width, Step, Warps, Stages>;
   constexpr int rows = Shape::rows, threads = Shape::threads;
-  // Scores are `own` with `other`, the gradients of weights `own_value` with `other_value`.
+  // Scores are `own` times `other`, gradients of weights `own_value` times `other_value`.
   float *const own = shared, *const own_value = own + Shape::own, *const others = own_value + Shape::own,
                *const of_columns = others + 2 * Stages * Shape::other;
   const int warp = static_cast<int>(threadIdx.x) / 32, mine = first + warp * Tile::warp_rows;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
   if (!Tile::staged) prepare_tile<Tile, rows, Width, threads>(own_value, 1);
 
   using Sums = typename Tile::template Sums<Width>;
-  Sums sums, value_sums;  // the gradients of queries or keys, of values
+  Sums sums, value_sums;  // gradients of queries or keys, and of values
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
@@ -103,8 +103,8 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
     const float* const other = others + begin / Step % Stages * 2 * Shape::other;
     const float* const other_value = other + Shape::other;
     const float* const columns = of_columns + begin / Step % Stages * 2 * Step;
-    const int ahead = OfKeys ? mine - begin : begin - mine;  // of the first key before the first query
-    // Whether any query sees any key, and all see all.
+    const int ahead = OfKeys ? mine - begin : begin - mine;  // position of the first key relative to the first query
+    // Whether any query sees any key, and whether all see all.
     const bool sees = !sizes.causal || (OfKeys ? ahead < Step : ahead < Tile::warp_rows);
     const bool sees_all =
         begin + Step <= count && (!sizes.causal || ahead + (OfKeys ? Tile::warp_rows : Step) - 1 <= 0);
@@ -159,7 +159,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
                               sizes.values, sizes.packs, [](int) { return 1.0f; });
 }
 
-/// The first `key_blocks` blocks have keys, those after them queries; those with the most to do come first.
+/// The first `key_blocks` blocks own keys, the others queries; those with the most work come first.
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
 __global__ void __launch_bounds__(32 * Warps, Resident) backward_kernel(Backward pass, Sizes sizes, int key_blocks) {
   begin_kernel();

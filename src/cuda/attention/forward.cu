@@ -14,14 +14,14 @@ struct Shape {
   static void run(const Context& context, const Forward& pass, const Sizes& sizes) {
     constexpr auto kernel = forward_kernel<Tile, Width, Keys, Warps, Resident>;
     const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
-    // No more than a power of two of keys add up.
+    // At most a power of two of keys are summed.
     const auto shift = static_cast<float>(std::ceil(std::log2(sizes.keys)));
     launch(context, Grid(blocks, 32 * Warps, bytes), kernel, pass, sizes, shift);
   }
 };
 
-/// Calls body with the shape for these sizes: large tiles read less, small ones fill the card. By measurement on an
-/// H200 (benchmarks/results/fused-h200.md).
+/// Calls body with the shape for these sizes: large tiles read less, small ones fill the card. Measured on an H200
+/// (benchmarks/results/fused-h200.md).
 template <class Body>
 void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   const double filled = fill(sizes, sizes.queries, 128);

@@ -1,7 +1,6 @@
 #pragma once
-// Attention's results: a block has some rows of queries, and goes over the keys a block of them at a time with the
-// largest score and the sum of each row so far (Milakov and Gimelshein, 2018; Dao and others, 2022). No score leaves
-// it.
+// The forward pass of attention: a block owns some rows of queries and loops over blocks of keys, keeping each row's
+// largest score and sum so far (Milakov and Gimelshein, 2018; Dao and others, 2022). No scores are stored.
 
 #include "cuda/attention/tiles.cuh"
 
@@ -22,7 +21,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
                *const values = keys + Keys * pitch<Width>;
   const int warp = static_cast<int>(threadIdx.x) / 32, tiles = (sizes.queries + rows - 1) / rows;
   float* const stage = values + Keys * pitch<Width> + warp * Tile::warp_rows * Tile::template stage_pitch<Keys>;
-  // The rows that see most keys first.
+  // Rows that see the most keys come first.
   const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
   const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
   const int own = first + warp * Tile::warp_rows, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
   prepare_tile<Tile, rows, Width, threads>(queries, sizes.scale);
 
   typename Tile::template Sums<Width> sums;
-  float top[Tile::rows], total[Tile::rows];  // the largest score, times log2 e, plus the shift; the sum of weights
+  float top[Tile::rows], total[Tile::rows];  // the largest score times log2 e, plus the shift; the sum of weights
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i) {
     top[i] = -INFINITY;
@@ -78,7 +77,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
 #pragma unroll
         for (int j = 1; j < weights.columns; ++j) largest = fmaxf(largest, weights.at(i, j));
         largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-        // The shift keeps sums of weighted values in their range.
+        // The shift keeps sums of weighted values in range.
         const float now = fmaxf(top[i], fmaf(largest, log2_e, shift));
         const float base = now == -INFINITY ? 0.0f : now, factor = power_of_2(top[i] - base);
         top[i] = now;

@@ -1,16 +1,16 @@
 #pragma once
-// What the kernels of attention are told.
+// The arguments of the attention kernels.
 
 #include "cuda/support.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
-/// Sizes of a head, and how its rows lie.
+/// Sizes of a head, and the layout of its rows.
 struct Sizes {
   int heads = 0, queries = 0, keys = 0, width = 0, values = 0;
   bool causal = false;
   float scale = 1;
-  bool packs = false;  ///< every row of every array is of whole 16 bytes
+  bool packs = false;  ///< every row of every array is a multiple of 16 bytes
 };
 
 struct Forward {
@@ -20,7 +20,7 @@ struct Forward {
 
 struct Backward {
   float *grad_query, *grad_key, *grad_value;
-  const float *grad, *query, *key, *value, *log_sum, *inner;  ///< inner: what each row of grad and of the result give
+  const float *grad, *query, *key, *value, *log_sum, *inner;  ///< inner: per row, the product of grad and the result
 };
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -1,7 +1,7 @@
 #pragma once
-// What forward and backward of attention share: tiles of rows in shared memory, and the products of a warp's rows with
-// them, on float32 or on tensor cores. What a thread holds of a product is a `Sums`: its rows are the same for scores
-// and for results, so that what is known of a row stays with it.
+// Shared by forward and backward of attention: tiles of rows in shared memory, and products of a warp's rows with them,
+// in float32 or on tensor cores. A thread holds its part of a product in `Sums`: its rows are the same for scores and
+// results, so data about a row stay in one thread.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 namespace tern::cuda::scaled_dot_product {
 
 inline constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
-/// Rows in shared memory are this much apart, so that neighbours begin 4 banks further.
+/// The distance between rows in shared memory, so that adjacent rows start 4 banks apart.
 template <int Width>
 inline constexpr int pitch = Width + 4;
 
@@ -24,10 +24,10 @@ __device__ __forceinline__ float power_of_2(float exponent) {
 
 // ---- tiles on their way ----
 
-/// Rows `first` to `first` + Rows of a matrix [count, width], zeros where it has none.
+/// Rows `first` to `first` + Rows of a matrix [count, width], with zeros beyond its end.
 template <int Rows, int Width, int Threads, int Count>
 __device__ __forceinline__ void copy_rows(float* to, const float* from, int first, int count, int width) {
-  constexpr int per_row = Width / Count, step = static_cast<int>(Threads) / per_row;  // rows of all threads at once
+  constexpr int per_row = Width / Count, step = static_cast<int>(Threads) / per_row;  // rows of all threads together
   static_assert(Threads % per_row == 0 && Rows % step == 0);
   const int row = static_cast<int>(threadIdx.x / per_row), column = static_cast<int>(threadIdx.x % per_row) * Count;
   const int rows_left = column < width ? count - first - row : 0;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_tile(float* to, const float* from, int firs
 
 // ---- products ----
 
-/// On fused multiply-adds. A warp's lanes are 4 x 8; its rows are those of a tile of 4 * Rows.
+/// Uses fused multiply-adds. A warp's lanes are 4 x 8; its rows are those of a tile of 4 * Rows.
 template <int Rows, int Unroll = 2>
 struct FusedTile {
   static constexpr int rows = Rows, warp_rows = 4 * Rows, lanes_per_row = 8;
@@ -71,7 +71,7 @@ struct FusedTile {
   };
 
   static __device__ __forceinline__ int row(int i) { return static_cast<int>(threadIdx.x) % 32 / 8 + 4 * i; }
-  /// Of scores, and of results, which have runs of four.
+  /// For scores, and for results, which have runs of four.
   static __device__ __forceinline__ int column(int j) { return static_cast<int>(threadIdx.x) % 8 + 8 * j; }
   static __device__ __forceinline__ int value_column(int j) {
     return j / 4 * 32 + static_cast<int>(threadIdx.x) % 8 * 4 + j % 4;
@@ -143,16 +143,16 @@ struct FusedTile {
       for (int j = 0; j < Depth / 8; ++j) to[row(i) * stage_pitch<Depth> + column(j)] = weights.sum[i][j];
     __syncwarp();
   }
-  /// What this thread put there.
+  /// What this thread wrote there.
   template <int Depth>
   static __device__ __forceinline__ float staged_weight(const float* from, int i, int j) {
     return from[row(i) * stage_pitch<Depth> + column(j)];
   }
 };
 
-/// On tensor cores, as TF32. A warp has `Tiles` times 16 rows, lane l = 4g + t the rows g and g + 8 of each. The
-/// columns of a score are those that multiply_add gives; the weights are factors of the next product where they lie,
-/// with its sum over k in another order: the tensor cores' k of t and t + 4 are columns 2t and 2t + 1.
+/// Uses tensor cores, as TF32. A warp has `Tiles` times 16 rows, of which lane l = 4g + t has the rows g and g + 8. The
+/// columns of a score are those of multiply_add. The weights are factors of the next product without a move, with its
+/// sum over k in another order: the tensor cores' k of t and t + 4 are columns 2t and 2t + 1.
 template <int Tiles>
 struct TensorTile {
   static constexpr int rows = 2 * Tiles, warp_rows = 16 * Tiles, lanes_per_row = 4;
@@ -177,7 +177,7 @@ struct TensorTile {
   static __device__ __forceinline__ float prepared(float own) { return rounded_tf32(own); }
   static __device__ __forceinline__ std::uint32_t rounded(float value) { return __float_as_uint(rounded_tf32(value)); }
 
-  /// Four 8 x 4 blocks of floats: the lanes of each eight say where the rows of one begin.
+  /// Four 8 x 4 blocks of floats: each group of eight lanes supplies the row addresses of one.
   static __device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const float* from) {
     const auto address = static_cast<unsigned>(__cvta_generic_to_shared(from));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -260,7 +260,7 @@ __device__ __forceinline__ float over_row(float value, Join join) {
   return value;
 }
 
-/// Scales what is there of a block's own rows, and rounds it as the tile wants factors.
+/// Scales a block's own rows, and rounds them to the tile's factor format.
 template <class Tile, int Rows, int Width, int Threads>
 __device__ __forceinline__ void prepare_tile(float* tile, float scale) {
 #pragma unroll 4
@@ -271,7 +271,7 @@ __device__ __forceinline__ void prepare_tile(float* tile, float scale) {
   }
 }
 
-/// Writes a warp's results times `factor(i)` into rows `first` and on of a matrix [count, width].
+/// Writes a warp's results times `factor(i)` to the rows from `first` on of a matrix [count, width].
 template <class Tile, int Width, class Factor>
 __device__ __forceinline__ void write_rows(float* to, typename Tile::template Sums<Width>& sums, int first, int count,
                                            int width, bool packs, Factor factor) {

@@ -24,7 +24,7 @@ using kernels::Matmul;
 
 // ---- our own ----
 
-// Above so many multiply-adds the library's larger tiles win over what we fuse, on an H200.
+// Above this many multiply-adds the library's larger tiles beat our fused kernels, on an H200.
 bool prefers_library(const Problem& p) {
   const bool strict = p.precision == Precision::strict;
   return p.work() > (strict ? 2.2e8 : p.slot == Slot::linear ? 1e8 : 4e7);
@@ -71,7 +71,7 @@ __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, 
 std::int64_t count_a(const Problem& p) { return (p.stride_a == 0 ? 1 : p.batch) * p.m * p.k; }
 std::int64_t count_b(const Problem& p) { return (p.stride_b == 0 ? 1 : p.batch) * p.k * p.n; }
 
-/// What is left to the library: bias and activation follow, bfloat16 factors lie in the workspace.
+/// The library's part of the problem: bias and activation follow, bfloat16 factors are in the workspace.
 Problem of_library(const Problem& requested) {
   Problem problem = requested;
   problem.slot = Slot::matmul;
@@ -130,7 +130,7 @@ void run_library(Context& context, const Problem& p, const Arrays& arrays, int p
 
 // ---- the algorithms ----
 
-// Under `deterministic` rules on sizes decide, so that every process sums alike.
+// With `deterministic`, rules on sizes decide, so that every process sums in the same order.
 const Algorithm sliced_first{
     .name = "sliced", .fits = [](const Problem& p) { return fits_sliced(p) && prefers_sliced(p); }, .run = run_sliced};
 const Algorithm sliced_last{.name = "sliced", .fits = fits_sliced, .run = run_sliced};

@@ -21,17 +21,17 @@ __device__ __forceinline__ float4 load_four_or_zero(const float* from, bool exis
 
 constexpr int forward_threads = 128;
 
-/// Fours of the weight that a thread has on their way at once, and as many of each row.
+/// Packs of four weights that a thread has in flight, and as many of each row.
 constexpr int forward_loads(int rows) { return 8 / rows; }
-/// Elements of a row of the weight that `lanes` threads have on their way at once.
+/// Elements of a weight row that `lanes` threads have in flight.
 constexpr int forward_round(int rows, int lanes) { return 4 * lanes * forward_loads(rows); }
 
-/// `Lanes` threads share each column. Staged: for one row, of which one round reads all; through shared memory.
+/// `Lanes` threads share each column. Staged: for one row, read completely in one round; through shared memory.
 template <int Rows, int Lanes, bool Staged, bool Shared>
 __global__ void __launch_bounds__(forward_threads)
     gemv_kernel(const __grid_constant__ KernelArguments<Product, Shared> passed) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
-  const Product product = passed.mine();  // by reference each layer takes 0.1 us more
+  const Product product = passed.mine();  // by reference each layer takes 0.1 us longer
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
   const bool exists = column < product.n;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(forward_threads)
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
         const int k = first + i * 4 * Lanes;
-        // The compiler cannot wait for one of these before it asks for the next.
+        // The compiler cannot wait for one of these before it issues the next.
         copy_async<4>(&of_row[i][threadIdx.x].x, product.a.data + k, k < product.k);
         copy_async<4>(&of_weight[i][threadIdx.x].x, b + k, k < product.k);
       }
@@ -115,7 +115,7 @@ void launch_forward(const Context& context, const Product& product) {
 
 constexpr int backward_threads = 256, backward_warps = backward_threads / 32;
 constexpr int data_columns = 32, data_lanes = backward_threads / (data_columns / 4);
-constexpr int data_loads = backward_threads / data_lanes;  // of the weight, that a thread has on their way at once
+constexpr int data_loads = backward_threads / data_lanes;  // of the weight, that a thread has in flight
 constexpr int weight_fours = 4;                            // of each thread
 
 /// Element i of row r of the gradient before the activation.
@@ -127,11 +127,11 @@ __device__ __forceinline__ float gradient_at(const Product& product, const Facto
 // Both parts begin the kernel.
 
 /// 32 columns of the gradient of x; a cluster's blocks share the sum over the weight's rows. While a thread's elements
-/// of 256 of them are on their way, the gradient of each goes through the activation once.
+/// of 256 of them are in flight, each gradient passes through the activation once.
 template <int Rows>
 __device__ __forceinline__ void data_part(const Product& product, int tile, int rank) {
   __shared__ float g[Rows][backward_threads];
-  __shared__ alignas(16) float parts[backward_warps][Rows][data_columns];  // written in fours
+  __shared__ alignas(16) float parts[backward_warps][Rows][data_columns];  // written in packs of four
   [[maybe_unused]] __shared__ float totals[Rows * data_columns];
   const int thread = static_cast<int>(threadIdx.x);
   const int column = tile * data_columns + thread % (data_columns / 4) * 4, lane = thread / (data_columns / 4);
@@ -147,7 +147,7 @@ __device__ __forceinline__ void data_part(const Product& product, int tile, int 
       weight[i] = load_four_or_zero(product.b.data + static_cast<std::int64_t>(row) * product.n + column,
                                     row < end && column < product.n);
     }
-    if (first > begin) __syncthreads();  // all have read the last ones
+    if (first > begin) __syncthreads();  // all have read the previous ones
 #pragma unroll
     for (int r = 0; r < Rows; ++r)
       g[r][thread] = r < product.m && first + thread < end ? gradient_at(product, product.a, r, first + thread) : 0.0f;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void data_part(const Product& product, int tile, int 
   if (writes && rank == 0) product.out[static_cast<std::int64_t>(r) * product.n + to] = total;
 }
 
-/// A stretch of the weight's gradient, and the bias's beside its first columns.
+/// A section of the weight's gradient, and the bias's beside its first columns.
 template <int Rows>
 __device__ __forceinline__ void weight_part(const Product& product, const Divisor<std::uint32_t>& row_fours,
                                             int block) {
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(backward_threads)
 
 template <int Rows>
 void launch_backward(const Context& context, const Product& weight, Product data) {
-  // As many blocks for each 32 columns as leave each of them one round of loads.
+  // As many blocks per 32 columns as leave each of them one round of loads.
   data.split = 1;
   if (card().overlap)
     while (data.split < largest_split && data.k > data.split * backward_threads) data.split *= 2;
@@ -259,7 +259,7 @@ void launch_backward(const Context& context, const Product& weight, Product data
                 [](auto shared) { return gemv_backward_kernel<Rows, shared>; });
 }
 
-/// Calls body with the number of rows that a thread keeps sums for: at least `rows`.
+/// Calls body with the number of rows for which a thread keeps sums: at least `rows`.
 template <class Body>
 void with_rows(int rows, const Body& body) {
   if (rows == 1) return body(std::integral_constant<int, 1>{});
@@ -267,7 +267,7 @@ void with_rows(int rows, const Body& body) {
   body(std::integral_constant<int, most_gemv>{});
 }
 
-/// Of an array that is read or written in packs, or not at all.
+/// For an array that is read or written in packs, or absent.
 bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; }
 bool whole_rows(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 30;

@@ -31,7 +31,7 @@ struct Description {
   Operation operation;
   Matrix left, right, out;
   std::array<cublasLtMatmulHeuristicResult_t, requested_candidates> algorithms{};
-  int count = 0;  ///< 0: the library knows no algorithm to finish such a product
+  int count = 0;  ///< 0: the library has no algorithm with this epilogue
 };
 
 void check_library(cublasStatus_t status, const char* doing,
@@ -40,7 +40,7 @@ void check_library(cublasStatus_t status, const char* doing,
     throw Error(message("cuda: ", doing, " failed: ", cublasLtGetStatusString(status), " (line ", where.line(), ")"));
 }
 
-// Of the card that the thread works on.
+// For the thread's current card.
 cublasLtHandle_t library() {
   struct Entry {
     std::once_flag started;
@@ -117,7 +117,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.inputs.a);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.inputs.out);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.inputs.out);
-  // Sums of split k through a workspace repeat bit for bit; in-place ones depend on which block comes first.
+  // Sums of split k through a workspace are reproducible; in-place ones depend on which block comes first.
   const std::uint32_t reductions =
       p.deterministic ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);

@@ -14,21 +14,21 @@ namespace {
 using kernels::Linear;
 using kernels::Matmul;
 
-// Above so many multiply-adds the library's larger tiles win over what we fuse, on an H200. Of few rows a tile has
-// little to sum for each weight that it writes.
+// Above this many multiply-adds the library's larger tiles beat our fused kernels, on an H200. With few rows a tile
+// sums little per weight that it writes.
 bool prefers_library(const Problem& p) {
   if (p.precision == Precision::strict) return p.work() > (p.m <= 128 ? 6e7 : 1.2e8);
   const bool weight_alone = p.gradients.a == 0 && p.m <= 512;
   return p.work() > (p.m <= 32 ? 1.5e7 : weight_alone ? 8e7 : 6e7);
 }
-// The weight's gradient has the outputs as rows, both have the inputs as columns.
+// The weight's gradient has the outputs as rows; both have the inputs as columns.
 bool fits_own(const Problem& p) {
   return p.in == Element::float32 && fits_tiles(p.m, p.k, p.n, 1) && fits_tiles(p.n, p.k, p.m, 1);
 }
 
 // ---- through the activation ----
 
-// g = grad_y * activation'(y) (when g is wanted) and its column sums (when they are): 32 columns per block.
+// g = grad_y * activation'(y) (if g is needed) and its column sums (if needed): 32 columns per block.
 constexpr int sum_rows = 32;
 constexpr std::int64_t many_rows = 256;
 template <class T>
@@ -55,7 +55,7 @@ __global__ void through_kernel(T* g, T* sums, const T* __restrict__ grad_y, cons
   sums[column] = total;
 }
 
-/// Many rows are split over blocks, whose sums lie in `partials` until add_sums(); a few are one block's work per 32
+/// Many rows are split over blocks, whose sums stay in `partials` until add_sums(); for few rows one block handles 32
 /// columns.
 template <class T>
 class Through {
@@ -89,7 +89,7 @@ class Through {
 
 // ---- the algorithms ----
 
-/// On arrays of the type of its factors.
+/// For arrays of the type of its factors.
 const Algorithm algorithm{.name = "library",
                           .workspace = algorithm_workspace,
                           .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
@@ -97,7 +97,7 @@ const Algorithm algorithm{.name = "library",
                           .next_plan = next_algorithm};
 constexpr std::array by_library{&algorithm};
 
-/// What a backward pass gets. The first three may be null.
+/// The outputs of a backward pass. The first three may be null.
 struct Gradients {
   void *grad_x, *grad_weight, *grad_bias;
   const void *grad_y, *x, *weight, *y;
@@ -154,7 +154,7 @@ void run_gemv_backward(Context& context, const Problem& p, const Gradients& to, 
 
 template <class T>
 void run_library_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
-  // Of few rows it takes longer to round the weight than to read it, as TF32.
+  // With few rows, rounding the weight takes longer than reading it as TF32.
   const bool masked = p.activation != Activation::none, rounds = in_bf16(p) && p.m > 32;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
   const auto* const grad_y = static_cast<const T*>(to.grad_y);
@@ -164,7 +164,7 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
                     static_cast<const T*>(to.y), p);
   const void *g = masked ? masked_gradient.as<T>() : grad_y, *x = to.x, *weight = to.weight;
 
-  // Factors that are read, rounded where that is asked for.
+  // The factors that are read, rounded if requested.
   const auto bytes = [&](bool read, std::int64_t count) { return rounds && read ? rounded_bytes(count) : 0; };
   const bool for_weight = to.grad_weight != nullptr, for_x = to.grad_x != nullptr;
   const Scratch rounded_g(context, bytes(true, p.m * p.n)), rounded_x(context, bytes(for_weight, p.m * p.k)),

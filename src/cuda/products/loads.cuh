@@ -1,11 +1,11 @@
 #pragma once
-// Loads that a thread has on their way all at once.
+// Loads that a thread issues together.
 
 #include <cuda_runtime.h>
 
 namespace tern::cuda::products {
 
-/// `Count` consecutive floats, or zeros. Volatile, so that the compiler keeps a thread's loads together: it would wait
+/// `Count` consecutive floats, or zeros. Volatile keeps a thread's loads together; otherwise the compiler would wait
 /// for each to save registers.
 template <int Count>
 __device__ __forceinline__ void load_or_zero(float (&to)[Count], const float* from, bool exists) {

@@ -4,7 +4,7 @@
 namespace tern::cuda::products {
 namespace {
 
-// The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
+// The first `weight_blocks` blocks compute the weight's gradient, the others that of x: independent work in one launch.
 struct BackwardArguments {
   Product weight, data;
   int weight_blocks;

@@ -1,5 +1,5 @@
 #pragma once
-// A matrix product, as everything about products sees it: rules, trials and the library.
+// A matrix product as all code about products sees it: rules, trials and the library.
 
 #include <compare>
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace tern::cuda::products {
 
 enum class Slot : std::uint8_t { matmul, linear, linear_backward };
 
-/// out = activation(op(a) op(b) + bias); a linear layer is one with op(b) = weight^T. Its backward pass is both
-/// products of a layer with m rows, n outputs and k inputs.
+/// out = activation(op(a) op(b) + bias); a linear layer has op(b) = weight^T. Its backward pass is both products of a
+/// layer with m rows, n outputs and k inputs.
 struct Problem : kernels::Matmul {
   Slot slot = Slot::matmul;
-  std::int64_t pitch = 0;  ///< elements from a row of out to the next; 0: n
+  std::int64_t pitch = 0;  ///< elements from one row of out to the next; 0: n
   Activation activation = Activation::none;
   Element in = Element::float32, out = Element::float32;  ///< of the factors; of out and bias
   Precision precision = Precision::strict;
   bool deterministic = true;
-  /// alignment_of the arrays; 0: not given. In a backward pass a, b and out are x, weight and y.
+  /// alignment_of the arrays; 0: absent. In a backward pass a, b and out are x, weight and y.
   struct Alignments {
     std::uint32_t out = 0, a = 0, b = 0, bias = 0;
     auto operator<=>(const Alignments&) const = default;
   } inputs{};
-  /// Of a backward pass: grad_y, grad_x, grad_weight, grad_bias.
+  /// For a backward pass: grad_y, grad_x, grad_weight, grad_bias.
   Alignments gradients{};
   int device = 0;
   auto operator<=>(const Problem&) const = default;

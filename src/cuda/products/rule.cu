@@ -9,14 +9,14 @@
 namespace tern::cuda::products {
 namespace {
 
-// What a block of each tile shape costs, in microseconds, fitted to measurements on an H200: `work` is its share of a
-// busy multiprocessor, `wait` the time that it takes however idle the card is; each per 1000 k and once.
+// The cost of a block of each tile shape, in microseconds, fitted to measurements on an H200: `work` is its share of a
+// busy multiprocessor, `wait` its minimum time on an idle card; each per 1000 k and per block.
 struct Figures {
   int rows, columns, resident;
   float work_k, work_once, wait_k, wait_once;
 };
-/// Of tiles on float32, or on tensor cores: what a split costs, and the multiprocessors that clusters of 1, 2, 4 and 8
-/// blocks reach, as a part of all.
+/// For float32 tiles or tensor cores: the cost of a split, and the fraction of all multiprocessors that clusters of 1,
+/// 2, 4 and 8 blocks reach.
 struct Fit {
   Figures of[tile_shapes];
   float split, part;
@@ -105,7 +105,7 @@ Tiling took(const Context& context, const Tiling& tiling) {
   return tiling;
 }
 
-/// The cheapest of those that `allowed` allows; its cost is the largest number where there is none.
+/// The cheapest of those that `allowed` accepts; its cost is the largest number if there is none.
 template <class Allowed>
 Tiling find_product(const Problem& p, const Allowed& allowed) {
   Tiling best;
@@ -144,7 +144,7 @@ Tiling find_backward(const Problem& p, const Allowed& allowed) {
   return best;
 }
 
-/// The cheapest of those that are forced, where there are some, else of all.
+/// The cheapest of the forced ones, if any, else of all.
 template <class Rule, class Find>
 Tiling cheapest(const Context& context, const Problem& problem, const Find& find) {
   if (const Forced forced(context); !forced.nothing()) {

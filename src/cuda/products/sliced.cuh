@@ -1,22 +1,22 @@
 #pragma once
-// Float32 products of small layers and batches, which are bound by waiting: see slices.cuh. The rule that gives each
-// shape its tiles is arithmetic, as that of own.cuh.
+// Float32 products of small layers and batches, which are latency-bound: see slices.cuh. The rule that gives each shape
+// its tiles is arithmetic, like that of own.cuh.
 
 #include "cuda/products/own.cuh"
 
 namespace tern::cuda::products {
 
-/// Factors in rows of whole 16 bytes; in a backward pass the output's gradient may lie in any. Strict float32 takes a
-/// card with fast doubles.
+/// Factors in rows of whole 16 bytes; in a backward pass the output's gradient may have any alignment. Strict float32
+/// needs a card with fast doubles.
 bool fits_sliced(const Problem& problem);
 bool fits_sliced_backward(const Problem& problem);
 /// Whether the other algorithms are slower, on an H200.
 bool prefers_sliced(const Problem& problem);
 bool prefers_sliced_backward(const Problem& problem);
 
-/// Of the context only the forced algorithm "product_slices" counts.
+/// Uses only the forced algorithm "product_slices" of the context.
 void sliced_product(const Context& context, const Product& product, const Problem& problem);
-/// Both gradients of a linear layer in one kernel; a product without `out` is left out.
+/// Both gradients of a linear layer in one kernel; a product without `out` is skipped.
 void sliced_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem);
 
 // ---- the rule (sliced_rule.cu) ----

@@ -7,7 +7,7 @@
 namespace tern::cuda::products {
 namespace {
 
-// The first `weight_blocks` compute the weight's gradient, the others that of x: independent work in one launch.
+// The first `weight_blocks` blocks compute the weight's gradient, the others that of x: independent work in one launch.
 struct SlicedArguments {
   Product weight, data;
   std::int64_t weight_blocks;
@@ -44,7 +44,7 @@ void launch_pair(const Context& context, const Product& weight, const Product& d
 
 template <bool Doubles>
 void run(const Context& context, const Product& weight, const Product& data, int shape) {
-  // Where single elements are read, as of ten classes, there is little to choose.
+  // If single elements are read, as for ten classes, few shapes are worth choosing between.
   if (!(weight.out == nullptr ? data : weight).a.aligned)
     return launch_pair<std::tuple_element_t<0, BackwardShapes<Doubles>>, false>(context, weight, data);
   with_slices<BackwardShapes<Doubles>>(

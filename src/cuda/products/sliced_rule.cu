@@ -27,7 +27,7 @@ bool fits_sliced_backward(const Problem& p) {
 }
 
 bool prefers_sliced(const Problem& p) { return p.work() <= (p.precision == Precision::strict ? 6e8 : 1.4e8); }
-// Whether the gradient that comes, and what it comes through, lie in packs; else single elements are read.
+// Whether the incoming gradient and the activation's output can be read in packs; else single elements are read.
 static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.inputs.out); }
 bool prefers_sliced_backward(const Problem& p) {
   if (!in_packs(p)) return p.work() <= 1.1e6;
@@ -41,8 +41,8 @@ bool prefers_sliced_backward(const Problem& p) {
 
 namespace {
 
-/// What a block costs, in microseconds, fitted to the times of all shapes of 66 layers of 8 to 512 rows on an H200: see
-/// Load; each per 1000 k and once.
+/// The cost of a block, in microseconds, fitted to the times of all shapes for 66 layers of 8 to 512 rows on an H200:
+/// see Load; each per 1000 k and per block.
 struct Figures {
   float work_k, work_once, wait_k, wait_once;
 };
@@ -79,7 +79,7 @@ constexpr ForwardFit rounded_forward{{{0.52f, 1.18f, 3.95f, 0.846f},
                                      0.491f,
                                      1.09f};
 
-/// Of pairs. The sums of the weight's gradient run over the rows, those of x's over the outputs.
+/// For pairs. The sums of the weight's gradient run over the rows, those of x's over the outputs.
 struct BackwardFit {
   struct Of {
     Figures weight, data;
@@ -134,15 +134,15 @@ float backward_cost(const Problem& p, int number) {
   return time_of(loads, occupancy_of(fit.of[number].resident, fit.exposed, fit.again));
 }
 
-// Rows x columns of a block's tiles / warps of a tile (/ slices of a warp); of the weight's gradient and of x's.
+// Rows x columns of a block's tiles / warps per tile (/ slices per warp); for the weight's gradient and x's.
 constexpr const char* forward_names[]{"16x16/16/1", "16x16/16/4", "16x16/8/2", "16x32/8/2",
                                       "32x32/16/1", "32x32/8/2",  "16x64/4/2", "32x128/4/1"};
 constexpr const char* backward_names[]{"16x32/8+16x16/8",   "16x32/8+16x32/8", "16x64/4+16x32/8", "16x128/2+16x16/8",
                                        "16x32/16+16x16/16", "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"};
 static_assert(std::size(forward_names) == forward_shapes && std::size(backward_names) == backward_shapes);
 
-/// The one that is forced, else the cheapest of the first `count`. Where factors may be read as TF32, doubles win where
-/// waits are all there is; they take a card that has them.
+/// The forced one, else the cheapest of the first `count`. If factors may be read as TF32, doubles win for
+/// latency-bound sizes; they need a card that supports them.
 template <class Rule, std::size_t Count>
 Slices chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], int count,
                  const Problem& problem, float (*doubles_cost)(const Problem&, int),

@@ -10,7 +10,7 @@
 
 namespace tern::cuda::products {
 
-// Rows and columns of a tile, tiles side by side, warps of a tile, slices of a warp.
+// Rows and columns of a tile, adjacent tiles, warps per tile, slices per warp.
 template <bool Doubles>
 using ForwardShapes =
     std::tuple<Sliced<16, 16, 1, 16, 1, Doubles>, Sliced<16, 16, 1, 16, 4, Doubles>, Sliced<16, 16, 1, 8, 2, Doubles>,

@@ -1,7 +1,7 @@
 #pragma once
-// Products that are bound by waiting: a block computes a small tile of the output, each of its warps some slices of the
-// sum over k, whose factors it loads straight into the registers that the tensor cores read, all at once. What the
-// warps have is added in order.
+// Latency-bound products: a block computes a small tile of the output, and each of its warps some slices of the sum
+// over k. A warp loads all factors at once, directly into the registers that the tensor cores read. The warps' sums are
+// added in order.
 
 #include "cuda/products/loads.cuh"
 #include "cuda/products/tile.cuh"
@@ -9,11 +9,11 @@
 
 namespace tern::cuda::products {
 
-/// What a warp multiplies at a time: so many k.
+/// The number of k that a warp multiplies at a time.
 inline constexpr int slice_depth = 16;
 
-/// Tiles of Rows x Columns, `Beside` of them side by side in a block, each by so many warps, which have `Slices` slices
-/// on their way at once. On tensor cores all the same: of TF32, or of doubles, in which products of floats are exact.
+/// Tiles of Rows x Columns, `Beside` of them adjacent in a block, with this many warps each, which have `Slices` slices
+/// in flight. Always on tensor cores: with TF32, or with doubles, in which products of floats are exact.
 template <int Rows, int Columns, int Beside, int Warps, int Slices, bool Doubles>
 struct Sliced {
   static constexpr bool doubles = Doubles;
@@ -21,7 +21,7 @@ struct Sliced {
   static constexpr int threads = Beside * Warps * 32;
   static constexpr int all_columns = Columns * Beside;  ///< of the block
   static constexpr int stride = Warps * slice_depth;    ///< between the slices of a warp, in k
-  /// What a thread finishes: so many consecutive elements at a time, so often.
+  /// What a thread writes: this many consecutive elements at a time, this many times.
   static constexpr int each = Rows * Columns / (Warps * 32);
   static constexpr int width = each >= 4 ? 4 : each >= 2 ? 2 : 1, times = each > width ? each / width : 1;
   static constexpr int partial_stride = Columns + 8;
@@ -30,7 +30,7 @@ struct Sliced {
   static std::int64_t tiles(std::int64_t m, std::int64_t n) { return ceil_div(m, Rows) * ceil_div(n, all_columns); }
 };
 
-/// A thread's part of a slice of a factor: of `Lines` rows (columns) of the tile one in eight, of each four k. With
+/// A thread's part of a slice of a factor: every eighth of `Lines` rows (columns) of the tile, four k of each. With
 /// lane = 4 g + t these are the four from 4 t on of the lines line(j, g).
 template <int Lines, bool KContiguous, bool MayMask>
 struct FactorPart {
@@ -49,7 +49,7 @@ class FactorReader {
  public:
   using Part = FactorPart<Lines, KContiguous, MayMask>;
 
-  /// Of the lines from `first` on, of `extent`.
+  /// For the lines from `first` on, out of `extent`.
   __device__ __forceinline__ FactorReader(const Factor& factor, int first, int extent, int g, int t)
       : stride_(factor.stride), free_(extent - first - Part::line(0, g)), t_(t) {
     masked_ = MayMask && factor.mask != nullptr;
@@ -58,12 +58,12 @@ class FactorReader {
     from_ = factor.data + (KContiguous ? line * stride_ + k : k * stride_ + line);
   }
 
-  /// Asks for a part of the slice that begins at k, of `end`.
+  /// Starts loading a part of the slice that begins at k, out of `end`.
   __device__ __forceinline__ void load(Part& part, int k, int end) const {
 #pragma unroll
     for (int i = 0; i < Part::loads; ++i) {
       const float* const from = from_ + (KContiguous ? i * 8 * stride_ + k : (k + i) * stride_);
-      // Of its `each` elements so many exist.
+      // The number of its `each` elements that exist.
       const int valid = KContiguous ? (i * 8 < free_ ? end - k - 4 * t_ : 0) : (k + 4 * t_ + i < end ? free_ : 0);
       load_part(part.value[i], from, valid);
       if constexpr (MayMask)
@@ -108,7 +108,7 @@ class FactorReader {
   bool masked_;
 };
 
-/// A warp's sums. Which k meet in one multiplication is the same for both factors.
+/// A warp's sums. Both factors use the same k in one multiplication.
 template <class Shape, bool KA, bool KB>
 struct SlicedSums {
   using Cores = TensorCores<Shape::doubles>;
@@ -161,7 +161,7 @@ struct SlicedSums {
           four(row + 4 * t, of[0][first], of[1][first], of[0][second], of[1][second]);
         } else {
           static_assert(across == 4);
-          // Neighbouring rows begin at different halves, so that no bank is met twice.
+          // Adjacent rows begin at different halves, so that no bank conflicts.
           const bool odd = g % 2 != 0;
           const int now = odd ? second : first, then = odd ? first : second;
           float* const at = row + 8 * t;
@@ -172,14 +172,14 @@ struct SlicedSums {
   }
 
  private:
-  /// of[which], which is not known before: by selection, since registers cannot be indexed.
+  /// of[which] for a run-time index: by selection, since registers cannot be indexed.
   static __device__ __forceinline__ Sum pick(const Sum (&of)[4], int which) {
     return which % 2 == 0 ? (which < 2 ? of[0] : of[2]) : (which < 2 ? of[1] : of[3]);
   }
 };
 
-/// One block's tiles of a product whose factors lie in whole packs of four; of one that may have a mask single elements
-/// will do.
+/// One block's tiles of a product whose factors consist of whole packs of four; a factor that may have a mask may
+/// consist of single elements.
 template <class Shape, bool KA, bool KB, bool MayMask, bool Packs>
 __device__ __forceinline__ void compute_slices(const Product& product, int tile, float* shared) {
   constexpr int Rows = Shape::rows, Columns = Shape::columns, width = Shape::width, times = Shape::times;
@@ -193,11 +193,11 @@ __device__ __forceinline__ void compute_slices(const Product& product, int tile,
   FactorPart<Rows, KA, MayMask> a[Shape::slices];
   FactorPart<Columns, KB, false> b[Shape::slices];
   SlicedSums<Shape, KA, KB> sums;
-  // The sums of a's rows, which the gradient of a bias is.
+  // The row sums of a, which are the bias's gradient.
   const bool with_sums = MayMask && !KA && product.sums != nullptr && column0 == 0 && place == 0;
   float row_sums[Rows / 8] = {};
 
-  // What this thread finishes: elements `first` + i * threads * width of the block's tiles, row behind row.
+  // What this thread writes: elements `first` + i * threads * width of the block's tiles, row by row.
   const int first = static_cast<int>(threadIdx.x) * width;
   const auto row_of = [&](int i) { return (first + i * Shape::threads * width) / Shape::all_columns; };
   const int column = column0 + first % Shape::all_columns;

@@ -1,5 +1,5 @@
 #pragma once
-// What the slots of the products share, beside their algorithms: problems, factors, and their rounding to bfloat16.
+// Shared by the slots of the products: problems, factors, and their rounding to bfloat16.
 
 #include <limits>
 
@@ -26,7 +26,7 @@ Problem problem_of(const Context& context, Slot slot, const kernels::Linear& sha
   return problem;
 }
 
-/// Whether rows of so many floats all start on 16 bytes.
+/// Whether rows of this many floats all start at 16 bytes.
 inline bool aligned(const void* pointer, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && stride % 4 == 0;
 }
@@ -48,7 +48,7 @@ inline void round(const Context& context, void* out, const void* array, std::int
 }
 inline std::size_t rounded_bytes(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(bf16); }
 
-/// Whether bfloat16 units take it: they want rows of whole 16 bytes; other products keep to TF32.
+/// Whether bfloat16 units can run it: they need rows of whole 16 bytes; other products use TF32.
 inline bool in_bf16(const Problem& p) {
   return p.precision == Precision::bf16 && p.in == Element::float32 && p.m % 8 == 0 && p.n % 8 == 0 && p.k % 8 == 0;
 }

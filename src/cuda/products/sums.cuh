@@ -1,12 +1,12 @@
 #pragma once
-// The multiply-adds of a tile, on float32 or on tensor cores: what a thread holds of its sums, how a stage in shared
-// memory is added to them, and where they go in the end. The threads of a block are `groups` that share the sum over k.
+// The multiply-adds of a tile, in float32 or on tensor cores: a thread's part of the sums, how a stage in shared memory
+// is added to them, and where they are stored. The threads of a block form `groups` that share the sum over k.
 
 #include "cuda/tensor_cores.cuh"
 
 namespace tern::cuda::products {
 
-/// Which row (column) of the tile is element i of thread t: strided where fragments are read along k, else in runs.
+/// Which row (column) of the tile is element i of thread t: strided if fragments are read along k, else in runs.
 template <int Extent, int PerThread, bool KContiguous>
 __device__ __forceinline__ int tile_position(int t, int i) {
   if constexpr (KContiguous) return t + i * (Extent / PerThread);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void read_fragment(float (&fragment)[PerThread][4], c
   }
 }
 
-/// On fused multiply-adds of float32.
+/// Uses fused multiply-adds in float32.
 template <class Shape, bool KA, bool KB>
 struct FusedSums {
   static constexpr int rows = Shape::thread_rows, columns = Shape::thread_columns;
@@ -70,7 +70,7 @@ struct FusedSums {
     }
   }
 
-  /// The sums of each group, group behind group, in rows of `stride`.
+  /// Stores the sums of each group, one group after the other, in rows of `stride`.
   template <int stride>
   __device__ __forceinline__ void store(float* to) const {
     float* const mine = to + group * Shape::rows * stride;
@@ -89,7 +89,7 @@ struct FusedSums {
   }
 };
 
-/// On tensor cores: a warp has some 16 x 8 sums side by side and behind one another. The stages hold TF32.
+/// Uses tensor cores: a warp has several 16 x 8 sums in both directions. The stages hold TF32.
 template <class Shape, bool KA, bool KB>
 struct TensorSums {
   static constexpr int warps = Shape::across * Shape::down / 32;  // of a group

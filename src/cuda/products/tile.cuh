@@ -1,5 +1,5 @@
 #pragma once
-// The float32 matrix product of the cuda mode: one block computes a tile of the output, its threads in `groups` that
+// The float32 matrix product of the cuda mode. One block computes a tile of the output; its threads form `groups` that
 // share the sum over k, and a cluster of blocks may share it further. All partial sums are added in a fixed order.
 
 #include <cooperative_groups.h>
@@ -12,16 +12,16 @@
 
 namespace tern::cuda::products {
 
-/// A factor: rows of length k when `KContiguous`, else k rows of the other extent. `mask` is null, or the output of the
-/// activation through which the factor, a gradient, comes.
+/// A factor: rows of length k if `KContiguous`, else k rows of the other extent. `mask` is null, or the activation's
+/// output if the factor is a gradient that passes through an activation.
 struct Factor {
   const float* data = nullptr;
   const float* mask = nullptr;
   std::int64_t stride = 0;  ///< between stored rows
-  bool aligned = false;     ///< every stored row starts on 16 bytes
+  bool aligned = false;     ///< every stored row starts at 16 bytes
 };
 
-/// out[m, n] = activation(a b + bias); `sums` (optional, for an a that is stored by k) gets the row sums of a.
+/// out[m, n] = activation(a b + bias); `sums` (optional, for an a that is stored by k) receives the row sums of a.
 struct Product {
   Factor a, b;
   float* out = nullptr;
@@ -31,13 +31,13 @@ struct Product {
   Activation activation = Activation::none;  ///< of out
   Activation through = Activation::none;     ///< of a.mask
   int split = 1;                             ///< blocks that share one tile's sum: 1, or the cluster's size
-  bool aligned_out = false;                  ///< every row of out starts on 16 bytes
+  bool aligned_out = false;                  ///< every row of out starts at 16 bytes
 };
 
 /// Every shape has 256 threads, so that two of them can share a launch.
 inline constexpr int product_threads = 256;
 
-/// On float32, or on tensor cores, which read TF32.
+/// In float32, or on tensor cores, which read TF32.
 template <int Rows, int Columns, int Depth, int ThreadRows, int ThreadColumns, int Resident, bool Tensor>
 struct Tile {
   static constexpr bool tensor = Tensor;
@@ -47,9 +47,9 @@ struct Tile {
   static constexpr int groups = product_threads / (across * down);
   static constexpr int resident = Resident;  // blocks that must fit on a multiprocessor: bounds the registers
   static_assert(groups >= 1 && Depth % (4 * groups) == 0);
-  // Longer loops than this no longer fit the instruction cache, which then costs more than the multiply-adds.
+  // Longer loops than this do not fit the instruction cache, which then costs more than the multiply-adds.
   static constexpr int unroll = ThreadRows * ThreadColumns >= 64 ? 1 : 2;
-  // Stored rows are padded against bank conflicts, so that 16-byte accesses stay aligned.
+  // Stored rows are padded against bank conflicts while 16-byte accesses stay aligned.
   static constexpr int pad(bool k_contiguous) { return Tensor && !k_contiguous ? 8 : 4; }
   static constexpr int stage(int extent, bool k_contiguous) {
     return k_contiguous ? extent * (Depth + pad(true)) : Depth * (extent + pad(false));
@@ -75,7 +75,7 @@ __device__ __forceinline__ float4 load_four(const float* from, int valid, bool a
   return four;
 }
 
-/// Moves stages of one factor, one after the other, from global memory through registers to shared memory.
+/// Moves the stages of one factor in order from global memory through registers to shared memory.
 template <class Shape, int Extent, bool KContiguous, bool MayMask>
 struct StageLoader {
   static constexpr int Depth = Shape::depth;
@@ -87,7 +87,7 @@ struct StageLoader {
   float4 value[per_thread];
   float4 mask[MayMask ? per_thread : 1];
   const float* from;
-  std::ptrdiff_t to_mask;  // in elements; meaningless without one
+  std::ptrdiff_t to_mask;  // in elements; meaningless without a mask
   std::int64_t stride;
   int line, minor;  // of this thread's first four
   int free_lines;   // lines from `line` on that exist (KContiguous: rows; else k, counted down by advance)
@@ -151,7 +151,7 @@ struct StageLoader {
   }
 };
 
-/// Writes four neighbouring outputs, of which those inside the matrix exist.
+/// Writes four adjacent outputs, of which those inside the matrix exist.
 __device__ __forceinline__ void finish_four(const Product& product, int row, int column, float4 four) {
   if (row >= product.m || column >= product.n) return;
   const float values[4] = {four.x, four.y, four.z, four.w};
@@ -176,7 +176,7 @@ __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
 }
 
 /// Computes tile `tile` of the product, and begins the kernel; `rank` is this block's share of the sum, below
-/// product.split. With a split, all blocks of the cluster must come here with the same product and tile.
+/// product.split. With a split, all blocks of the cluster must call this with the same product and tile.
 template <class Shape, bool KA, bool KB, bool MayMask>
 __device__ __forceinline__ void compute_tile(const Product& product, int tile, int rank, float* shared) {
   const int tiles_n = (product.n + Shape::columns - 1) / Shape::columns;
@@ -221,7 +221,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
     }
   }
 
-  // The sums of a's rows: first over the threads that hold the same rows, later over the cluster.
+  // The row sums of a: first over the threads that hold the same rows, then over the cluster.
   const bool with_sums = MayMask && !KA && product.sums != nullptr && column0 == 0;
   float* const sum_parts = shared + Shape::partials;
   float* const sum_total = sum_parts + 4 * product_threads;

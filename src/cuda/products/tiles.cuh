@@ -22,7 +22,7 @@ using Tile4 = Tile<128, 64, 32, 8, 8, 1, Tensor>;
 template <bool Tensor>
 using Tile5 = Tile<128, 128, 16, 8, 8, 1, Tensor>;
 
-/// Whether a product in such tiles may leave room for those of other branches on the card.
+/// Whether a product with such tiles may leave room for other branches on the card.
 template <class Shape>
 inline constexpr bool small = Shape::rows* Shape::columns <= 64 * 32;
 
@@ -49,7 +49,7 @@ void with_tile(int tile, const Body& body) {
   }
 }
 
-/// Older cards have less shared memory than the larger tiles want.
+/// Older cards have less shared memory than the larger tiles need.
 template <class Shape>
 bool fits_card() {
   constexpr std::size_t bytes =
@@ -57,7 +57,7 @@ bool fits_card() {
   return bytes <= card().shared_per_block;
 }
 
-/// Calls body with one of the pairs of tiles that are compiled; false for the others.
+/// Calls body with one of the compiled pairs of tiles; false for the others.
 template <bool Tensor, class Body>
 bool with_pair(int weight, int data, const Body& body) {
   switch (weight * 10 + data) {

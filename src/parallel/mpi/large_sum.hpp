@@ -1,5 +1,5 @@
 #pragma once
-// The sum of many elements over all processes: MPI_Iallreduce of Open MPI 4.1 takes two to four times as long between
+// The sum of many elements over all processes. MPI_Iallreduce of Open MPI 4.1 takes two to four times as long between
 // two of them (benchmarks/results/ranks.md).
 
 #include <mpi.h>
@@ -12,13 +12,13 @@
 
 namespace tern::parallel {
 
-/// Fewer bytes are left to MPI.
+/// MPI itself sums fewer bytes.
 constexpr std::size_t least_large_bytes = std::size_t{1} << 20;
 
-/// Adds up the data [count] of all ranks, in place. Each rank adds one shard of the elements, its own first and then
-/// the others' in their order, and sends it back to all; chunk by chunk, so that what is added and sent was just
-/// touched, with the next chunk on its way meanwhile. `chunks` is memory that is kept from call to call.
-/// `wait(requests)` returns when all are done, or throws.
+/// Sums the data [count] of all ranks in place. Each rank sums one shard of the elements, its own first and then the
+/// others' in rank order, and sends it back to all. It works chunk by chunk, so that what is added and sent is still in
+/// the cache, while the next chunk is in transit. `chunks` is memory that is kept between calls. `wait(requests)`
+/// returns when all are done, or throws.
 template <class T, class Wait>
 void large_sum(MPI_Comm comm, T* data, std::size_t count, std::vector<T>& chunks, const Wait& wait) {
   constexpr std::size_t chunk = (std::size_t{256} << 10) / sizeof(T);
@@ -42,7 +42,7 @@ void large_sum(MPI_Comm comm, T* data, std::size_t count, std::vector<T>& chunks
     return chunks.data() + (i % 2 * size + static_cast<std::size_t>(rank)) * chunk;
   };
   std::array<std::vector<MPI_Request>, 2> shares, sums;
-  // Receives first: what comes before it is wanted would be copied twice.
+  // Posts receives first: messages that arrive before are copied twice.
   const auto exchange = [&](std::vector<MPI_Request>& requests, int tag, const auto& incoming, const auto& outgoing) {
     requests.assign(2 * size, MPI_REQUEST_NULL);
     for (int rank = 0; rank < ranks; ++rank)

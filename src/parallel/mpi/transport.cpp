@@ -1,8 +1,8 @@
 // The transport between processes: MPI on the host's memory. One rank is one process that mpirun or srun started.
 //
-// MPI is started for MPI_THREAD_SERIALIZED: calls come from one thread at a time, as the contract of a group says.
-// Every call is preceded by a few words to all others, so that a rank that calls something else, or with other sizes,
-// is an error instead of a hang, and every wait has an end.
+// MPI runs with MPI_THREAD_SERIALIZED: calls come from one thread at a time, as the contract of a group says. Each call
+// first sends a short announcement to all ranks, so that a rank with another call or other sizes is an error instead of
+// a hang. Every wait has a time limit.
 
 #include <mpi.h>
 #include <sched.h>
@@ -25,10 +25,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Whether this rank has failed: then it does not end MPI, which would wait for the others.
+/// Whether this rank has failed: it then does not end MPI, which would wait for the others.
 bool rank_failed = false;
 
-/// MPI of this process, from the first use to the process's end.
+/// MPI in this process, from first use to the process's end.
 class Library {
  public:
   Library() {
@@ -53,7 +53,7 @@ class Library {
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
-  // A rank that failed leaves without: then mpirun ends the others, which may be waiting for it.
+  // A failed rank leaves without it; mpirun then ends the others, which may be waiting for it.
   ~Library() { end(); }
   void end() const {
     int ended = 0;
@@ -61,7 +61,7 @@ class Library {
     if (ours_ && !rank_failed && ended == 0) MPI_Finalize();
   }
 
-  std::int64_t patience = 0;  ///< microseconds for which a rank that waits keeps its core
+  std::int64_t patience = 0;  ///< microseconds for which a waiting rank keeps its core
 
  private:
   bool ours_ = false;
@@ -106,7 +106,7 @@ MPI_Op operation(Reduction reduction) {
   return reduction == Reduction::max ? MPI_MAX : reduction == Reduction::min ? MPI_MIN : MPI_SUM;
 }
 
-/// What a rank is about to do, for the others.
+/// What a rank is about to do, sent to the others.
 struct Announcement {
   std::int64_t call, count, dtype, detail;
   bool operator==(const Announcement&) const = default;
@@ -130,7 +130,7 @@ std::string words(const Announcement& a) {
 
 class Mpi final : public Collective {
  public:
-  /// Takes over both.
+  /// Takes ownership of both.
   Mpi(MPI_Comm data, MPI_Comm talk, std::int64_t limit) : data_(data), talk_(talk), limit_(limit) {
     for (MPI_Comm comm : {data_, talk_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(data_, &rank_);
@@ -197,7 +197,7 @@ class Mpi final : public Collective {
     });
   }
 
-  // A message begins with what it is, so that both sides know whether it fits.
+  // A message begins with its description, so both sides know whether it matches.
   void send(const void* from, std::size_t count, DType dtype, int to, void*) override {
     const std::array<std::int64_t, 2> what{integer(count), integer(dtype)};
     const Counted counted(count, dtype);
@@ -248,7 +248,7 @@ class Mpi final : public Collective {
 
   static std::int64_t integer(auto value) { return static_cast<std::int64_t>(value); }
 
-  /// A count as MPI takes it: an int, of elements or, beyond 2^31, of blocks of them.
+  /// A count as MPI accepts it: an int of elements or, beyond 2^31, of blocks.
   class Counted {
    public:
     Counted(std::size_t count, DType dtype) : total_(count), type_(type_of(dtype)) {
@@ -269,7 +269,7 @@ class Mpi final : public Collective {
     }
     int count() const { return whole_ != MPI_DATATYPE_NULL ? 1 : static_cast<int>(total_); }
     MPI_Datatype type() const { return whole_ != MPI_DATATYPE_NULL ? whole_ : type_; }
-    /// For reductions, which take no blocks.
+    /// For reductions, which do not accept blocks.
     int plain(const char* call) const {
       expects<ShapeError>(total_ <= INT_MAX, "mpi: ", call, ": ", total_, " elements, at most 2147483647 at once");
       return static_cast<int>(total_);
@@ -281,7 +281,7 @@ class Mpi final : public Collective {
     MPI_Datatype type_, rest_ = MPI_DATATYPE_NULL, block_ = MPI_DATATYPE_NULL, whole_ = MPI_DATATYPE_NULL;
   };
 
-  /// Waits for all requests, or to the limit: then `late(missing)` says what that means, by the requests' indices.
+  /// Waits for all requests, up to the limit: `late(missing)` then throws, with the indices of the missing requests.
   template <class Requests, class Late>
   void wait(const char* call, Requests& requests, const Late& late) {
     const Clock::time_point began = Clock::now();
@@ -297,13 +297,14 @@ class Mpi final : public Collective {
         for (std::size_t i = 0; i < requests.size(); ++i) {
           if (requests[i] == MPI_REQUEST_NULL) continue;
           missing.push_back(i);
-          // What it would fill ends with this call. A collective cannot be taken back; it has begun in all ranks.
+          // The memory it would fill is released after this call. A collective cannot be cancelled; it has begun in all
+          // ranks.
           MPI_Cancel(&requests[i]);
           MPI_Request_free(&requests[i]);
         }
         throw ParallelError(message(late(missing), " within ", limit_, " ms, in ", call, " of ", named(rank_)));
       }
-      // Where ranks share cores, the one that is waited for may need this one; after a while, others may.
+      // If ranks share cores, the awaited rank may need this core; after a while, others may.
       if (waited.count() > 5000)
         usleep(200);
       else if (waited.count() > library().patience)
@@ -326,7 +327,7 @@ class Mpi final : public Collective {
     wait(call, request, [](const auto&) { return std::string("the ranks did not finish"); });
   }
 
-  /// Every rank says what it is about to do.
+  /// Every rank announces what it is about to do.
   void agree(const Announcement& own) {
     if (size_ == 1) return;
     const auto others = static_cast<std::size_t>(size_);
@@ -339,7 +340,7 @@ class Mpi final : public Collective {
       check(call, MPI_Irecv(&said[i], 4, MPI_INT64_T, rank, announcement_tag, talk_, &receiving[i]));
       check(call, MPI_Isend(&own, 4, MPI_INT64_T, rank, announcement_tag, talk_, &sending[i]));
     }
-    // All of them: one that is late itself may only wait for another of them.
+    // Names all late ranks: one of them may only be waiting for another.
     const auto late = [&](const std::vector<std::size_t>& missing) {
       std::string ranks;
       for (const std::size_t rank : missing) ranks += (ranks.empty() ? "" : ", ") + named(static_cast<int>(rank));

@@ -1,4 +1,4 @@
-// Copies of several pieces at once, for a transport that takes one.
+// Copies of several pieces at once, for a transport that accepts one buffer.
 
 #include <cuda_runtime.h>
 
@@ -10,7 +10,8 @@ namespace tern::parallel {
 
 namespace {
 
-// Beside the rest of backward, whose kernels want the processors: enough for the memory's rate, and no more.
+// Runs concurrently with the rest of backward, which needs the multiprocessors: enough blocks to saturate the memory,
+// and no more.
 constexpr unsigned threads = 512, most_blocks = 64;
 
 __global__ void __launch_bounds__(threads) gather_units(const __grid_constant__ Pieces pieces, uint4* whole) {

@@ -1,5 +1,5 @@
 #pragma once
-// libnccl.so.2, opened at run time, and what its calls and CUDA's return.
+// Loads libnccl.so.2 at run time; checks the results of its calls and CUDA's.
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 
 namespace tern::parallel {
 
-/// What is used of NCCL.
+/// The functions of NCCL that are used.
 struct Library {
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetUniqueId) unique_id = nullptr;

@@ -25,7 +25,7 @@ Meter::Meter() {
   times_.reset(times);
   check(cudaMemset(times, 0, sizeof *times));
   check(cudaDeviceSynchronize());
-  // No recording has to load them.
+  // Loads the kernels, so that no recording has to.
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, begin_stretch));
   check(cudaFuncGetAttributes(&attributes, end_stretch));

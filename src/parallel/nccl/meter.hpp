@@ -1,5 +1,5 @@
 #pragma once
-// What a rank's sums take of its device's time, by the device's own clock, so that recorded steps count as well.
+// Device time that a rank's sums take, measured by the device's clock, so that recorded steps count as well.
 
 #include <cstdint>
 #include <memory>
@@ -8,31 +8,32 @@
 
 namespace tern::parallel {
 
-/// Nanoseconds, in the memory of the device. Written in the order of the rank's calls.
+/// Nanoseconds, in device memory. Written in the order of the rank's calls.
 struct Times {
-  std::uint64_t began, ended;  ///< the last stretch of work of the transport
-  std::uint64_t joined;        ///< when the rank's other work came to where it needs it; 0: counted already
+  std::uint64_t began, ended;  ///< the transport's last interval of work
+  std::uint64_t joined;        ///< when the rank's other work reached the point where it needs the result; 0: counted
+                               ///< already
   std::uint64_t busy, waited;  ///< see Collective::Spent
 };
 
-/// What a stretch of work has to be counted as; without `times` not at all.
+/// How an interval of work is counted; without `times` not at all.
 struct Counting {
   Times* times = nullptr;
   bool first = false;  ///< since the last join
-  bool alone = false;  ///< nothing else is queued beside it
+  bool alone = false;  ///< nothing else is queued concurrently
 };
 
 /// One rank's times.
 class Meter {
  public:
-  /// On the present device, whose kernels are loaded. Throws ParallelError.
+  /// On the current device; loads its kernels. Throws ParallelError.
   Meter();
   Counting count(bool first, bool alone) const { return {times_.get(), first, alone}; }
-  /// For the present device, in the order of a stream.
+  /// On the current device, in stream order.
   static void begin(const Counting& counting, void* stream);
   static void end(const Counting& counting, void* stream) noexcept;
   void join(void* stream) const;
-  /// So far; waits for the device.
+  /// The time so far; waits for the device.
   Collective::Spent spent() const;
 
  private:

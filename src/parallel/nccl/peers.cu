@@ -16,36 +16,38 @@ namespace tern::parallel {
 namespace {
 
 constexpr int most_ranks = 8;
-// Small: they stay beside the kernels of backward while the other devices are not there yet.
+// Small: they stay beside the kernels of backward until the other devices arrive.
 constexpr unsigned threads = 256, most_blocks = 160;
-/// A packet: units side by side, and behind them one with the number of the call.
+/// A packet: adjacent units, followed by one with the call number.
 constexpr std::uint32_t units_of_packet = 7, packet = units_of_packet + 1;
-// So often a word is looked at before the host's are, which are further away.
+// How often a word is polled before the host's words, which are further away.
 constexpr unsigned patience = 4096;
-// Messages between two ranks, in units; among more, each writes its own to all others, and has as much less.
+// Largest messages between two ranks, in units. With more ranks each writes to all others and has proportionally less.
 constexpr std::size_t most_in_lines = (std::size_t{1} << 19) / Pieces::unit;
 constexpr std::size_t most_in_packets = (std::size_t{4} << 20) / Pieces::unit + Pieces::most;
 
-/// What a rank writes into the memory of another one. All of it is there twice, for odd and for even calls: who writes
-/// in a call has had what the others wrote in the call before, so they are through with the one before that.
+/// What a rank writes into the memory of another one. Everything exists twice, for odd and for even calls: a rank that
+/// writes in one call has received what the others wrote in the previous call, so they have finished the one before
+/// that.
 ///
-/// A short message travels in lines: two words, each with the number of the call behind it. Both words of such a pair
-/// arrive at once, so that nobody waits for more than the words that it adds. A longer one travels in packets of 128
-/// bytes that eight threads of a warp write at once and NVLink delivers whole, as NCCL's LL128 expects it to: one
-/// number for seven units.
+/// A short message travels in lines: two words, each followed by the call number. A word and its number arrive
+/// together, so a thread waits only for the words that it adds. A longer message travels in packets of 128 bytes, which
+/// eight threads of a warp write together and NVLink delivers as a whole, as NCCL's LL128 assumes: one number for seven
+/// units.
 struct Inbox {
-  uint4* lines = nullptr;    ///< of both calls: the first of each unit, then the second
-  uint4* packets = nullptr;  ///< of both calls
+  uint4* lines = nullptr;    ///< for both calls: the first of each unit, then the second
+  uint4* packets = nullptr;  ///< for both calls
 };
 
-/// What a kernel knows of the others.
+/// What a kernel knows about the other ranks.
 struct Links {
-  Inbox out[most_ranks];         ///< at each other rank: what this one sends it
-  Inbox in[most_ranks];          ///< here: what each other one sends
-  std::uint32_t* state;          ///< here: the number of the last call, and how many blocks of this one are done
-  volatile std::uint32_t* gone;  ///< on the host, of each rank: nobody is to wait for it
-  volatile std::uint32_t* lost;  ///< on the host: one more than the rank that was waited for in vain
-  std::uint32_t lines, packets;  ///< of a message: the most; no packets where these are not delivered whole
+  Inbox out[most_ranks];         ///< in each other rank's memory: what this one sends it
+  Inbox in[most_ranks];          ///< in this rank's memory: what each other one sends
+  std::uint32_t* state;          ///< in this rank's memory: the number of the last call, and how many of its blocks are
+                                 ///< done
+  volatile std::uint32_t* gone;  ///< on the host, per rank: do not wait for it
+  volatile std::uint32_t* lost;  ///< on the host: one more than the rank that was awaited in vain
+  std::uint32_t lines, packets;  ///< largest message; packets is 0 if they are not delivered as a whole
   int rank, size;
 };
 
@@ -64,7 +66,7 @@ __device__ uint4 read(const uint4* from) {
   return value;
 }
 
-/// Looks again for what another rank sends until it is there; not for what one sends that is gone.
+/// Polls until another rank's data arrive, or that rank is gone.
 template <class Protocol, class Look>
 __device__ void wait(const Links& links, int rank, const Look& look) {
   bool over = false;
@@ -74,12 +76,12 @@ __device__ void wait(const Links& links, int rank, const Look& look) {
       *links.lost = static_cast<std::uint32_t>(rank) + 1;
       return;
     }
-    // What it sent before it went is here, or on its way: one round more.
+    // Data sent before it left have arrived or are in transit: polls once more.
     over = Protocol::any(links.gone[rank] != 0 || links.gone[links.rank] != 0);
   }
 }
 
-/// Every thread has a unit, and waits for itself.
+/// Every thread has one unit and waits for itself.
 struct Lines {
   static __device__ std::uint32_t places(std::uint32_t units) { return units; }
   static __device__ std::uint32_t unit_at(std::uint32_t place) { return place; }
@@ -103,7 +105,7 @@ struct Lines {
   static __device__ uint4 value(const Sent& sent) { return {sent.a.x, sent.a.z, sent.b.x, sent.b.z}; }
 };
 
-/// Eight threads side by side have a packet, the last of them its number.
+/// Eight adjacent threads share a packet; the last one has its number.
 struct Packets {
   static __device__ std::uint32_t places(std::uint32_t units) {
     return (units + units_of_packet - 1) / units_of_packet * packet;
@@ -123,7 +125,7 @@ struct Packets {
   static __device__ void send(const Inbox& inbox, const Links& links, std::uint32_t place, uint4 value,
                               std::uint32_t call) {
     if (place % packet == units_of_packet) value.x = call;
-    __syncwarp(together());  // a packet is whole only where its threads write, and read, at once
+    __syncwarp(together());  // a packet is whole only if its threads write, and read, together
     write(inbox.packets + call % 2 * packet * links.packets + place, value);
   }
   static __device__ bool look(Sent& sent, const Links& links, int rank, std::uint32_t place, std::uint32_t call) {
@@ -134,9 +136,9 @@ struct Packets {
   static __device__ uint4 value(const Sent& sent) { return sent.unit; }
 };
 
-/// Sends what it has, then adds up what all have, in the order of the ranks. A thread sums what it sent itself, so that
-/// it waits for no other thread, and holds it meanwhile.
-/// `batch`: places that a thread has on their way at once.
+/// Sends this rank's data, then sums the data of all ranks in rank order. A thread sums what it sent itself and holds
+/// it meanwhile, so it waits for no other thread.
+/// `batch`: units that a thread has in flight.
 template <class T, class Protocol, int batch>
 __global__ void __launch_bounds__(threads)
     sum_units(const __grid_constant__ Pieces pieces, const __grid_constant__ Links links, bool mean,
@@ -144,7 +146,7 @@ __global__ void __launch_bounds__(threads)
   if (blockIdx.x == 0 && threadIdx.x == 0) begin_count(counting);
   constexpr int width = Pieces::unit / sizeof(T);
   std::uint32_t call = links.state[0] + 1;
-  if (call == 0) call = 2;  // no memory holds it to begin with, and it is even
+  if (call == 0) call = 2;  // no memory holds it initially, and it is even
   const std::uint32_t units = pieces.begin[pieces.count], places = Protocol::places(units), step = gridDim.x * threads;
   for (std::uint32_t begin = blockIdx.x * threads + threadIdx.x; begin < places; begin += batch * step) {
     uint4 own[batch] = {};
@@ -204,11 +206,11 @@ Kernel kernel_of(bool is_double, bool in_lines) {
 }
 
 bool succeeded(cudaError_t status) {
-  if (status != cudaSuccess) (void)cudaGetLastError();  // it is no later call's
+  if (status != cudaSuccess) (void)cudaGetLastError();  // the error must not reach a later call
   return status == cudaSuccess;
 }
 
-/// What all ranks use, to the end of the last one: words on the host, and the memory that they write to.
+/// Shared by all ranks until the last one ends: words on the host, and the memory that they write to.
 struct Free {
   void operator()(void* memory) const { (void)cudaFree(memory); }
 };
@@ -217,7 +219,7 @@ struct FreeHost {
 };
 using Allocated = std::unique_ptr<void, Free>;
 struct Shared {
-  std::unique_ptr<std::uint32_t, FreeHost> words;  // gone, and lost, of each rank
+  std::unique_ptr<std::uint32_t, FreeHost> words;  // gone and lost, per rank
   std::array<Allocated, most_ranks> memories;
 };
 
@@ -230,7 +232,7 @@ bool has_words(Shared& shared) {
   return true;
 }
 
-/// How the memory of a rank is divided: its counters, then what each other rank writes.
+/// The layout of a rank's memory: its counters, then the inboxes of the other ranks.
 struct Layout {
   explicit Layout(int ranks)
       : senders(static_cast<std::size_t>(std::max(1, ranks - 1))),
@@ -251,7 +253,7 @@ struct Layout {
   }
 };
 
-/// The memory of a rank, on the present device, whose kernels are loaded; null where it cannot be.
+/// The memory of a rank on the current device, with its kernels loaded; null if it cannot be allocated.
 Allocated zeros(std::size_t bytes) {
   cudaFuncAttributes attributes{};
   for (const bool is_double : {false, true})
@@ -260,12 +262,12 @@ Allocated zeros(std::size_t bytes) {
   void* memory = nullptr;
   if (!succeeded(cudaMalloc(&memory, bytes))) return {};
   Allocated result(memory);
-  // Before anybody knows of it.
+  // Before any rank knows about it.
   if (!succeeded(cudaMemset(memory, 0, bytes)) || !succeeded(cudaDeviceSynchronize())) return {};
   return result;
 }
 
-/// What a rank tells the others of itself.
+/// What a rank sends the others about itself.
 struct Introduction {
   std::array<char, 64> machine{};
   std::int64_t process = 0;
@@ -274,7 +276,7 @@ struct Introduction {
   const std::shared_ptr<Shared>* shared = nullptr;  // of the first rank
 };
 
-/// Whether the present device reads and writes the memory of another one.
+/// Whether the current device can access another one's memory.
 bool reaches(int device, int other) {
   if (device == other) return true;
   int can = 0;
@@ -283,8 +285,8 @@ bool reaches(int device, int other) {
   return succeeded(status) || status == cudaErrorPeerAccessAlreadyEnabled;
 }
 
-/// Whether 128 bytes that a warp writes at once arrive at another device at once: by NVLink, which atomics of the other
-/// device tell from PCI.
+/// Whether 128 bytes that a warp writes together arrive together at another device: true for NVLink, which supports
+/// atomics on the other device; PCI does not.
 bool delivers_whole(int device, int other) {
   if (device == other) return true;
   int atomics = 0;
@@ -322,7 +324,7 @@ std::unique_ptr<Peers> Peers::open(Collective& host, int device) {
   host.all_reduce(agreed.data(), agreed.size(), DType::uint8, Reduction::min, nullptr);
   auto body = std::make_unique<Body>();
   if (suits != 0) body->shared = *all[0].shared;
-  host.barrier(nullptr);  // all have a share of it
+  host.barrier(nullptr);  // all hold a reference to it
   if (suits == 0) return nullptr;
   body->shared->memories[static_cast<std::size_t>(rank)] = std::move(memory);
   body->device = device;

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of short messages between devices of one process that reach each other's memory: one kernel on each.
+// Sums short messages between devices of one process that can access each other's memory: one kernel on each.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace tern::parallel {
 
-/// One rank's end. Each rank writes what it has into the memory of every other one, and adds what it finds in its own,
-/// in the order of the ranks: all get the same bits. What is written carries the number of the call, which the kernel
-/// counts, so that a recording counts on by itself.
+/// One rank's end. Each rank writes its data into the memory of every other one and sums what it finds in its own, in
+/// rank order, so all get the same bits. The data carry the number of the call, which the kernel counts, so a recording
+/// continues the count by itself.
 class Peers {
  public:
-  /// For all ranks of `host`, or null for all: where they are no threads of one process, are more than eight, or where
-  /// a device does not reach another one's memory. A collective call; `device` is the present one.
+  /// For all ranks of `host`, or null for all: if they are not threads of one process, are more than eight, or a device
+  /// cannot access another one's memory. A collective call; `device` is the current one.
   static std::unique_ptr<Peers> open(Collective& host, int device);
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
-  /// Waits for the device. Where an exception unwinds this rank, nobody waits for its share any more.
+  /// Waits for the device. If an exception unwinds this rank, the others stop waiting for its data.
   ~Peers();
 
   /// The longest message: 4 MiB between two ranks, less between more, as each writes it to all others.
   std::size_t most_bytes() const;
-  /// The sum, or the mean, of float32 or float64 in all ranks, in the order of a stream of the device; calls are
-  /// ordered one behind the other. Throws ParallelError when the launch fails.
+  /// The sum, or the mean, of float32 or float64 in all ranks, in stream order; calls are ordered one after the other.
+  /// Throws ParallelError if the launch fails.
   void all_reduce(const Pieces& pieces, DType dtype, bool mean, const Counting& counting, void* stream);
-  /// The other ranks are not to wait for this one, nor this one for them.
+  /// The other ranks stop waiting for this one, and this one for them.
   void leave() noexcept;
-  /// A rank that was waited for and is gone: what was summed since is not to be used. -1: none.
+  /// A rank that was awaited and is gone: later sums must not be used. -1: none.
   int lost() const;
 
  private:

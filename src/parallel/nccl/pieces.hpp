@@ -1,5 +1,5 @@
 #pragma once
-// Several pieces of memory that one kernel reads or writes as if they lay behind one another.
+// Several pieces of memory that one kernel accesses as if they were contiguous.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tern::parallel {
 
-/// Pieces behind one another, each beginning at a multiple of 16 bytes, a unit; passed to kernels by value.
+/// Consecutive pieces, each starting at a multiple of 16 bytes, a unit; passed to kernels by value.
 struct Pieces {
   static constexpr int most = 128;
   static constexpr std::size_t unit = 16;
 
   std::uint32_t* data[most];
   std::uint32_t words[most];      ///< of four bytes
-  std::uint32_t begin[most + 1];  ///< in units; behind the last: where it ends
+  std::uint32_t begin[most + 1];  ///< in units; the entry after the last is the end
   int count;
 
   std::uint32_t units() const { return begin[count]; }
@@ -25,8 +25,8 @@ struct Pieces {
 };
 static_assert(sizeof(Pieces) <= 4000, "the parameters of a kernel");
 
-/// The pieces in messages of at most `room` bytes, in their order; of those that are empty nothing remains. Elements
-/// are of four or eight bytes. None of the pieces is larger than `room`.
+/// The pieces in messages of at most `room` bytes, in order; empty ones are dropped. Elements have four or eight bytes.
+/// No piece is larger than `room`.
 inline std::vector<Pieces> messages_of(std::span<const Piece> pieces, std::size_t element, std::size_t room) {
   std::vector<Pieces> messages;
   for (const Piece& piece : pieces) {
@@ -44,11 +44,11 @@ inline std::vector<Pieces> messages_of(std::span<const Piece> pieces, std::size_
   return messages;
 }
 
-/// Copies the pieces to `whole`, bytes() long, with zeros between them, and back, in the order of a stream of the
-/// present device. Return what CUDA says of the launch.
+/// Copies the pieces to `whole`, bytes() long, with zeros between them, and back, in stream order on the current
+/// device. Return CUDA's launch status.
 int gather(const Pieces& pieces, void* whole, void* stream);
 int scatter(const void* whole, const Pieces& pieces, void* stream);
-/// Loads the kernels of the present device, so that no recording has to.
+/// Loads the kernels on the current device, so that no recording has to.
 int load_copies();
 
 }  // namespace tern::parallel

@@ -11,20 +11,20 @@ __device__ inline std::uint64_t device_now() {
   return now;
 }
 
-/// The wait that ended with the work before the last join.
+/// Adds the wait that ended with the work before the last join.
 __host__ __device__ inline void settle(Times& times) {
   if (times.joined != 0 && times.ended > times.joined) times.waited += times.ended - times.joined;
   times.joined = 0;
 }
 
-/// By one thread, before the work.
+/// Called by one thread, before the work.
 __device__ inline void begin_count(const Counting& counting) {
   if (counting.times == nullptr) return;
   if (counting.first) settle(*counting.times);
   counting.times->began = device_now();
 }
 
-/// By one thread, behind the work.
+/// Called by one thread, after the work.
 __device__ inline void end_count(const Counting& counting) {
   if (counting.times == nullptr) return;
   Times& times = *counting.times;

@@ -1,5 +1,5 @@
-// The transport between GPUs: NCCL on the memory of the cuda mode, in the order of its streams, so that a Step records
-// it. The ranks are introduced to each other by a transport on the host.
+// The transport between GPUs: NCCL on the memory of the cuda mode, in stream order, so that a Step records it. A
+// transport on the host connects the ranks.
 
 #include <array>
 #include <exception>
@@ -54,7 +54,7 @@ ncclRedOp_t operation(Reduction reduction) {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-/// The device of a memory; -1 when it is none of CUDA's.
+/// The device of a memory; -1 if it is not CUDA's.
 int device_of(Memory& memory) {
   if (memory.host_accessible()) return -1;
   void* const stream = memory.stream();
@@ -67,7 +67,7 @@ int device_of(Memory& memory) {
   return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
-/// The device is the thread's while this lives.
+/// Makes the device the thread's current one during its lifetime.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -83,7 +83,8 @@ class OnDevice {
   int before_ = 0;
 };
 
-/// What is done beside a rank's other work: a stream, an event to order it by, and room for pieces that travel as one.
+/// Resources for work that runs concurrently with a rank's other work: a stream, an event to order it, and memory for
+/// pieces that travel together.
 class Side {
  public:
   static constexpr std::size_t room = (std::size_t{4} << 20) + Pieces::unit * Pieces::most;
@@ -98,7 +99,7 @@ class Side {
   }
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
-  // What the stream and the event were recorded into may be replayed still: CUDA keeps what it needs of them.
+  // Recordings of the stream and the event may still be replayed: CUDA keeps what it needs.
   ~Side() {
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
     if (order_ != nullptr) (void)cudaEventDestroy(order_);
@@ -107,7 +108,7 @@ class Side {
 
   cudaStream_t stream() const { return stream_; }
   void* whole() const { return whole_; }
-  /// What is queued on `later` from here on comes after what is queued on `earlier`.
+  /// Makes later work on `later` wait for earlier work on `earlier`.
   void follow(cudaStream_t earlier, cudaStream_t later) const {
     check("order", cudaEventRecord(order_, earlier));
     check("order", cudaStreamWaitEvent(later, order_));
@@ -121,7 +122,7 @@ class Side {
 
 class Nccl final : public Collective {
  public:
-  /// Takes over the communicator. Without peers all goes by NCCL.
+  /// Takes ownership of the communicator. Without peers everything goes through NCCL.
   Nccl(ncclComm_t comm, Memory& memory, int device, int rank, int size, std::unique_ptr<Peers> peers = nullptr,
        const Algorithms* algorithms = nullptr)
       : comm_(comm),
@@ -131,7 +132,7 @@ class Nccl final : public Collective {
         size_(size),
         peers_(std::move(peers)),
         choice_{.algorithms = algorithms} {}
-  // What an exception unwinds has left work that waits for others, and others wait for it.
+  // A rank that an exception unwinds has left work that waits for others, and others wait for it.
   ~Nccl() override {
     if (std::uncaught_exceptions() > 0) end();
     peers_.reset();
@@ -143,7 +144,7 @@ class Nccl final : public Collective {
   int size() const override { return size_; }
   Memory* memory() override { return &memory_; }
 
-  // Everyone's number is there: everyone is here.
+  // When every rank's number has arrived, every rank is here.
   void barrier(void* stream) override {
     const OnDevice here(device_);
     constexpr std::size_t bytes = 64;
@@ -156,12 +157,12 @@ class Nccl final : public Collective {
 
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
-    if (begun_) side_->follow(side_->stream(), stream_of(stream));  // peers are in one call at a time
+    if (begun_) side_->follow(side_->stream(), stream_of(stream));  // peers handle one call at a time
     const Piece piece{data, count};
     reduce({&piece, 1}, dtype, reduction, stream, counting(true));
   }
 
-  // On a stream of its own, behind what is queued so far; while that is recorded, this is as well.
+  // On its own stream, after the work queued so far; if that is being recorded, so is this.
   void begin_all_reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream) override {
     const OnDevice here(device_);
     if (side_ == nullptr) side_ = std::make_unique<Side>();
@@ -238,7 +239,7 @@ class Nccl final : public Collective {
     return meter_ == nullptr ? Spent{} : meter_->spent();
   }
 
-  // Numbers here are the ranks; the new communicator numbers its own by the key, so the others' keys are gathered.
+  // Numbers here are ranks; the new communicator numbers by key, so the other ranks' keys are gathered.
   std::unique_ptr<Collective> split(int colour, int key) override {
     const OnDevice here(device_);
     void* const stream = memory_.stream();
@@ -268,7 +269,7 @@ class Nccl final : public Collective {
   void abandon(const std::string&) noexcept override { end(); }
 
  private:
-  /// What is queued on a stream from here to the end of the block.
+  /// Marks what is queued on a stream from here to the end of the block.
   class Stretch {
    public:
     Stretch(const Counting& counting, void* stream) : counting_(counting), stream_(stream) {
@@ -297,7 +298,7 @@ class Nccl final : public Collective {
       throw ParallelError(message("rank ", lost, " is gone, and rank ", rank_, " waited for its share of a sum"));
   }
 
-  /// Whether a message goes by the peers. All ranks decide alike.
+  /// Whether a message goes through the peers. All ranks decide alike.
   bool by_peers(std::size_t bytes, DType dtype, Reduction reduction) const {
     const bool fits = peers_ != nullptr && bytes > 0 && bytes <= peers_->most_bytes() &&
                       (dtype == DType::float32 || dtype == DType::float64) &&
@@ -312,8 +313,8 @@ class Nccl final : public Collective {
           library().all_reduce(data, data, count, type_of(dtype), operation(reduction), comm_, stream_of(stream)));
   }
 
-  // What is short goes by the peers. Of other messages, large pieces are summed where they are; a copy of several small
-  // ones there and back costs less than a sum of each.
+  // Short messages go through the peers. Of others, large pieces are summed in place; copying several small pieces into
+  // a buffer and back costs less than a sum for each.
   void reduce(std::span<const Piece> pieces, DType dtype, Reduction reduction, void* stream, Counting counting) {
     check_peers();
     const std::size_t element = size_of(dtype);
@@ -351,13 +352,13 @@ class Nccl final : public Collective {
   Memory& memory_;
   int device_, rank_, size_;
   std::unique_ptr<Peers> peers_;
-  Context choice_;                // for the algorithms that are forced
-  std::unique_ptr<Side> side_;    // from the first begin_all_reduce on
-  std::unique_ptr<Meter> meter_;  // when it is to measure
+  Context choice_;                // for forced algorithms
+  std::unique_ptr<Side> side_;    // created by the first begin_all_reduce
+  std::unique_ptr<Meter> meter_;  // created when it has to measure
   bool begun_ = false;
 };
 
-// The card, as no other has it in this machine; empty where NCCL cannot be used.
+// A name of the card that is unique on this machine; empty if NCCL cannot be used.
 std::string suits(Memory& memory) {
   if (!library().missing.empty()) return {};
   const int device = device_of(memory);

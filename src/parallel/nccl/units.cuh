@@ -5,12 +5,12 @@
 
 namespace tern::parallel {
 
-/// Where a unit lies, and how many of its four words belong to its piece.
+/// Where a unit is, and how many of its four words belong to its piece.
 struct Unit {
   std::uint32_t* words;
   std::uint32_t count;
 
-  /// Whether it can be read and written at once.
+  /// Whether it can be read and written in one access.
   __device__ bool whole() const { return count >= 4 && reinterpret_cast<std::uintptr_t>(words) % Pieces::unit == 0; }
 
   __device__ uint4 load() const {
