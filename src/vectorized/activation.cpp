@@ -27,13 +27,13 @@ constexpr double streamed = 0.3, exponential = 1, two_functions = 2;
 struct Relu {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x);  // as it compares, NaN stays NaN
+    return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x);  // because of this comparison NaN stays NaN
   }
 };
 struct ReluBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out) const {
-    return hn::IfThenZeroElse(hn::Le(out, hn::Zero(d)), grad_out);  // behind a NaN it flows
+    return hn::IfThenZeroElse(hn::Le(out, hn::Zero(d)), grad_out);  // through NaN it passes
   }
 };
 
@@ -126,21 +126,21 @@ struct Product {
   }
 };
 
-/// grad_in of softmax, `sum` being sum(grad_out * out).
+/// grad_in of softmax; `sum` is sum(grad_out * out).
 struct SoftmaxGradient {
   template <class D, class V>
   HWY_INLINE V operator()(D /*d*/, V grad_out, V out, V sum) const {
     return hn::Mul(out, hn::Sub(grad_out, sum));
   }
 };
-/// grad_in of log_softmax, `sum` being sum(grad_out).
+/// grad_in of log_softmax; `sum` is sum(grad_out).
 struct LogSoftmaxGradient {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out, V sum) const {
     return hn::Sub(grad_out, hn::Mul(HWY_NAMESPACE::exp(d, out), sum));
   }
 };
-/// A gradient of a row whose sum is known.
+/// The gradient of a row with a known sum.
 template <class Gradient, class T>
 struct WithSum {
   T sum;
@@ -149,7 +149,7 @@ struct WithSum {
     return Gradient{}(d, grad_out, out, hn::Set(d, sum));
   }
 };
-/// What the two gradients sum up.
+/// The terms that the two gradients sum.
 struct First {
   template <class D, class V>
   HWY_INLINE V operator()(D /*d*/, V a, V /*b*/) const {
@@ -206,7 +206,7 @@ HWY_NOINLINE void gradient_columns(T* grad_in, const T* grad_out, const T* out, 
   }
 }
 
-/// The exponentials are only summed: storing them would cost as much again.
+/// The exponentials are only summed: storing them would double the cost.
 template <class T>
 HWY_NOINLINE void log_softmax_row(T* out, const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;

@@ -1,5 +1,5 @@
 #pragma once
-// Order, of floating numbers and of integers: a line is sorted by one thread.
+// Sorting of floating numbers and integers: one thread sorts a line.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace tern::vectorized {
 template <class T>
 void argsort(Context& context, std::int64_t* order, const T* in, const kernels::Axis& axis, bool descending) {
   const std::int64_t lines = axis.outer * axis.inner, length = axis.length;
-  // Where the elements of a line are not neighbours, neither are the places of its order.
+  // If the elements of a line are not adjacent, neither are those of its order.
   const Scratch scratch(context, axis.inner == 1 ? 0 : static_cast<std::size_t>(lines * length) * sizeof(std::int64_t));
   constexpr double compared = 3;  // rough cost of a comparison in nanoseconds
   const double cost = compared * static_cast<double>(length) * std::log2(static_cast<double>(length) + 1);

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace {
 
-// Rough costs of one element in nanoseconds, beside `streamed`.
+// Rough costs of one element in nanoseconds, in addition to `streamed`.
 constexpr double root = 0.8, exponential = 0.8, logarithm = 1.2, trigonometric = 8, raised = 20;
 
 // ---- operations of vectors -----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ struct AbsBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V in) const {
     const V zero = hn::Zero(d), one = hn::Set(d, hn::TFromD<D>(1));
-    // Of 0 it is 0, of NaN it is NaN.
+    // 0 for 0, NaN for NaN.
     const V sign = hn::IfThenElse(hn::Gt(in, zero), one, hn::IfThenElse(hn::Lt(in, zero), hn::Neg(one), in));
     return hn::Mul(grad_out, sign);
   }
@@ -122,7 +122,7 @@ struct CubeBackward {
 
 // ---- over broadcasts -----------------------------------------------------------------------------------------------
 
-/// What loses gets nothing, equals get half each; where one is NaN neither loses, and both get it all.
+/// The loser gets nothing, equals get half each; if one is NaN neither loses, and both get all of it.
 template <class Loses, class T>
 void split_gradient(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -345,7 +345,7 @@ namespace tern::vectorized {
 HWY_EXPORT(arithmetic_float);
 HWY_EXPORT(arithmetic_double);
 
-// The instruction set is chosen here, once: a slot is the function of that set.
+// The instruction set is chosen here, once: a slot is the function for that set.
 template <>
 kernels::Arithmetic<float> arithmetic<float>() {
   return HWY_DYNAMIC_DISPATCH(arithmetic_float)();

@@ -1,5 +1,5 @@
-// Attention of a tile of queries against a block of keys at a time: the scores of a tile are all that is stored of them
-// (Milakov and Gimelshein, 2018; Dao and others, 2022). Forward has a tile as its part, backward a head.
+// Attention of a tile of queries against a block of keys at a time: only a tile's scores are stored (Milakov and
+// Gimelshein, 2018; Dao and others, 2022). Forward divides the work by tiles, backward by heads.
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ using kernels::ScaledDotProduct;
 
 constexpr const char* decision = "attention";
 constexpr std::int64_t key_block = 256;
-/// Backward shares out heads: fewer are composed, whose products share out rows.
+/// Backward divides by heads: with fewer of them, attention is composed of products, which divide by rows.
 constexpr std::int64_t least_heads = 16;
 
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
@@ -28,7 +28,7 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   return fused;
 }
 
-/// Parts of one thread's scratch, each on cache lines of its own.
+/// The parts of one thread's scratch, each on its own cache lines.
 template <class T>
 class Parts {
  public:
@@ -45,7 +45,7 @@ class Parts {
   std::int64_t count_ = 0;
 };
 
-/// What both directions know of the sizes.
+/// Sizes shared by both directions.
 template <class T>
 struct Tiles {
   const ScaledDotProduct& sizes;
@@ -57,7 +57,7 @@ struct Tiles {
   T scale = static_cast<T>(sizes.scale);
 
   std::int64_t panels(std::int64_t k, std::int64_t n) const { return k * round_up(n, gemm.panel_width); }
-  /// The keys that a query sees from `first` on.
+  /// The number of keys that a query sees from `first` on.
   std::int64_t seen(std::int64_t query, std::int64_t first, std::int64_t count) const {
     return sizes.causal ? std::clamp<std::int64_t>(query + 1 - first, 0, count) : count;
   }
@@ -72,7 +72,7 @@ struct Tiles {
     return pairs * (1.5 + 0.04 * static_cast<double>(sizes.width + sizes.values)) * (sizes.causal ? 0.5 : 1);
   }
 
-  /// c (+)= a b for rows of a beside each other, or (transposed) for columns.
+  /// c (+)= a b for adjacent rows of a or (transposed) columns.
   void multiply(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, bool transposed, const T* b,
                 std::int64_t b_panel, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) const {
     gemm.multiply({.m = m,
@@ -88,7 +88,7 @@ struct Tiles {
                    .c_row = c_row,
                    .accumulate = accumulate});
   }
-  /// scores [m, count] of rows with the keys (values) from `first` on, which lie in panels of columns.
+  /// scores [m, count] of rows with the keys (values) from `first` on, which are in panels of columns.
   void score(T* scores, const T* a, std::int64_t width, const T* panels_of_keys, std::int64_t first, std::int64_t m,
              std::int64_t count) const {
     multiply(scores, block, a, width, false, panels_of_keys + first * width, width * gemm.panel_width, m, count, width,

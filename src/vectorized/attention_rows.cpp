@@ -65,7 +65,7 @@ void weigh(T* scores, std::int64_t n, RunningSoftmax<T>& running, T* result, std
   const T before = running.largest == lowest ? T(0) : running.sum * exp_of(running.largest - shift);
   const T sum = before + map_sum(Same{}, n, scores);
   running = {.largest = largest, .sum = sum};
-  if (sum == 0) return;  // every score was -infinity, so far
+  if (sum == 0) return;  // every score was -infinity so far
   scale(scores, scores, 1 / sum, n);
   if (before != sum) scale(result, result, before / sum, values);
 }

@@ -14,8 +14,8 @@ struct RunningSoftmax {
 
 template <class T>
 struct AttentionRows {
-  /// Scores of n > 0 further keys become weights, with which their values are added to `result` [values]; what the
-  /// result was is scaled, so that it is always the mean over the keys so far.
+  /// Turns the scores of n > 0 further keys into weights and adds their values to `result` [values]; the previous
+  /// result is scaled, so that it is always the mean over the keys so far.
   void (*weigh)(T* scores, std::int64_t n, RunningSoftmax<T>& running, T* result, std::int64_t values);
   /// weights = exp(scores - log_sum), in place.
   void (*weigh_again)(T* scores, std::int64_t n, T log_sum);
@@ -26,7 +26,7 @@ struct AttentionRows {
   void (*scale)(T* out, const T* in, T factor, std::int64_t n);
 };
 
-/// Those of the best instruction set of this processor.
+/// For the best instruction set of this processor.
 template <class T>
 const AttentionRows<T>& attention_rows();
 

@@ -42,7 +42,7 @@ struct Value {
   }
 };
 
-/// The term of one row: its centre is a number.
+/// The term of one row: its centre is a scalar.
 template <class Term, class T>
 struct Centred {
   T center;
@@ -57,7 +57,7 @@ HWY_NOINLINE T row_sum(const T* in, std::int64_t n, T center) {
   return map_sum(Centred<Term, T>{center}, n, in);
 }
 
-/// How [outer, length, inner] with inner > 1 is cut into items: `rows` of `length` and `width` columns each.
+/// How [outer, length, inner] with inner > 1 is cut into items of `rows` of `length` and `width` columns each.
 struct AxisCut {
   static constexpr std::int64_t width = 512;
   std::int64_t rows, row_blocks, column_blocks, items;
@@ -69,8 +69,8 @@ struct AxisCut {
         items(axis.outer * row_blocks * column_blocks) {}
 };
 
-/// Sums of `columns` columns over `rows` rows that lie `inner` apart; sixteen rows at a time, so that rounding grows
-/// with the square root of the length at most. `out` may be `center`.
+/// Sums of `columns` columns over `rows` rows that are `inner` apart; sixteen rows at a time, so that rounding grows at
+/// most with the square root of the length. `out` may be `center`.
 template <class Term, class T>
 HWY_NOINLINE void column_sums(T* out, const T* in, const T* center, std::int64_t rows, std::int64_t inner,
                               std::int64_t columns) {
@@ -115,8 +115,8 @@ HWY_NOINLINE void column_sums(T* out, const T* in, const T* center, std::int64_t
   }
 }
 
-/// out = sums / divisor over an axis, in phases(): one, or two where a sum has several blocks. `partial` holds the
-/// blocks' sums, and `center` a value per sum that is taken from each element, or is null.
+/// out = sums / divisor over an axis, in phases(): one, or two if a sum has several blocks. `partial` holds the blocks'
+/// sums. `center` holds one value per sum that is subtracted from each element, or is null.
 template <class Term, class T>
 class AxisSum {
  public:

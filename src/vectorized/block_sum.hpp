@@ -1,4 +1,4 @@
-// Long sums of rows. Included once for each instruction set.
+// Long sums of rows. Included once per instruction set.
 
 #if defined(TERN_VECTORIZED_BLOCK_SUM) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_BLOCK_SUM
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 
-/// map_sum by blocks, which are added up in double: the length costs no accuracy.
+/// map_sum in blocks, which are added in double: the length costs no accuracy.
 template <class Op, class T, class... In>
 HWY_INLINE double block_sum(const Op& op, std::int64_t n, const T* first, const In*... in) {
   double total = 0;
@@ -24,7 +24,7 @@ HWY_INLINE double block_sum(const Op& op, std::int64_t n, const T* first, const 
   return total;
 }
 
-/// Where the rounding of the means shows in the variances around them.
+/// Whether the rounding of the means affects the variances around them.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE hn::Mask<D> far_means(D d, V mean, V variance) {
   return hn::Gt(hn::Mul(mean, mean), hn::Mul(hn::Set(d, static_cast<hn::TFromD<D>>(1 << 17)), variance));

@@ -1,5 +1,5 @@
 #pragma once
-// Walks a broadcast: hands its inputs to a loop over contiguous arrays, in pieces as long as possible.
+// Walks a broadcast: passes its inputs to a loop over contiguous arrays, in pieces as long as possible.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace tern::vectorized {
 namespace detail {
 
 inline constexpr std::int64_t block = 512;     ///< elements gathered at a time; three blocks of doubles fit half an L1
-inline constexpr std::int64_t long_run = 128;  ///< inner dimensions from here on are walked run by run
+inline constexpr std::int64_t long_run = 128;  ///< inner dimensions of at least this length are walked run by run
 
-/// One input of a broadcast: where it stands, and a block for what does not lie contiguously.
+/// One input of a broadcast: its position, and a block for elements that are not contiguous.
 template <class T>
 struct Input {
   const T* data;
   const std::int64_t* stride;
-  bool dense;  ///< lies like the output
+  bool dense;  ///< has the output's layout
   std::int64_t offset = 0;
   alignas(64) T gathered[block];
 
@@ -49,7 +49,7 @@ struct Position {
     }
   }
   std::int64_t inner_left() const { return shape.size[shape.rank - 1] - index[shape.rank - 1]; }
-  /// Forward by at most inner_left() elements.
+  /// Advances by at most inner_left() elements.
   void advance(std::int64_t steps) {
     int dimension = shape.rank - 1;
     index[dimension] += steps;
@@ -69,7 +69,7 @@ struct Position {
   }
 };
 
-/// Repeats a value; whole groups of a constant length become vector stores.
+/// Repeats a value; groups of a constant length become vector stores.
 template <class T>
 void repeat(T* out, std::int64_t n, T value) {
   constexpr std::int64_t group = 16;
@@ -78,7 +78,7 @@ void repeat(T* out, std::int64_t n, T value) {
     for (std::int64_t j = 0; j < group; ++j) out[i + j] = value;
 }
 
-/// The `n` elements from `offset` at `stride`: where they lie, or gathered. A repeated element was filled in before.
+/// The `n` elements from `offset` at `stride`: in place, or gathered. A repeated element was filled in before.
 template <class T>
 const T* piece(Input<T>& input, std::int64_t stride, std::int64_t done, std::int64_t n) {
   if (stride == 1) return input.data + input.offset + done;
@@ -155,8 +155,8 @@ struct Loop {
   void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
 };
 
-/// Calls body(offset, n, in...) for pieces that together cover the output once: `in` are contiguous there. A piece does
-/// not change the value of an element, so the cuts of the threads do not either.
+/// Calls body(offset, n, in...) for pieces that together cover the output once; `in` are contiguous there. Neither
+/// pieces nor the threads' cuts affect the value of an element.
 template <class Body, class... In>
 void broadcast(const Context& context, double nanoseconds, const kernels::Broadcast& shape, const Body& body,
                const In*... in) {

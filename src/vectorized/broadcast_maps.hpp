@@ -1,5 +1,5 @@
-// Elementwise work of two inputs, comparisons and a choice, over broadcasts; compiled once per instruction set: include
-// it after hwy/highway.h (see targets.hpp).
+// Elementwise operators with two inputs, comparisons and a selection, over broadcasts; compiled once per instruction
+// set: include it after hwy/highway.h (see targets.hpp).
 
 #if defined(TERN_VECTORIZED_BROADCAST_MAPS_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_BROADCAST_MAPS_HPP
@@ -53,7 +53,7 @@ void compare_two(bool* out, const T* a, const T* b, std::int64_t n) {
     store_first(bytes_of(d, op(load_first(d, a + i, n - i), load_first(d, b + i, n - i))), byte_tag, bytes + i, n - i);
 }
 
-/// The mask of bytes that are not 0.
+/// The mask of nonzero bytes.
 template <class D, class VBytes>
 HWY_INLINE auto mask_of(D d, VBytes bytes) {
   const hn::Rebind<std::uint32_t, D> word_tag;

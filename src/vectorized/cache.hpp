@@ -1,5 +1,5 @@
 #pragma once
-// Sizes that blocks are cut to.
+// Sizes of blocks.
 
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ inline std::int64_t block_bytes() {
   return bytes;
 }
 
-/// That much times `share`.
+/// The same times `share`.
 inline std::int64_t cache_share(double share) {
   return static_cast<std::int64_t>(share * static_cast<double>(block_bytes()));
 }

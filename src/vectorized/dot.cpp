@@ -14,7 +14,7 @@ using product::Arrays;
 using product::Plan;
 using product::Problem;
 
-/// Scratch per thread starts on a cache line of its own.
+/// Scratch per thread starts on its own cache line.
 std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Largest and smallest elements and where they lie; compiled once per instruction set (see targets.hpp).
+// Largest and smallest elements and their positions; compiled once per instruction set (see targets.hpp).
 
 #if defined(TERN_VECTORIZED_EXTREMES_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_EXTREMES_HPP
@@ -56,7 +56,7 @@ struct Smaller {
   }
 };
 
-/// The position of the first lane that `wanted` holds for; there is one in [0, n).
+/// The position of the first lane for which `wanted` holds; there is one in [0, n).
 template <class T, class Wanted>
 HWY_INLINE std::int64_t find_first(const T* in, std::int64_t n, const Wanted& wanted) {
   const hn::ScalableTag<T> d;
@@ -84,7 +84,8 @@ struct NotANumber {
   }
 };
 
-/// The position of the extreme of n > 0 contiguous elements: one walk for the value, a second, shorter one for where.
+/// The position of the extreme of n > 0 contiguous elements: one pass for the value, a second, shorter one for the
+/// position.
 template <class Choice, class T>
 HWY_NOINLINE std::int64_t extreme_of_row(const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;

@@ -22,14 +22,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Vector = hn::Vec<hn::ScalableTag<T>>;
 
-// Register budget. 32 vector registers hold 12 x 2 sums, two vectors of b and a broadcast element of a; 16 hold 6 x 2.
+// Register budget: 32 vector registers hold 12 x 2 sums, two vectors of b and a broadcast element of a; 16 hold 6 x 2.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int tile_rows = 12, wide_vectors = 6;
 #else
 inline constexpr int tile_rows = 6, wide_vectors = 3;
 #endif
 inline constexpr int panel_vectors = 2;
-inline constexpr int wide_rows = 4;  // up to here, tiles of more columns keep the sums' chains apart
+inline constexpr int wide_rows = 4;  // up to here, tiles with more columns keep the sums' chains independent
 
 template <class T>
 constexpr std::int64_t lanes() {
@@ -45,7 +45,7 @@ HWY_INLINE Vector<T> relu(Vector<T> value) {
 }
 
 // ---- the outer-product tile ----------------------------------------------------------------------------------------
-// The loops over the tile are template recursions, so that every sum has a constant index and lives in a register.
+// The loops over the tile are template recursions, so that every sum has a constant index and stays in a register.
 
 enum class Start { zero, c, row_bias, column_bias };
 
@@ -93,8 +93,8 @@ HWY_INLINE void multiply_row(Vector<T> (&sum)[M * V], Vector<T> a, const Vector<
   }
 }
 
-/// Element (I, 0) of a. By rows, three base pointers and the multiples of the stride address all rows without
-/// arithmetic in the loop.
+/// Element (I, 0) of a. By rows, three base pointers and multiples of the stride address all rows without arithmetic in
+/// the loop.
 template <bool ByRows, int I, class T>
 HWY_INLINE T element(const T* const (&a)[3], std::int64_t a_row) {
   if constexpr (ByRows)
@@ -213,7 +213,7 @@ void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_
   const hn::ScalableTag<T> d;
   constexpr std::int64_t width = panel_vectors * lanes<T>(), strip = 8;
   const std::int64_t full = n / width * width, rest = n - full, panel = k * width;
-  // Strips of rows, so that both sides see runs of some length.
+  // Strips of rows, so that both sides have runs of some length.
   for (std::int64_t first = 0; first < k; first += strip) {
     const std::int64_t last = std::min(first + strip, k);
     T* to = panels;
@@ -261,7 +261,7 @@ template <bool ByRows, class T>
 void multiply_by(const Block<T>& block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>(), wide = wide_vectors * lanes<T>();
   const std::int64_t tiles = (block.m + tile_rows - 1) / tile_rows;
-  // A tile of a that is read many times, at strides that are hard on the cache, is copied first.
+  // A tile of a that is read often, with strides that are hard on the cache, is copied first.
   HWY_ALIGN T copy[copied_depth * tile_rows];
   const std::int64_t stride_bytes = (ByRows ? block.a_row : block.a_column) * static_cast<std::int64_t>(sizeof(T));
   const bool copied =
@@ -271,7 +271,7 @@ void multiply_by(const Block<T>& block) {
     Block<T> part = block;
     part.m = block.m * (t + 1) / tiles - first;
     part.a += first * block.a_row;
-    if (copied) {  // rows of a tile beside each other: its lines then do not meet in the cache
+    if (copied) {  // adjacent rows of a tile: its lines then do not collide in the cache
       if constexpr (ByRows)
         transpose<T>(copy, tile_rows, part.a, block.a_row, part.m, block.k);
       else

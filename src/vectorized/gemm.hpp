@@ -1,14 +1,14 @@
 #pragma once
 // The SIMD kernels under matrix products and convolutions, compiled per instruction set and chosen once at run time.
-// They work on one thread and on one block; blocking, packing buffers and threads are their callers' business.
+// They work on one thread and one block; their callers handle blocking, packing buffers and threads.
 
 #include <cstdint>
 
 namespace tern::vectorized {
 
-/// c [m, n] = a [m, k] b [k, n], with an epilogue. b comes as panels of `panel_width` columns: row p of panel j is at
-/// b + j * b_panel + p * b_row, `panel_width` readable elements. Every element of c is summed in increasing k by one
-/// chain of fused multiply-adds, wherever the block is cut.
+/// c [m, n] = a [m, k] b [k, n], with an epilogue. b consists of panels of `panel_width` columns: row p of panel j is
+/// at b + j * b_panel + p * b_row, with `panel_width` readable elements. Every element of c is summed in increasing k
+/// by one chain of fused multiply-adds, wherever the block is cut.
 template <class T>
 struct Block {
   std::int64_t m = 0, n = 0, k = 0;
@@ -22,7 +22,7 @@ struct Block {
   const T* row_bias = nullptr;     ///< [m]
   const T* column_bias = nullptr;  ///< [n]
   bool relu = false;
-  const T* b_next = nullptr;  ///< panels like b's that will be read next: they come closer meanwhile; or null
+  const T* b_next = nullptr;  ///< panels like b's that will be read next and are prefetched; or null
   const T* a_next = nullptr;  ///< for the kernels' own use
   std::int64_t b_next_rows = 0;
 };
@@ -34,7 +34,7 @@ struct GemmKernels {
   std::int64_t panel_width;  ///< a whole number of vectors
 
   void (*multiply)(const Block<T>&);
-  /// Panels (b_row = panel_width, b_panel = k * panel_width) of b [k, n], zeros behind column n.
+  /// Panels (b_row = panel_width, b_panel = k * panel_width) of b [k, n], with zeros after column n.
   void (*pack)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
   /// The same panels of a b that is stored as [n, k].
   void (*pack_transposed)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
@@ -43,11 +43,11 @@ struct GemmKernels {
                     std::int64_t columns);
 };
 
-/// The kernels of the best instruction set of this processor.
+/// The kernels for the best instruction set of this processor.
 template <class T>
 const GemmKernels<T>& gemm_kernels();
 
-/// That instruction set by Highway's name: "AVX3" is AVX-512.
+/// The name of that instruction set in Highway: "AVX3" is AVX-512.
 const char* gemm_target();
 
 }  // namespace tern::vectorized

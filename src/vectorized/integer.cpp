@@ -1,5 +1,5 @@
-// Integers, and bool as 0 and 1: what they become of each other is core/integer.hpp's, in plain loops that the compiler
-// makes vectors of, once per instruction set. They wrap around, so the order of a sum means nothing.
+// Integers, and bool as 0 and 1; the arithmetic is core/integer.hpp's, in plain loops that the compiler vectorizes,
+// once per instruction set. They wrap around, so the order of a sum does not matter.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -52,7 +52,7 @@ HWY_NOINLINE typename Rule::State fold_row(const In* in, std::int64_t n, Of of) 
   return state;
 }
 
-/// Up to columns_at_once columns of rows that lie `inner` apart.
+/// Up to columns_at_once columns of rows that are `inner` apart.
 template <class Rule, class In, class Of>
 HWY_NOINLINE void fold_columns(typename Rule::State* out, const In* in, std::int64_t rows, std::int64_t inner,
                                std::int64_t columns, Of of) {
@@ -63,7 +63,7 @@ HWY_NOINLINE void fold_columns(typename Rule::State* out, const In* in, std::int
   std::copy_n(state, columns, out);
 }
 
-/// Calls visit(outer, column, columns) for groups of neighbouring columns, which are [item] of all groups.
+/// Calls visit(outer, column, columns) for groups of adjacent columns, which are [item] of all groups.
 struct Columns {
   std::int64_t outer, first, count;
   Columns(const Axis& axis, std::int64_t item) {
@@ -94,7 +94,7 @@ void fold(Context& context, typename Rule::State* out, const In* in, const Axis&
                });
 }
 
-/// A long axis is cut into blocks, whose states are folded in turn.
+/// A long axis is cut into blocks, whose states are combined in turn.
 template <class Rule, class T>
 void fold_blocks(Context& context, typename Rule::State* out, const T* in, const Axis& axis) {
   using State = typename Rule::State;
@@ -111,7 +111,7 @@ void fold_blocks(Context& context, typename Rule::State* out, const T* in, const
   fold<Rule>(context, out, partial, {1, parts, axis.inner}, same);
 }
 
-/// Where the extremes that were found stand first.
+/// Where the extremes found so far are first.
 template <class T>
 void find_first(Context& context, std::int64_t* index, const T* found, const T* in, const Axis& axis) {
   parallel_for(context, axis.outer * axis.inner, reduced * static_cast<double>(axis.length),

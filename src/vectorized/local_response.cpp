@@ -24,7 +24,7 @@ constexpr double response_cost = 1;  // of one element in nanoseconds, roughly
 // ---- powers --------------------------------------------------------------------------------------------------------
 
 /// 1 / sqrt(x) to about a unit in the last place, for ordinary x: an estimate and Newton steps, which cost a fraction
-/// of a root and a quotient.
+/// of a root and a division.
 template <class D, class V>
 HWY_INLINE V inverse_root(D d, V x) {
   V y = hn::ApproximateReciprocalSqrt(x);
@@ -67,7 +67,8 @@ HWY_INLINE ResponsePowers<V> response_powers(D d, V base, double beta) {
   return {hn::Load(d, lane), hn::Div(one, base)};
 }
 
-/// Whether base and its square stay well inside T's range in all lanes; else positions go one by one, in double.
+/// Whether base and its square stay well inside T's range in all lanes; else positions are computed one by one, in
+/// double.
 template <class D, class V>
 HWY_INLINE bool is_ordinary(D d, V base) {
   using T = hn::TFromD<D>;
@@ -75,7 +76,7 @@ HWY_INLINE bool is_ordinary(D d, V base) {
   return hn::AllTrue(d, hn::And(hn::Gt(base, hn::Set(d, 1 / most)), hn::Lt(base, hn::Set(d, most))));
 }
 
-/// The sum of squares around channel c; channels lie `step` apart.
+/// The sum of squares around channel c; channels are `step` apart.
 template <class T>
 double exact_response(const T* x, std::int64_t c, std::int64_t step, const LocalResponseNorm& p) {
   const std::int64_t first = c - p.size / 2;
@@ -105,11 +106,11 @@ HWY_NOINLINE void exact_response_norm_backward(T* grad_x, const T* grad_y, const
   }
 }
 
-/// What the elements of local response norm share.
+/// Shared by the elements of local response normalisation.
 template <class D>
 struct ResponseNumbers {
   hn::Vec<D> k, scale, factor;
-  std::int64_t before, after;  ///< channels of a window before and behind its own
+  std::int64_t before, after;  ///< channels of a window before and after its own
   double beta;
   ResponseNumbers(D d, const LocalResponseNorm& p)
       : k(number(d, p.k)),
@@ -151,7 +152,8 @@ HWY_NOINLINE void response_norm(T* y, const T* x, std::int64_t columns, const Lo
     exact_response_norm(y + i, x + i, p.area, p);
 }
 
-/// The same for the gradient. `shares` and `powers` hold a vector per channel: grad_y y / response, and response^-beta.
+/// The same for the gradient. `shares` and `powers` hold one vector per channel: grad_y y / response, and
+/// response^-beta.
 template <class T>
 HWY_NOINLINE void response_norm_backward(T* grad_x, T* shares, T* powers, const T* grad_y, const T* x, const T* y,
                                          std::int64_t columns, const LocalResponseNorm& p) {
@@ -199,7 +201,7 @@ void for_positions(int threads, const LocalResponseNorm& p, const Body& body) {
 }
 
 // ---- local response, channels last ---------------------------------------------------------------------------------
-// Lanes are channels. What windows add up lies in a row of scratch with zeros on both sides, from which vectors are
+// Lanes are channels. The terms of the windows are in a row of scratch with zeros on both sides, from which vectors are
 // read at every offset.
 
 /// Elements of such a row.
@@ -209,7 +211,7 @@ std::int64_t response_row(const LocalResponseNorm& p) {
   return (p.C + 2 * p.size + 2 * lanes) / 16 * 16 + 16;
 }
 
-/// The sum of `row` over a window that begins `before` in front of channel c; row points at channel 0.
+/// The sum of `row` over a window that begins `before` channels before channel c; row points at channel 0.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> window_sum(D d, const T* row, std::int64_t before, std::int64_t size) {
   if (size == 5) {  // the usual one, without a loop's chain of additions
@@ -234,7 +236,7 @@ HWY_INLINE void square_row(T* row, const T* x, std::int64_t C) {
   }
 }
 
-/// `squares` is a row, zeros everywhere at first.
+/// `squares` is a row, initially all zeros.
 template <class T>
 HWY_NOINLINE void response_norm_rows(T* y, const T* x, T* squares, std::int64_t positions, const LocalResponseNorm& p) {
   const hn::ScalableTag<T> d;
@@ -254,7 +256,7 @@ HWY_NOINLINE void response_norm_rows(T* y, const T* x, T* squares, std::int64_t 
   }
 }
 
-/// `rows` are three, zeros everywhere at first.
+/// `rows` are three, initially all zeros.
 template <class T>
 HWY_NOINLINE void response_norm_rows_backward(T* grad_x, const T* grad_y, const T* x, const T* y, T* rows,
                                               std::int64_t positions, const LocalResponseNorm& p) {
@@ -272,7 +274,7 @@ HWY_NOINLINE void response_norm_rows_backward(T* grad_x, const T* grad_y, const 
       ordinary &= is_ordinary(d, base);
       const auto own = response_powers(d, base, p.beta);
       const auto product = hn::Mul(load_columns(d, grad_y + c, p.C - c), load_columns(d, y + c, p.C - c));
-      hn::StoreU(hn::Mul(product, own.inverse), d, shares + c);  // behind the last channel: 0
+      hn::StoreU(hn::Mul(product, own.inverse), d, shares + c);  // after the last channel: 0
       hn::StoreU(own.power, d, powers + c);
     }
     if (!ordinary) {
@@ -317,7 +319,7 @@ void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, 
   const hn::ScalableTag<T> d;
   const int threads = useful_threads(context, 2 * response_work(p));
   const bool last = p.layout == kernels::Layout::channels_last;
-  const std::int64_t vectors = p.C * static_cast<std::int64_t>(hn::Lanes(d));  // a vector per channel
+  const std::int64_t vectors = p.C * static_cast<std::int64_t>(hn::Lanes(d));  // one vector per channel
   const std::int64_t each = last ? 3 * response_row<T>(p) : 2 * vectors;
   const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
   if (last)

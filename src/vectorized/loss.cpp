@@ -34,7 +34,7 @@ std::int64_t counted_rows(const std::int64_t* labels, const CrossEntropy& p) {
 
 bool in_range(std::int64_t label, const CrossEntropy& p) { return label >= 0 && label < p.classes; }
 
-/// The loss, and the gradient, of a row whose label is no class: nothing where ignored, NaN for a bad label.
+/// The loss, and the gradient, of a row whose label is not a class: 0 if ignored, NaN for a bad label.
 template <class T>
 T of_no_class(std::int64_t label, const CrossEntropy& p) {
   return label == p.ignore_index ? T(0) : std::numeric_limits<T>::quiet_NaN();
@@ -64,7 +64,7 @@ void sum_rows(Context& context, T* loss, const std::int64_t* labels, const Cross
   *loss = p.reduce == Reduce::mean ? total / static_cast<T>(counted_rows(labels, p)) : total;
 }
 
-/// What a row's gradient is multiplied with.
+/// The factor of a row's gradient.
 template <class T>
 struct RowScale {
   const T* grad_loss;  ///< null: 1
@@ -101,7 +101,7 @@ struct ProbabilityGradient {
 
 struct SquaredError {
   static constexpr double cost = streamed;
-  static constexpr int factor = 2;  ///< multiplies the gradient: doubling the difference might overflow
+  static constexpr int factor = 2;  ///< factor of the gradient: doubling the difference might overflow
   template <class D, class V>
   HWY_INLINE V value(D /*d*/, V prediction, V target) const {
     const V difference = hn::Sub(prediction, target);

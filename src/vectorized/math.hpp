@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D, class V, std::size_t size>
 HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&coefficients)[size]) {
-  // Even and odd powers apart: two independent chains.
+  // Even and odd powers separately: two independent chains.
   const V square = hn::Mul(x, x);
   V even = hn::Set(d, coefficients[(size - 1) & ~std::size_t{1}]);
   V odd = hn::Set(d, coefficients[(size - 2) | std::size_t{1}]);

@@ -41,7 +41,7 @@ constexpr Decision decisions[]{
     {"linear_grad_weight", {"panels", "transposed"}},
 };
 
-/// The same with the algorithms of bfloat16 factors that this processor has.
+/// The same, with the bfloat16 algorithms of this processor.
 std::span<const Decision> known_decisions() {
   static const auto known = [] {
     auto all = std::to_array(decisions);
@@ -57,9 +57,9 @@ std::span<const Decision> known_decisions() {
   return known;
 }
 
-/// TERN_SIMD=AVX2 leaves out better instruction sets, TERN_SIMD=baseline all but the least; those of bfloat16 are the
-/// best. Before any kernel runs.
-/// Throws DeviceUnavailable with the names of those that this library and this processor have.
+/// TERN_SIMD=AVX2 excludes better instruction sets, TERN_SIMD=baseline all but the least; those for bfloat16 are the
+/// best. Called before any kernel runs. Throws DeviceUnavailable with the names that this library and this processor
+/// support.
 void limit_instructions() {
   const char* const name = std::getenv("TERN_SIMD");
   if (name == nullptr || *name == 0) return;
@@ -70,7 +70,7 @@ void limit_instructions() {
   }
   std::int64_t allowed = 0;
   for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
-    const std::int64_t target = left & -left;  // the best first
+    const std::int64_t target = left & -left;  // best first
     const bool least = left == target;
     known += std::string(hwy::TargetName(target)) + (least ? "" : ", ");
     if (std::string(name) == (least && name[0] == 'b' ? "baseline" : hwy::TargetName(target))) allowed = left;

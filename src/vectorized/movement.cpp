@@ -1,4 +1,4 @@
-// Moving elements of any dtype. Nothing here computes, so plain loops over the right order reach the memory's speed.
+// Moves elements of any dtype. Nothing is computed, so plain loops in the right order reach the memory's speed.
 
 #include <algorithm>
 #include <array>
@@ -22,10 +22,10 @@ constexpr double nanoseconds_per_byte = 0.08, nanoseconds_per_strided_element = 
 
 // ---- copy ----------------------------------------------------------------------------------------------------------
 
-/// The dimensions that an inner loop leaves over, and a position in them.
+/// The dimensions that an inner loop leaves, and a position in them.
 class Outer {
  public:
-  /// All dimensions of `shape` but `a` and `b`, from the position `flat`.
+  /// All dimensions of `shape` except `a` and `b`, from the position `flat`.
   Outer(const Strided& shape, int a, int b, std::int64_t flat) {
     for (int i = shape.rank - 1; i >= 0; --i) {
       if (i == a || i == b) continue;
@@ -63,7 +63,7 @@ int fastest(const std::int64_t* stride, int rank) {
   return static_cast<int>(std::min_element(stride, stride + rank, nearer) - stride);
 }
 
-/// Whole runs lie contiguously on both sides.
+/// Whole runs are contiguous on both sides.
 template <class Element>
 void copy_runs(const Context& context, Element* out, const Element* in, const Strided& shape, int inner) {
   const std::int64_t run = shape.size[inner];
@@ -81,7 +81,7 @@ void copy_runs(const Context& context, Element* out, const Element* in, const St
                });
 }
 
-/// One dimension at any strides.
+/// One dimension with any strides.
 template <class Element>
 void copy_strided(const Context& context, Element* out, const Element* in, const Strided& shape, int inner) {
   const std::int64_t run = shape.size[inner], out_stride = shape.out[inner], in_stride = shape.in[inner];
@@ -96,8 +96,8 @@ void copy_strided(const Context& context, Element* out, const Element* in, const
                });
 }
 
-/// A transposition of `row` (near on the input's side) and `column` (near on the output's), in tiles that pass through
-/// a small array: every line is read once and written once, even where the lines of a column fight for one cache set.
+/// A transposition of `row` (adjacent in the input) and `column` (adjacent in the output), in tiles that pass through a
+/// small array: every line is read once and written once, even if the lines of a column compete for one cache set.
 template <class Element>
 void copy_tiles(const Context& context, Element* out, const Element* in, const Strided& shape, int row, int column) {
   constexpr std::int64_t tile = 32;
@@ -193,7 +193,7 @@ void gather(Context& context, void* out, const void* in, const std::int64_t* ind
 
 // ---- cast ----------------------------------------------------------------------------------------------------------
 
-/// Blocks of a constant length, which compilers turn into vector code.
+/// Blocks of a constant length, which compilers vectorize.
 template <class To, class From>
 void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) {
   constexpr std::int64_t block = 64;

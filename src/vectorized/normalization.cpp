@@ -1,5 +1,5 @@
-// Batch normalisation: channels are shared out among the threads, each adds up its elements in an order fixed by the
-// shape. Local response is in local_response.cpp, rows are in row_norm.cpp.
+// Batch normalisation: threads divide the channels, and each sums its elements in an order fixed by the shape. Local
+// response is in local_response.cpp, rows are in row_norm.cpp.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -27,7 +27,7 @@ constexpr double streamed = 0.3;  // rough cost of reading one element in nanose
 
 // ---- batch ---------------------------------------------------------------------------------------------------------
 
-/// One channel whose elements lie in rows of `area`. Numbers of a channel are vectors of equal lanes.
+/// One channel whose elements are in rows of `area`. Numbers of a channel are vectors of equal lanes.
 template <class T>
 struct ChannelRows {
   static constexpr hn::ScalableTag<T> d{};
@@ -35,7 +35,7 @@ struct ChannelRows {
   const BatchNorm& p;
   std::int64_t c;
 
-  /// Sum of op(in...) over the channel; blocks and rows are added up in double, so that their number costs no accuracy.
+  /// Sum of op(in...) over the channel; blocks and rows are added in double, so that their number costs no accuracy.
   template <class Op, class... In>
   HWY_INLINE V sum(const Op& op, const In*... in) const {
     double total = 0;
@@ -65,8 +65,7 @@ struct ChannelColumns {
   HWY_INLINE V sum(const Op& op, const In*... in) const {
     return sum_rows(op, 0, p.N, in...);
   }
-  /// Rows [begin, end): added up as a tree with 16 of them at each leaf, so that rounding hardly grows with their
-  /// number.
+  /// Rows [begin, end): summed as a tree with 16 of them per leaf, so that rounding hardly grows with their number.
   template <class Op, class... In>
   V sum_rows(const Op& op, std::int64_t begin, std::int64_t end, const In*... in) const {
     constexpr std::int64_t leaf = 16;
@@ -87,7 +86,7 @@ struct ChannelColumns {
   HWY_INLINE void store(V value, T* numbers) const { store_columns(value, d, numbers + c, p.C - c); }
 };
 
-/// Calls body(channel) for all channels, alone or in vectors.
+/// Calls body(channel) for all channels, one by one or in vectors.
 template <class T, class Body>
 void for_channels(const Context& context, const BatchNorm& p, double nanoseconds, const Body& body) {
   const double per_channel = nanoseconds * static_cast<double>(p.N) * static_cast<double>(p.area);
@@ -120,7 +119,7 @@ struct GradientTimesNormalized {
     return hn::Mul(grad_y, hn::Mul(hn::Sub(x, mean), inverse));
   }
 };
-/// In this order, inverse * weight need not be in T's range.
+/// In this order, inverse * weight may be out of T's range.
 template <class V>
 struct Normalize {
   V mean, inverse, weight, shift;
@@ -129,7 +128,7 @@ struct Normalize {
     return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), shift);
   }
 };
-/// What follows the normalised value, and how its gradient begins.
+/// Applied after the normalisation, and how its gradient begins.
 struct Relu {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V value) const {
@@ -238,7 +237,7 @@ struct BatchNormForward {
                   y, x);
     finish_channel(channel, y, added);
 
-    if (running_mean == nullptr || elements == 0) return;  // a batch of nothing has nothing to say about them
+    if (running_mean == nullptr || elements == 0) return;  // an empty batch does not change them
     const V unbiased = hn::Mul(variance, hn::Set(d, static_cast<T>(elements > 1 ? elements / (elements - 1) : 1)));
     const V keep = hn::Set(d, static_cast<T>(1 - p.momentum)), take = hn::Set(d, static_cast<T>(p.momentum));
     channel.store(hn::Add(hn::Mul(keep, channel.load(running_mean)), hn::Mul(take, center)), running_mean);
@@ -266,7 +265,7 @@ struct BatchNormBackward {
     if (grad_weight != nullptr) channel.store(product, grad_weight);
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
-    // Two factors on one side of 1 are multiplied one after the other: their product may leave T's range.
+    // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
     const V one = hn::Set(d, T(1)), factor = weight == nullptr ? one : channel.load(weight);
     const auto apart = hn::Xor(hn::Gt(inverse, one), hn::Gt(hn::Abs(factor), one));
     const V first = hn::IfThenElse(apart, hn::Mul(inverse, factor), inverse);
@@ -298,7 +297,7 @@ struct BatchNormInference {
   }
 };
 
-/// What inference_rows reads of each channel.
+/// What inference_rows reads per channel.
 template <class T>
 HWY_NOINLINE void inference_numbers(T* numbers, std::int64_t pitch, const T* weight, const T* bias, const T* mean,
                                     const T* variance, const BatchNorm& p) {
@@ -322,7 +321,7 @@ HWY_NOINLINE void inference_rows(T* y, const T* x, const T* added, const T* numb
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t together = 4;  // rows that share what is loaded of a channel
+  constexpr std::int64_t together = 4;  // rows that share the loads per channel
   for (std::int64_t first = 0; first < rows; first += together) {
     const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
     for (std::int64_t c = 0; c < channels; c += lanes) {

@@ -10,10 +10,10 @@
 
 namespace tern::vectorized {
 
-/// The threads worth using for `nanoseconds` of serial work: 1 when it is short, when the context allows no more, or
-/// when the caller is itself part of a team; else all. Waking a team costs up to tens of microseconds when another
-/// process holds a core, and more for more threads. Never some of them: each thread finds its part of the last operator
-/// in its cache.
+/// The number of threads worth using for `nanoseconds` of serial work: 1 if it is short, if the context allows no more,
+/// or if the caller is itself part of a team; otherwise all. Waking a team costs up to tens of microseconds when
+/// another process holds a core, and more for more threads. It is never a subset: each thread finds its part of the
+/// last operator in its cache.
 inline int useful_threads(const Context& context, double nanoseconds) {
   constexpr double least = 20'000, least_per_thread = 2'500;
   if (context.threads <= 1) return 1;
@@ -21,7 +21,7 @@ inline int useful_threads(const Context& context, double nanoseconds) {
   return in_team() ? 1 : std::min(context.threads, most_threads);
 }
 
-/// One part of a team's work, and how many there are. A thread may run several.
+/// One part of a team's work, and the number of parts. A thread may run several.
 struct Team {
   int index = 0;
   int size = 1;
@@ -37,8 +37,8 @@ struct Team {
   }
 };
 
-/// Runs body(team, phase) for each of `threads` parts (from useful_threads), one phase after the other: all parts of a
-/// phase end before the next begins. An exception of a body reaches the caller.
+/// Runs body(team, phase) for each of `threads` parts (from useful_threads), phase by phase: all parts of a phase end
+/// before the next begins. An exception of a body reaches the caller.
 template <class Body>
 void parallel_phases(int threads, int phases, Body&& body) {
   if (threads <= 1) {
@@ -62,14 +62,14 @@ void parallel(int threads, Body&& body) {
 }
 
 /// Runs body(begin, end) over [0, items), cut into one contiguous part per thread; `nanoseconds_per_item` is a rough
-/// serial cost (a streamed float addition is about 0.2, an exponential 1). What an item computes must not depend on
-/// where the cuts are: a reduction makes fixed blocks of its input the items.
+/// serial cost (a streamed float addition is about 0.2, an exponential 1). An item's result must not depend on the
+/// cuts: a reduction makes fixed blocks of its input the items.
 template <class Body>
 void parallel_for(const Context& context, std::int64_t items, double nanoseconds_per_item, Body&& body) {
   if (items <= 0) return;
   const double work = static_cast<double>(items) * nanoseconds_per_item;
   const int threads = items == 1 ? 1 : useful_threads(context, work);
-  // Cuts at whole cache lines where that costs no balance.
+  // Cuts at whole cache lines if that costs no balance.
   const std::int64_t multiple = items >= std::int64_t{1024} * threads ? 16 : 1;
   parallel(threads, [&](const Team& team) {
     const std::int64_t begin = team.begin(items, multiple), end = team.end(items, multiple);

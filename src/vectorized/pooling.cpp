@@ -40,7 +40,7 @@ void for_rows(const Context& context, const T* in, const Pool2d& p, const Body& 
 
 // ---- gradients -----------------------------------------------------------------------------------------------------
 
-/// A plane whose windows are 2 x 2 and lie side by side: every element is written once, by its own window.
+/// A plane with adjacent 2 x 2 windows: every element is written once, by its own window.
 template <class D, class T>
 HWY_INLINE void scatter_two_by_two(D d, T* top, T* bottom, const T* grad_out, const std::uint8_t* index) {
   const auto grad = hn::LoadU(d, grad_out), where = positions_of(d, index);
@@ -80,11 +80,11 @@ void plane_backward(T* grad_in, const T* grad_out, const std::uint8_t* index, co
       const std::int64_t i = oh * p.OW + ow, kh = index[i] / p.KW, kw = index[i] - kh * p.KW;
       const std::int64_t h = oh * p.stride_h - p.pad_h + kh * p.dilation_h;
       const std::int64_t w = ow * p.stride_w - p.pad_w + kw * p.dilation_w;
-      if (h >= 0 && h < p.H && w >= 0 && w < p.W) grad_in[h * p.W + w] += grad_out[i];  // else all padding
+      if (h >= 0 && h < p.H && w >= 0 && w < p.W) grad_in[h * p.W + w] += grad_out[i];  // otherwise all padding
     }
 }
 
-/// The part of a plane that one average covers, and what its sum is divided by.
+/// The part of a plane that one average covers, and the divisor of its sum.
 struct Window {
   std::int64_t top, bottom, left, right, divisor;
 };
@@ -122,7 +122,7 @@ struct AddNumber {
 
 template <class T, class Pool>
 void average_backward(const Context& context, T* grad_in, const T* grad_out, const Pool& p, double nanoseconds) {
-  constexpr std::int64_t wide = 8;  // rows from here on go through vectors
+  constexpr std::int64_t wide = 8;  // rows of at least this length use vectors
   parallel_for(context, p.planes, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t plane = begin; plane < end; ++plane) {
       T* to = grad_in + plane * p.H * p.W;

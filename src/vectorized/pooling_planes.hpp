@@ -1,6 +1,6 @@
-// Rows of outputs of pooling, channels first; compiled once per instruction set (see targets.hpp). Lanes are
-// neighbouring outputs of one row wherever the stride is 1 or 2 and no column is padding; the last vector of a row
-// overlaps the one before. Borders and other strides go one output at a time.
+// Rows of pooling outputs, channels first; compiled once per instruction set (see targets.hpp). Lanes are adjacent
+// outputs of one row if the stride is 1 or 2 and no column is padding; the last vector of a row overlaps the previous
+// one. Borders and other strides are computed one output at a time.
 
 #if defined(TERN_VECTORIZED_POOLING_PLANES_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_POOLING_PLANES_HPP
@@ -22,7 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 
-/// One row of outputs: what the vector and the scalar code need to know of it.
+/// One row of outputs, for the vector and the scalar code.
 template <class T>
 struct Row {
   const T* plane;         ///< of the input
@@ -80,7 +80,7 @@ struct MaxRow {
 template <class T>
 struct AverageRow {
   T* out;
-  std::int64_t covered_rows;  ///< what the divisor counts of a window's rows
+  std::int64_t covered_rows;  ///< the rows of a window that the divisor counts
 
   template <class D>
   HWY_INLINE void vector(D d, const T* from, const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
@@ -151,7 +151,7 @@ void pool_row(const RowKind& kind, const Row<T>& row, const Interior& inside, co
   for (std::int64_t ow = last; ow < p.OW; ++ow) kind.scalar(row, ow, p);
 }
 
-/// A vector of outputs of side by side 2 x 2 windows.
+/// A vector of outputs of adjacent 2 x 2 windows.
 template <class D, class T>
 HWY_INLINE void max_two_by_two(D d, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
   MaxState<D> state(d, 0);

@@ -37,7 +37,7 @@ struct StridedAxis {
     const std::int64_t distance = i - at(o, 0);
     return distance % dilation == 0 ? distance / dilation : -1;
   }
-  /// What an average counts; dilation is 1.
+  /// The divisor of an average; dilation is 1.
   std::int64_t count(std::int64_t o) const { return count_pad ? std::min(K, in + pad - at(o, 0)) : last(o) - first(o); }
 };
 
@@ -77,7 +77,7 @@ Axes<AdaptiveAxis> axes_of(const AdaptivePool2d& p) {
   return {{p.H, p.OH}, {p.W, p.OW}, p.planes / p.channels, p.channels};
 }
 
-/// Calls body(row of the image, image) for all rows, of which there are `rows` in an image.
+/// Calls body(row of the image, image) for all rows; an image has `rows` rows.
 template <class Body>
 void for_rows(const Context& context, std::int64_t images, std::int64_t rows, double nanoseconds, const Body& body) {
   parallel_for(context, images * rows, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
@@ -85,7 +85,7 @@ void for_rows(const Context& context, std::int64_t images, std::int64_t rows, do
   });
 }
 
-/// Rough cost of `elements`, each of which takes part in so many windows.
+/// Rough cost of `elements`, each in this many windows.
 double cost(std::int64_t elements, double windows) { return static_cast<double>(elements) * (0.1 + 0.05 * windows); }
 
 /// Calls body(vector tag, first channel, channels) for vectors of channels.

@@ -1,5 +1,5 @@
 #pragma once
-// Pooling of channels-last images: lanes are channels, every position gathers what belongs to it.
+// Pooling of channels-last images: lanes are channels, and every position gathers its terms.
 
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/pooling.hpp"

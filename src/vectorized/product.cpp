@@ -14,14 +14,14 @@ namespace {
 // Bytes of k that a panel spans, so that a tile's rows of a stay in the first-level cache.
 constexpr std::int64_t depth_bytes = 2048;
 
-// Rows that are read side by side, each from its begin to its end, where b comes from the memory and is not packed. By
-// strips of columns every row would be another page: 15 instead of 6 ms for 1 x 4096 x 9216 on two cores.
+// Rows that are read concurrently, each from begin to end, if b comes from memory and is not packed. In strips of
+// columns every row would be another page: 15 instead of 6 ms for 1 x 4096 x 9216 on two cores.
 constexpr std::int64_t streams = 16;
 
 // Products of at most this many elements are sliced along k, in slices of at least this length.
 constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
 
-// Cycles: half a cycle per fused multiply-add of a vector, then what moving costs beside it.
+// Cycles: half a cycle per fused multiply-add of a vector, plus the cost of moving data.
 
 template <class T>
 double vectors(std::int64_t items) {
@@ -60,7 +60,7 @@ double tiles_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n
 
 }  // namespace
 
-/// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, where that packs less, or wastes fewer lanes; vectors
+/// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, if that packs less or wastes fewer lanes; vectors
 /// along k; tiles of factors in bfloat16.
 template <class T>
 const typename Plan<T>::Algorithm Plan<T>::algorithms[] = {
@@ -83,14 +83,14 @@ double Plan<T>::nanoseconds() const {
   const auto& shape = problem_.shape;
   const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
   const double cycles = algorithm_->cycles(shape, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
-  return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by the memory
+  return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by memory
 }
 
 template <class T>
 Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced)
     : problem_(problem), arrays_(arrays) {
   auto& shape = problem_.shape;
-  // One matrix b for many a that lie behind each other is one product.
+  // One matrix b for many consecutive a is one product.
   if (shape.batch > 1 && shape.stride_b == 0 && !shape.transpose_a && shape.stride_a == shape.m * shape.k) {
     shape.m *= shape.batch;
     shape.batch = 1;
@@ -98,7 +98,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   const std::int64_t m = shape.m, n = shape.n, k = shape.k, threads = problem.threads;
   const auto& kernels = gemm_kernels<T>();
 
-  // Where it is not forced: for the whole product the kind of sums, and of that kind what is cheapest for the parts.
+  // If not forced: the kind of sums for the whole product, and within that kind the cheapest algorithm for the parts.
   const Algorithm *only = nullptr, *whole = algorithms;  // the first fits all
   double least = whole->cycles(shape, m, n);
   for (const Algorithm& algorithm : algorithms) {
@@ -239,7 +239,7 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
       block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
       const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
       std::int64_t done = 0;
-      if (in_place(part.m)) {  // but for the last columns
+      if (in_place(part.m)) {  // except the last columns
         done = columns / width * width;
         block.n = done;
         block.b = b;

@@ -1,5 +1,5 @@
 #pragma once
-// A whole matrix product over the kernels of gemm.hpp: blocking, packing and the cut into parts for threads.
+// A whole matrix product with the kernels of gemm.hpp: blocking, packing and the division into parts for threads.
 
 #include <cstdint>
 #include <string_view>
@@ -34,21 +34,21 @@ struct Arrays {
 
 class Bfloat16Product;
 
-/// How one product is computed, by the algorithm that the rule finds. Every element's sum runs in an order that follows
-/// from the shape alone; `threads` only decides where the result is cut.
+/// How one product is computed, by the algorithm that the rule chooses. Every element's sum runs in an order that
+/// follows from the shape only; `threads` only decides where the result is cut.
 template <class T>
 class Plan {
  public:
-  /// By the algorithm called `forced` where it fits; empty: the cheapest one.
+  /// By the algorithm named `forced` if it fits; empty: the cheapest one.
   Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced = {});
-  /// The name of the algorithm that it takes.
+  /// The name of the chosen algorithm.
   const char* algorithm() const { return algorithm_->name; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
   std::int64_t scratch() const { return packed_ + transposed_; }
   std::int64_t shared() const;
 
-  /// Where an algorithm packs for the whole team: this member's share, all of them before any part runs.
+  /// If an algorithm packs for the whole team: this member's share, complete before any part runs.
   bool packs_first() const { return algorithm_->sums == Sums::tiles; }
   void pack(const Team& team, T* shared) const;
 
@@ -71,7 +71,7 @@ class Plan {
     std::int64_t m, n, k, first_k;
     const T* bias;
   };
-  /// What of one kind gives the same bits: a chain along k for every element, vectors along k, tiles of bfloat16
+  /// Algorithms of one kind give the same bits: a chain along k for every element, vectors along k, tiles of bfloat16
   /// factors.
   enum class Sums : std::uint8_t { chains, vectors, tiles };
   /// An algorithm.
@@ -79,7 +79,7 @@ class Plan {
     const char* name;
     bool (*fits)(const Problem&);
     double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
-    void (Plan::*run)(const Part&, T* scratch) const;  ///< null: of tiles, which have parts of their own
+    void (Plan::*run)(const Part&, T* scratch) const;  ///< null: for tiles, which have their own parts
     Sums sums = Sums::chains;
     bool transposes = false;
     const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
@@ -87,9 +87,9 @@ class Plan {
   static const Algorithm algorithms[];
 
   std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
-  /// The stride of c^T; not a power of two, whose rows would meet in the cache.
+  /// The stride of c^T; not a power of two, whose rows would collide in the cache.
   std::int64_t transposed_row() const { return block_columns_ + 16; }
-  /// Whether a part of m rows uses b where it lies: it reads it once.
+  /// Whether a part of m rows uses b in place: it reads it once.
   bool in_place(std::int64_t m) const;
   Bfloat16Product tiles() const;
   void run(std::int64_t part, T* scratch, T* partials) const;

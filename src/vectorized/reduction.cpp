@@ -1,5 +1,5 @@
-// Reductions: sums are axis_sum.hpp's, the largest and smallest elements extremes.hpp's. Threads share out blocks whose
-// cuts depend on the shape alone.
+// Reductions: sums are axis_sum.hpp's, the largest and smallest elements extremes.hpp's. Threads divide blocks whose
+// cuts depend only on the shape.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -38,7 +38,7 @@ void sum_over(Context& context, T* out, const T* in, const Axis& axis, T divisor
                   [&](const Team& team, int phase) { sum.run(team, phase); });
 }
 
-/// length - correction, NaN where that is not positive.
+/// length - correction, NaN if that is not positive.
 template <class T>
 T degrees_of_freedom(const Axis& axis, std::int64_t correction) {
   return axis.length > correction ? static_cast<T>(axis.length - correction) : std::numeric_limits<T>::quiet_NaN();
@@ -123,13 +123,13 @@ void mean(Context& context, T* out, const T* in, const Axis& axis) {
   sum_over(context, out, in, axis, static_cast<T>(axis.length));
 }
 
-/// Whether the rounding of a mean shows in the variance around it.
+/// Whether the rounding of a mean affects the variance around it.
 template <class T>
 bool is_far(T mean, T variance) {
   return mean * mean > T(1 << 17) * variance;
 }
 
-/// The variance around the true mean, given that around a rounded one, which is off by `deviation`.
+/// The variance around the true mean, from that around a rounded one, which is off by `deviation`.
 template <class T>
 T corrected(T variance, T deviation, T length, T freedom) {
   const T result = variance - deviation * deviation * (length / freedom);

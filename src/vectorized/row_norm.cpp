@@ -1,6 +1,6 @@
-// Rows with statistics of their own: layer, RMS, group and instance normalisation. Rows are shared out among the
-// threads. What they give to weight and bias is added up in parts that the shape fixes, then over the parts, so that
-// the bits do not depend on the threads.
+// Rows with their own statistics: layer, RMS, group and instance normalisation. Threads divide the rows. Their terms of
+// weight and bias are summed in parts that the shape fixes, then over the parts, so that the bits do not depend on the
+// threads.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -24,12 +24,12 @@ using kernels::RowNorm;
 
 constexpr double streamed = 0.3;  // rough cost of reading one element in nanoseconds
 
-/// The channels of a row, each of `area` neighbours.
+/// The channels of a row, each of `area` adjacent elements.
 std::int64_t channels_of(const RowNorm& p) { return p.length / p.area; }
-/// The number among weight and bias of a row's first element.
+/// The index into weight and bias of a row's first element.
 std::int64_t first_parameter(const RowNorm& p, std::int64_t row) { return row % p.groups * channels_of(p); }
 
-/// `count` neighbours of weight or bias; `otherwise` where it is null.
+/// `count` adjacent elements of weight or bias; `otherwise` if it is null.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> parameters_or(D d, const T* values, std::int64_t at, std::int64_t count, T otherwise) {
   return values == nullptr ? hn::Set(d, otherwise) : load_columns(d, values + at, count);
@@ -48,7 +48,7 @@ struct SquaredDeviation {
     return hn::Mul(deviation, deviation);
   }
 };
-/// In this order, inverse * weight need not be in T's range.
+/// In this order, inverse * weight may be out of T's range.
 template <class V>
 struct Normalize {
   V mean, inverse, weight, bias;
@@ -72,7 +72,7 @@ struct RowNormForward {
     T* const out = y + row * p.length;
     T center = p.centred ? static_cast<T>(block_sum(Same{}, p.length, in)) / count : T(0);
     T variance = static_cast<T>(block_sum(SquaredDeviation<V>{hn::Set(d, center)}, p.length, in)) / count;
-    if (p.centred && center * center > T(1 << 17) * variance) {  // the mean's rounding shows
+    if (p.centred && center * center > T(1 << 17) * variance) {  // the mean's rounding matters
       const T off = static_cast<T>(block_sum(DeviationFrom<V>{hn::Set(d, center)}, p.length, in)) / count;
       center += off;
       variance = std::max(T(0), variance - off * off);
@@ -99,7 +99,7 @@ struct RowNormForward {
           out + c * p.area, p.area, in + c * p.area);
   }
 
-  /// Of a row whose squares leave T's range: in double.
+  /// For a row whose squares leave T's range: in double.
   HWY_NOINLINE void exact_statistics(const T* in, T& center, T& inverse) const {
     const auto mean_of = [&](const auto& value) {
       double sum = 0;
@@ -124,7 +124,7 @@ struct RowNormBackward {
     double gradient = 0, product = 0;
   };
 
-  /// Area 1. Adds what each element gives to weight and bias to `weights` and `biases`, unless they are null.
+  /// Area 1. Adds each element's terms of weight and bias to `weights` and `biases`, unless null.
   HWY_NOINLINE void elements(std::int64_t row, T* weights, T* biases) const {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -138,7 +138,7 @@ struct RowNormBackward {
         const std::int64_t left = p.length - i, at = first + i;
         const auto g = load_columns(d, grad + i, left);
         auto product = hn::Mul(g, hn::Mul(hn::Sub(load_columns(d, in + i, left), middle), inverse));
-        // Behind the end g is 0, what stands beside it need not be.
+        // Beyond the end g is 0, but its factor need not be finite.
         if (left < lanes) product = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), product);
         if (biases != nullptr) store_columns(hn::Add(load_columns(d, biases + at, left), g), d, biases + at, left);
         if (weights != nullptr)
@@ -153,7 +153,7 @@ struct RowNormBackward {
     if (grad_x != nullptr) write(row, sums);
   }
 
-  /// Larger areas. Writes what each channel of the row gives to weight and bias.
+  /// Larger areas. Writes each channel's terms of weight and bias.
   HWY_NOINLINE void planes(std::int64_t row, T* weights, T* biases) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
@@ -238,7 +238,7 @@ void backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T
   constexpr std::int64_t least_rows = 8, most_parts = 256;
   const RowNormBackward<T> gradients{grad_x, grad_y, x, weight, mean, inverse_deviation, p};
   const std::int64_t samples = p.rows / p.groups, parameters = p.groups * channels_of(p);
-  // A row of sums for each sample, or for several where they are no shorter than the samples.
+  // One row of sums per sample, or for several if they are no shorter than the samples.
   const std::int64_t each = p.area > 1 ? 1 : std::max(least_rows, (samples + most_parts - 1) / most_parts),
                      parts = (samples + each - 1) / each;
   const std::int64_t sums = parts * parameters;

@@ -1,4 +1,4 @@
-// Indexing and dropout. Dropout computes its Philox counters in vectors: the bits of core/random.hpp.
+// Indexing and dropout. Dropout computes its Philox counters in vectors, with the bits of core/random.hpp.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -42,7 +42,7 @@ HWY_INLINE V low_product(V a, V b) {
 }
 #endif
 
-/// The words 4 * counter ... of the stream (seed, offset): at least 4 * counters of them, whole vectors.
+/// The words 4 * counter ... of the stream (seed, offset): at least 4 * counters of them, in whole vectors.
 HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t offset, std::uint64_t counter,
                                  std::int64_t counters) {
 #if HWY_TARGET == HWY_SCALAR || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -51,7 +51,7 @@ HWY_NOINLINE void generate_words(std::uint32_t* words, std::uint64_t seed, std::
     std::copy_n(four.word, 4, words + 4 * i);
   }
 #else
-  // A 32-bit word sits in the low half of a 64-bit lane. The high halves hold rubbish, which MulEven ignores.
+  // A 32-bit word is in the low half of a 64-bit lane. MulEven ignores the high halves.
   const hn::ScalableTag<std::uint64_t> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto multiplier0 = hn::Set(d, 0xD2511F53u), multiplier1 = hn::Set(d, 0xCD9E8D57u);
@@ -107,7 +107,7 @@ HWY_NOINLINE void drop(T* out, const T* in, std::int64_t n, const std::uint32_t*
 template <class T>
 void gather_backward(Context& context, T* grad_in, const T* grad_out, const std::int64_t* index, std::int64_t rows,
                      std::int64_t in_rows, std::int64_t columns) {
-  // A thread owns rows of grad_in and looks for what belongs to them, so every sum runs in the order of i.
+  // A thread owns rows of grad_in and searches for their terms, so every sum runs in the order of i.
   const double work = static_cast<double>(rows + in_rows) * static_cast<double>(columns) * streamed;
   parallel_for(context, in_rows, work / static_cast<double>(std::max<std::int64_t>(1, in_rows)),
                [&](std::int64_t begin, std::int64_t end) {

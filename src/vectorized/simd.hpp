@@ -1,6 +1,6 @@
 // Loops over contiguous arrays, compiled once per instruction set: include it after hwy/highway.h (see targets.hpp).
-// The rest of an array that fills no vector goes through the same vector code, so a value does not depend on where it
-// lies.
+// The rest of an array that fills no vector goes through the same vector code, so a value does not depend on its
+// position.
 
 #if defined(TERN_VECTORIZED_SIMD_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_SIMD_HPP
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// True where masked loads and stores of 4 and 8 byte elements exist and touch nothing outside the mask.
+/// True if masked loads and stores of 4 and 8 byte elements exist and touch nothing outside the mask.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 inline constexpr bool has_masked_memory = true;
 #else
@@ -108,7 +108,7 @@ HWY_INLINE V smaller(V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
 }
 
-/// The largest and the smallest lane, in all lanes. Highway's emulated vectors have no infinity there: they begin at
+/// The largest and the smallest lane, in all lanes. Highway's emulated vectors have no infinity there: they start at
 /// the outermost finite number.
 template <class D>
 HWY_INLINE hn::Vec<D> largest_lane(D d, hn::Vec<D> v) {
@@ -164,7 +164,7 @@ HWY_INLINE void store_columns(hn::Vec<D> value, D d, T* out, std::int64_t count)
     store_first(value, d, out, count);
 }
 
-/// The value itself, as an operation of map_sum.
+/// The identity, as an operation of map_sum.
 struct Same {
   template <class D, class V>
   HWY_INLINE V operator()(D /*d*/, V value) const {

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// A row's maximum and sum(exp(in - maximum)), at least 1. A NaN or a row of only -infinity makes the sum NaN.
+/// A row's maximum and sum(exp(in - maximum)), at least 1. A NaN or a row of -infinity alone makes the sum NaN.
 template <class T>
 struct RowSum {
   T maximum, sum;

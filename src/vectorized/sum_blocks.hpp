@@ -1,5 +1,5 @@
 #pragma once
-// Sums in an order that only the shape fixes: blocks of `sum_block` elements, added up as a balanced tree.
+// Sums in an order that only the shape fixes: blocks of `sum_block` elements, summed as a balanced tree.
 
 #include <algorithm>
 #include <bit>

@@ -90,7 +90,7 @@ HWY_INLINE void multiply_row(Vector<T> (&sum)[M * N], Vector<T> a, const Vector<
   }
 }
 
-/// The first `count` elements at `from`, zeros behind.
+/// The first `count` elements at `from`, followed by zeros.
 template <class T>
 HWY_INLINE Vector<T> load_some(const T* from, std::int64_t count) {
   const hn::ScalableTag<T> d;

@@ -19,7 +19,7 @@ struct SumKernels {
   T (*sum)(const T* in, std::int64_t n);
 };
 
-/// The kernels of the best instruction set of this processor.
+/// The kernels for the best instruction set of this processor.
 template <class T>
 const SumKernels<T>& sum_kernels();
 

@@ -1,8 +1,8 @@
 #pragma once
-// Include this before anything of Highway. It limits the instruction sets that each multi-target file is compiled for
-// to the baseline, AVX2 and AVX-512 (AVX3) on x86 and leaves other processors at Highway's default: the others cost
-// compile time and gain nothing here. Bits 0-7 are the relatives of AVX3, 11 and 12 are SSE4 and SSSE3; numbers, as
-// not every release of Highway names them all. SVE's vectors cannot be array elements; those processors use NEON.
+// Include this before anything of Highway. It limits the instruction sets of each multi-target file to the baseline,
+// AVX2 and AVX-512 (AVX3) on x86 and keeps Highway's default on other processors: further ones cost compile time and
+// gain nothing here. Bits 0-7 are the relatives of AVX3, 11 and 12 are SSE4 and SSSE3; numbers, because not every
+// release of Highway names them all. SVE's vectors cannot be array elements; those processors use NEON.
 #define HWY_DISABLED_TARGETS (0x18FFLL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 // The pattern of a multi-target file, name.cpp in this folder:

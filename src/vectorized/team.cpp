@@ -13,7 +13,7 @@
 namespace tern::vectorized {
 namespace {
 
-/// What this thread has used of a core.
+/// The processor time of this thread.
 Worth::Time thread_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -22,8 +22,8 @@ Worth::Time thread_time() {
 
 thread_local bool inside = false;
 
-/// Whether this process was forked from one that may have run OpenMP: its threads stayed behind, and whoever waits for
-/// them waits for ever. Watched from the start, since the program may have regions of its own.
+/// Whether this process was forked from one that may have run OpenMP: its threads stayed behind, and waiting for them
+/// never ends. Tracked from the start, since the program may have its own regions.
 bool forked = false;
 [[maybe_unused]] const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
 
@@ -37,7 +37,7 @@ TeamEngine requested_engine() {
   return TeamEngine::openmp;
 }
 
-/// What a calling thread has found out about sharing.
+/// What a calling thread knows about sharing.
 struct Sharing {
   Worth worth;
   int parts = 0;  ///< of the calls that `worth` is about

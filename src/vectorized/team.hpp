@@ -1,7 +1,7 @@
 #pragma once
-// The threads beneath this mode's operators, in one of two engines. The workers (team_workers.cpp) are threads of the
-// library's own: they get on with busy cores, forked processes and ThreadSanitizer. OpenMP (team_openmp.cpp) shares its
-// threads with the regions of the program, and OMP_PROC_BIND, OMP_PLACES and OMP_WAIT_POLICY hold for it.
+// The threads beneath this mode's operators, in one of two engines. The workers (team_workers.cpp) are the library's
+// own threads: they cope with busy cores, forked processes and ThreadSanitizer. OpenMP (team_openmp.cpp) shares its
+// threads with the program's regions, and OMP_PROC_BIND, OMP_PLACES and OMP_WAIT_POLICY apply to it.
 
 namespace tern::vectorized {
 
@@ -12,24 +12,25 @@ struct TeamWork {
   int parts, phases;
 };
 
-/// The most parts that a team's work may have.
+/// The largest number of parts of a team's work.
 inline constexpr int most_threads = 256;
 
-/// Runs all parts on this thread and on others, or alone where that is faster (worth.hpp). What the first part to throw
-/// throws reaches the caller, when the phase has ended; later phases do not run.
+/// Runs all parts on this thread and on others, or alone if that is faster (worth.hpp). The first exception of a part
+/// reaches the caller when the phase has ended; later phases do not run.
 void run_team(const TeamWork& work);
 
-/// Whether this thread runs a part now.
+/// Whether this thread is running a part.
 bool in_team();
 
 enum class TeamEngine { workers, openmp };
 
-/// The engine of this process: TERN_TEAM=workers or openmp, else the workers. A forked process has the workers, since
-/// OpenMP's threads stay behind. Throws DeviceUnavailable for another word, and where this build has no OpenMP.
+/// The engine of this process: TERN_TEAM=workers or openmp; the default is the workers. A forked process uses the
+/// workers, since OpenMP's threads stay behind. Throws DeviceUnavailable for another word, and if this build has no
+/// OpenMP.
 TeamEngine team_engine();
 
-/// TERN_TEAMS=always shares out all work, also short work and beside other processes, which is slower: for tests of
-/// what threads do.
+/// TERN_TEAMS=always divides all work, also short work and beside other processes, which is slower: for tests of
+/// threading.
 extern const bool teams_always;
 
 }  // namespace tern::vectorized

@@ -13,16 +13,16 @@ namespace tern::vectorized {
 /// One call of run_team, on its caller's stack.
 class TeamCall {
  public:
-  /// `timed`: whether parts note what processor time they took.
+  /// `timed`: whether parts record their processor time.
   TeamCall(const TeamWork& work, bool timed) : work_(work), timed_(timed) {}
 
   int parts() const { return work_.parts; }
   int phases() const { return work_.phases; }
 
-  /// By any thread. Keeps what the part throws, and then skips what has not begun.
+  /// Called by any thread. Keeps the exception of the part, and then skips parts that have not begun.
   void run(int part, int phase);
 
-  /// Whether a part has thrown. Between two phases all threads are told the same.
+  /// Whether a part has thrown. Between two phases all threads get the same answer.
   bool failed() const { return failed_.load(); }
   void rethrow() const {
     if (failed()) std::rethrow_exception(failure_);
@@ -37,7 +37,7 @@ class TeamCall {
   std::exception_ptr failure_;
 };
 
-// Each runs all phases; later ones do not run when a part has thrown.
+// Each runs all phases; later ones do not run after a part has thrown.
 void run_on_workers(TeamCall& call);
 void run_on_openmp(TeamCall& call);
 

@@ -1,5 +1,5 @@
-// The second engine: a parallel region of OpenMP, whose threads the program's own regions use too. Inside of such a
-// region OpenMP grants one thread by default, and that does all parts.
+// The second engine: a parallel region of OpenMP, whose threads the program's own regions use, too. Inside such a
+// region OpenMP grants one thread by default, which runs all parts.
 #include "vectorized/team_call.hpp"
 
 #if TERN_OPENMP_BUILT
@@ -11,7 +11,7 @@
 namespace tern::vectorized {
 
 void run_on_openmp(TeamCall& call) {
-  // A part that throws ends the team behind its phase, for all threads behind the same.
+  // A part that throws ends the team after its phase, for all threads after the same phase.
   std::atomic<int> last{std::numeric_limits<int>::max()};
 #pragma omp parallel num_threads(call.parts())
   {

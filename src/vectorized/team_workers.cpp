@@ -1,6 +1,6 @@
-// The first engine: threads of one's own, one set for the whole process. Work is cut into parts that any thread may
-// take, so nobody ever waits for a thread that has not come: a caller whose workers do not run, because other processes
-// hold the cores or the system grants no thread, does all parts itself.
+// The first engine: the library's own threads, one set for the whole process. Work is cut into parts that any thread
+// may take, so nobody waits for a thread that has not arrived: if its workers do not run, because other processes hold
+// the cores or the system grants no thread, a caller runs all parts itself.
 #include <pthread.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 namespace tern::vectorized {
 namespace {
 
-// Long enough for the serial work between two operators of a training step, short beside a time slice of the system.
+// Long enough for the serial work between two operators of a training step, short compared with a time slice of the
+// system.
 constexpr std::chrono::microseconds spin_time{300};
 
 void pause() {
@@ -30,10 +31,11 @@ void pause() {
 #endif
 }
 
-/// Waiting: a short spin, which is the fastest on a core of one's own, then sleep, which leaves the core to others.
+/// Waiting: a short spin, which is fastest with a free core, then sleep, which leaves the core to others.
 class Sleepers {
  public:
-  /// Returns when `ready` holds. Whoever makes it hold does so in a sequentially consistent operation before wake().
+  /// Returns when `ready` holds. The thread that makes it hold must do so in a sequentially consistent operation before
+  /// wake().
   template <class Ready>
   void wait(const Ready& ready) {
     const auto start = std::chrono::steady_clock::now();
@@ -60,11 +62,11 @@ class Sleepers {
   std::atomic<int> count_{0};
 };
 
-/// What one caller offers to the workers. Never freed, since a worker may look at any time. Who has taken a part may
-/// read the rest: it does not change before that part has ended.
+/// What one caller offers to the workers. Never freed, since a worker may read it at any time. A worker that has taken
+/// a part may read the rest: it does not change before that part has ended.
 struct Offer {
   alignas(64) std::array<std::atomic<bool>, most_threads> open{};  ///< parts that nobody has begun
-  std::atomic<int> parts{0};                                       ///< of the phase, 0 when there is none; a hint
+  std::atomic<int> parts{0};                                       ///< of the phase, 0 if there is none; a hint
   alignas(64) std::atomic<int> left{0};                            ///< parts that have not ended
   TeamCall* call = nullptr;
   int phase = 0;
@@ -131,7 +133,7 @@ class Pool {
     offer.caller.wait([&] { return offer.left.load() == 0; });
   }
 
-  /// Workers for all callers, but together no more than there are cores or than the largest team needs.
+  /// Workers for all callers, but together no more than cores, or than the largest team needs.
   void grow(Offer& offer, int parts) {
     const std::lock_guard lock(mutex_);
     wanted_ += parts - 1 - offer.workers;
@@ -140,7 +142,7 @@ class Pool {
     try {
       for (; count_ < std::min(wanted_, largest_); ++count_)
         std::thread([this, number = count_ + 1] { work(number); }).detach();
-    } catch (const std::system_error&) {  // the system grants no more: the callers do it
+    } catch (const std::system_error&) {  // the system grants no more: the callers do the work
     }
   }
 
@@ -151,8 +153,8 @@ class Pool {
     }
   }
 
-  /// Runs parts that nobody has begun. A worker begins with the part of its own number, whose data is in its cache
-  /// since the last operator.
+  /// Runs parts that nobody has begun. A worker starts with the part of its own number, whose data is still in its
+  /// cache from the last operator.
   bool help(int number) {
     bool any = false;
     for (Offer* offer = offers_.load(); offer != nullptr; offer = offer->next) {
@@ -186,7 +188,7 @@ struct Caller {
 };
 thread_local Caller caller;
 
-/// A forked process has none of its parent's workers, so it begins with a pool of its own.
+/// A forked process has none of its parent's workers, so it starts with its own pool.
 void begin_process() { current_pool.store(new Pool(current_pool.load())); }
 
 Pool& pool() {

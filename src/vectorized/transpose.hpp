@@ -53,7 +53,7 @@ HWY_INLINE void transpose_block(D d, T* out, std::int64_t out_row, const T* in, 
   }
 }
 
-/// Rows in vectors of D, the last one overlapping the one before; shorter vectors where there are not enough rows.
+/// Rows in vectors of D, the last one overlapping the previous one; shorter vectors if there are not enough rows.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE bool transpose_strips(D d, T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
                                  std::int64_t columns) {

@@ -1,4 +1,4 @@
-// Optimisers: one parallel region over the elements of all parameters laid end to end.
+// Optimisers: one parallel region over the elements of all parameters, concatenated.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -37,7 +37,7 @@ void for_elements(const Context& context, const Parameters<T>& parameters, doubl
   });
 }
 
-/// Calls step(offset, load, store) for every vector of [0, n): load and store see whole vectors or the rest of the
+/// Calls step(offset, load, store) for every vector of [0, n): load and store handle whole vectors or the rest of the
 /// array.
 template <class T, class Step>
 HWY_INLINE void for_vectors(std::int64_t n, const Step& step) {
@@ -104,7 +104,7 @@ template <class T>
 struct AdamNumbers {
   T rate, beta1, beta2, rest1, rest2;  ///< rest = 1 - beta
   T scale1, scale2;                    ///< 1 / (1 - beta^t)
-  T epsilon, decay;                    ///< g += decay p, or, decoupled, p -= decay p
+  T epsilon, decay;                    ///< g += decay p or, decoupled, p -= decay p
 
   AdamNumbers(T learning_rate, std::int64_t step, const Adam& options)
       : rate(learning_rate),

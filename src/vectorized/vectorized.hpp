@@ -1,5 +1,5 @@
 #pragma once
-// The families of the vectorized mode. A mode may borrow any of them from another.
+// The families of the vectorized mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
 

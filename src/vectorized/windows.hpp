@@ -1,5 +1,4 @@
-// The windows of pooling, a vector of neighbouring outputs at a time; compiled once per instruction set (see
-// targets.hpp).
+// The windows of pooling, a vector of adjacent outputs at a time; compiled once per instruction set (see targets.hpp).
 
 #if defined(TERN_VECTORIZED_WINDOWS_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_WINDOWS_HPP
@@ -22,7 +21,7 @@ namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::Pool2d;
 
-/// The rows of the window that lie inside the plane: [first, last) of 0 ... KH.
+/// The rows of the window that are inside the plane: [first, last) of 0 ... KH.
 struct KernelRows {
   std::int64_t first, last;
 };
@@ -54,7 +53,7 @@ HWY_INLINE void load_pairs(D d, const T* in, hn::Vec<D>& even, hn::Vec<D>& odd) 
 #endif
 }
 
-/// Gives the window of each lane, in row order, to `state`: lane i starts at from[i * stride].
+/// Passes the window of each lane, in row order, to `state`: lane i starts at from[i * stride].
 template <int stride, class D, class State, class T = hn::TFromD<D>>
 HWY_INLINE void visit_window(D d, const T* from, const KernelRows& rows, const Pool2d& p, State& state) {
   hn::Vec<D> even, odd;
@@ -77,7 +76,7 @@ HWY_INLINE void visit_window(D d, const T* from, const KernelRows& rows, const P
   }
 }
 
-/// The same for windows of 2 x 2 with stride 2, the most frequent ones.
+/// The same for 2 x 2 windows with stride 2, the most frequent ones.
 template <class D, class State, class T = hn::TFromD<D>>
 HWY_INLINE void visit_two_by_two(D d, const T* from, const Pool2d& p, State& state) {
   hn::Vec<D> even, odd;
@@ -98,7 +97,7 @@ inline bool is_side_by_side(const Pool2d& p) {
   return is_two_by_two(p) && p.pad_h == 0 && p.pad_w == 0 && 2 * p.OH <= p.H && 2 * p.OW <= p.W;
 }
 
-/// The maximum and its position, which a T holds exactly.
+/// The maximum and its position, which T represents exactly.
 template <class D>
 struct MaxState {
   hn::Vec<D> best, where;

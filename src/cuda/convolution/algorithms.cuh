@@ -1,6 +1,6 @@
 #pragma once
-// The algorithms to convolve, one file (or one per pass) each. Gradients come already through the activation. Lists of
-// them, in the order of preference, are in convolution.cu.
+// The convolution algorithms, one file (or one per pass) each. Gradients have already passed through the activation.
+// convolution.cu lists them in order of preference.
 
 #include "cuda/convolution/problem.cuh"
 
@@ -10,8 +10,8 @@ namespace tern::cuda::convolution {
 
 // Any sizes: a matrix product whose factors are gathered element by element (general.cu).
 extern const Algorithm general_forward, general_grad_x, general_grad_weight;
-// Small planes, stride 1: whole planes in shared memory, on multiply-adds (direct_*.cu) and on tensor cores
-// (direct_tensor_*.cu), `first` where those are preferred, `last` where not; what is `pooled` has no other algorithm.
+// Small planes, stride 1: whole planes in shared memory, with multiply-adds (direct_*.cu) and on tensor cores
+// (direct_tensor_*.cu). `first` is for preferred sizes, `last` for others; a `pooled` pass has no other algorithm.
 extern const Algorithm direct_forward, direct_grad_x, direct_grad_weight;
 extern const Algorithm direct_tensor_forward_first, direct_tensor_forward_last;
 extern const Algorithm direct_tensor_grad_x_first, direct_tensor_grad_x_last, direct_tensor_grad_weight;
@@ -19,27 +19,27 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 
 // ---- in either order ----
 
-// A channel is a group, and has one output (depthwise*.cu).
+// Each channel is a group with one output (depthwise*.cu).
 extern const Algorithm depthwise_forward, depthwise_grad_x, depthwise_grad_weight;
 
 // ---- channels last ----
 
-// Many groups (grouped*.cu), `first` where they have few channels.
+// Many groups (grouped*.cu); `first` if they have few channels.
 extern const Algorithm grouped_forward_first, grouped_forward_last;
 extern const Algorithm grouped_grad_x_first, grouped_grad_x_last;
 extern const Algorithm grouped_grad_weight_first, grouped_grad_weight_last;
 
-// Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` where
-// they are preferred to the library, `last` where not.
+// Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` if
+// preferred to the library, `last` if not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;
 extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
-// Engines of cuDNN, on factors in bfloat16 or float32; bias and activation in a pass of their own, or `fused_epilogue`
-// by the engine; the gradient of x by a forward engine on the `flipped` weight; gradients in bfloat16, then converted,
-// or written in their `place` (library.cu).
+// Engines of cuDNN, with factors in bfloat16 or float32. Bias and activation run in a separate pass, or as the engine's
+// `fused_epilogue`; the gradient of x may use a forward engine on the `flipped` weight; gradients are converted from
+// bfloat16, or written in their `place` (library.cu).
 extern const Algorithm library_forward_bf16, library_forward, fused_epilogue_forward_bf16, fused_epilogue_forward;
 extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, library_grad_x_in_place;
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
-// A kernel of one element is a matrix product over the positions, by cuBLASLt (product.cu).
+// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu).
 extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
 
 }  // namespace tern::cuda::convolution

@@ -81,7 +81,7 @@ void* address(const void* array) { return const_cast<void*>(array); }
 
 // ---- the layout ----
 
-/// Whether all three passes run channels last, on products.
+/// Whether all three passes run channels last, as products.
 bool runs_channels_last(const Context& context, const Conv2d& shape) {
   const std::int64_t images = shape.N * shape.OH * shape.OW;
   constexpr std::int64_t most = std::int64_t{1} << 31;
@@ -95,11 +95,11 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
   const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
   if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
-  // Small planes of other channels are faster whole, in the order of the shape.
+  // Small planes with other channel counts are faster whole, channels first.
   for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
     if (!whole_lanes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
   if (whole_lanes && has_engines()) return true;
-  // There may be nothing else than our implicit products.
+  // Our implicit products may be the only candidates.
   const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {
     return fits(pass, first, Layout::channels_last) || fits(pass, last, Layout::channels_last);
   };
@@ -108,7 +108,7 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
          fits(Pass::grad_weight, implicit_grad_weight, Layout::channels_last);
 }
 
-/// Whether our own kernels for few channels a group run it channels last.
+/// Whether our own kernels for few channels per group run it channels last.
 bool runs_in_strips(const Conv2d& shape, bool (*fits)(const Problem&)) {
   Problem problem = problem_of(Context{}, Pass::forward, shape, Element::float32);
   problem.layout = Layout::channels_last;
@@ -141,15 +141,15 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
 
 // ---- backward ----
 
-/// What a backward pass gets. The first three may be null; `index` is what a pooled y has.
+/// The outputs of a backward pass. The first three may be null; `index` belongs to a pooled y.
 struct Gradients {
   void *grad_x, *grad_weight, *grad_bias;
   const void *grad_y, *x, *weight, *y;
   const std::uint8_t* index = nullptr;
 };
 
-/// The gradients, from g; last(context) is queued behind that of x. Those of x and of the weight are independent of
-/// each other: in a replayed step they run side by side.
+/// The gradients, from g; last(context) is queued after that of x. Those of x and the weight are independent: in a
+/// replayed step they run concurrently.
 template <class Last>
 void run_halves(Context& context, Problem problem, const Gradients& to, bool want_weight, void* grad_bias,
                 const void* g, const Last& last) {
@@ -204,7 +204,7 @@ Pool2d pool_of(const Conv2d& s) {
           .stride_w = 2};
 }
 
-/// Whether kernels read a pooled gradient. Forward may have been asked for another precision.
+/// Whether kernels read a pooled gradient. Forward may have been called with another precision.
 bool fuses_backward(Problem problem) {
   const auto fits = [&](Pass pass, const Algorithm& algorithm) {
     problem.pass = pass;
@@ -225,8 +225,8 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
            static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
   }
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
-  // For very many outputs multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled
-  // gradient (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients against 106).
+  // For very many outputs, multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled
+  // gradient (LeNet's second layer, 512 images, an H100: 98 microseconds for both gradients, compared with 106).
   const bool many = to.grad_x != nullptr && !problem.tensor_cores() && problem.outputs() >= 1000000;
   const bool spreads = problem.pools && (many || !fuses_backward(problem));
   const Scratch spread(context, spreads ? static_cast<std::size_t>(problem.outputs()) * sizeof(T) : 0);
@@ -245,7 +245,7 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
   run_halves(context, problem, to, wants_weight, to.grad_bias, g, [](Context&) {});
 }
 
-/// An array, or an aligned copy: views may begin anywhere.
+/// An array, or an aligned copy: views may have any alignment.
 class Aligned {
  public:
   Aligned(Context& context, const void* array, std::int64_t count)
@@ -265,7 +265,7 @@ class Aligned {
   const float* data_;
 };
 
-/// All gradients, with factors of that type: the gradient of y is taken through the activation, into that type, once.
+/// All gradients, with factors of that type: the gradient of y passes through the activation, into that type, once.
 template <class T>
 void backward_channels_last(Context& context, const Problem& requested, const Gradients& to, int, void*) {
   constexpr bool is_float = std::is_same_v<T, float>;
@@ -289,8 +289,8 @@ void backward_channels_last(Context& context, const Problem& requested, const Gr
   });
 }
 
-// Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 lets them be read with more
-// bits, too, and nothing has to be converted then.
+// Both gradients read g, so the type of the factors is one choice for the whole pass. bf16 also permits reading them
+// with more bits, which needs no conversion.
 using Backward = cuda::Algorithm<Problem, Gradients>;
 const Backward backward_bf16{.name = "bfloat16", .fits = rounds_factors, .run = backward_channels_last<bf16>};
 const Backward backward_float{.name = "float32", .run = backward_channels_last<float>};
@@ -318,7 +318,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
     problem.inputs = {alignment_of(x), alignment_of(weight), alignment_of(y)};
     problem.gradients = {alignment_of(grad_x_to), alignment_of(grad_weight_to), alignment_of(grad_y),
                          alignment_of(grad_bias)};
-    // What is forced is not timed: our own kernels know no bfloat16.
+    // A forced algorithm is not timed: our own kernels have no bfloat16.
     const std::string_view forced = forced_algorithm(context, "conv2d_grad_x");
     const bool own = problem.groups > 1 && (grouped::is_narrow(problem) || problem.groups > most_engine_groups);
     if (!rounds_factors(problem) || own || forced == "implicit" || forced == "grouped")
@@ -340,7 +340,7 @@ Problem pooled_problem(const Context& context, Pass pass, const Conv2d& shape) {
 
 template <class T>
 bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
-  // Not where another algorithm is forced; nor with a slope, whose product with what did not win is NaN where y is.
+  // Not if another algorithm is forced; nor with a slope, whose product with losing elements is NaN where y is.
   const auto runs = [&](const char* decision, Pass pass, const Algorithm& algorithm) {
     const std::string_view forced = forced_algorithm(context, decision);
     return (forced.empty() || forced == algorithm.name) && algorithm.fits(pooled_problem(context, pass, shape));

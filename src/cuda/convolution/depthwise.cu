@@ -29,7 +29,7 @@ __device__ __forceinline__ void stage_weights(T* shared, const T* weight, int fi
   __syncthreads();
 }
 
-/// sum += window * weight over one row of taps. A gradient that does not exist is left out, padding is multiplied.
+/// sum += window * weight over one row of taps. Gradients that do not exist are skipped; padding is multiplied.
 template <bool back, int K, int S, int R, class T, int V, class Weight>
 __device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const T* row, bool exists, int first, const Side& strip,
                                         const Weight& weight) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const T* row, bool
   }
 }
 
-/// Channels last: a thread has four channels and goes down some rows.
+/// Channels last: a thread has four channels and walks down some rows.
 template <bool back, int K, int S, int R>
 __global__ void __launch_bounds__(threads)
     lasting_kernel(float* to, const float* from, const float* weight, const float* bias,
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// In the order of the shape: a thread has a strip of a column.
+/// Channels first: a thread has a strip of a column.
 template <bool back, int K, int S, int R>
 __global__ void __launch_bounds__(threads)
     planar_kernel(float* to, const float* from, const float* weight, const float* bias,
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(threads)
   const T* const own = weight + static_cast<std::int64_t>(channel) * (work.strip.taps * work.across.taps);
   const Side &rows = last ? work.across : work.strip, &columns = last ? work.strip : work.across;
   const int row_at = last ? at : strip, column_at = last ? strip : at;
-  // What a tap reads; below 0 or beyond the end: nothing.
+  // The position that a tap reads; below 0 or beyond the end: nothing.
   const auto position = [back](int written, int tap, const Side& side) {
     if (!back) return written * side.stride - side.pad + tap * side.dilation;
     const int padded = written + side.pad - tap * side.dilation;
@@ -189,7 +189,7 @@ void run_strips(const Context& context, const Problem& p, const Arrays& arrays) 
                   on.to, on.from, on.weight, on.bias, work, on.activation);
   }
   const Lanes lay(p.C / 4, threads, lanes);
-  // Rows that lie below each other share what they read, as long as there are blocks enough for the card.
+  // Vertically adjacent rows share what they read, as long as there are enough blocks for the card.
   const auto blocks = [&] {
     return ceil_div(work.images * ceil_div(work.across.written, work.rows_each) * strips, lay.rows);
   };

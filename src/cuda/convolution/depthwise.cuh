@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions in which each channel has a kernel of its own: as many groups as input and output channels.
+// Convolutions in which each channel has its own kernel: as many groups as input and output channels.
 
 #include "cuda/convolution/strips.cuh"
 
@@ -7,12 +7,12 @@ namespace tern::cuda::convolution::depthwise {
 
 using namespace strips;
 
-constexpr int most_taps = 1024;  // of a kernel: its weights lie in shared memory
+constexpr int most_taps = 1024;  // of a kernel: its weights are in shared memory
 
 inline bool is_depthwise(const Conv2d& shape) { return shape.groups == shape.C && shape.O == shape.C && shape.C > 1; }
 bool fits(const Problem& problem);
 
-/// Whether the kernel and the stride have kernels of their own: a square of 3, 5 or 7 and a stride of 1 or 2.
+/// Whether kernel size and stride have specialised kernels: a square of 3, 5 or 7 and a stride of 1 or 2.
 inline bool is_usual(const Problem& p) {
   return p.KH == p.KW && (p.KH == 3 || p.KH == 5 || p.KH == 7) && p.stride_h == p.stride_w && p.stride_h <= 2 &&
          p.dilation_h == 1 && p.dilation_w == 1;

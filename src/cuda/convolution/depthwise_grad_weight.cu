@@ -1,5 +1,5 @@
-// The gradient of a depthwise weight: sums over all positions, by slices of them in a fixed tree. A block has its
-// slice, whose threads walk strips, adds them up in order, and the slices are added by sum_slices.
+// The gradient of a depthwise weight: sums over slices of the positions, in a fixed tree. The threads of a block walk
+// strips of its slice and add their sums in order; sum_slices adds the slices.
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/depthwise.cuh"
@@ -13,13 +13,13 @@ namespace {
 constexpr int threads = 128, lanes = 32;
 constexpr std::int64_t wanted_blocks = 1024;
 
-/// Channels that a thread has, so that its sums fit into registers.
+/// Channels per thread, so that its sums fit registers.
 template <int K>
 constexpr int width = K == 3   ? 4
                       : K == 5 ? 2
                                : 1;
 
-/// sum[tap] += gradient * x for a strip of outputs and one row of taps. Outputs that do not exist are left out.
+/// sum[tap] += gradient * x for a strip of outputs and one row of taps. Outputs that do not exist are skipped.
 template <int K, int S, int R, class T, int V>
 __device__ __forceinline__ void add_row(Pack<T, V>* sum, const Pack<T, V> (&gradient)[R], int outputs, const T* row,
                                         bool exists, int first, const Side& strip, int tap_pitch) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(threads) lasting_kernel(float* partials, const
   }
 }
 
-/// Adds up a thread's sums over the block, one after the other, and writes those of the weight and of the bias.
+/// Adds a thread's sums over the block, one after the other, and writes those of the weight and the bias.
 template <class T, int count>
 __device__ __forceinline__ void write_sums(T* weight_to, T* bias_to, const T (&sum)[count]) {
 #pragma unroll
@@ -94,7 +94,7 @@ __device__ __forceinline__ void write_sums(T* weight_to, T* bias_to, const T (&s
   }
 }
 
-/// In the order of the shape: blocks of a channel by slices. Sums of the weight lie before those of the bias.
+/// Channels first: blocks of a channel by slices. The sums of the weight precede those of the bias.
 template <int K, int S, int R>
 __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const float* gradients, const float* x,
                                                          std::int64_t items, const __grid_constant__ Work work) {
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const 
              to + static_cast<std::int64_t>(work.channels) * (K * K) + channel, sums);
 }
 
-/// Any kernel, stride and dilation: a block for each tap of a channel, and slices.
+/// Any kernel, stride and dilation: one block per tap of a channel and slice.
 template <class T>
 __global__ void __launch_bounds__(threads) any_kernel(T* partials, const T* gradients, const T* x, std::int64_t items,
                                                       const __grid_constant__ Work work, bool last) {
@@ -161,10 +161,10 @@ __global__ void __launch_bounds__(threads) any_kernel(T* partials, const T* grad
              tap == 0 ? to + static_cast<std::int64_t>(work.channels) * taps + channel : &unused, sums);
 }
 
-/// A pass cut into slices, from its sizes alone: every card adds in the same order.
+/// How a pass is cut into slices, from its sizes only: every card adds in the same order.
 struct Cut {
-  bool strips;  ///< the kernels of the usual sizes, else the one for any
-  Work work;    ///< with x as what is read, and y's gradient as `written`
+  bool strips;  ///< specialised kernels for the usual sizes, else the general one
+  Work work;    ///< reads x, and writes at positions of y's gradient
   std::int64_t items;
   std::int64_t slices;
   Lanes lay;

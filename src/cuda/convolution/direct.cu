@@ -7,7 +7,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-// `apart` is what the distance of two planes leaves when it is divided by the 32 banks.
+// `apart` is the distance of two planes modulo the 32 banks.
 Plane plane_of(int H, int W, int pad_h, int pad_w, int rows, int pitch, int apart) {
   const int size = rows * pitch, stride = size + ((apart - size) % 32 + 32) % 32;
   const bool flat = pitch == W && rows == H && pad_h == 0 && pad_w == 0;
@@ -24,8 +24,8 @@ Planes planes(const Problem& s) {
   Planes p{};
   p.N = i(s.N), p.C = i(s.C), p.O = i(s.O), p.OH = i(s.OH), p.OW = i(s.OW);
   p.segments = i(ceil_div(s.OW, run));
-  // Neighbours read runs in neighbouring rows of one plane after the other (KH of x each, whole planes of y), an odd
-  // number of fours apart: eight of them lie in different banks.
+  // Adjacent threads read runs in adjacent rows of one plane after the other (KH of x each, whole planes of y), an odd
+  // number of packs of four apart: eight of them are in different banks.
   const int pitch = i(ceil_div(p.segments * run + s.KW - 1, 4) * 4);
   p.x = plane_of(i(s.H), i(s.W), i(s.pad_h), i(s.pad_w), i(s.OH + s.KH - 1), pitch, i(s.KH) * pitch % 32);
   p.y = plane_of(p.OH, p.OW, 0, 0, p.OH, p.segments * run, 4);
@@ -53,9 +53,8 @@ std::size_t shared_of(const Work& of, const Cut& cut) {
   return std::max(size(stages(chunks_of(of, cut))) * stage, parts);
 }
 
-// What a cut costs: the multiply-adds of the fullest multiprocessor, no less than what its chunks take on their way;
-// the first chunk, for which all wait; and what goes around each. Fitted to an H200: only the order of the costs
-// counts.
+// The cost of a cut: the multiply-adds of the fullest multiprocessor, but at least the time to load its chunks; the
+// first chunk, for which all wait; and the overhead of each. Fitted to an H200: only the order of the costs matters.
 double cost(const Work& of, const Cut& cut) {
   const double blocks = static_cast<double>(ceil_div(of.images, cut.images) * ceil_div(of.groups, cut.groups));
   const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));

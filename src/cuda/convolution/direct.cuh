@@ -1,5 +1,5 @@
 #pragma once
-// What the three passes of the direct convolutions share.
+// Shared by the three passes of the direct convolutions.
 
 #include <functional>
 #include <type_traits>
@@ -10,10 +10,10 @@
 
 namespace tern::cuda::convolution {
 
-// For square 3x3 and 5x5 windows of stride 1 over small planes: a block keeps whole planes in shared memory, a thread
-// holds a run of 8 positions for a few channels in registers. `splits` groups of threads share the sum over the
-// channels that are summed away; their parts are added in order. Those channels come in chunks, of which the next is on
-// its way while one is multiplied.
+// For square 3x3 and 5x5 windows of stride 1 over small planes: a block keeps whole planes in shared memory, and a
+// thread holds a run of 8 positions for a few channels in registers. `splits` groups of threads share the sum over the
+// summed channels; their parts are added in order. Those channels come in chunks; the next one is in flight while one
+// is multiplied.
 constexpr int run = 8;
 constexpr int most_threads = 384;  // leaves a thread the registers for its sums
 
@@ -29,12 +29,12 @@ struct Cut {
   std::size_t shared = 0;
 };
 
-/// How a plane of H x W lies in shared memory: with zeros around it.
+/// The layout of an H x W plane in shared memory, with zeros around it.
 struct Plane {
   int H, W, pad_h, pad_w, rows, pitch;  // stored rows, and the floats of one
   int stride;                           // floats from one plane to the next
   bool flat;                            // as in memory
-  Divisor<std::uint32_t> stored, row;   // by rows * pitch and by pitch
+  Divisor<std::uint32_t> stored, row;   // division by rows * pitch and by pitch
   __host__ __device__ int size() const { return rows * pitch; }
 };
 
@@ -45,21 +45,21 @@ struct Planes {
 };
 
 Planes planes(const Problem& problem);
-/// float32 in the order of the shape, a square window of 3 or 5, stride 1, planes small enough.
+/// float32, channels first, a square window of 3 or 5, stride 1, planes small enough.
 bool small_window(const Problem& problem);
 
-/// What one pass looks like to the search below.
+/// A pass as the search below sees it.
 struct Work {
-  int images, channels, groups;                // images, channels summed away, groups of output channels
+  int images, channels, groups;                // images, summed channels, groups of output channels
   int lanes;                                   // threads per (image, group)
   int values;                                  // sums per thread that are added over the splits at once
-  std::function<double(const Cut&)> executed;  // multiply-adds that a block's warps take time for, per channel summed
+  std::function<double(const Cut&)> executed;  // multiply-adds that take a block's warps time, per summed channel
   double efficiency, copied;                   // of the multiply-adds; bytes per cycle: both fitted
   int registers;                               // per thread, roughly
   std::size_t image_bytes, weight_bytes;       // shared memory per channel: of an image, of a group
-  std::size_t channel_padding, group_padding;  // besides, at most
+  std::size_t channel_padding, group_padding;  // additional memory, at most
 };
-/// Shared memory that a block may plan with.
+/// Shared memory that a block may use.
 std::size_t shared_limit();
 /// The cheapest cut. Arithmetic on sizes only, so that a shape is always cut, and summed, in the same way.
 Cut find_cut(const Work& work);
@@ -68,8 +68,8 @@ inline unsigned whole_warps(int threads) { return static_cast<unsigned>((threads
 /// Chunks that are in shared memory at once.
 __host__ __device__ inline int stages(int chunks) { return chunks > 1 ? 2 : 1; }
 
-/// Where lines of weights begin: an odd number of floats after each other, or of fours where they are copied by fours,
-/// so that neighbours lie in different banks.
+/// The distance between lines of weights: an odd number of floats, or of packs of four if copied in fours, so that
+/// adjacent ones are in different banks.
 inline int pitch_of_lines(int length) { return length % 4 == 0 ? (length / 4 | 1) * 4 : length | 1; }
 
 /// Calls body with the window size and the channels per thread as compile-time constants.
@@ -108,7 +108,7 @@ __device__ __forceinline__ void copy_planes(float* to, const float* from, int ch
   }
 }
 
-/// Copies `lines` lines of `length` floats, of which one begins `stride` after the other, to lines `pitch` apart.
+/// Copies `lines` lines of `length` floats, `stride` apart, to lines `pitch` apart.
 __device__ __forceinline__ void copy_lines(float* to, const float* from, int lines, int length, int stride,
                                            const Divisor<std::uint32_t>& pitch) {
   const bool fours =
@@ -126,7 +126,7 @@ __device__ __forceinline__ void copy_lines(float* to, const float* from, int lin
   }
 }
 
-/// Runs use(chunk, stage) for each chunk, in order; copy(chunk, stage) has brought it, and the next one is on its way.
+/// Runs use(chunk, stage) for each chunk, in order; copy(chunk, stage) has loaded it, and the next one is in flight.
 template <class Copy, class Use>
 __device__ __forceinline__ void each_chunk(int chunks, const Copy& copy, const Use& use) {
 #pragma unroll 1
@@ -146,7 +146,7 @@ __device__ __forceinline__ void read_run(float* to, const float* from, int count
   for (int i = 0; i < count; i += 4) *reinterpret_cast<float4*>(to + i) = *reinterpret_cast<const float4*>(from + i);
 }
 
-/// One channel's sum over the images of a batch, `stride` floats apart, by a warp; its first lane gets it.
+/// One channel's sum over the images of a batch, `stride` floats apart, by a warp; its first lane gets the result.
 __device__ __forceinline__ float sum_channel(const float* from, int images, int stride,
                                              const Divisor<std::uint32_t>& area) {
   const int positions = static_cast<int>(area.value()), count = images * positions;
@@ -172,8 +172,8 @@ __device__ __forceinline__ float sum_channel(const float* from, int images, int 
   return sum;
 }
 
-/// Adds the parts of the splits in order. Every thread has put its sums, lines of `columns`, at part[sum * threads +
-/// thread], thread counting through the splits; use(line, thread of the first split, sums) gets the totals.
+/// Adds the parts of the splits in order. Every thread has stored its sums, lines of `columns`, at part[sum * threads +
+/// thread], with threads numbered through the splits; use(line, thread of the first split, sums) gets the totals.
 template <int columns, class Use>
 __device__ __forceinline__ void add_splits(const float* part, int lines, int threads, int splits, const Use& use) {
   const int per_split = threads / splits;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(most_threads)
                const int channels = min(cut.chunk, p.C - chunk * cut.chunk);
                const float* const my_x =
                    staged + stage * stage_size + image * cut.chunk * plane + row * p.x.pitch + segment * run;
-               // A group has every groups-th channel, so that the lines of neighbours lie in different banks.
+               // A group has every groups-th channel, so that adjacent lines are in different banks.
                const float* const my_weight = staged + stage * stage_size + stage_images + group * pitch;
                for (int c = split; c < channels; c += cut.splits) {
 #pragma unroll Unrolled ? K : 1
@@ -135,7 +135,7 @@ void run_direct(Context& context, const Problem& problem, const Arrays& arrays, 
   with_sizes(problem.KH, per_thread, [&](auto window, auto channels) {
     const dim3 blocks(static_cast<unsigned>(ceil_div(p.N, cut.images)),
                       static_cast<unsigned>(ceil_div(p.O, cut.groups * per_thread)));
-    // Unrolled it takes more registers, which are free where each block has a multiprocessor to itself.
+    // Unrolled it uses more registers, which are free if each block has its own multiprocessor.
     const bool spread = static_cast<int>(blocks.x * blocks.y) <= card().multiprocessors;
     constexpr auto unrolled = forward_kernel<window.value, channels.value, true>;
     constexpr auto rolled = forward_kernel<window.value, channels.value, false>;

@@ -106,7 +106,7 @@ WeightCut find_weight_cut(const Problem& s, const Planes& p, int per_thread) {
   const std::size_t plane = sizeof(float) * static_cast<std::size_t>(p.x.stride);
   const std::size_t g_plane = sizeof(float) * static_cast<std::size_t>(p.y.stride);
   const double weights = static_cast<double>(s.O * s.C * s.KH * s.KW);
-  // Shorter chunks leave a thread too little to do per staged image.
+  // Shorter chunks leave a thread too little work per staged image.
   const int least_chunk = std::min(8, (p.C + 3) / 4);
   WeightCut best;
   double best_cost = std::numeric_limits<double>::max();
@@ -131,7 +131,7 @@ WeightCut find_weight_cut(const Problem& s, const Planes& p, int per_thread) {
           if (slices > 256) continue;
           cut.shared = std::max(static_cast<std::size_t>(stages(per_slice)) * stage + 64, parts);
           if (cut.shared > shared_limit()) break;
-          // As in direct.cu: work, what goes around each image, no less than the bias' sum; adding the slices.
+          // As in direct.cu: work, overhead per image, at least the bias's sum; plus adding the slices.
           const double blocks = static_cast<double>(slices) * (group_parts * chunks);
           const double deep = static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks), card().multiprocessors));
           const double warps = static_cast<double>(ceil_div(cut.threads, 32));

@@ -5,7 +5,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-// For outputs of at most one run a row: every multiply-add is one of the sum, none meets the padding across.
+// For outputs of at most one run per row: every multiply-add belongs to the sum, none meets the horizontal padding.
 template <int K, int Channels>
 __global__ void __launch_bounds__(most_threads)
     grad_x_kernel(float* grad_x, const float* __restrict__ g, const float* __restrict__ weight,
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(most_threads)
   const int c_first = static_cast<int>(blockIdx.y) * c_block, image_first = static_cast<int>(blockIdx.x) * cut.images;
   const int c_count = min(c_block, p.C - c_first), image_count = min(cut.images, p.N - image_first);
 
-  // Rows at the edge have fewer terms than the others, so a warp's lanes share a row where there are lanes enough.
+  // Rows at the edge have fewer terms than others, so a warp's lanes share a row if there are enough lanes.
   int t = static_cast<int>(threadIdx.x);
   const bool works = t < cut.threads;
   const int group = t % cut.groups;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(most_threads)
   });
 }
 
-/// The kh that the warps of a block go through for their rows of x, 32 lanes each. Rows at the edge have fewer.
+/// The number of kh that the warps of a block process for their rows of x, 32 lanes each. Rows at the edge have fewer.
 double executed_rows(const Planes& p, int window, int lanes_per_row, int threads) {
   double rows = 0;
   for (int thread = 0; thread < threads; thread += 32) {

@@ -1,9 +1,9 @@
 #pragma once
-// The direct convolutions on tensor cores: of TF32 where float32 factors may be read so, else of doubles, in which
-// products of floats are exact. A block keeps whole planes in shared memory. Forward and for the weight one of the
-// factors is gathered from them: what it reads at (row, k) is where the row begins, and a step that depends on k alone.
-// The other factor lies in rows along k. What bounds these kernels is how many instructions there are for a
-// multiplication, so nothing is rounded on its way: the multiplication reads the upper 19 bits of each float.
+// The direct convolutions on tensor cores: with TF32 if float32 factors may be read so, else with doubles, in which
+// products of floats are exact. A block keeps whole planes in shared memory. In the forward and weight passes one
+// factor is gathered from them: its element (row, k) is at the row's start plus a step that depends only on k. The
+// other factor has rows along k. The number of instructions per multiplication bounds these kernels, so nothing is
+// rounded on the way: the multiplication reads the upper 19 bits of each float.
 
 #include "cuda/convolution/direct.cuh"
 #include "cuda/cost.cuh"
@@ -12,12 +12,12 @@
 namespace tern::cuda::convolution {
 
 constexpr int tensor_warps = 8, tensor_threads = 32 * tensor_warps;  // of most blocks
-constexpr int tensor_rows = 32;   // of a warp's tile: two multiplications behind one another
+constexpr int tensor_rows = 32;   // of a warp's tile: two consecutive multiplications
 constexpr int tensor_depth = 16;  // k of a slice
 
 constexpr int padded(std::int64_t count, int of) { return static_cast<int>((count + of - 1) / of) * of; }
 
-/// The problem as these kernels count it.
+/// The problem in the types of these kernels.
 struct TensorSizes {
   int N, C, H, W, O, OH, OW, pad_h, pad_w;
   int area, window, length;  // OH OW, KH KW, C KH KW
@@ -40,7 +40,7 @@ inline TensorSizes tensor_sizes(const Problem& p) {
   return s;
 }
 
-/// Calls body with the fewest columns of 8 that a warp may have side by side and that hold `columns`.
+/// Calls body with the smallest number of 8-column blocks per warp that covers `columns`.
 template <class Body>
 void with_columns(int columns, const Body& body) {
   if (columns <= 8) return body(std::integral_constant<int, 1>{});
@@ -50,8 +50,8 @@ void with_columns(int columns, const Body& body) {
 }
 constexpr int column_choices[]{8, 24, 32, 56, 64};
 
-/// Asks for the planes of `channels` channels of each of `images`, `most` floats apart in shared memory, with zeros
-/// around them where the convolution pads. All threads of the block take part.
+/// Starts loading the planes of `channels` channels of each of `images`, `most` floats apart in shared memory, with
+/// zeros around them if the convolution pads. All threads of the block take part.
 __device__ __forceinline__ void copy_images(float* to, const float* from, int images, int channels, int most,
                                             const TensorSizes& s) {
   const int stride = s.C * s.H * s.W, count = channels * s.plane;
@@ -84,12 +84,12 @@ __device__ __forceinline__ void copy_images(float* to, const float* from, int im
   }
 }
 
-/// Where rows of `length` floats begin in shared memory, whole slices of them: neighbours' fours lie in different
-/// banks.
+/// The distance of rows of `length` floats in shared memory, whole slices of them: adjacent packs of four are in
+/// different banks.
 inline int pitch_of_rows(int length) { return (padded(length, tensor_depth) + 15) / 32 * 32 + 16; }
 
-/// Asks for `rows` rows of `count` floats, one `stride` and `pitch` behind the other, and writes zeros from their ends
-/// to whole slices. All threads of the block take part.
+/// Starts loading `rows` rows of `count` floats, `stride` apart here and `pitch` there, and writes zeros from their
+/// ends to whole slices. All threads of the block take part.
 __device__ __forceinline__ void copy_rows(float* to, const float* from, int rows, int count, int stride, int pitch) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int whole = (count + tensor_depth - 1) / tensor_depth * tensor_depth;
@@ -109,13 +109,13 @@ __device__ __forceinline__ void copy_rows(float* to, const float* from, int rows
       copy_async<1>(to + row * pitch + i, from + (i < count ? row * stride + i : 0), i < count);
 }
 
-/// Gives the gradients of a pooled y to the outputs of their windows that won, of `Beside` windows side by side at a
-/// time. For each i below `count`, place(i, at, to) says which gradients they are (below 0: none, zeros are written)
-/// and where the first window begins, whose two rows lie `pitch` apart. All threads of the block take part.
+/// Writes the gradients of a pooled y to the winning outputs of their windows, `Beside` adjacent windows at a time. For
+/// each i below `count`, place(i, at, to) tells which gradients they are (below 0: none, zeros are written) and where
+/// the first window begins, whose two rows are `pitch` apart. All threads of the block take part.
 template <int Beside, class Place>
 __device__ __forceinline__ void spread_windows(const float* __restrict__ g, const std::uint8_t* __restrict__ index,
                                                int count, int pitch, const Place& place) {
-  constexpr int loads = 2;  // on their way at once
+  constexpr int loads = 2;  // in flight at once
   const int threads = static_cast<int>(blockDim.x);
   for (int first = static_cast<int>(threadIdx.x); first < count; first += loads * threads) {
     Pack<float, Beside> gradients[loads];
@@ -148,7 +148,7 @@ __device__ __forceinline__ void spread_windows(const float* __restrict__ g, cons
   }
 }
 
-/// Calls spread(windows side by side) with as many as may be taken at a time.
+/// Calls spread(adjacent windows) with as many as can be processed at a time.
 template <class Spread>
 __device__ __forceinline__ void with_windows_beside(const float* g, const std::uint8_t* index, const TensorSizes& s,
                                                     const Spread& spread) {
@@ -157,7 +157,7 @@ __device__ __forceinline__ void with_windows_beside(const float* g, const std::u
   fours ? spread(std::integral_constant<int, 4>()) : spread(std::integral_constant<int, 1>());
 }
 
-/// As copy_rows, of `rows` channels of a pooled y's gradient.
+/// As copy_rows, for `rows` channels of a pooled y's gradient.
 __device__ __forceinline__ void spread_rows(float* to, const float* g, const std::uint8_t* index, int rows, int pitch,
                                             const TensorSizes& s) {
   with_windows_beside(g, index, s, [&](auto beside) {
@@ -185,9 +185,9 @@ struct WarpTile {
   typename Cores::Sum sum[2][Across][4] = {};
   int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 
-  /// Adds a slice. The gathered factor at (row, k) is left[row_at + step], `row_at` of the lane's rows and `step` of
-  /// its four k, which are 4 t to 4 t + 3 of the slice; unless `Whole`, 0 where that is negative. The right factor's
-  /// columns are `pitch` apart.
+  /// Adds a slice. The gathered factor's element (row, k) is left[row_at + step], with `row_at` for the lane's rows and
+  /// `step` for its four k, which are 4 t to 4 t + 3 of the slice; unless `Whole`, it is 0 where step is negative. The
+  /// right factor's columns are `pitch` apart.
   template <bool Whole>
   __device__ __forceinline__ void add(const float* left, const int (&row_at)[4], const int4& steps, const float* right,
                                       int pitch) {
@@ -236,8 +236,8 @@ struct WarpTile {
   }
 };
 
-/// Adds the parts of `splits` warps of each tile of rows in order: use(place(item), column, sums) for items of a row
-/// each, or of the four that a lane has. A warp's tile is warp / splits. All threads of the block take part; shared
+/// Adds the parts of the `splits` warps of each tile of rows in order: use(place(item), column, sums) for items of one
+/// row each, or of the four of a lane. A warp's tile is warp / splits. All threads of the block take part; shared
 /// memory of split_bytes() is overwritten.
 template <int Rows, int Across, bool Doubles, class Place, class Use>
 __device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, int tiles, int splits,
@@ -274,16 +274,16 @@ inline std::size_t split_bytes(int columns, int tiles, int splits) {
 
 constexpr float number(std::int64_t count) { return static_cast<float>(count); }
 
-/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100 and an H200: of a block's
-/// share of a busy multiprocessor, of its time alone however idle the card is, and which part of the latter is not
-/// hidden behind others.
+/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100 and an H200: a block's share
+/// of a busy multiprocessor, its time on an idle card, and the fraction of the latter that is not hidden behind other
+/// blocks.
 template <std::size_t Works, std::size_t Waits>
 struct TensorFit {
   float work[Works], wait[Waits], exposed;
 };
 
-/// time_of() equal blocks, of whose work and wait the figures are multiplied by what they are for. By registers so many
-/// blocks fit on a multiprocessor; each further round of blocks waits as long as the first.
+/// time_of() equal blocks, whose work and wait are the figures times their counts. Registers limit the blocks per
+/// multiprocessor; each further round of blocks waits as long as the first.
 template <std::size_t Works, std::size_t Waits>
 float tensor_cost(const TensorFit<Works, Waits>& fit, const float (&work)[Works], const float (&wait)[Waits],
                   std::int64_t blocks, int by_registers, std::size_t shared) {
@@ -295,7 +295,7 @@ float tensor_cost(const TensorFit<Works, Waits>& fit, const float (&work)[Works]
   return time_of({&load, 1}, {static_cast<float>(card().multiprocessors), resident, fit.exposed, 1});
 }
 
-/// Whether the card's tensor cores multiply what a problem's factors may be read as.
+/// Whether the card's tensor cores support the format in which a problem's factors may be read.
 inline bool on_tensor_cores(const Problem& problem) {
   return problem.tensor_cores() ? card().code >= 80 : card().doubles;
 }

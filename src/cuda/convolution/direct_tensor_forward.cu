@@ -6,8 +6,8 @@
 namespace tern::cuda::convolution {
 namespace {
 
-/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) as the weight has it. Where
-/// y is pooled, a lane's four rows are the outputs of a window.
+/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) in the weight's order. If y
+/// is pooled, a lane's four rows are the outputs of a window.
 struct ForwardCut {
   int columns = 0;            // of a block; 0: nothing fits
   int tiles = 1, splits = 1;  // of 32 rows in a block; of the sum over k
@@ -16,7 +16,7 @@ struct ForwardCut {
   std::size_t shared = 0;
 };
 
-/// Blocks whose registers a multiprocessor holds.
+/// Blocks whose registers fit a multiprocessor.
 template <int Across, bool Doubles>
 constexpr int forward_resident = Across == 1               ? (Doubles ? 3 : 4)
                                  : Across == 3             ? (Doubles ? 2 : 3)
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
   await_copies<0>();
   __syncthreads();
 
-  // Where an item of the block is: its image among those of the block, and its position.
+  // The location of an item: its image among those of the block, and its position.
   const auto locate = [&](int item, int& image, int& position) {
     of_area.split(item_first + item, image, position);
     image -= image_first;
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
   if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, cut.tiles, cut.splits, items, o_count, place, finish);
 }
 
-// Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
-// of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another.
+// Work per block, per 1000 packs that it copies, per 100 slices of a tile and for each 8 columns in them, per 100
+// columns of 8 that splits add, and that a tile writes; wait per ten consecutive slices and columns.
 constexpr TensorFit<6, 6> doubles_fit{
     {0.759f, 2.58f, 0.586f, 1.66f, 1.54f, 2.47f}, {0.977f, 4.46f, 2.08f, 0.173f, 0.439f, 6.53f}, 0.0579f};
 constexpr TensorFit<6, 6> rounded_fit{
@@ -186,8 +186,9 @@ ForwardCut chosen_cut(const Problem& problem) {
 bool fits(const Problem& problem) {
   return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).columns > 0;
 }
-// Short sums (a first layer's) over many outputs are faster by multiply-adds, on an H200: 6.9 against 7.4 microseconds
-// in strict float32 for 128 images of LeNet, 11.9 against 17.9 in TF32 for 256 of 3 x 32 x 32 to 12, 3x3 with padding.
+// Short sums (a first layer's) over many outputs are faster with multiply-adds, on an H200: 6.9 compared with 7.4
+// microseconds in strict float32 for 128 images of LeNet, 11.9 compared with 17.9 in TF32 for 256 of 3 x 32 x 32 to 12,
+// 3x3 with padding.
 bool many_short_sums(const Problem& problem) {
   return problem.C * problem.KH * problem.KW <= 32 && problem.outputs() >= (problem.tensor_cores() ? 2500000 : 1200000);
 }

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
     s.of_side.split(tap, kh, kw);
     row_at[i] = c * s.plane + kh * s.pitch + kw;
   }
-  // The bias is the sum of its output channel: what the warps of the first rows load anyway, as it comes.
+  // The bias is the sum of its output channel, which the warps of the first rows load anyway.
   const bool with_bias = c_first == 0 && tile == 0;
   float bias[Across] = {};
   const int whole = s.area / tensor_depth;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
     const int images = min(cut.together, end - begin - first);
     copy_images(planes, x + (static_cast<std::int64_t>(begin + first) * s.C + c_first) * s.H * s.W, images, channels,
                 cut.planes, s);
-    // The rows of all channels follow each other from image to image.
+    // The rows of all channels continue from image to image.
     const int g_area = index == nullptr ? s.area : s.area / 4;
     const std::int64_t from_g = (static_cast<std::int64_t>(begin + first) * s.O + o_first) * g_area;
     const int runs = o_count == s.O ? 1 : images, g_rows = o_count * images / runs;
@@ -128,17 +128,17 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
   to[sums_of_slice - s.O + o_first + column] = total;
 }
 
-// Of a block once, of 1000 packs that it copies, of 100 slices of a tile and of each 8 columns in them, of 100 columns
-// of 8 that splits add up, and that a tile writes; alone of ten slices and columns that follow one another, and of each
-// further round of images.
+// Work per block, per 1000 packs that it copies, per 100 slices of a tile and for each 8 columns in them, per 100
+// columns of 8 that splits add, and that a tile writes; wait per ten consecutive slices and columns, and per further
+// round of images.
 constexpr TensorFit<6, 7> doubles_fit{
     {0, 4.29f, 0, 1.46f, 3.47f, 6.36f}, {0.592f, 4.85f, 3.45f, 0.651f, 1.1f, 0.593f, 0.155f}, 0.117f};
 constexpr TensorFit<6, 7> rounded_fit{
     {0.0942f, 1.13f, 0.274f, 0.0499f, 0, 5.19f}, {2.09f, 5.45f, 2.84f, 0.257f, 0.604f, 0.868f, 0}, 0.771f};
-/// What adding up a million partial sums takes.
+/// The time to add a million partial sums.
 float adding(const Problem& problem) { return problem.tensor_cores() ? 1.7f : 2.47f; }
 
-/// Blocks of 8 warps whose registers a multiprocessor holds.
+/// Blocks of 8 warps whose registers fit a multiprocessor.
 int resident(const Problem& problem, int columns) {
   const bool rounds = problem.tensor_cores();
   if (columns <= 8) return rounds ? 3 : 2;
@@ -153,19 +153,19 @@ GradWeightCut find_cut(const Problem& p) {
   float best_cost = std::numeric_limits<float>::max();
   for (const int columns : column_choices) {
     if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
-    // The figures of TF32 are wrong there (LeNet's second layer, 32 images: 12.6 microseconds, by 32 columns 6.7).
+    // The figures for TF32 are wrong here (LeNet's second layer, 32 images: 12.6 microseconds, with 32 columns 6.7).
     if (columns == 8 && s.O > 24 && p.tensor_cores()) continue;
     for (int chunks = 1; chunks <= s.C; ++chunks) {
       GradWeightCut cut;
       cut.columns = columns, cut.channels = static_cast<int>(ceil_div(s.C, chunks));
       if (cut.channels * s.window > tensor_warps * tensor_rows) continue;
       cut.tiles = padded(cut.channels * s.window, tensor_rows) / tensor_rows;
-      // Few rows leave a block little to do: more warps wait less for each other.
+      // Few rows leave a block little work: more warps wait less for each other.
       cut.warps = columns <= 24 && cut.tiles <= 2 ? 2 * tensor_warps : tensor_warps;
       cut.splits = cut.warps / cut.tiles;
       cut.planes = padded(cut.channels * s.plane, 4), cut.pitch = pitch_of_rows(s.area);
       const int image = cut.planes + std::min(columns, s.O) * cut.pitch;
-      // Besides: the table of steps; and what columns beyond the last channel read.
+      // In addition: the table of steps, and what columns beyond the last channel read.
       const std::size_t once = static_cast<std::size_t>(depths * tensor_depth + columns * cut.pitch) * sizeof(float);
       const std::size_t bytes = static_cast<std::size_t>(image) * sizeof(float);
       if (once + bytes > shared_limit()) continue;

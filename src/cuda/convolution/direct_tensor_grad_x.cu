@@ -11,11 +11,11 @@ constexpr int most_units = 16;                                              // w
 constexpr int products_of(int window) { return (patch + window) / 2 * 2; }  // rows that a patch's products fall on
 constexpr int product_stride(int window) {
   return products_of(window) * patch + 4;
-}  // of a column's, no bank met twice
+}  // of a column's, without bank conflicts
 
-/// A warp takes a patch of 8 x 8 of y's gradient, k output channels, and 8 of the columns (channel, kw). In its
-/// registers the rows of the patch are apart, so a step down the window is another register: what all kh send to a row
-/// of x is summed there, and only the kw are added up through shared memory, in order.
+/// A warp takes a patch of 8 x 8 of y's gradient, k output channels, and 8 of the columns (channel, kw). The rows of
+/// the patch are in separate registers, so a step down the window is another register: the terms of all kh for a row of
+/// x are summed there, and only the kw are added through shared memory, in order.
 struct GradXCut {
   int channels = 0;  // of x, in a block; 0: nothing fits
   int images = 1;    // in a block
@@ -23,12 +23,12 @@ struct GradXCut {
   std::size_t shared = 0;
 };
 
-/// How y's gradient lies in shared memory: patches behind one another, 8 by 8, zeros where there is none.
+/// The layout of y's gradient in shared memory: consecutive patches of 8 by 8, with zeros where there is none.
 struct Patches {
   int down, across, count;                      // count: of an image
-  int stride;                                   // floats from an output channel to the next
-  Divisor<std::uint32_t> of_channel, of_width;  // by elements of a channel, and patches side by side
-  Divisor<std::uint32_t> of_depth;              // by channels of an image, with those that fill up
+  int stride;                                   // floats from one output channel to the next
+  Divisor<std::uint32_t> of_channel, of_width;  // division by the elements of a channel, and by adjacent patches
+  Divisor<std::uint32_t> of_depth;              // division by the channels of an image, padding included
 };
 
 template <int K, bool Doubles>
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(most_units * 32, 1)
     else
       for (int i = lane; i < of_output; i += 32) copy_async<1>(there + i, here + i, o < s.O);
   }
-  // Where element i of an image's part of y's gradient is: of which channel, where there among the patches, and where
+  // Where element i of an image's part of y's gradient is: its channel, its place there among the patches, and where
   // its patch begins.
   const auto locate = [&](int i, int& o, int& rest, int& oh, int& ow) {
     patches.of_channel.split(i, o, rest);
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(most_units * 32, 1)
       }
     }
   } else {
-    // The channels of all images follow each other, four elements to a window.
+    // The channels of all images are consecutive, four elements to a window.
     const std::int64_t before = o_before * (s.area / 4);
     with_windows_beside(g + before, index + before, s, [&](auto beside) {
       constexpr int elements = 4 * decltype(beside)::value;
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(most_units * 32, 1)
     for (int k = 0; k < depth; k += 8) {
       const float* const left = from + (k + t) * patches.stride;
       const float* const taps = right + (k + t) * cut.w_pitch;
-      // Rows 2 j and 2 j + 1 of the products come from a pair of the patch's that begins at 2 j - kh: of even kh from
-      // other pairs than of odd ones.
+      // Rows 2 j and 2 j + 1 of the products come from a pair of the patch's rows that begins at 2 j - kh: for even kh
+      // from other pairs than for odd ones.
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         typename Cores::Element a[patch / 2 + 1][4];
@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(most_units * 32, 1)
   }
   __syncthreads();
 
-  // A thread adds up 8 neighbours in a row of x: of each kw the products that fall on them, from the patch there and
-  // from the one before.
+  // A thread sums 8 adjacent elements in a row of x: for each kw the products that fall on them, from this patch and
+  // the previous one.
   const int row_eights = (s.W + s.pad_w + patch - 1) / patch;
   const bool fours = s.W % 4 == 0 && s.pad_w == 0 && reinterpret_cast<std::uintptr_t>(grad_x) % 16 == 0;
   float* const to = grad_x + (static_cast<std::int64_t>(image_first) * s.C + c_first) * s.H * s.W;
@@ -218,13 +218,13 @@ Patches patches_of(const Problem& p) {
   return of;
 }
 
-// Of a block once, of 1000 weights and 1000 elements of y's gradient that it copies, of 1000 multiplications, of 1000
-// sums of kw for 8 neighbours; alone of a warp's copies, of 100 multiplications and 100 sums that follow one another.
+// Work per block, per 1000 weights and per 1000 elements of y's gradient that it copies, per 1000 multiplications, per
+// 1000 sums of kw for 8 adjacent elements; wait per warp's copies, per 100 consecutive multiplications and 100 sums.
 constexpr TensorFit<5, 5> doubles_fit{{0.438f, 0, 0.083f, 3.67f, 1.49f}, {3.9f, 0.818f, 1.04f, 1.09f, 0.248f}, 0.265f};
 constexpr TensorFit<5, 5> rounded_fit{
     {0.637f, 0.0153f, 0.057f, 0.745f, 0.193f}, {3.15f, 0.455f, 0.663f, 0.243f, 1.31f}, 0.504f};
 
-/// Of a patch: multiplications for 8 columns and 8 output channels.
+/// For a patch: multiplications for 8 columns and 8 output channels.
 constexpr int multiplications(std::int64_t window) { return window == 3 ? 13 : 22; }
 
 GradXCut find_cut(const Problem& p) {
@@ -248,7 +248,7 @@ GradXCut find_cut(const Problem& p) {
       const int units = count * columns / 8, of_block = std::min(units, most_units);
       const float warps = number(of_block), turns = number(ceil_div(units, of_block));
       const float products = number(multiplications(window) * depth / 8) / 1000;
-      // Copied by packs or one by one.
+      // Copied in packs or one by one.
       const bool packs = channels * area % 4 == 0 && p.C * area % 4 == 0;
       const float weights = number(depth * channels * area) * (packs ? 1e-3f : 4e-3f);
       const float staged = number(depth * count * patch_area) * (p.OW % 4 == 0 ? 1e-3f : 4e-3f);
@@ -272,9 +272,9 @@ GradXCut chosen_cut(const Problem& problem) {
 bool fits(const Problem& problem) {
   return small_window(problem) && on_tensor_cores(problem) && chosen_cut(problem).channels > 0;
 }
-// Where each part of a multiprocessor has a warp or two of doubles and no more, multiply-adds are faster (32 images of
-// LeNet's second layer: 10.9 against 12.6 microseconds), and where there is so much to do that nothing waits (512: 53
-// against 54 and more).
+// Multiply-adds are faster if each part of a multiprocessor has only a warp or two of doubles (32 images of LeNet's
+// second layer: 10.9 compared with 12.6 microseconds), and if there is so much work that nothing waits (512: 53
+// compared with 54 and more).
 bool suits_multiply_adds(const Problem& problem) {
   if (problem.tensor_cores() || !direct_grad_x.fits(problem)) return false;
   const std::int64_t units = problem.N * patches_of(problem).count * ceil_div(problem.C * problem.KW, 8);

@@ -133,7 +133,7 @@ struct Graph {
   Descriptor graph;
 };
 
-// Of the tensor that this pass computes.
+// The type of the tensor that this pass computes.
 Element element_of(const Problem& problem, Pass computed) {
   return problem.float_out && problem.pass == computed ? Element::float32 : problem.element;
 }
@@ -195,7 +195,7 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
   return {std::move(parts), std::move(graph)};
 }
 
-// An engine that rounds as the problem allows, and repeats if it must.
+// Whether an engine rounds as the problem allows, and is reproducible if it must be.
 bool allowed(const Descriptor& configuration, const Problem& problem) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -216,7 +216,7 @@ bool allowed(const Descriptor& configuration, const Problem& problem) {
   return true;
 }
 
-// What cuDNN proposes for the graph, the most promising first.
+// What cuDNN proposes for the graph, most promising first.
 std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
@@ -238,8 +238,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
   return made;
 }
 
-// A few wide groups run faster as convolutions of their own, on slices of the channels, than as one grouped
-// convolution.
+// A few wide groups run faster as separate convolutions on slices of the channels than as one grouped convolution.
 Problem one_group(Problem problem) {
   problem.C /= problem.groups;
   problem.O /= problem.groups;
@@ -247,7 +246,7 @@ Problem one_group(Problem problem) {
   return problem;
 }
 
-/// A handle of cuDNN; whoever has made something with it keeps it.
+/// A handle of cuDNN, shared by everything that was made with it.
 using Library = std::shared_ptr<std::remove_pointer_t<cudnnHandle_t>>;
 
 Library start_library() {
@@ -279,7 +278,7 @@ class Proposals {
     if (number >= 0) return search(number + 1);
     if (!first_) {
       first_ = search(0);
-      if (*first_ < 0) {  // the other way of asking is for where none of these runs
+      if (*first_ < 0) {  // the other query is for problems for which none of these runs
         const int before = count();
         ask(CUDNN_HEUR_MODE_FALLBACK);
         first_ = search(before);
@@ -287,7 +286,7 @@ class Proposals {
     }
     return *first_;
   }
-  /// Null where it cannot run.
+  /// Null if it cannot run.
   const std::shared_ptr<const Engine>& plan(int number) {
     if (number == planned_) return engine_;
     if (number >= count()) next(-1);  // another thread found none in the first list
@@ -331,8 +330,8 @@ class Proposals {
   std::optional<int> first_;  ///< that runs
 };
 
-/// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN promises neither that a
-/// plan runs from two threads at once, nor with another handle.
+/// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN does not promise that a
+/// plan can run from two threads at once, or with another handle.
 struct ThreadLibrary {
   Library handle = start_library();
   Memo<Problem, std::shared_ptr<Proposals>> proposals;
@@ -344,7 +343,7 @@ Proposals& proposals_of(const Problem& problem) {
   ThreadLibrary& library = *static_cast<ThreadLibrary*>(stream.library.get());
   if (const auto* known = library.proposals.find(problem)) return **known;
   const auto made = std::make_shared<Proposals>(library.handle, problem);
-  // The plan that is forgotten may still be running.
+  // The plan that is dropped may still be running.
   if (library.proposals.full()) finish(stream);
   return *library.proposals.keep(problem, made);
 }

@@ -1,21 +1,22 @@
 #pragma once
-// Convolutions channels last by the engines of cuDNN, of which it proposes several for a problem, the most promising
-// first. Weights are [O, KH, KW, C / groups].
+// Channels-last convolutions by the engines of cuDNN, which proposes several for a problem, most promising first.
+// Weights are [O, KH, KW, C / groups].
 
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
 
-/// Each group is a call of its own, of whole lanes.
+/// Each group is a separate call, of whole lanes.
 constexpr std::int64_t most_engine_groups = 4, engine_lanes = 8;
 
 /// Whether this build has cuDNN.
 bool has_engines();
 
-/// Whether the factors of engines are rounded to bfloat16 where they may be: not where the multiply-adds of an element
-/// take less time than its conversion. Trials decide without this rule.
+/// Whether the factors of engines are rounded to bfloat16 if permitted: not if the multiply-adds of an element take
+/// less time than its conversion. Trials ignore this rule.
 inline bool rounds_factors(const Problem& problem) {
-  constexpr double conversion = 325;  // multiply-adds that bfloat16 must gain on: 1.3 ps at 4 fs each, on an H100
+  constexpr double conversion = 325;  // multiply-adds for which bfloat16 must save time: 1.3 ps at 4 fs each, on an
+                                      // H100
   const auto elements = static_cast<double>(problem.images() + problem.outputs());
   const auto multiply_adds = static_cast<double>(problem.outputs()) *
                              static_cast<double>(problem.C / problem.groups * problem.KH * problem.KW);
@@ -23,8 +24,8 @@ inline bool rounds_factors(const Problem& problem) {
          (!problem.deterministic || multiply_adds > conversion * elements);
 }
 
-/// The number of the first proposal behind `plan` (-1: of all) that runs the problem and rounds and repeats as it
-/// says; -1: none.
+/// The number of the next proposal after `plan` (-1: the first) that runs the problem with its rounding and
+/// reproducibility; -1: none.
 int next_engine(const Problem& problem, int plan);
 std::size_t engine_workspace(const Problem& problem, int plan);
 void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);

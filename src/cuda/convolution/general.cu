@@ -285,7 +285,7 @@ void run_grad_x(Context& context, const Problem& problem, const Arrays& arrays, 
   });
 }
 
-// Into how many parts the sum over the positions is split.
+// The number of parts of the sum over the positions.
 std::int64_t slices_of(const Problem& problem) {
   const std::int64_t blocks = static_cast<std::int64_t>(tiles(problem.O / problem.groups)) *
                               tiles(problem.C / problem.groups * problem.KH * problem.KW) * problem.groups;
@@ -313,7 +313,7 @@ void run_grad_weight(Context& context, const Problem& problem, const Arrays& arr
 
 bool fits(const Problem& problem) { return !problem.channels_last(); }
 
-/// That of the problem's element type.
+/// The one for the problem's element type.
 template <auto in_float, auto in_double>
 void by_element(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
   const auto run = problem.element == Element::float64 ? in_double : in_float;

@@ -1,13 +1,13 @@
 #pragma once
-// What the three passes of the general convolutions share.
+// Shared by the three passes of the general convolutions.
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::convolution::general {
 
-// Every pass is a matrix product whose factors are gathered from where they lie, element by element: 64 x 64 outputs
-// per block, 16 k at a time, 4 x 4 outputs per thread.
+// Every pass is a matrix product whose factors are gathered in place, element by element: 64 x 64 outputs per block, 16
+// k at a time, 4 x 4 outputs per thread.
 constexpr int tile = 64, depth = 16, threads = 256, part = 4, pitch = tile + 4;
 
 /// The problem in the form that the loaders need.
@@ -39,8 +39,8 @@ inline Geometry geometry(const Problem& s) {
   return g;
 }
 
-// A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, neighbouring threads hold neighbouring
-// k of rows 16 apart; else neighbouring rows of k 4 apart.
+// A loader fetches `part` elements per thread of a 64 x 16 stage. With k_first, adjacent threads hold adjacent k of
+// rows 16 apart; otherwise adjacent rows of k 4 apart.
 template <bool KFirst>
 struct Places {
   static __device__ __forceinline__ int row(int i) {
@@ -52,7 +52,7 @@ struct Places {
   }
 };
 
-/// sum += a b over [k_begin, k_end); row_sum (when with_sums) += a.
+/// sum += a b over [k_begin, k_end); row_sum (if with_sums) += a.
 template <class T, class A, class B>
 __device__ __forceinline__ void multiply(T (&sum)[part][part], T (&row_sum)[part], A& a, B& b, int k_begin, int k_end,
                                          bool with_sums) {

@@ -56,7 +56,7 @@ __device__ __forceinline__ void stage_weights(float* shared, const float* weight
     const int tap = i - rest * taps;
     int written, read;
     std::int64_t from;
-    if (back) {  // the weight lies by what is read
+    if (back) {  // the weight's order follows what is read
       written = rest % min(width, channels - first);
       read = rest / min(width, channels - first);
       const int channel = first + written, group = channel / groups.written;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void stage_weights(float* shared, const float* weight
   __syncthreads();
 }
 
-/// sum[r] += values of a position times the weights that lead to V outputs.
+/// sum[r] += the values of a position times the weights for V outputs.
 template <int V>
 __device__ __forceinline__ void add(Pack<float, V>& sum, const Pack<float, V>& values,
                                     const Pack<float, V> (&weight)[V]) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void add(Pack<float, V>& sum, const Pack<float, V>& v
     for (int v = 0; v < V; ++v) sum.value[v] = fmaf(values.value[i], weight[i].value[v], sum.value[v]);
 }
 
-/// V channels of what is read, by one row of K taps at stride S; K == 0: of any number, stride and dilation.
+/// V read channels by one row of K taps at stride S; K == 0: any number, stride and dilation.
 template <bool back, int K, int S, int V>
 __device__ __forceinline__ void add_row(Pack<float, V> (&sum)[R], const float* row, bool exists, int first,
                                         const Side& strip, const float* weight, int tap_step, int width) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(threads, 2)
   const int number = static_cast<int>(work.strips.split(image)), at = static_cast<int>(work.parts.split(image));
   if (channel >= work.channels || image >= static_cast<unsigned>(work.images)) return;
   using Strip = Window<back, K == 0 ? 1 : K, S, R>;
-  // For any number of taps `first` is what is written, else what is read.
+  // For any number of taps `first` is the position written, otherwise the one read.
   const int written = K == 0 ? number * R : Strip::first_written(number, strip.pad);
   const int first = K == 0 ? written : Strip::first_read(number, strip.pad);
   const float* const read = from + image * work.read_image + channel / groups.written * groups.read;

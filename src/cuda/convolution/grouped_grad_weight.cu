@@ -1,5 +1,5 @@
-// The gradient of the weight of a convolution of many groups: a thread has V outputs by V inputs of a group and one row
-// of taps (or one tap) over a slice of the positions. Slices are added by sum_slices.
+// The weight's gradient of a convolution with many groups: a thread has V outputs by V inputs of a group and one row of
+// taps (or one tap) over a slice of the positions. sum_slices adds the slices.
 
 #include <algorithm>
 #include <type_traits>
@@ -15,14 +15,14 @@ namespace {
 constexpr int threads = 128, lanes = 32, R = 4;
 constexpr std::int64_t wanted_blocks = 1024;
 
-/// Pairs of V outputs and V inputs of the groups; what varies fastest are the inputs.
+/// Pairs of V outputs and V inputs of the groups; the inputs vary fastest.
 struct Pairs {
   int C, O;  ///< of a group
   int count;
   Divisor<std::uint32_t> inputs, outputs;  ///< packs of a group
 };
 
-/// K taps of a row at stride S by thread; K == 1: one tap, of any stride and dilation.
+/// K taps of a row at stride S per thread; K == 1: one tap, with any stride and dilation.
 template <int K, int S, int V>
 __global__ void __launch_bounds__(threads)
     pairs_kernel(float* partials, const float* gradients, const float* x, std::int64_t items,
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// From the sizes alone: every card adds in the same order.
+/// From the sizes only: every card adds in the same order.
 struct Cut {
   Work work;
   Pairs pairs;

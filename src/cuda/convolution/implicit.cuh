@@ -1,7 +1,7 @@
 #pragma once
-// Our own implicit matrix products: convolutions of float32 tensors, channels last, whose patches are never written
-// out. Tiles pass through a ring of stages in shared memory, which cp.async fills ahead, 16 bytes of a position's
-// channels at a time. Strict problems run on fused multiply-adds, those that may be read as TF32 on tensor cores.
+// Our own implicit matrix products: channels-last convolutions of float32 tensors whose patches are never written out.
+// Tiles pass through a ring of stages in shared memory, which cp.async fills ahead, 16 bytes of a position's channels
+// at a time. Strict problems run on fused multiply-adds, those that may be read as TF32 on tensor cores.
 
 #include "cuda/async_copy.cuh"
 #include "cuda/convolution/packed.cuh"
@@ -12,11 +12,11 @@ namespace tern::cuda::convolution {
 
 /// Whether an engine's problem (forward or grad_weight) can run here.
 bool implicit_fits(const Problem& problem);
-/// The problem as the kernels count it: channels of one group, everything in 32 bits.
+/// The problem in the kernels' types: channels of one group, everything in 32 bits.
 struct Sizes {
   int positions, O, C, length, H, W;  // length: KH KW C, the elements of an output channel's weight
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int x_pitch, y_pitch;  // elements from a position to the next
+  int x_pitch, y_pitch;  // elements from one position to the next
   Divisor<std::uint32_t> OH, OW, KW, channels;
 
   /// Replaces a position by its image; returns where its window begins.
@@ -52,7 +52,7 @@ struct ImplicitTile {
   static constexpr int warp_rows = rows / warps_m, warp_columns = columns / warps_n;
 };
 
-/// What the largest of the tiles in use wants.
+/// Enough for the largest tile in use.
 constexpr std::size_t most_shared_bytes = 96 * 1024;
 
 }  // namespace tern::cuda::convolution

@@ -1,6 +1,6 @@
 // A convolution as a matrix product: rows are the positions of all images, columns are output channels, and the sum
-// runs over (kernel row, kernel column, input channel). Both factors lie in memory along the sum. Few tiles share their
-// sums among the blocks of a cluster.
+// runs over (kernel row, kernel column, input channel). Both factors are contiguous along the sum. If there are few
+// tiles, the blocks of a cluster share their sums.
 
 #include <cooperative_groups.h>
 
@@ -13,7 +13,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr int skew = 4;  // floats between rows in shared memory, so that fragments meet no bank conflict
+constexpr int skew = 4;  // floats between rows in shared memory, to avoid bank conflicts of fragments
 
 template <class Tile>
 constexpr int pitch = Tile::depth + skew;
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     return;
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  // Each block of the cluster adds up its share of the tile, over the blocks in order.
+  // Each block of the cluster adds its share of the tile, over the blocks in order.
   __syncthreads();
   product.each([&](int row, int column, float sum) { shared[row * shared_pitch<Tile> + column] = sum; });
   auto cluster = cooperative_groups::this_cluster();
@@ -241,7 +241,7 @@ using Medium = ImplicitTile<128, 64, 4, 1, 16, 3, 3>;
 using Slim = ImplicitTile<128, 32, 4, 1, 16, 3, 4>;
 using Small = ImplicitTile<64, 64, 4, 2, 16, 4, 3>;
 
-/// Which tile, and how many blocks share its sum.
+/// The tile, and how many blocks share its sum.
 enum class Shape : std::uint8_t { wide, medium, slim, small };
 struct Plan {
   Shape shape = Shape::small;
@@ -262,8 +262,8 @@ auto with_tile(Shape shape, const Body& body) {
   }
 }
 
-// Cycles of the busiest multiprocessor, roughly: its blocks one after the other at the rate that so many warps reach,
-// but no stage faster than its synchronisation, and the way in and out.
+// Estimated cycles of the busiest multiprocessor: its blocks one after the other at the rate that this number of warps
+// reaches, but no stage faster than its synchronisation, plus start and end.
 template <class Tile>
 double cycles(const Problem& problem, int split, double rate) {
   constexpr double stage_cycles = 150, whole_rate_warps = 8, in_and_out = 1500, exchange = 2000;
@@ -279,7 +279,7 @@ double cycles(const Problem& problem, int split, double rate) {
 }
 
 Plan choose_plan(const Problem& problem) {
-  // Multiply-adds a cycle that each tile reaches where it is full.
+  // Multiply-adds per cycle that each full tile reaches.
   constexpr double float_rates[] = {110, 105, 90, 75}, tf32_rates[] = {250, 220, 160, 130};
   const double* const rates = problem.tensor_cores() ? tf32_rates : float_rates;
   Plan best;
@@ -346,7 +346,7 @@ struct Implicit {
   }
 };
 
-// Where there is no library this is the only algorithm, also for the other activations, in a pass of their own.
+// Without a library this is the only algorithm, also for the other activations, in a separate pass.
 bool fuses_epilogue(const Problem& requested) {
   return requested.activation == Activation::none || requested.activation == Activation::relu;
 }
@@ -370,8 +370,8 @@ bool grad_x_fits(const Problem& requested) {
   return flips(requested, task.packed) && implicit_fits(task.problem());
 }
 
-// In strict float32 the library's engines want channels first, and rearrange what they read and write; its newest ones
-// read TF32 factors faster where both lie along the sum.
+// In strict float32 the library's engines need channels first, and rearrange inputs and outputs; the newest ones read
+// TF32 factors faster if both are contiguous along the sum.
 bool before_library(const Problem& requested) { return !requested.tensor_cores() || !has_engines(); }
 
 constexpr auto named = "implicit";

@@ -1,6 +1,6 @@
-// The gradient of the weight as a matrix product: rows are output channels, columns are (kernel row, kernel column,
-// input channel), and the sum runs over the positions of all images. Both factors are read as they lie in memory, a
-// position's channels side by side; tiles pass through shared memory in a ring of stages that cp.async fills ahead.
+// The weight's gradient as a matrix product: rows are output channels, columns are (kernel row, kernel column, input
+// channel), and the sum runs over the positions of all images. Both factors are read in memory order, with a position's
+// channels adjacent; tiles pass through a ring of stages in shared memory that cp.async fills ahead.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr int skew = 8;  // floats between rows in shared memory, so that fragments meet no bank conflict
+constexpr int skew = 8;  // floats between rows in shared memory, to avoid bank conflicts of fragments
 
 template <class Tile>
 constexpr int g_pitch = Tile::rows + skew;
@@ -25,15 +25,15 @@ constexpr std::size_t shared_bytes = sizeof(float) * Tile::stages* stage_floats<
 struct WeightGradient {
   Sizes sizes;
   const float *g, *x;
-  float* out;  // a weight per slice
+  float* out;  // one weight per slice
   int per_slice, slices;
 };
 
-/// float32: each lane has fours of rows 16 apart and fours of columns 32 apart of its warp's part.
+/// float32: each lane has packs of four rows 16 apart and packs of four columns 32 apart of its warp's part.
 template <class Tile>
 struct MultiplyAdds {
   static constexpr int rows = Tile::warp_rows / 16, columns = Tile::warp_columns / 32;
-  static constexpr double rate = 25e6;  // multiply-adds a microsecond on an H200
+  static constexpr double rate = 25e6;  // multiply-adds per microsecond on an H200
   int row, column;
   float sums[rows][columns][4][4] = {};
 
@@ -57,7 +57,7 @@ struct MultiplyAdds {
             for (int j = 0; j < 4; ++j) sums[m][n][i][j] = fmaf(left[m].value[i], right[n].value[j], sums[m][n][i][j]);
     }
   }
-  /// Calls body(row, column, sums) for runs of neighbouring columns.
+  /// Calls body(row, column, sums) for runs of adjacent columns.
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
 #pragma unroll
@@ -76,7 +76,7 @@ struct MultiplyAdds {
 template <class Tile>
 struct TensorCores {
   static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8;
-  static constexpr double rate = 60e6;  // multiply-adds a microsecond on an H200
+  static constexpr double rate = 60e6;  // multiply-adds per microsecond on an H200
   int in_m, in_n, quad, place;
   float sums[blocks_m][blocks_n][4] = {};
 
@@ -87,8 +87,7 @@ struct TensorCores {
     const float* const x_at = x + place * x_pitch<Tile> + in_n + quad;
 #pragma unroll
     for (int k = 0; k < Tile::depth; k += 8) {
-      // Which row of a fragment is which row of g is free: pairs of neighbours arrive in the registers where they are
-      // wanted.
+      // Rows of a fragment may be any rows of g: pairs of adjacent ones arrive in the registers that need them.
       std::uint32_t left[blocks_m][4], right[blocks_n][2];
 #pragma unroll
       for (int m = 0; m < blocks_m; ++m)
@@ -110,7 +109,7 @@ struct TensorCores {
         for (int n = 0; n < blocks_n; ++n) multiply_add(sums[m][n], left[m], right[n]);
     }
   }
-  /// Calls body(row, column, sums) for runs of neighbouring columns.
+  /// Calls body(row, column, sums) for runs of adjacent columns.
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
 #pragma unroll
@@ -143,8 +142,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
   constexpr int g_chunks = Tile::rows / 4, g_count = depth * g_chunks / Tile::threads;
   static_assert(depth * g_chunks % Tile::threads == 0);
   const float* const g_from = p.g + static_cast<std::int64_t>(group) * s.O + first_row;
-  // Of x, four channels under one element of the kernel, of every x_step-th position; half a warp has one position at
-  // a time.
+  // Of x, four channels under one element of the kernel, of every x_step-th position; half a warp handles one position
+  // at a time.
   constexpr int x_chunks = Tile::columns / 4, x_step = Tile::threads / x_chunks, x_count = depth / x_step;
   static_assert(x_chunks % 16 == 0 && x_count <= 16 && depth % x_step == 0 && shared_bytes<Tile> <= most_shared_bytes);
   const int x_column = static_cast<int>(threadIdx.x) % x_chunks * 4, x_row = static_cast<int>(threadIdx.x) / x_chunks;
@@ -166,7 +165,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
       const bool inside = (first_row + at_row < s.O) & (at < end);
       copy_async<4, true>(g_to + row * g_pitch<Tile> + at_row, g_from + (inside ? at * s.y_pitch + at_row : 0), inside);
     }
-    // A few lanes of each half of a warp find where its positions lie, and tell the others.
+    // A few lanes of each half of a warp locate its positions and tell the others.
     std::uint32_t n = static_cast<std::uint32_t>(position + x_row + lane % 16 % x_count * x_step);
     const int2 own = s.window_of(n);
     const int own_image = static_cast<int>(n) * s.H;
@@ -206,7 +205,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
   });
 }
 
-/// The tiles of each arithmetic, and which part of the rate of the wide one the smaller ones reach.
+/// The tiles for each arithmetic, and the fraction of the wide tile's rate that the smaller ones reach.
 template <template <class> class Arithmetic>
 struct Tiles;
 template <>
@@ -234,7 +233,7 @@ template <template <class> class Arithmetic, class Body>
 auto with_tile_of(const Problem& problem, const Body& body) {
   using All = Tiles<Arithmetic>;
   const std::int64_t O = problem.O / problem.groups;
-  // By what the rows beyond O would cost.
+  // The cost includes the rows beyond O.
   const auto cost = [O](int rows, double rate) { return static_cast<double>(ceil_div(O, rows) * rows) / rate; };
   if (O <= 32) return body(With<Arithmetic, typename All::Slim>{});
   const double wide = cost(128, 1), medium = cost(96, All::medium_rate), narrow = cost(64, All::narrow_rate);
@@ -246,7 +245,7 @@ auto with_tile_of(const Problem& problem, const Body& body) {
   return body(With<Arithmetic, typename All::Wide>{});
 }
 
-/// Calls body with the arithmetic that the problem allows and the tile for so many output channels.
+/// Calls body with the arithmetic that the problem allows and the tile for this number of output channels.
 template <class Body>
 auto with_tile(const Problem& problem, const Body& body) {
   return problem.tensor_cores() ? with_tile_of<TensorCores>(problem, body) : with_tile_of<MultiplyAdds>(problem, body);
@@ -258,11 +257,11 @@ std::int64_t tiles_of(const Problem& problem) {
   return ceil_div(problem.O / problem.groups, Tile::rows) * ceil_div(columns, Tile::columns) * problem.groups;
 }
 
-// The number of slices with the least time: the card is filled in whole waves of blocks, and every slice is a weight
-// that is written and read once more.
+// The number of slices with the least time: whole waves of blocks fill the card, and every slice is a weight that is
+// written and read once more.
 template <template <class> class Arithmetic, class Tile>
 std::int64_t find_slices(const Problem& problem) {
-  constexpr double floats_rate = 0.4e6;  // a microsecond on an H200
+  constexpr double floats_rate = 0.4e6;  // per microsecond on an H200
   const std::int64_t slots = std::int64_t{Tile::resident} * card().multiprocessors, tiles = tiles_of<Tile>(problem);
   const std::int64_t positions = problem.N * problem.OH * problem.OW, most = std::max<std::int64_t>(1, positions / 64);
   const double weights = static_cast<double>(problem.O * problem.KH * problem.KW * (problem.C / problem.groups));
@@ -280,7 +279,7 @@ std::int64_t find_slices(const Problem& problem) {
   return best;
 }
 
-// Into how many parts the sum over the positions is split.
+// The number of parts of the sum over the positions.
 std::int64_t slices_of(const Problem& problem) {
   struct Rule;
   return remembered<Rule>(problem, [&] {

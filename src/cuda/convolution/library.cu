@@ -1,4 +1,4 @@
-// Convolutions channels last by cuDNN, with what surrounds its engines.
+// Channels-last convolutions by cuDNN, with the passes around its engines.
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
@@ -38,7 +38,7 @@ Task one_pass(const Problem& requested) {
   return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 
-// Of the activations the engines know relu alone.
+// Relu is the only activation that the engines have.
 bool fuses_epilogue(const Problem& requested) {
   return requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
          (requested.activation == Activation::none || requested.activation == Activation::relu);

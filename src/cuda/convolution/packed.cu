@@ -8,7 +8,7 @@ namespace {
 
 // ---- weights ----
 
-/// Where an element of a packed weight comes from; -1 for the zeros that fill up.
+/// The source of an element of a packed weight; -1 for the zeros of the padding.
 struct WeightPlace {
   Divisor<std::uint32_t> channels, KW, C, block;
   int KH, real_KH, real_KW;
@@ -26,7 +26,7 @@ struct WeightPlace {
   }
 };
 
-// Positions along one side of a block that became one; 1 without space-to-depth.
+// Positions along one side of a space-to-depth block; 1 without space-to-depth.
 std::int64_t block_of(const Problem& requested, const Problem& packed) { return requested.stride_h / packed.stride_h; }
 
 WeightPlace weight_place(const Problem& requested, const Problem& packed) {
@@ -59,7 +59,7 @@ __global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t 
   }
 }
 
-constexpr int most_taps = 32;  // of a block: a warp each, with 32 channels of a row of the weight
+constexpr int most_taps = 32;  // of a block: one warp each, with 32 channels of a row of the weight
 
 /// [rows, taps, C] from a weight [rows, C, taps], through shared memory.
 __global__ void pack_taps_kernel(float* out, const float* weight, int C) {
@@ -74,7 +74,7 @@ __global__ void pack_taps_kernel(float* out, const float* weight, int C) {
   if (first + lane < C) out[(row * taps + tap) * C + first + lane] = tile[lane * taps + tap];
 }
 
-/// And back, the sum of slices.
+/// The inverse, of the sum of slices.
 __global__ void sum_taps_kernel(float* weight, const float* partials, int slices, int C) {
   __shared__ float tile[32 * most_taps];
   begin_kernel();
@@ -123,7 +123,7 @@ __global__ void flip_weight_kernel(Out* out, const float* weight, std::uint32_t 
 
 // ---- images ----
 
-/// Where an element of a packed image comes from; -1 for padding.
+/// The source of an element of a packed image; -1 for padding.
 struct ImagePlace {
   Divisor<std::uint32_t> W, H, C, block;
   int real_H, real_W, before_h, before_w;
@@ -156,7 +156,7 @@ ImagePlace image_place(const Problem& requested, const Problem& packed) {
           static_cast<int>(requested.pad_w - packed.pad_w)};
 }
 
-// Four channels of a position at a time: packed channels come in multiples of that.
+// Four channels of a position at a time: packed channels are multiples of four.
 template <class Out, class Index>
 __global__ void pack_image_kernel(Out* out, const float* x, Index packs, Divisor<Index> packs_per_position,
                                   ImagePlace place) {
@@ -199,7 +199,7 @@ struct FromBf16 {
   __device__ float operator()(bf16 value) const { return __bfloat162float(value); }
 };
 
-/// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the way back for a gradient.
+/// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the inverse for a gradient.
 template <class Out>
 void pack_weight(const Context& context, Out* out, const float* weight, const Problem& requested,
                  const Problem& packed) {
@@ -230,7 +230,7 @@ void flip_weight(const Context& context, Out* out, const float* weight, const Pr
          place);
 }
 
-/// out [N, H', W', C'] from x [N, H, W, C], and the way back for a gradient.
+/// out [N, H', W', C'] from x [N, H, W, C], and the inverse for a gradient.
 template <class Out>
 void pack_image(const Context& context, Out* out, const float* x, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.images();
@@ -247,7 +247,7 @@ void unpack_image(const Context& context, float* x, const In* in, const Problem&
   const std::int64_t count = packed.images();
   if constexpr (std::is_same_v<In, bf16>)
     if (same_image(requested, packed)) return map_packed<4>(context, count, FromBf16{}, x, in);
-  // Positions that no window reached have no place in the packed image.
+  // Positions that no window reached are not in the packed image.
   if (block_of(requested, packed) > 1)
     check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(requested.images()) * sizeof(float), stream_of(context)),
           "clearing");
@@ -260,7 +260,7 @@ void unpack_image(const Context& context, float* x, const In* in, const Problem&
 
 // ---- problems ----
 
-constexpr std::int64_t lane_channels = 8;  // engines with tensor cores want multiples of this
+constexpr std::int64_t lane_channels = 8;  // engines with tensor cores need multiples of this
 
 // Few channels and a stride, as in a first layer: whole blocks of the stride become channels.
 bool uses_space_to_depth(const Problem& requested) {
@@ -287,7 +287,7 @@ Problem packed(const Problem& requested, Element element) {
     packed.stride_h = packed.stride_w = 1;
     packed.pad_h = packed.pad_w = 0;
   }
-  // A grouped convolution keeps its channels: the fit asks for whole lanes there.
+  // A grouped convolution keeps its channels: the check requires whole lanes there.
   const std::int64_t lanes = element == Element::bfloat16 || to_depth ? lane_channels : lane_channels / 2;
   if (requested.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
   packed.x_channels = packed.C;
@@ -323,7 +323,7 @@ Problem flipped(const Problem& packed) {
 }
 
 bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices) {
-  constexpr std::int64_t most = 64;  // more of them are added up faster by more threads
+  constexpr std::int64_t most = 64;  // more slices are added faster by more threads
   return slices <= most && fits_taps(requested, packed);
 }
 

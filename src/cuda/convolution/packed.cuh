@@ -1,17 +1,16 @@
 #pragma once
-// What surrounds an engine that runs channels last: weights and images brought into the order and the element type that
-// it wants, and bias and activation where it knows none.
+// The work around a channels-last engine: weights and images are converted to its order and element type, and bias and
+// activation are applied if it has none.
 
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
 
-/// The convolution that engines run for `requested`: channels filled up with zeros to whole lanes, and, where few
-/// channels meet a stride, after space-to-depth: blocks of stride x stride neighbouring positions become one position
-/// with the channels of all, and the convolution one of stride 1. Its y is not part of a wider tensor, and has neither
-/// bias nor activation.
+/// The convolution that engines run for `requested`: channels padded with zeros to whole lanes and, for few channels
+/// with a stride, after space-to-depth: blocks of stride x stride adjacent positions become one position with all their
+/// channels, and the stride becomes 1. Its y is not part of a wider tensor, and it has neither bias nor activation.
 Problem packed(const Problem& requested, Element element);
-/// A forward pass with all that: it writes the caller's y.
+/// A forward pass with bias and activation: it writes the caller's y.
 Problem with_epilogue(const Problem& requested, Element element);
 
 /// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
@@ -19,34 +18,33 @@ Problem with_epilogue(const Problem& requested, Element element);
 bool flips(const Problem& requested, const Problem& packed);
 Problem flipped(const Problem& packed);
 
-/// Whether packing leaves the order of an image, or a weight, as it is.
+/// Whether packing keeps the order of an image, or a weight.
 inline bool same_image(const Problem& requested, const Problem& packed) {
   return packed.stride_h == requested.stride_h && packed.C == requested.C;
 }
 inline bool same_weight(const Problem& requested, const Problem& packed) {
   return same_image(requested, packed) && packed.KH * packed.KW == 1;
 }
-/// Whether engines take the caller's array as it is.
+/// Whether engines accept the caller's array directly.
 inline bool takes_image(const Problem& requested, const Problem& packed) {
   return packed.element == Element::float32 && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
 inline bool takes_weight(const Problem& requested, const Problem& packed) {
   return packed.element == Element::float32 && same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
-/// Whether a matrix product over the positions computes the same: a kernel of one element that meets each once.
+/// Whether a matrix product over the positions computes the same: a 1x1 kernel that visits each position once.
 inline bool is_product(const Problem& requested, const Problem& packed) {
   return same_weight(requested, packed) && requested.groups == 1 && requested.stride_h == 1 &&
          requested.stride_w == 1 && requested.pad_h == 0 && requested.pad_w == 0;
 }
 
-/// Whether sum_weight has a kernel that adds up so many slices of a weight's gradient in the caller's order.
+/// Whether sum_weight has a kernel that adds this many slices of a weight's gradient in the caller's order.
 bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices);
-/// weight [O, C, KH, KW] of the sums of slices [slices, O, KH, KW, C], in order; C is of a group.
+/// weight [O, C, KH, KW] from the sums of slices [slices, O, KH, KW, C], in order; C is per group.
 void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
                 const Problem& requested);
 
-/// What an engine does in a pass, and which of the caller's arrays it works on; the others it finds, packed, in a
-/// workspace.
+/// An engine's work in a pass, and the caller's arrays that it uses; it finds the others, packed, in a workspace.
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
@@ -55,7 +53,7 @@ struct Task {
   Problem problem() const { return flipped ? convolution::flipped(packed) : packed; }
 };
 
-/// A pass around the work of an engine.
+/// The pass around an engine's work.
 class Packed {
  public:
   /// Without arrays and a workspace it counts bytes.
@@ -66,7 +64,7 @@ class Packed {
   const Arrays& arrays() const { return engine_; }
   void* workspace() const { return workspace_; }
 
-  /// Queues what comes before the engine's work, and behind it.
+  /// Queues what comes before the engine's work, and after it.
   void before(const Context& context) const;
   void after(const Context& context) const;
 
@@ -78,8 +76,8 @@ class Packed {
   void *image_, *weight_, *y_, *workspace_;
 };
 
-/// The functions of an algorithm that leaves a task to an engine, of which each function gets what was requested and
-/// the task.
+/// The functions of an algorithm that delegates a task to an engine; each engine function gets the request and the
+/// task.
 template <Task (*task_of)(const Problem&), class Engine>
 struct Around {
   static int next_plan(const Problem& requested, int plan) {

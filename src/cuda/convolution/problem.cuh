@@ -1,6 +1,6 @@
 #pragma once
-// One pass of a convolution, as everything about convolutions sees it: rules, trials, engines, and the kernels' own
-// forms of it.
+// One pass of a convolution, as all code about convolutions sees it: rules, trials, engines, and the kernels' own forms
+// of it.
 
 #include <compare>
 #include <cstdint>
@@ -16,28 +16,27 @@ namespace tern::cuda::convolution {
 using kernels::Conv2d;
 using kernels::Layout;
 
-/// What is computed from the others: y, the gradient of x, that of the weight; or all gradients at once.
+/// What is computed: y, the gradient of x, that of the weight; or all gradients at once.
 enum class Pass : std::uint8_t { forward, grad_x, grad_weight, backward };
 
-/// alignment_of the arrays; 0: not given.
+/// alignment_of the arrays; 0: absent.
 struct Alignments {
   std::uint32_t x = 0, weight = 0, y = 0, bias = 0;
   auto operator<=>(const Alignments&) const = default;
 };
 
-/// The convolution that was asked for, or, channels last, the one that an engine runs for it (packed.cuh). In a
-/// backward pass y's gradient comes through the activation. `y_channels` is never 0.
+/// The requested convolution or, channels last, the one that an engine runs for it (packed.cuh). In a backward pass y's
+/// gradient passes through the activation. `y_channels` is never 0.
 struct Problem : Conv2d {
   Pass pass = Pass::forward;
-  std::int64_t x_channels = 0;         ///< elements from a position of x to the next, channels last
+  std::int64_t x_channels = 0;         ///< elements from one position of x to the next, channels last
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
   bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
-  bool float_out = false;              ///< what an engine computes is float32 all the same
-  bool epilogue =
-      false;  ///< forward: the engine adds the bias, if it is given, and takes the activation (relu or none)
+  bool float_out = false;              ///< an engine's output is float32 nevertheless
+  bool epilogue = false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu or none)
   Precision precision = Precision::strict;
   bool deterministic = true;
-  Alignments inputs{}, gradients{};  ///< the second of a whole backward: grad_x, grad_weight, grad_y, grad_bias
+  Alignments inputs{}, gradients{};  ///< the second for a whole backward: grad_x, grad_weight, grad_y, grad_bias
   int device = 0;
   auto operator<=>(const Problem&) const = default;
 
@@ -49,9 +48,9 @@ struct Problem : Conv2d {
   std::int64_t weights() const { return O * (C / groups) * KH * KW; }
 };
 
-/// The arrays of a pass. It writes the one that it is named after, which is a gradient in a backward pass, and y is
-/// one there; a bias is read forward, and its gradient written with that of the weight; `index` says which of the
-/// outputs that it is the largest of a pooled y has. Null: not given.
+/// The arrays of a pass. It writes the one that it is named after, which is a gradient in a backward pass; y is then a
+/// gradient, too. The forward pass reads the bias; the weight pass writes its gradient. `index` says which output each
+/// element of a pooled y is. Null: absent.
 struct Arrays {
   void *x = nullptr, *weight = nullptr, *y = nullptr, *bias = nullptr;
   std::uint8_t* index = nullptr;
@@ -61,7 +60,7 @@ inline Alignments alignments_of(const Arrays& arrays) {
   return {alignment_of(arrays.x), alignment_of(arrays.weight), alignment_of(arrays.y), alignment_of(arrays.bias)};
 }
 
-/// The problem of a call; the arrays are left to the caller.
+/// The problem of a call; the caller fills in the arrays.
 Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Element element);
 
 /// "conv2d_grad_x 8 x 64 x 12 x 12 to 32, kernel 3x3, stride 1x1, ...": for messages and lists.

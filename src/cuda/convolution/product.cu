@@ -1,4 +1,4 @@
-// A convolution whose kernel has one element is a matrix product over the positions, by cuBLASLt.
+// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt.
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"

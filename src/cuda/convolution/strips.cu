@@ -5,7 +5,7 @@ namespace tern::cuda::convolution::strips {
 Work work_of(const Problem& p) {
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   const bool back = p.pass == Pass::grad_x, last = p.channels_last();
-  // Gradients of y are dense when they come here.
+  // Gradients of y are dense here.
   const std::int64_t x_pitch = last ? p.C : 1, y_pitch = !last ? 1 : p.pass == Pass::forward ? p.y_channels : p.O;
   const std::int64_t from = back ? y_pitch : x_pitch, to = back ? x_pitch : y_pitch;
   const std::int64_t x_width = p.W * x_pitch, y_width = p.OW * y_pitch;

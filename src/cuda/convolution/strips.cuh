@@ -1,8 +1,7 @@
 #pragma once
 // Convolutions in which an output reads few channels: they read and write little more than their images. A thread keeps
 // a strip of outputs in registers, and reads each position that the strip needs once per row of taps. Channels last, a
-// strip lies along a row; in the order of the shape along a column, because neighbouring threads have neighbouring
-// columns there.
+// strip runs along a row; channels first, along a column, because adjacent threads have adjacent columns there.
 
 #include "cuda/convolution/problem.cuh"
 #include "cuda/elementwise.cuh"
@@ -10,21 +9,21 @@
 
 namespace tern::cuda::convolution::strips {
 
-/// One side of the images that a kernel reads and writes. A strip lies along one, the other is `across`.
+/// One side of the images that a kernel reads and writes. A strip runs along one, the other is `across`.
 struct Side {
   int read, written;                     ///< positions
   int taps, stride, pad, dilation;       ///< of the convolution
-  std::int64_t read_pitch, write_pitch;  ///< elements from a position to the next
-  int tap_pitch;                         ///< elements of the weight from a tap to the next
+  std::int64_t read_pitch, write_pitch;  ///< elements from one position to the next
+  int tap_pitch;                         ///< elements of the weight from one tap to the next
 };
 
-/// A pass as its kernels count it. The pass back to x reads gradients of y.
+/// A pass in its kernels' types. The pass back to x reads gradients of y.
 struct Work {
   Side strip, across;
-  int images;                            ///< an image is one plane in the order of the shape
+  int images;                            ///< channels first, an image is one plane
   int channels;                          ///< that are written
   std::int64_t read_image, write_image;  ///< elements of an image
-  int rows_each;                         ///< rows that a thread goes down, channels last
+  int rows_each;                         ///< rows that a thread walks down, channels last
   Divisor<std::uint32_t> strips, parts;  ///< of a row, or of a column; parts of the other side
 };
 
@@ -33,7 +32,7 @@ template <bool back, int K, int S, int R>
 struct Window {
   static_assert(!back || R % S == 0);
   static constexpr int length = back ? (R - 1) / S + (K - 1) / S + 1 : (R - 1) * S + K;
-  /// Which of them output r reads through tap k; -1: none.
+  /// The one that output r reads through tap k; -1: none.
   static __host__ __device__ constexpr int place(int r, int k) {
     if (!back) return r * S + k;
     return r % S != k % S ? -1 : r / S - k / S + (K - 1) / S;
@@ -66,7 +65,7 @@ struct Reach {
 
 /// Threads of a block by packs of channels, channels last, and by strips.
 struct Lanes {
-  int tiles, lanes, rows;  ///< blocks side by side, packs of a block, threads of each
+  int tiles, lanes, rows;  ///< adjacent blocks, packs of a block, threads of each
   Lanes(std::int64_t packs, int threads, int most) {
     tiles = static_cast<int>(ceil_div(packs, most));
     lanes = static_cast<int>(ceil_div(packs, tiles));
@@ -74,7 +73,7 @@ struct Lanes {
   }
 };
 
-/// Of a forward pass or one back to x, without strips and parts.
+/// For a forward pass or one back to x, without strips and parts.
 Work work_of(const Problem& problem);
 
 /// Whether everything about such a pass can be counted in 32 bits.
@@ -86,7 +85,7 @@ inline bool in_fours(const Problem& p) {
          p.inputs.x % 16 == 0 && p.inputs.y % 16 == 0;
 }
 
-/// What a pass reads and writes.
+/// The arrays that a pass reads and writes.
 template <class T>
 struct Operands {
   T* to;
@@ -126,7 +125,7 @@ __device__ __forceinline__ void load_window(Pack<T, V> (&window)[count], const T
   }
 }
 
-/// The gradients of a strip of so many outputs.
+/// The gradients of a strip of this many outputs.
 template <int V, int R, class T>
 __device__ __forceinline__ void load_outputs(Pack<T, V> (&gradient)[R], const T* from, int outputs,
                                              std::int64_t pitch) {

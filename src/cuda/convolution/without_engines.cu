@@ -1,4 +1,4 @@
-// Stands for engines.cu in a build without cuDNN: what is channels last runs on our own implicit products.
+// Replaces engines.cu in a build without cuDNN: channels-last convolutions run on our own implicit products.
 
 #include "cuda/convolution/engines.cuh"
 

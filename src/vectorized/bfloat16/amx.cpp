@@ -1,4 +1,4 @@
-// The one file that is compiled for AMX: nothing in it runs where amx_kernels() is null.
+// The only file that is compiled for AMX: nothing in it runs if amx_kernels() is null.
 
 #if TERN_AMX_BUILT
 #include "vectorized/bfloat16/packing.hpp"
@@ -9,7 +9,7 @@ extern const Kernels built_amx_kernels;
 
 namespace {
 
-// What the tile instructions read and write is memory that the compiler may not think of.
+// The compiler does not know which memory the tile instructions access.
 void memory_is_used(const void* at) { asm volatile("" : : "r"(at) : "memory"); }
 
 struct alignas(64) Tiles {
@@ -27,7 +27,7 @@ void end() { _tile_release(); }
 
 constexpr std::int64_t row_bytes = 64, sums_row_bytes = panel_lines * 4;
 
-// Registers 0 to 3 are the sums, in rows; 4 and 5 are of a, 6 and 7 of b.
+// Registers 0 to 3 are the sums, in rows; 4 and 5 hold a, 6 and 7 b.
 void start(const Block& block) {
   if (block.accumulate) {
     alignas(64) float sums[panel_lines * panel_lines];
@@ -102,14 +102,14 @@ void add_products(const Block& block) {
   }
 }
 
-// Sums that lie in `sums`, 32 in a row.
+// For sums in `sums`, 32 per row.
 void finish(const Block& block, const float* sums) {
   const __mmask16 front = first(block.columns), back = first(block.columns - tile_lines);
   const __m512 zero = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < block.rows; ++i, sums += panel_lines) {
     float* const c = block.c + i * block.c_row;
     const __m512 low = _mm512_load_ps(sums), high = _mm512_load_ps(sums + tile_lines);
-    _mm512_mask_storeu_ps(c, front, block.relu ? _mm512_max_ps(zero, low) : low);  // the second one where it is NaN
+    _mm512_mask_storeu_ps(c, front, block.relu ? _mm512_max_ps(zero, low) : low);  // the second operand if NaN
     if (back != 0) _mm512_mask_storeu_ps(c + tile_lines, back, block.relu ? _mm512_max_ps(zero, high) : high);
   }
 }

@@ -1,4 +1,4 @@
-// Compiled for AVX-512 with bfloat16: nothing in it runs where avx512_kernels() is null.
+// Compiled for AVX-512 with bfloat16: nothing in it runs if avx512_kernels() is null.
 
 #if TERN_AVX512_BF16_BUILT
 #include "vectorized/bfloat16/packing.hpp"
@@ -56,7 +56,7 @@ void multiply_rows(const Block& block, std::int64_t row) {
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < V; ++j)  // the second one of a maximum where it is NaN
+    for (int j = 0; j < V; ++j)  // the second operand of a maximum if NaN
       _mm512_mask_storeu_ps(c + i * block.c_row + j * tile_lines, columns[j],
                             block.relu ? _mm512_max_ps(zero, sum[i][j]) : sum[i][j]);
 }

@@ -33,7 +33,7 @@ bool avx512_present() {
 }
 
 #if TERN_AMX_BUILT
-/// Linux lets a process use the tile registers when it asks: they are 8 KB more for every thread that is interrupted.
+/// Linux lets a process use the tile registers on request: they add 8 KB to the state of every interrupted thread.
 bool permitted() {
   constexpr long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, the state's number
   return syscall(SYS_arch_prctl, request, tile_data) == 0;
@@ -55,7 +55,7 @@ bool amx_present() {
 #endif
 }
 
-/// Whether TERN_SIMD leaves that instruction set, or a better one.
+/// Whether TERN_SIMD permits that instruction set, or a better one.
 [[maybe_unused]] bool allowed(std::string_view instruction_set) {
   const char* const name = std::getenv("TERN_SIMD");
   if (name == nullptr || *name == 0) return true;
@@ -68,7 +68,7 @@ const Kernels* avx512_kernels() {
 #if TERN_AVX512_BF16_BUILT
   static const Kernels kernels = [] {
     Kernels all = built_avx512_kernels;
-    // AMD's processors begin as many of its instructions in a cycle as fused multiply-adds, Intel's half as many.
+    // AMD's processors start as many of these instructions per cycle as fused multiply-adds, Intel's half as many.
     if (!__builtin_cpu_is("amd")) all.tile_cycles *= 2;
     return all;
   }();

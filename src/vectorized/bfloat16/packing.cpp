@@ -1,4 +1,4 @@
-// Compiled for AVX-512 with bfloat16: nothing in it runs where avx512_kernels() and amx_kernels() are null.
+// Compiled for AVX-512 with bfloat16: nothing in it runs if avx512_kernels() and amx_kernels() are null.
 
 #if TERN_AVX512_BF16_BUILT
 #include "vectorized/bfloat16/packing.hpp"
@@ -8,15 +8,15 @@ namespace {
 
 __mmask32 first_32(std::int64_t count) { return static_cast<__mmask32>((std::uint64_t{1} << clamp(count, 32)) - 1); }
 
-// Two vectors of float32 to one of bfloat16, the first one's numbers in front. Rows here are registers of 16 pairs.
+// Two vectors of float32 to one of bfloat16, the first one's numbers first. Rows here are registers of 16 pairs.
 __m512i rounded(__m512 front, __m512 back) { return (__m512i)_mm512_cvtne2ps_pbh(back, front); }
 
-// Row i has line i: its 16 pairs of neighbouring numbers.
+// Row i gets line i: its 16 pairs of adjacent numbers.
 void load_lines(__m512i (&row)[16], const Source& source, std::int64_t line) {
   const __mmask16 front = first(source.numbers), back = first(source.numbers - 16);
   const std::int64_t lines = clamp(source.lines - line, 16);
   const float* from = source.from + line * source.line;
-  constexpr std::int64_t ahead = 64;  // numbers: what two steps on will read
+  constexpr std::int64_t ahead = 64;  // numbers: what will be read two steps later
   for (std::int64_t i = 0; i < 16; ++i, from += source.line) {
     if (i >= lines) {
       row[i] = _mm512_setzero_si512();
@@ -28,7 +28,7 @@ void load_lines(__m512i (&row)[16], const Source& source, std::int64_t line) {
   }
 }
 
-// Row p has pair p of all 16 lines, where the lines lie side by side.
+// Row p gets pair p of all 16 lines, if the lines are adjacent.
 void load_pairs(__m512i (&row)[16], const Source& source, std::int64_t line) {
   alignas(64) static constexpr std::uint16_t mixed[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                           8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -45,7 +45,7 @@ void load_pairs(__m512i (&row)[16], const Source& source, std::int64_t line) {
   }
 }
 
-// Of 16 x 16 pairs.
+// For 16 x 16 pairs.
 void transpose(__m512i (&row)[16]) {
   __m512i by_two[16], by_four[16];
   for (int i = 0; i < 16; i += 2) {

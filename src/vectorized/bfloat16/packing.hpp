@@ -1,6 +1,6 @@
 #pragma once
-// For the files that are compiled for more instructions than the others. No function here is one for the whole program,
-// which a linker could take from such a file for all.
+// For files that are compiled for more instructions than the others. No function here has external linkage: a linker
+// could otherwise use such a file's version for the whole program.
 
 #include <immintrin.h>
 

@@ -43,8 +43,8 @@ Bfloat16Product::Bfloat16Product(const Problem& problem, const Arrays<float>& ar
   if (matrices_ < 2 * problem.threads) cut(problem.threads);
 }
 
-/// What a member reads of a factor comes from the caches of those that packed it; of a also what it packs, which the
-/// operator before left where its rows of c were. So rows stay with their member as long as b is not much larger.
+/// A member reads factors from the caches of the members that packed them; for a, packing also reads what the previous
+/// operator left where its rows of c were. So rows stay with their member as long as b is not much larger.
 void Bfloat16Product::cut(std::int64_t threads) {
   double least = -1;
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
@@ -77,8 +77,7 @@ void Bfloat16Product::pack(const Team& team, const Factor& factor, std::uint16_t
                      .numbers = std::min(depth, k_ - number)});
   };
   const std::int64_t panels = factor.matrices * factor.panels, all = panels * steps_;
-  // In the order in which the factor lies. Where there are panels enough, each member packs those that it, for the most
-  // part, multiplies by.
+  // In the factor's memory order. If there are enough panels, each member packs mostly those that it will multiply.
   const bool by_panels = factor.number == 1, strips = !by_panels && panels >= 4 * team.size;
   if (strips) {
     for (std::int64_t step = 0; step < steps_; ++step)
@@ -92,7 +91,7 @@ void Bfloat16Product::pack(const Team& team, const Factor& factor, std::uint16_t
 void Bfloat16Product::pack(const Team& team, void* shared) const {
   auto* const out = static_cast<std::uint16_t*>(shared);
   pack(team, a_, out, kernels_->pack_a);
-  // Numbered by columns, where each member has a rectangle of its own.
+  // Numbered by columns if each member has its own rectangle.
   const bool each = parts() == team.size;
   const auto rows = static_cast<int>(row_parts_), columns = static_cast<int>(column_parts_);
   pack({each ? team.index % columns * rows + team.index / columns : team.index, team.size}, b_, out + packed(a_),

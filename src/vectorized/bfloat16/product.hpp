@@ -1,5 +1,5 @@
 #pragma once
-// A matrix product over the kernels of kernels.hpp: the team rounds and packs both factors, then multiplies block by
+// A matrix product with the kernels of kernels.hpp: the team rounds and packs both factors, then multiplies block by
 // block.
 
 #include "vectorized/bfloat16/kernels.hpp"
@@ -13,22 +13,22 @@ class Bfloat16Product {
   Bfloat16Product() = default;
   Bfloat16Product(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels);
 
-  /// Rough ones, for m rows and n columns of c.
+  /// Rough cycles, for m rows and n columns of c.
   static double cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n, const bfloat16::Kernels& kernels);
 
   /// Floats of 64-byte aligned scratch that the team shares.
   std::int64_t shared() const;
-  /// Writes this member's share of the packed factors; all of them are there before anything runs.
+  /// Writes this member's share of the packed factors; all of it must be complete before any part runs.
   void pack(const Team& team, void* shared) const;
-  /// Rectangles of c, which are independent.
+  /// Independent rectangles of c.
   std::int64_t parts() const { return matrices_ * row_parts_ * column_parts_; }
   void run(std::int64_t begin, std::int64_t end, const void* shared) const;
 
  private:
-  /// op(a), or op(b): matrices of lines of k numbers.
+  /// op(a) or op(b): matrices of lines of k numbers.
   struct Factor {
     const float* from = nullptr;
-    std::int64_t matrices = 1, matrix = 0, lines = 0, line = 0, number = 0;  ///< how many, and strides
+    std::int64_t matrices = 1, matrix = 0, lines = 0, line = 0, number = 0;  ///< count and strides
     std::int64_t panels = 0;                                                 ///< of one matrix
   };
   std::int64_t packed(const Factor& factor) const;

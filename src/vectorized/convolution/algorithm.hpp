@@ -15,7 +15,7 @@ struct Kernels;
 
 namespace tern::vectorized::convolution {
 
-/// One call cut for the problem's team, in phases: a phase begins when all parts have ended the one before.
+/// One call divided for the problem's team, in phases: a phase begins when all parts of the previous one have ended.
 template <class T>
 class Plan {
  public:
@@ -27,25 +27,25 @@ class Plan {
   virtual std::int64_t shared() const { return 0; }   ///< elements of scratch for the team, through all phases
   virtual std::int64_t scratch() const { return 0; }  ///< and for each of its parts, in a phase
   virtual void run(const Team& team, int phase, T* shared, T* scratch) const = 0;
-  /// Whether the first phase is what writes the shared scratch, from the weights alone, and does nothing else.
+  /// Whether the first phase only writes the shared scratch, from the weights alone.
   virtual bool first_prepares_weights() const { return false; }
-  /// After the run: false where the values are nothing for this algorithm, and another one has to compute the outputs.
+  /// After the run: false if the algorithm cannot handle the values and another one must compute the outputs.
   virtual bool done() const { return true; }
 };
 
 template <class T>
 using PlanPointer = std::unique_ptr<const Plan<T>>;
 
-/// An algorithm. Each repeats bit for bit, whatever the number of threads, but sums in an order of its own.
+/// An algorithm. Each is reproducible bit for bit for any number of threads, but sums in its own order.
 template <class T>
 struct Algorithm {
   const char* name;
   bool (*fits)(const Problem&);
-  double (*cycles)(const Problem&);  ///< rough ones, on one thread of a usual machine
+  double (*cycles)(const Problem&);  ///< rough, on one thread of a typical machine
   PlanPointer<T> (*plan)(const Problem&, const Arrays<T>&);
 };
 
-// Each stands in the file of its name.
+// Each is in the file of its name.
 template <class T>
 PlanPointer<T> im2col(const Problem&, const Arrays<T>&);
 template <class T>
@@ -67,7 +67,7 @@ PlanPointer<float> bfloat16_rows(const Problem&, const Arrays<float>&, const bfl
 
 inline constexpr std::size_t most_plans = 3;
 
-/// Runs one plan whose weights lie in `weights`: from its first phase on, which writes them, or from the second one.
+/// Runs one plan whose weights are in `weights`: from its first phase, which writes them, or from the second.
 template <class T>
 void run_on_weights(Context& context, int threads, const Plan<T>& plan, T* weights, bool ready) {
   const std::int64_t each = round_up(plan.scratch(), 16);
@@ -78,7 +78,7 @@ void run_on_weights(Context& context, int threads, const Plan<T>& plan, T* weigh
   });
 }
 
-/// Runs plans on one team: those that share scratch one after another, the others side by side.
+/// Runs plans on one team: those that share scratch one after another, the others concurrently.
 template <class T>
 void run(Context& context, int threads, std::span<const PlanPointer<T>> plans) {
   std::array<int, most_plans> first{};  // phases

@@ -1,4 +1,4 @@
-// The gradients of weight and bias of rows_gradients.cpp, from factors rounded to bfloat16.
+// The gradients of weight and bias of rows_gradients.cpp, with factors rounded to bfloat16.
 
 #include <algorithm>
 #include <utility>
@@ -15,8 +15,8 @@ using bfloat16::depth;
 using bfloat16::panel_lines;
 using bfloat16::step_numbers;
 
-/// Products of the gradient's columns with those of the patches, summed over all positions in their order. Threads
-/// share out panels of both. The gradient of bias is summed in float32.
+/// Products of the gradient's columns with those of the patches, summed over all positions in order. Threads divide the
+/// panels of both. The gradient of bias is summed in float32.
 class Bfloat16GradWeight : public Plan<float> {
  public:
   Bfloat16GradWeight(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels)
@@ -59,7 +59,7 @@ class Bfloat16GradWeight : public Plan<float> {
   }
 
   void share_out(std::int64_t threads) {
-    // In products of two panels: to cut and pack one of patches, and one of gradients.
+    // In products of two panels: the cost to cut and pack one panel of patches, and one of gradients.
     const double patch = 0.4, gradient = 0.6;
     double best = -1;
     for (std::int64_t patch_parts = 1; patch_parts <= threads; ++patch_parts) {
@@ -176,8 +176,8 @@ class Bfloat16GradWeight : public Plan<float> {
   std::int64_t steps_, block_;  ///< positions that are multiplied together
   Bfloat16Im2col patches_;
   std::int64_t patch_parts_ = 1, output_parts_ = 1;
-  /// What begins where in scratch: rows of patches or gradients, a window of an image, panels of both, and sums and the
-  /// masked gradient for that of bias.
+  /// Offsets in scratch: rows of patches or gradients, a window of an image, panels of both, and sums and the masked
+  /// gradient for that of bias.
   std::int64_t rows_ = 0, window_ = 0, packed_patches_ = 0, packed_gradients_ = 0, sums_ = 0, masked_ = 0;
   std::int64_t scratch_ = 0;
 };

@@ -15,7 +15,7 @@ Bfloat16Im2col::Bfloat16Im2col(const Problem& problem, const Arrays<float>& arra
                                std::int64_t block)
     : problem_(problem),
       in_(arrays.in),
-      mask_(problem.pass == Pass::grad_weight ? nullptr : arrays.mask),  // which is of g
+      mask_(problem.pass == Pass::grad_weight ? nullptr : arrays.mask),  // which belongs to g
       kernels_(kernels) {
   if (problem.plain()) return;
   const auto reach = [](std::int64_t outputs, std::int64_t stride, std::int64_t dilation, std::int64_t taps) {
@@ -62,7 +62,7 @@ void Bfloat16Im2col::cut_image(std::uint16_t* out, std::int64_t out_row, std::ui
   }
 }
 
-/// Row h of image n, which may lie outside.
+/// Row h of image n, which may be outside.
 void Bfloat16Im2col::round_row(std::uint16_t* out, std::int64_t group, std::int64_t n, std::int64_t h) const {
   const std::int64_t C = problem_.C, pitch = problem_.x_pitch, before = problem_.pad_w;
   if (h < 0 || h >= problem_.H) {

@@ -1,6 +1,6 @@
 #pragma once
-// The patches of channels-last images in bfloat16. Of a block of positions a window of each image is rounded, zeros
-// around it, and patches are cut out of that.
+// The patches of channels-last images in bfloat16. For a block of positions, a window of each image is rounded, with
+// zeros around it, and patches are cut out of it.
 
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/convolution/algorithm.hpp"
@@ -9,14 +9,14 @@ namespace tern::vectorized::convolution {
 
 class Bfloat16Im2col {
  public:
-  /// Of at most `block` positions at a time. The problem is a forward pass, or what has its patches.
+  /// For at most `block` positions at a time. The problem is a forward pass, or a pass with the same patches.
   Bfloat16Im2col(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels,
                  std::int64_t block);
 
-  /// Numbers of the scratch that cut() needs.
+  /// Numbers of scratch that cut() needs.
   std::int64_t window() const { return window_; }
-  /// Rows [first_row, last_row) of the kernel at positions [first, last) of all images: a patch in a row of `out`, the
-  /// kernel's rows side by side in it, each [KW, C]. What lies behind a patch stays as it is.
+  /// Rows [first_row, last_row) of the kernel at positions [first, last) of all images: one patch per row of `out`,
+  /// with the kernel's rows adjacent in it, each [KW, C]. The rest of a row is unchanged.
   void cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group, std::int64_t first,
            std::int64_t last, std::int64_t first_row, std::int64_t last_row) const;
 
@@ -35,10 +35,11 @@ class Bfloat16Im2col {
 PlanPointer<float> bfloat16_grad_weight(const Problem& problem, const Arrays<float>& arrays,
                                         const bfloat16::Kernels& kernels);
 
-/// A row of so many numbers in scratch, in whole steps; not a length whose rows meet in the cache.
+/// The length of a row in scratch for this many numbers, in whole steps; avoids lengths whose rows collide in the
+/// cache.
 std::int64_t bfloat16_row(std::int64_t numbers);
 
-/// Numbers in scratch, whose elements are floats: so many of them, on whole cache lines.
+/// The floats that this many bfloat16 numbers occupy in scratch, on whole cache lines.
 constexpr std::int64_t floats_of(std::int64_t numbers) { return (numbers + 31) / 32 * 16; }
 inline std::uint16_t* numbers_at(float* scratch) { return reinterpret_cast<std::uint16_t*>(scratch); }
 

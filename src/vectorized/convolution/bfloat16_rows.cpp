@@ -1,5 +1,4 @@
-// The forward pass of rows.cpp, and the gradient of x where the kernel can be flipped, from factors rounded to
-// bfloat16.
+// The forward pass of rows.cpp, and the gradient of x if the kernel can be flipped, with factors rounded to bfloat16.
 
 #include <algorithm>
 
@@ -13,7 +12,7 @@ using bfloat16::depth;
 using bfloat16::panel_lines;
 using bfloat16::step_numbers;
 
-/// Positions of all images one after another are the rows of a product.
+/// The positions of all images, one after another, are the rows of a product.
 class Bfloat16Rows : public Plan<float> {
  public:
   Bfloat16Rows(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels)
@@ -43,13 +42,13 @@ class Bfloat16Rows : public Plan<float> {
     return std::clamp<std::int64_t>(cache_share(0.5) / panel_bytes, 1, 8) * panel_lines;
   }
 
-  /// Panels of the weights, in each of which steps follow each other.
+  /// Panels of the weights, each with consecutive steps.
   void prepare(const Team& team, std::uint16_t* weights, float* scratch) const {
     const std::int64_t C = problem_.C, O = problem_.O, taps = problem_.taps(), items = problem_.groups * panels_;
     for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
       const std::int64_t panel = item % panels_, group = item / panels_;
       const std::int64_t outputs = std::min(panel_lines, O - panel * panel_lines);
-      for (std::int64_t i = 0; i < outputs; ++i) {  // from [C, taps] to [taps, C], which run in reverse when flipped
+      for (std::int64_t i = 0; i < outputs; ++i) {  // from [C, taps] to [taps, C], with the taps reversed when flipped
         const std::int64_t output = panel * panel_lines + i;
         const std::int64_t from = (flipped_ ? group * C * O + output : (group * O + output) * C) * taps;
         gemm_kernels<float>().transpose(scratch + i * K_ + (flipped_ ? K_ - C : 0), flipped_ ? -C : C,
@@ -69,7 +68,7 @@ class Bfloat16Rows : public Plan<float> {
     const std::int64_t all = problem_.N * problem_.positions(), row_parts = share_.row_parts;
     const std::int64_t column_parts = share_.column_parts, parts = problem_.groups * row_parts * column_parts;
     std::uint16_t *const patches = numbers_at(scratch), *const window = numbers_at(scratch + floats_of(block_ * row_));
-    std::fill_n(patches, block_ * row_, std::uint16_t{0});  // what lies behind a patch stays so
+    std::fill_n(patches, block_ * row_, std::uint16_t{0});  // the rest of a patch's row stays zero
     kernels_.begin();
     for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) {
       const std::int64_t column = part % column_parts, row = part / column_parts % row_parts;

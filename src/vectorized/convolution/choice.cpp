@@ -16,7 +16,7 @@ namespace {
 bool im2col_fits(const Problem& problem) { return problem.layout == Layout::channels_first; }
 bool rows_fit(const Problem& problem) { return problem.layout == Layout::channels_last; }
 
-/// Of sums over patches, by measured cycles per product of a vector and a number.
+/// Costs of sums over patches, from measured cycles per product of a vector and a number.
 template <class T>
 double direct_cycles(const Problem& problem) {
   const double products = static_cast<double>(problem.N * problem.positions() * problem.groups * problem.O) *
@@ -24,7 +24,7 @@ double direct_cycles(const Problem& problem) {
   return (problem.pass == Pass::grad_weight ? 0.7 : 0.62) * products;
 }
 
-using MachineKernels = const bfloat16::Kernels* (*)();  // null where this machine has none
+using MachineKernels = const bfloat16::Kernels* (*)();  // null if this machine has none
 
 template <class T, MachineKernels kernels>
 bool rounded_fits(const Problem& problem) {
@@ -47,7 +47,7 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
   return {name, rounded_fits<T, kernels>, rounded_cycles<kernels>, rounded_rows<T, kernels>};
 }
 
-/// The first one that fits computes any values.
+/// The first one that fits and handles all values.
 template <class T>
 constexpr std::array<Algorithm<T>, 6> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
                                                   {"rows", rows_fit, direct_cycles<T>, rows<T>},
@@ -67,7 +67,7 @@ struct Trials {
   }
 };
 
-/// Of the algorithms that fit, the one with the least cost(algorithm).
+/// Among the algorithms that fit, the one with the least cost(algorithm).
 template <class T, class Cost>
 const Algorithm<T>& cheapest(const Problem& problem, const Cost& cost) {
   const Algorithm<T>* best = nullptr;
@@ -90,7 +90,7 @@ const Algorithm<T>& tried(Context& context, const Problem& problem, const Arrays
     if (const std::size_t* const known = trials.found.find(problem)) return algorithms<T>[*known];
   }
   const Algorithm<T>& fastest =
-      cheapest<T>(problem, [&](const Algorithm<T>& algorithm) {  // not under the lock: other threads go on
+      cheapest<T>(problem, [&](const Algorithm<T>& algorithm) {  // not under the lock: other threads continue
         run_by(context, algorithm, problem, arrays);             // fetches memory and code
         const auto start = std::chrono::steady_clock::now();
         run_by(context, algorithm, problem, arrays);
@@ -168,14 +168,15 @@ Layout choose_layout(const Context& context, Problem problem) {
         if (forced == algorithm.name && algorithm.fits(problem)) return layout;
     }
   }
-  // Channels first, the image is copied with its padding; where that is nearly all of it, nobody needs the copy.
+  // Channels first, the image is copied with its padding; if that is most of the work, another algorithm avoids the
+  // copy.
   constexpr std::int64_t little = std::int64_t{1} << 20, most = 16;
   if (!empty && problem.padded() > little && problem.padded() / most > problem.C * problem.plane())
     return Layout::channels_last;
   problem.pass = Pass::forward;
   problem.layout = Layout::channels_last;
   if (!empty && problem.groups >= 8 && depthwise_fits(problem)) return Layout::channels_last;
-  // Lanes that are channels need a number of them that fills vectors, and patches of some length.
+  // Lanes that are channels need enough of them to fill vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;
 }

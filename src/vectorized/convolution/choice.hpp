@@ -8,28 +8,28 @@
 
 namespace tern::vectorized::convolution {
 
-/// The name of the decision about a pass; null where there is none.
+/// The name of a pass's decision; null if there is none.
 const char* decision(Pass pass);
 
-/// The algorithm that a pass takes: the forced one where it fits, else by the rule, which reads the problem alone,
-/// because the algorithms sum in different orders and results must depend on nothing else; for a problem that need not
-/// be deterministic the fastest one in a trial on its first call.
+/// The algorithm of a pass: the forced one if it fits, else the rule's. The rule reads only the problem, because the
+/// algorithms sum in different orders and results must depend on nothing else. A problem that need not be deterministic
+/// gets the fastest one of a trial in its first call.
 template <class T>
 const Algorithm<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays);
 
-/// One that fits and computes any values.
+/// One that fits and handles all values.
 template <class T>
 const Algorithm<T>& surest(const Problem& problem);
 
-/// Computes a pass by this algorithm, and what that leaves undone by the surest.
+/// Runs a pass with this algorithm; what that leaves undone, the most robust one computes.
 template <class T>
 void run_by(Context& context, const Algorithm<T>& algorithm, const Problem& problem, const Arrays<T>& arrays);
 
-/// The layout that the forced algorithm of one of the passes works in, else the rule's.
+/// The layout of the forced algorithm of one of the passes, else of the rule's.
 template <class T>
 Layout choose_layout(const Context& context, Problem problem);
 
-/// What trials found and this process remembers, a line each: the problem and its algorithm.
+/// The cached results of trials in this process, one line each: the problem and its algorithm.
 std::vector<std::string> remembered_choices();
 
 }  // namespace tern::vectorized::convolution

@@ -35,7 +35,7 @@ Problem problem_of(const Context& context, const Conv2d& shape, Pass pass, std::
           .deterministic = context.deterministic};
 }
 
-/// Of the forward pass on one thread.
+/// For the forward pass on one thread.
 double nanoseconds(const Problem& problem) {
   return static_cast<double>(problem.N * problem.groups * problem.O * problem.positions()) *
          static_cast<double>(problem.K()) * static_cast<double>(problem.element) / 120;
@@ -52,7 +52,7 @@ struct Call {
   Arrays<T> arrays;
 };
 
-/// Runs the forward pass. Where the caller knows the version of the weights, what is made of them is kept.
+/// Runs the forward pass. If the caller knows the version of the weights, what is derived from them is cached.
 template <class T>
 void run_forward(Context& context, const Plan<T>& plan, const Call<T>& call, std::string_view algorithm) {
   const auto& problem = call.problem;
@@ -65,7 +65,7 @@ void run_forward(Context& context, const Plan<T>& plan, const Call<T>& call, std
   if (kept.data != nullptr && !kept.ready) keep(version, problem, algorithm, kept);
 }
 
-/// Chooses an algorithm for each pass of a convolution, and runs them side by side, the last one first.
+/// Chooses an algorithm for each pass of a convolution, and runs them concurrently, the last one first.
 template <class T>
 void run_all(Context& context, std::span<const Call<T>> calls) {
   std::array<PlanPointer<T>, most_plans> plans;
@@ -91,7 +91,7 @@ void run_all(Context& context, std::span<const Call<T>> calls) {
   }
 }
 
-/// Calls body(first element, elements) for the parts of y that are dense: all of it, or each position.
+/// Calls body(first element, elements) for the dense parts of y: all of it, or each position.
 template <class Body>
 void for_dense(const Problem& problem, const Body& body) {
   const std::int64_t positions = problem.N * problem.positions(), channels = problem.groups * problem.O;
@@ -119,7 +119,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
                      const T* weight, const T* y, const Conv2d& shape) {
   Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
   const std::int64_t n = shape.N * shape.O * problem.positions();
-  if (n == 0 || problem.K() == 0) {  // nothing flows
+  if (n == 0 || problem.K() == 0) {  // no gradient passes
     if (grad_x != nullptr) std::fill_n(grad_x, shape.N * shape.C * problem.plane(), T{0});
     if (grad_weight != nullptr) std::fill_n(grad_weight, shape.O * problem.K(), T{0});
     if (grad_bias != nullptr && n == 0) std::fill_n(grad_bias, shape.O, T{0});
@@ -127,7 +127,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     grad_x = grad_weight = nullptr;
   }
   problem.threads = useful_threads(context, 2 * nanoseconds(problem));
-  // Channels last, relu's gradient masks what is read; otherwise the gradient before the activation is written first.
+  // Channels last, relu's gradient masks the reads; otherwise the gradient before the activation is written first.
   const bool last = shape.layout == Layout::channels_last, relu = shape.activation == Activation::relu;
   const bool writes = shape.activation != Activation::none && !(last && relu);
   const Scratch written(context, writes ? static_cast<std::size_t>(n) * sizeof(T) : 0);
@@ -154,7 +154,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     calls[count].problem.pass = pass;
     calls[count++].problem.bias = bias;
   };
-  // Channels last, the gradient of bias comes with that of weight.
+  // Channels last, the gradient of bias is computed with that of weight.
   const bool together = last && grad_weight != nullptr && grad_bias != nullptr;
   if (grad_x != nullptr) add(Pass::grad_x, false, {.out = grad_x, .in = g, .mask = mask, .weight = weight});
   if (grad_weight != nullptr)

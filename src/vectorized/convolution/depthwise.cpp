@@ -1,5 +1,5 @@
-// Depthwise: every channel has a kernel of its own. Images are channels last and lanes are channels; a few neighbouring
-// outputs of a row are summed in registers, tap by tap. Taps over the padding are left out.
+// Depthwise: every channel has its own kernel. Images are channels last and lanes are channels; a few adjacent outputs
+// of a row are summed in registers, tap by tap. Taps over the padding are skipped.
 
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@ struct Axis {
   bool has(std::int64_t phase, std::int64_t tap) const {
     return forward || (phase + pad - tap * dilation) % stride == 0;
   }
-  /// The input of a tap for the first output of a phase, which may lie outside.
+  /// The input of a tap for the first output of a phase; may be outside.
   std::int64_t input(std::int64_t phase, std::int64_t tap) const {
     return forward ? tap * dilation - pad : (phase + pad - tap * dilation) / stride;
   }
@@ -50,7 +50,7 @@ Axis columns_of(const Problem& p) {
 struct TapAt {
   std::int64_t tap, input;  ///< the input of the first output
 };
-/// Neighbouring outputs of a phase for which the same taps lie inside.
+/// Adjacent outputs of a phase for which the same taps are inside.
 struct Segment {
   std::int64_t phase, first, count;
   std::vector<TapAt> taps;
@@ -86,7 +86,7 @@ std::vector<Segment> segments_of(const Axis& axis) {
   return result;
 }
 
-/// The taps that a row of outputs has, with the rows of their inputs.
+/// The taps of a row of outputs, with the rows of their inputs.
 std::vector<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
   std::vector<TapAt> result;
   const std::int64_t phase = row % axis.phases(), place = row / axis.phases();
@@ -105,7 +105,8 @@ std::int64_t padded_channels(const Problem& problem) {
 
 // ---- forward, and the gradient of x --------------------------------------------------------------------------------
 
-/// The gradient of x reads the gradient of y as the forward pass reads x: of each phase of a stride, its own taps.
+/// The gradient of x reads the gradient of y as the forward pass reads x, with separate taps for each phase of a
+/// stride.
 template <class T>
 class Depthwise : public Plan<T> {
  public:
@@ -189,7 +190,7 @@ class Depthwise : public Plan<T> {
 
 // ---- the gradients of weight and bias ------------------------------------------------------------------------------
 
-/// Sums over chunks of rows, whose number follows from the shape alone; then over the chunks in their order.
+/// Sums over chunks of rows, whose number follows from the shape only; then over the chunks in order.
 template <class T>
 class DepthwiseGradWeight : public Plan<T> {
  public:
@@ -210,7 +211,7 @@ class DepthwiseGradWeight : public Plan<T> {
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
     phase == 0 ? sum(team, shared, scratch) : store(team, shared);
   }
-  /// A gradient of y that is not finite makes NaN of the padding's zeros, which this algorithm leaves out.
+  /// A gradient of y that is not finite would make NaN of the padding's zeros, which this algorithm skips.
   bool done() const override { return finite_.load(std::memory_order_relaxed); }
 
  private:
@@ -254,7 +255,7 @@ class DepthwiseGradWeight : public Plan<T> {
         part.mask = arrays_.mask_at(at);
         part.in = arrays_.in + ((image * problem_.H + h.input) * problem_.W + first.input) * pitch;
         part.sums = sums + (h.tap * problem_.KW + first.tap) * padded_;
-        part.tap_count = static_cast<std::int64_t>(segment.taps.size());  // taps inside are neighbours
+        part.tap_count = static_cast<std::int64_t>(segment.taps.size());  // taps inside are adjacent
         part.positions = segment.count;
         kernels.gradient(part);
       }

@@ -45,7 +45,7 @@ HWY_INLINE Vector<T> load_masked(const T* from, const T* mask, std::int64_t rest
     return value;
 }
 
-// The loops over the sums are template recursions, so that each has a constant index and lives in a register.
+// The loops over the sums are template recursions, so that each sum has a constant index and stays in a register.
 
 template <bool Whole, bool Masks, int I, int R, class T>
 HWY_INLINE void multiply(Vector<T> (&sum)[R], const T* in, const T* mask, std::int64_t step, Vector<T> weight,

@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions with a channel of its own for each output channel, channels last: lanes are channels.
+// Convolutions with one input channel per output channel, channels last: lanes are channels.
 
 #include <cstdint>
 
@@ -7,23 +7,23 @@
 
 namespace tern::vectorized::convolution {
 
-/// One tap of a kernel: where its input lies, from that of the first output, and where its weights lie. In elements.
+/// One tap of a kernel: the offset of its input from the first output's, and the offset of its weights. In elements.
 struct DepthwiseTap {
   std::int64_t in = 0, weight = 0;
 };
 
-/// A run of outputs that all have the same taps: out[r] = activation(bias + sum over the taps of in[r] * weight), for
-/// each channel.
+/// A run of outputs with the same taps: out[r] = activation(bias + sum over the taps of in[r] * weight), for each
+/// channel.
 template <class T>
 struct DepthwiseRun {
   T* out = nullptr;
   const T* in = nullptr;
-  const T* mask = nullptr;  ///< lies as `in`, which counts as 0 where this is 0 or less; or null
+  const T* mask = nullptr;  ///< has the layout of `in`, which counts as 0 where this is 0 or less; or null
   const T* weights = nullptr;
   const T* bias = nullptr;  ///< or null
   const DepthwiseTap* taps = nullptr;
   std::int64_t tap_count = 0, outputs = 0, channels = 0;
-  std::int64_t out_step = 0, in_step = 0;  ///< elements from an output to the next, and from its inputs to the next's
+  std::int64_t out_step = 0, in_step = 0;  ///< elements from one output to the next, and from its inputs to the next's
   kernels::Activation activation = kernels::Activation::none;
 };
 
@@ -32,10 +32,10 @@ template <class T>
 struct DepthwiseGradient {
   T* sums = nullptr;
   const T *in = nullptr, *g = nullptr;
-  const T* mask = nullptr;  ///< lies as g
+  const T* mask = nullptr;  ///< has the layout of g
   std::int64_t tap_count = 0, positions = 0, channels = 0;
-  std::int64_t in_step = 0, g_step = 0;     ///< elements from a position to the next
-  std::int64_t tap_step = 0, sum_step = 0;  ///< elements from a tap's input, and from its sums, to the next's
+  std::int64_t in_step = 0, g_step = 0;     ///< elements from one position to the next
+  std::int64_t tap_step = 0, sum_step = 0;  ///< elements from one tap's input, and from its sums, to the next's
 };
 
 template <class T>

@@ -1,5 +1,5 @@
-// im2col: convolutions of channels-first images whose lanes are output positions, products of the weights with patches
-// that are cut out of the images. For any stride and dilation, and for few channels.
+// im2col: convolutions of channels-first images whose lanes are output positions, as products of the weights with
+// patches that are cut out of the images. For any stride and dilation, and for few channels.
 
 #include <algorithm>
 
@@ -13,16 +13,16 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-// Elements of a packed block that streams from the second-level cache, and rows of it that multiply at a time.
+// Elements of a packed block that streams from the second-level cache, and rows of it that are multiplied at a time.
 constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
-// A weight gradient of fewer patch rows is not cut along them alone, but also into at most so many chunks of images.
+// A weight gradient with fewer patch rows is also cut into chunks of images, at most this many.
 constexpr std::int64_t few_patch_rows = 64, most_chunks = 16;
-// Elements behind a buffer that a vector may touch.
+// Elements behind a buffer that a vector may access.
 constexpr std::int64_t slack = 64;
-// Elements of an image with its padding: what is beside it in the scratch memory is counted in 64 bits.
+// Elements of an image with its padding: offsets in scratch memory are counted in 64 bits.
 constexpr std::int64_t most_padded = std::int64_t{1} << 48;
 
-/// The images of x with their padding: x itself where there is none, else a copy of the image in use.
+/// The images of x with their padding: x itself if there is none, else a copy of the current image.
 template <class T>
 class Padded {
  public:
@@ -40,7 +40,7 @@ class Padded {
     copied_ = from;
     return scratch_;
   }
-  /// What lies behind an image and may be read ends here.
+  /// The end of the readable memory after an image.
   const T* end() const {
     return pads() ? scratch_ + scratch(problem_) : x_ + problem_.N * problem_.groups * problem_.C * problem_.plane();
   }
@@ -147,7 +147,7 @@ class Im2colForward : public Plan<T> {
 
 // ---- the gradient of x ---------------------------------------------------------------------------------------------
 
-/// weight^T g gives the gradient of the patches, block of output rows by block; pasting them adds them up in x.
+/// weight^T g gives the gradient of the patches, block of output rows by block; pasting adds them to x.
 template <class T>
 class Im2colGradX : public Plan<T> {
  public:
@@ -210,9 +210,9 @@ class Im2colGradX : public Plan<T> {
 
 // ---- the gradient of weight ----------------------------------------------------------------------------------------
 
-/// Dot products of g's rows with the patches' rows, over blocks of positions; where an image has few, a block spans
-/// several images. Threads share the patches' rows; where these are few, chunks of images, which follow from the shape
-/// alone, have sums of their own that are added in order at the end.
+/// Dot products of g's rows with the patches' rows, over blocks of positions; if an image has few, a block spans
+/// several images. Threads divide the patches' rows. If these are few, chunks of images, which follow from the shape
+/// only, have separate sums that are added in order at the end.
 template <class T>
 class Im2colGradWeight : public Plan<T> {
  public:
@@ -223,7 +223,7 @@ class Im2colGradWeight : public Plan<T> {
         std::clamp<std::int64_t>(divide_up(problem.threads, chunks_ * problem.groups), 1, std::max<std::int64_t>(1, K));
     images_ = std::clamp<std::int64_t>(most_positions / positions, 1, divide_up(problem.N, chunks_));
     positions_ = divide_up(positions, divide_up(positions, most_positions));
-    // A vector more: cutting writes past the end of a row, and strides of a power of two would meet in the cache.
+    // One extra vector: cutting writes past the end of a row, and power-of-two strides would collide in the cache.
     stride_ = round_up(images_ * positions_, 16) + 16;
     rows_ = std::clamp<std::int64_t>(block_elements / stride_, 1, std::max<std::int64_t>(1, divide_up(K, row_parts_)));
     gathered_ = images_ == 1 ? 0 : problem.O * stride_;

@@ -51,7 +51,7 @@ void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Probl
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, std::max<std::size_t>(1, HWY_MAX_BYTES / sizeof(T) / 2)> half;
   const bool halves = longest <= static_cast<std::int64_t>(hn::Lanes(half));
-  // What a row of patches reads at most, from its first element: runs follow each other in the image.
+  // The most that a row of patches reads, from its first element: runs are in image order.
   const std::int64_t most =
       runs[run_count - 1].from + runs[run_count - 1].length + static_cast<std::int64_t>(HWY_MAX_BYTES / sizeof(T));
   std::int64_t j = first_row % problem.KW, i = first_row / problem.KW % problem.KH;
@@ -85,7 +85,7 @@ void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Probl
 template <class T>
 void paste_row(T* plane, const T* patches, std::int64_t i, std::int64_t j, const Problem& problem,
                std::int64_t first_oh, std::int64_t last_oh) {
-  // Columns ow whose pixel shift + ow * stride lies inside the plane.
+  // Columns ow whose pixel shift + ow * stride is inside the plane.
   const std::int64_t shift = j * problem.dilation_w - problem.pad_w;
   const std::int64_t begin = shift >= 0 ? 0 : (-shift + problem.stride_w - 1) / problem.stride_w;
   const std::int64_t end =
@@ -102,8 +102,8 @@ void paste_row(T* plane, const T* patches, std::int64_t i, std::int64_t j, const
 #define TERN_PASTE_COLUMNS 1
 inline constexpr std::int64_t most_kernel_columns = 16;
 
-/// One vector of columns, from `column`, of all rows of the plane that the patches touch: every pixel collects what
-/// belongs to it in a register. Masked loads leave out what lies beyond the ends of the patches' rows.
+/// One vector of columns, from `column`, of all rows of the plane that the patches touch: every pixel collects its
+/// terms in a register. Masked loads skip what is beyond the ends of the patches' rows.
 template <class T>
 void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
                    std::int64_t last_oh, std::int64_t column) {

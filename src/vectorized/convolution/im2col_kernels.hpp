@@ -1,6 +1,6 @@
 #pragma once
 // The patches that a convolution multiplies by its weights, one row per (channel, kernel row, kernel column), one
-// column per output position: cut out of an image block by block, straight into the buffers of a product.
+// column per output position: cut out of an image block by block, directly into the buffers of a product.
 
 #include <cstdint>
 
@@ -11,11 +11,11 @@ namespace tern::vectorized::convolution {
 template <class T>
 struct Im2colKernels {
   /// out[row - first_row, i] = row `row` of the patches at position first_position + i, i in [0, count), count <=
-  /// most_positions; `out_row` is out's stride. The image has its padding; what lies from `end` on, at the image's end
-  /// or behind it, is not read. Up to one vector behind the last row is written.
+  /// most_positions; `out_row` is out's stride. The image includes its padding; nothing from `end` on is read. Up to
+  /// one vector after the last row is written.
   void (*cut)(T* out, std::int64_t out_row, const T* image, const T* end, const Problem& problem,
               std::int64_t first_row, std::int64_t rows, std::int64_t first_position, std::int64_t count);
-  /// The opposite: adds patches [KH * KW, OH * OW of output rows first_oh...] of one channel to its plane [H, W].
+  /// The inverse: adds patches [KH * KW, OH * OW of output rows first_oh...] of one channel to its plane [H, W].
   void (*paste)(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
                 std::int64_t last_oh);
 };

@@ -105,7 +105,7 @@ class Store {
     return entries_.erase(entry);
   }
 
-  /// What other versions of these weights left, and weights that are gone.
+  /// Entries of other versions of these weights, and of weights that are gone.
   void forget_older(const Key& key) {
     for (auto entry = entries_.begin(); entry != entries_.end();) {
       const auto& storage = entry->first.version.storage;
@@ -115,8 +115,8 @@ class Store {
     }
   }
 
-  /// Drops what was used longest ago until so many bytes more fit; false where they do not. What was used lately stays:
-  /// a network that is larger than the bound would else drop each array just before it is used.
+  /// Evicts least recently used entries until `bytes` more fit; false if they do not. Recently used entries stay:
+  /// otherwise a network larger than the bound would evict each array just before its use.
   bool make_room(std::size_t bytes, std::uint64_t lately) {
     if (bytes > limit_) return false;
     for (auto place = order_.end(); place != order_.begin() && bytes_ + bytes > limit_;) {
@@ -131,7 +131,7 @@ class Store {
 
   std::mutex mutex_;
   Entries entries_;
-  std::list<const Key*> order_;  // the last used first
+  std::list<const Key*> order_;  // most recently used first
   std::uint64_t calls_ = 0;
   std::size_t bytes_ = 0, found_ = 0, limit_ = usual_limit();
 };

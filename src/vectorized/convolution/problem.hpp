@@ -18,16 +18,16 @@ using kernels::Layout;
 
 enum class Pass : std::uint8_t { forward, grad_x, grad_weight, grad_bias };
 
-/// One pass of a convolution: everything that a decision about it reads, and the key of what is remembered.
+/// One pass of a convolution: everything that a decision about it reads, and the cache key of the decision.
 struct Problem {
   Pass pass = Pass::forward;
-  std::int64_t N = 0, groups = 1, C = 0, O = 0;  ///< C and O are those of one group
+  std::int64_t N = 0, groups = 1, C = 0, O = 0;  ///< C and O are per group
   std::int64_t H = 0, W = 0, KH = 1, KW = 1, OH = 0, OW = 0;
   std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   Layout layout = Layout::channels_first;
   std::int64_t x_pitch = 0, y_pitch = 0;  ///< channels last: elements from one position of x, of y or g, to the next
   Activation activation = Activation::none;
-  bool bias = false;  ///< whether these arrays are given
+  bool bias = false;  ///< whether these arrays are present
   bool mask = false;
   std::int64_t element = sizeof(float);  ///< bytes
   Precision precision = Precision::strict;
@@ -39,8 +39,8 @@ struct Problem {
   std::int64_t positions() const { return OH * OW; }
   std::int64_t plane() const { return H * W; }
   std::int64_t taps() const { return KH * KW; }
-  std::int64_t K() const { return C * taps(); }  ///< products of an output
-  /// Elements of the channels of an image with their padding; the largest number where there are more.
+  std::int64_t K() const { return C * taps(); }  ///< products per output
+  /// Elements of the channels of an image with their padding; saturates at the largest number.
   std::int64_t padded() const {
     std::int64_t height = 0, width = 0, all = 0;
     const bool fits = !__builtin_mul_overflow(2, pad_h, &height) && !__builtin_add_overflow(height, H, &height) &&
@@ -49,28 +49,30 @@ struct Problem {
     return fits ? all : std::numeric_limits<std::int64_t>::max();
   }
   bool strided() const { return stride_h != 1 || stride_w != 1; }
-  /// Patches are positions of the image as they lie.
+  /// Patches are positions of the image in place.
   bool plain() const { return KH == 1 && KW == 1 && !strided() && pad_h == 0 && pad_w == 0; }
 };
 
 /// For messages and lists: "conv2d_grad_x of 8x64x12x12 by 32x64x3x3, stride 1x1, ...".
 std::string text_of(const Problem& problem);
 
-/// The arrays of a pass; those that it does not need are null. Images lie as the problem's layout says.
+/// The arrays of a pass; unused ones are null. Images have the problem's layout.
 template <class T>
 struct Arrays {
-  T *out = nullptr, *grad_bias = nullptr;  ///< y, grad_x or grad_weight; grad_bias comes with grad_weight
-  const T *in = nullptr, *g = nullptr;     ///< x, of grad_x the gradient of y; of the others' gradients that of y
-  const T* mask = nullptr;  ///< lies as the gradient of y, whose elements count as 0 where this is 0 or less: relu's
+  T *out = nullptr, *grad_bias = nullptr;  ///< y, grad_x or grad_weight; grad_bias is computed with grad_weight
+  const T *in = nullptr, *g = nullptr;     ///< x, or for grad_x the gradient of y; g: for the other gradients, that of
+                                           ///< y
+  const T* mask = nullptr;  ///< has the layout of y's gradient, whose elements count as 0 where this is 0 or less:
+                            ///< relu's
   const T *weight = nullptr, *bias = nullptr;
-  bool keeps = false;  ///< what is made of the weights is kept for later calls
+  bool keeps = false;  ///< what is derived from the weights is cached for later calls
 
   const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
 };
 
-/// Space-to-depth: a convolution of one group with stride s on both axes is one of stride 1 over squares of s x s
+/// Space-to-depth: a convolution of one group with stride s on both axes becomes one of stride 1 over squares of s x s
 /// pixels, whose channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before
-/// the image. One of stride 1 stays as it is.
+/// the image. A problem of stride 1 is unchanged.
 inline Problem space_to_depth(const Problem& problem) {
   Problem result = problem;
   if (!problem.strided()) return result;
@@ -91,8 +93,8 @@ inline bool flips(const Problem& problem) {
          problem.pad_w <= problem.dilation_w * (problem.KW - 1);
 }
 
-/// The gradient of x as a convolution of the gradient of y, where that is possible. Its weight is [groups * C,
-/// O, KH, KW], read with both axes of taps reversed (a flipped kernel). What is no gradient of x stays as it is.
+/// The gradient of x as a convolution of the gradient of y, if possible. Its weight is [groups * C, O, KH, KW], read
+/// with both axes of taps reversed (a flipped kernel). Other passes are unchanged.
 inline Problem flipped(const Problem& problem) {
   Problem result = problem;
   if (problem.pass != Pass::grad_x) return result;

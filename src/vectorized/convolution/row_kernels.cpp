@@ -22,7 +22,7 @@ HWY_INLINE hn::Vec<D> masked(D d, hn::Vec<D> value, hn::Vec<D> mask) {
   return hn::IfThenZeroElse(hn::Le(mask, hn::Zero(d)), value);
 }
 
-/// One position; the last vector is filled up with zeros.
+/// One position; the last vector is padded with zeros.
 template <bool masks, class T>
 HWY_INLINE void copy_position(T* out, const T* in, const T* mask, std::int64_t channels) {
   const hn::ScalableTag<T> d;
@@ -56,7 +56,7 @@ void copy_panels(T* out, std::int64_t width, std::int64_t panel, const T* in, co
                  std::int64_t positions, std::int64_t channels) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t strip = 16;  // positions at a time, so that both sides see runs of some length
+  constexpr std::int64_t strip = 16;  // positions at a time, so that both sides have runs of some length
   for (std::int64_t first = 0; first < positions; first += strip)
     for (std::int64_t c = 0; c < channels; c += width) {
       const std::int64_t count = std::min(width, channels - c);
@@ -90,8 +90,8 @@ HWY_INLINE void add_run(T* out, const T* in, std::int64_t n) {
   if (i < n) store_first(hn::Add(load_first(d, out + i, n - i), load_first(d, in + i, n - i)), d, out + i, n - i);
 }
 
-/// Calls inside(offset in the image, offset in the patch, elements) for the runs of a patch that lie in the image, and
-/// outside(offset in the patch, elements) for the others, in the order of the patch.
+/// Calls inside(offset in the image, offset in the patch, elements) for the runs of a patch that are in the image, and
+/// outside(offset in the patch, elements) for the others, in patch order.
 template <class Inside, class Outside>
 HWY_INLINE void for_runs(const Problem& problem, std::int64_t first_row, std::int64_t last_row, std::int64_t position,
                          const Inside& inside, const Outside& outside) {

@@ -1,5 +1,5 @@
 #pragma once
-// Images whose channels lie side by side, and what convolutions that have channels in their lanes cut out of them.
+// Channels-last images, and the patches that convolutions with channels in their lanes cut out of them.
 
 #include <cstdint>
 
@@ -9,20 +9,19 @@ namespace tern::vectorized::convolution {
 
 template <class T>
 struct RowKernels {
-  /// out [positions, out_pitch] = in, whole vectors: zeros behind the channels. Where `mask` is not null, elements
+  /// out [positions, out_pitch] = in, in whole vectors, with zeros after the channels. If `mask` is not null, elements
   /// whose counterpart there is 0 or less become 0.
   void (*copy)(T* out, std::int64_t out_pitch, const T* in, const T* mask, std::int64_t in_pitch,
                std::int64_t positions, std::int64_t channels);
-  /// The same into panels of `width` channels (a whole number of vectors), `panel` elements apart, in each of which
-  /// positions follow each other. Panels are filled up with zeros.
+  /// The same into panels of `width` channels (a whole number of vectors), `panel` elements apart, each with
+  /// consecutive positions. Panels are padded with zeros.
   void (*copy_panels)(T* out, std::int64_t width, std::int64_t panel, const T* in, const T* mask, std::int64_t in_pitch,
                       std::int64_t positions, std::int64_t channels);
-  /// The patches of an image under the kernel, one row per output position, the kernel's rows side by side in it, each
-  /// [KW, C]: rows [first_row, last_row) of the kernel at positions first ... first + count, in rows of `out_row`
-  /// elements.
+  /// The patches of an image, one row per output position, with the kernel's rows adjacent in it, each [KW, C]: rows
+  /// [first_row, last_row) of the kernel at positions first ... first + count, in rows of `out_row` elements.
   void (*gather)(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
                  std::int64_t last_row, std::int64_t first, std::int64_t count);
-  /// The opposite: adds gathered rows to an image.
+  /// The inverse: adds gathered rows to an image.
   void (*scatter)(T* image, const T* in, std::int64_t in_row, const Problem& problem, std::int64_t first_row,
                   std::int64_t last_row, std::int64_t first, std::int64_t count);
 };

@@ -1,5 +1,5 @@
-// Rows: convolutions of channels-last images whose lanes are channels, products of patches, which are rows of an image
-// put side by side, with the weights. A 1x1 convolution is a product of the image as it lies.
+// Rows: convolutions of channels-last images whose lanes are channels, as products of patches, which are concatenated
+// rows of an image, with the weights. A 1x1 convolution is a product of the image in place.
 
 #include "vectorized/convolution/rows.hpp"
 
@@ -15,11 +15,11 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-// Elements of k that multiply at a time, and channels whose weights are packed at a time.
+// Elements of k that are multiplied at a time, and channels whose weights are packed at a time.
 constexpr std::int64_t most_depth = 512, some_channels = 16;
 
-/// The forward pass, and the gradient of x where the kernel can be flipped: positions of all images one after another
-/// are the rows of a product.
+/// The forward pass, and the gradient of x if the kernel can be flipped: the positions of all images, one after
+/// another, are the rows of a product.
 template <class T>
 class Rows : public Plan<T> {
  public:
@@ -65,7 +65,7 @@ class Rows : public Plan<T> {
     }
   }
 
-  /// The block of k to multiply that k lies in: its begin and its size.
+  /// The block of k that contains k: its begin and size.
   std::pair<std::int64_t, std::int64_t> block_of_k(std::int64_t k) const {
     const std::int64_t gathered = k / depth_ * depth_, begin = gathered + (k - gathered) / block_depth_ * block_depth_;
     return {begin, std::min({block_depth_, gathered + depth_ - begin, K_ - begin})};
@@ -163,7 +163,7 @@ class Rows : public Plan<T> {
     }
     const std::int64_t line = problem_.KW * problem_.C, row = k / line;
     const std::int64_t last_row = std::min(row + depth_ / line, problem_.KH);
-    Problem lying = problem_;  // as the images lie that patches are cut out of
+    Problem lying = problem_;  // the layout of the images that patches are cut out of
     if (arrays_.mask != nullptr) lying.x_pitch = round_up(problem_.C, gemm_kernels<T>().lanes);
     for_images(first, last, problem_.positions(),
                [&](std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t before) {
@@ -185,8 +185,8 @@ class Rows : public Plan<T> {
   Arrays<T> arrays_;
   bool flipped_, plain_;
   std::int64_t K_, panels_;
-  std::int64_t depth_ = 1;        ///< of k that are gathered together: whole rows of the kernel, or all of a plain one
-  std::int64_t block_depth_ = 1;  ///< of k that are multiplied together
+  std::int64_t depth_ = 1;        ///< k that are gathered together: whole rows of the kernel, or all of a plain one
+  std::int64_t block_depth_ = 1;  ///< k that are multiplied together
   std::int64_t block_ = 1;        ///< positions
   RowsShare share_;
   std::int64_t weights_ = 0, patches_ = 0, image_ = 0;
@@ -212,7 +212,7 @@ RowsShare share_rows(const Problem& flipped, std::int64_t tiles, std::int64_t pa
   const int threads = flipped.threads;
   RowsShare share{.row_parts = std::min<std::int64_t>(threads, tiles)};
   if (tiles >= 4 * threads) return share;
-  // In products of a tile and a panel: to cut patches out, and to fetch a panel.
+  // In products of a tile and a panel: the cost to cut patches out, and to fetch a panel.
   const double gather = flipped.plain() ? 0 : 0.15, fetch = 0.3;
   double best = -1;
   for (std::int64_t row_parts = share.row_parts; row_parts > 0; --row_parts) {

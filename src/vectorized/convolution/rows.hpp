@@ -1,5 +1,5 @@
 #pragma once
-// What the files of the rows share.
+// Shared by the files of the rows algorithm.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,18 +29,17 @@ void for_images(std::int64_t first, std::int64_t last, std::int64_t positions, c
   }
 }
 
-/// In how many parts a team cuts the positions, of which there are so many tiles, and, where these are few, the panels
-/// of outputs.
+/// How a team divides the positions, in tiles, and, if these are few, the panels of outputs.
 struct RowsShare {
   std::int64_t row_parts = 1, column_parts = 1;
 };
 RowsShare share_rows(const Problem& flipped, std::int64_t tiles, std::int64_t panels);
 
-/// With a flipped kernel, zeros around the gradient of y are multiplied, which infinity and NaN turn into NaN.
+/// With a flipped kernel, zeros around the gradient of y are multiplied; infinity and NaN turn them into NaN.
 template <class T>
 bool zeros_are_harmless(const Problem&, const T* weight);
 
-/// The gradients of weight and bias, and that of x where the kernel is not flipped.
+/// The gradients of weight and bias, and that of x if the kernel is not flipped.
 template <class T>
 PlanPointer<T> rows_gradient(const Problem&, const Arrays<T>&);
 

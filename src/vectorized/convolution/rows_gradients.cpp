@@ -12,7 +12,7 @@ namespace {
 // ---- the gradient of weight ----------------------------------------------------------------------------------------
 
 /// The gradients of weight and bias: products of the patches' columns with the gradient, summed over all positions in
-/// their order. Threads share out the columns and the outputs.
+/// order. Threads divide the columns and the outputs.
 template <class T>
 class RowsGradWeight : public Plan<T> {
  public:
@@ -25,7 +25,7 @@ class RowsGradWeight : public Plan<T> {
     const std::int64_t lanes = gemm_kernels<T>().lanes, tile = gemm_kernels<T>().tile_rows;
     const std::int64_t O = problem.O, threads = problem.threads;
     block_ = block_of<T>(plain_ ? O : K_ + O);
-    // Vectors of products, of patches to gather and of gradients to copy, in rough cycles.
+    // Rough cycles: vectors of products, patches to gather and gradients to copy.
     double best = -1;
     for (std::int64_t column_parts = 1; column_parts <= threads; ++column_parts) {
       const std::int64_t output_parts = std::min(divide_up(threads, column_parts), divide_up(O, lanes));
@@ -144,7 +144,7 @@ class RowsGradWeight : public Plan<T> {
 
 // ---- the gradient of x for any stride ------------------------------------------------------------------------------
 
-/// The gradient of the patches, which is then added up in the images.
+/// The gradient of the patches, which is then added to the images.
 template <class T>
 class RowsScattered : public Plan<T> {
  public:
@@ -222,13 +222,13 @@ class RowsScattered : public Plan<T> {
 
   Problem problem_;
   Arrays<T> arrays_;
-  std::int64_t channel_parts_ = 1, columns_ = 0;  ///< the most columns of the patches of a part, in whole panels
+  std::int64_t channel_parts_ = 1, columns_ = 0;  ///< the most columns of patches per part, in whole panels
   std::int64_t block_ = 1, gradients_ = 0, patches_ = 0;
 };
 
 // ---- the gradient of bias alone ------------------------------------------------------------------------------------
 
-/// The sum of g over all positions, by blocks of them.
+/// The sum of g over all positions, in blocks.
 template <class T>
 class RowsGradBias : public Plan<T> {
  public:

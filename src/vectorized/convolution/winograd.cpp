@@ -1,5 +1,5 @@
-// Winograd: convolutions of channels-last images by Winograd's method, over blocks of tiles (see winograd_kernels.hpp).
-// A stride becomes channels (space-to-depth).
+// Winograd's method for channels-last images, over blocks of tiles (see winograd_kernels.hpp). A stride becomes
+// channels (space-to-depth).
 
 #include "vectorized/convolution/winograd.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 constexpr double usual_block = 1.5 * 1024 * 1024 / sizeof(float);
 // The widest panel.
 constexpr std::int64_t most_panel = 64;
-// Rough cycles, per frequency and vector, to transform a weight, which goes far away, or stays in the cache.
+// Rough cycles, per frequency and vector, to transform a weight that is written to memory, or stays in the cache.
 constexpr double far_weight_cycles = 28, near_weight_cycles = 14;
 // Fewer channels than a vector leave lanes of transformed tiles empty.
 constexpr std::int64_t least_channels = 12;
@@ -24,11 +24,11 @@ constexpr std::int64_t least_channels = 12;
 constexpr std::int64_t most_space_to_depth_channels = 64;
 
 /// The forward pass, and the gradient of x, flipped: blocks of tiles through all channels, panel of outputs by panel.
-/// The team transforms the weights first; where the tiles of all images are one block, and there are panels for most
-/// threads, each does so for its own, some channels at a time, which then stay in its cache.
+/// The team transforms the weights first. If the tiles of all images form one block, and there are panels for most
+/// threads, each thread transforms its own weights, some channels at a time, which then stay in its cache.
 ///
-/// The transforms add up neighbours: what is near the end of T's range leaves it, and an infinity or NaN reaches all
-/// outputs of its tiles. Then some output is not finite, and the outputs are another algorithm's business.
+/// The transforms add neighbours: values near the end of T's range overflow, and an infinity or NaN reaches all outputs
+/// of its tiles. If an output is not finite, another algorithm computes the outputs.
 template <class T>
 class Winograd : public Plan<T> {
  public:
@@ -62,7 +62,7 @@ class Winograd : public Plan<T> {
     product_frequency_ = tiles * width + apart;
     products_ = product_frequency_ * frequencies;
     window_ = round_up((piece_rows + problem_.KH - 1) * (tile_columns_ * m + problem_.KH - 1) * channels_, 16);
-    // Or the taps of some channels, behind them those that are yet to go from space to depth.
+    // Or the taps of some channels, followed by those that are yet to be converted by space-to-depth.
     window_ =
         std::max(window_, (channels_at_once() * problem_.taps() + (strided_.strided() ? strided_.K() : 0)) * width);
     tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);
@@ -86,12 +86,12 @@ class Winograd : public Plan<T> {
   bool done() const override { return finite_.load(std::memory_order_relaxed); }
 
  private:
-  /// Channels whose weights are transformed at a time. Those of space-to-depth, which are few, all: their taps are
+  /// Channels whose weights are transformed at a time. With space-to-depth, whose channels are few, all: their taps are
   /// packed together.
   std::int64_t channels_at_once() const { return strided_.strided() ? problem_.C : 8; }
 
-  /// Blocks of which each thread gets as many, or, where there are fewer than threads, so many that their panels are
-  /// shared out well.
+  /// The number of blocks: equally many per thread or, if there are fewer than threads, such that their panels divide
+  /// well.
   std::int64_t blocks_for(std::int64_t least, std::int64_t all_rows) const {
     const std::int64_t threads = problem_.threads;
     if (problem_.groups * least >= threads) return std::min(all_rows, round_up(least, threads));
@@ -99,7 +99,7 @@ class Winograd : public Plan<T> {
     double best_cost = -1;
     for (std::int64_t blocks = least; blocks <= std::min(all_rows, round_up(least, threads)); ++blocks) {
       const std::int64_t panels = divide_up(problem_.groups * blocks * panels_, threads);
-      // Each thread transforms the images of the blocks that its panels lie in.
+      // Each thread transforms the images of the blocks that contain its panels.
       const double transforms = transform_cycles / product_cycles / static_cast<double>(gemm_kernels<T>().panel_width);
       const double cost = static_cast<double>(divide_up(all_rows, blocks)) *
                           (static_cast<double>(panels) + transforms * static_cast<double>(divide_up(panels, panels_)));
@@ -110,7 +110,7 @@ class Winograd : public Plan<T> {
     return best;
   }
 
-  /// The most rows of tiles of a block, so that they stay in the cache.
+  /// The most rows of tiles of a block that stay in the cache.
   std::int64_t most_rows() const {
     const std::int64_t fitting =
         cache_share(1.5) / (kernels_->frequencies() * channels_ * static_cast<std::int64_t>(sizeof(T)));
@@ -128,7 +128,7 @@ class Winograd : public Plan<T> {
     }
   }
 
-  /// Channels [first, last) of a panel, of which the first comes to `weights`.
+  /// Channels [first, last) of a panel; the first goes to `weights`.
   void transform_weights(T* weights, T* taps, std::int64_t group, std::int64_t panel, std::int64_t first,
                          std::int64_t last) const {
     const auto& gemm = gemm_kernels<T>();
@@ -150,7 +150,7 @@ class Winograd : public Plan<T> {
     }
   }
 
-  /// What pack_transposed of the weights after space-to-depth would give.
+  /// The result of pack_transposed for the weights after space-to-depth.
   void space_to_depth_weights(T* taps, std::int64_t panel, std::int64_t first, std::int64_t last) const {
     const std::int64_t width = gemm_kernels<T>().panel_width, output = panel * width;
     const std::int64_t side = strided_.stride_h, C = strided_.C, KH = strided_.KH, KW = strided_.KW, K = strided_.K();
@@ -187,7 +187,7 @@ class Winograd : public Plan<T> {
     }
   }
 
-  /// Whole blocks where every thread gets as many, else their panels.
+  /// Whole blocks if every thread gets equally many, else their panels.
   void run_blocks(const Team& team, const T* weights, T* scratch) const {
     const std::int64_t all_rows = problem_.N * tile_rows_, items = problem_.groups * blocks_ * panels_;
     const std::int64_t unit = problem_.groups * blocks_ % team.size == 0 ? panels_ : 1;
@@ -228,8 +228,8 @@ class Winograd : public Plan<T> {
                });
   }
 
-  /// Adds the products of a panel's channels [first, last) with `rows` rows of tiles to those of the channels before.
-  /// `more`: the next panel's weights lie behind these.
+  /// Adds the products of a panel's channels [first, last) with `rows` rows of tiles to those of the previous channels.
+  /// `more`: the next panel's weights follow.
   void multiply(std::int64_t panel, std::int64_t first, std::int64_t last, std::int64_t rows, const T* weights,
                 bool more, T* scratch) const {
     const auto& gemm = gemm_kernels<T>();
@@ -270,7 +270,8 @@ class Winograd : public Plan<T> {
     if (!finite) finite_.store(false, std::memory_order_relaxed);
   }
 
-  /// One row of tiles: whole tiles go to y, those that hang over an edge, or whose channels fill no vector, by a copy.
+  /// One row of tiles: whole tiles go to y; tiles that hang over an edge, or whose channels fill no vector, go through
+  /// a copy.
   bool store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
              const T* bias, T* outputs) const {
     const std::int64_t m = kernels_->outputs, size = kernels_->size(), pixel = problem_.y_pitch;
@@ -297,7 +298,7 @@ class Winograd : public Plan<T> {
     return finite;
   }
 
-  Problem strided_;  ///< what may have a stride
+  Problem strided_;  ///< may have a stride
   Problem problem_;  ///< after space-to-depth, or flipped
   Arrays<T> arrays_;
   bool flipped_;
@@ -319,7 +320,7 @@ double cycles_of(const Problem& problem) {
   const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
-  // As in the constructor, but by a cache of a usual size: the choice of the algorithm must not depend on the machine.
+  // As in the constructor, but with a typical cache size: the choice of the algorithm must not depend on the machine.
   const bool one_block = tiles <= most_tiles && static_cast<double>(kernels->frequencies()) * C * tiles <= usual_block;
   const double vectors = tiles * (C + O) * transform_cycles +
                          C * O * ((one_block ? near_weight_cycles : far_weight_cycles) + tiles * product_cycles);

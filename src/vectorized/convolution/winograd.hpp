@@ -1,5 +1,5 @@
 #pragma once
-// What both files of the tiles share: how they are cut out of images, and what that costs.
+// Shared by both Winograd files: how tiles are cut out of images, and the cost.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tern::vectorized::convolution {
 
-// Elements between the frequencies' arrays, so that equal places in them do not meet in the cache.
+// Elements between the frequencies' arrays, so that equal places in them do not collide in the cache.
 inline constexpr std::int64_t apart = 16;
 // Tiles that are multiplied at a time.
 inline constexpr std::int64_t most_tiles = 128;
@@ -45,12 +45,12 @@ struct Window {
   std::int64_t first_row = 0, first_column = 0;
   std::int64_t rows = 0, width = 0, stride = 0;
 
-  /// Squares of pixels side by side, `step` apart, from the row `row` and the channel `channel` on.
+  /// Adjacent squares of pixels, `step` apart, from the row `row` and the channel `channel` on.
   Squares<const T> squares(std::int64_t row, std::int64_t step, std::int64_t channel = 0) const {
     return {data + row * width * stride + channel, width * stride, stride, step * stride};
   }
 
-  /// Zeros stand outside the image and behind the channels.
+  /// With zeros outside the image and after the channels.
   void fill(const Pixels<T>& from) const {
     const std::int64_t begin = std::clamp<std::int64_t>(-first_column, 0, width);
     const std::int64_t end = std::clamp<std::int64_t>(from.W - first_column, begin, width);
@@ -69,7 +69,7 @@ struct Window {
     }
   }
 
-  /// Image n of x: squares of its pixels, the first column of which the window begins with, as pixels.
+  /// Image n of x: its squares, starting with the window's first column, as pixels.
   void fill_space_to_depth(const T* x, std::int64_t n, const Problem& strided) const {
     Problem squares = strided;
     squares.KW = strided.stride_h;
@@ -82,7 +82,7 @@ struct Window {
   }
 };
 
-/// Rough cycles of the pass on one thread; its kernels fit.
+/// Rough cycles of the pass on one thread; its kernels must fit.
 template <class T>
 double grad_weight_cycles(const Problem&);
 template <class T>

@@ -12,12 +12,12 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-// To fetch and store a sum, in products.
+// The cost to fetch and store a sum, in products.
 constexpr double sum_cycles = 10;
 
-/// For every frequency the product of the inputs' tiles and the gradients' tiles, summed over all tiles in their order.
-/// Threads share out blocks of channels and outputs, so small that the tiles and the sums stay in the second-level
-/// cache. What is not finite is another algorithm's business, as in Winograd.
+/// For every frequency, the product of the inputs' tiles and the gradients' tiles, summed over all tiles in order.
+/// Threads divide blocks of channels and outputs, small enough that tiles and sums stay in the second-level cache. If a
+/// value is not finite, another algorithm computes the gradients, as in Winograd.
 template <class T>
 class WinogradGradWeight : public Plan<T> {
  public:
@@ -184,7 +184,7 @@ class WinogradGradWeight : public Plan<T> {
     if (!finite) finite_.store(false, std::memory_order_relaxed);
   }
 
-  /// The taps [r, r, outputs] of a channel of space-to-depth to their places.
+  /// Moves the taps [r, r, outputs] of a space-to-depth channel to their places.
   void depth_to_space(const Part& part, std::int64_t channel, const T* taps) const {
     const std::int64_t C = strided_.C, KH = strided_.KH, KW = strided_.KW, side = strided_.stride_h;
     const std::int64_t c = channel % C, w = channel / C % side, h = channel / C / side;
@@ -195,13 +195,13 @@ class WinogradGradWeight : public Plan<T> {
             arrays_.out[(((part.output + o) * C + c) * KH + i) * KW + j] = taps[o];
   }
 
-  Problem strided_;  ///< what may have a stride
+  Problem strided_;  ///< may have a stride
   Problem problem_;  ///< after space-to-depth
   Arrays<T> arrays_;
   const WinogradKernels<T>* kernels_;
   std::int64_t tile_rows_, tile_columns_;
   std::int64_t channel_parts_ = 1, output_parts_ = 1;
-  std::int64_t channels_ = 0, outputs_ = 0;  ///< the most of a part; whole vectors
+  std::int64_t channels_ = 0, outputs_ = 0;  ///< the most per part; whole vectors
   std::int64_t block_rows_ = 1;              ///< tile rows that are transformed together
   std::int64_t input_frequency_ = 0, gradient_frequency_ = 0, sum_frequency_ = 0;
   std::int64_t inputs_ = 0, gradients_ = 0, sums_ = 0, bias_ = 0, window_ = 0;
@@ -216,8 +216,8 @@ double grad_weight_cycles(const Problem& problem) {
   const auto C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
-  // Blocks of tiles of a usual size; channels are transformed for every block of outputs, and, unless they are few, the
-  // other way round.
+  // Blocks of tiles of a typical size; channels are transformed for every block of outputs and, unless they are few,
+  // vice versa.
   const double blocks = std::ceil(tiles / 48), repeats = 2, few_channels = 16;
   const double vectors = tiles * (C * repeats + O * (C <= few_channels ? 1 : repeats)) * transform_cycles +
                          C * O * (transform_cycles + (tiles + sum_cycles * blocks) * product_cycles);

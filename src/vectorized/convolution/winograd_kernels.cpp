@@ -15,7 +15,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- the matrices --------------------------------------------------------------------------------------------------
-// Convolution as the product of polynomials, evaluated at points and interpolated (Toom and Cook): one frequency per
+// Convolution as a product of polynomials, evaluated at points and interpolated (Toom and Cook): one frequency per
 // point, the last one at infinity. With 0, 1, -1, 1/2 and -2 the results are about three times as far from the exact
 // ones as a direct sum's; the more usual 2 and -2 lose twice as much.
 
@@ -115,7 +115,7 @@ struct WeightGradientMatrix {
 
 // ---- a matrix on both sides of a square ----------------------------------------------------------------------------
 
-/// sum plus row I of the matrix, from column J on, times `in`; `started`: there is a sum yet.
+/// sum plus row I of the matrix, from column J on, times `in`; `started`: there is a sum already.
 template <class Matrix, int I, int J, bool started, class D, class V>
 HWY_INLINE V row_product(D d, const V (&in)[Matrix::columns], V sum) {
   if constexpr (J == Matrix::columns) {
@@ -148,7 +148,7 @@ HWY_INLINE void product(D d, const V (&in)[Matrix::columns], const Use& use) {
 }
 
 /// out [rows, rows] = matrix in [columns, columns] matrix^T for every channel of every square. `last`: with bias and
-/// relu; `watched`: tells whether all results, before relu, are finite.
+/// relu; `watched`: reports whether all results, before relu, are finite.
 template <class Matrix, bool last, bool watched, class T>
 bool transform(const Transform<T>& work) {
   constexpr int rows = Matrix::rows, columns = Matrix::columns;
@@ -158,7 +158,7 @@ bool transform(const Transform<T>& work) {
   HWY_ALIGN T between[rows * columns * lanes];
   const Squares<T> out = work.out;
   const Squares<const T> in = work.in;
-  auto zero = hn::Zero(d);  // plus 0 times each result: NaN for ever after one that is not finite
+  auto zero = hn::Zero(d);  // plus 0 times each result: NaN forever after one that is not finite
   for (std::int64_t n = 0; n < work.count; ++n)
     for (std::int64_t c = 0; c < work.channels; c += lanes) {
       const T* from = in.data + n * in.step + c;

@@ -1,8 +1,8 @@
 #pragma once
 // Winograd's convolution F(m x m, r x r): squares ("tiles") of m x m outputs of an r x r kernel take (m + r - 1)^2
 // products per channel instead of m^2 r^2. The transforms are small linear maps on both sides of a square of pixels;
-// lanes are channels. A square in the transformed space has its (m + r - 1)^2 elements, the frequencies, in arrays of
-// their own, so that the products are one matrix product per frequency.
+// lanes are channels. A square in the transformed space has (m + r - 1)^2 elements, the frequencies, in separate
+// arrays, so that the products are one matrix product per frequency.
 
 #include <cstdint>
 
@@ -16,13 +16,13 @@ struct Squares {
   std::int64_t row = 0, column = 0, step = 0;
 };
 
-/// What a transform maps, for a whole number of vectors of channels.
+/// The operands of a transform, for a whole number of vectors of channels.
 template <class T>
 struct Transform {
   Squares<T> out;
   Squares<const T> in;
   std::int64_t count = 1, channels = 0;
-  const T* bias = nullptr;  ///< of as many channels, or null; only outputs have it
+  const T* bias = nullptr;  ///< of as many channels, or null; only for outputs
   bool relu = false;
 };
 
@@ -32,7 +32,7 @@ struct WinogradKernels {
   std::int64_t size() const { return outputs + taps - 1; }      ///< the side of a tile
   std::int64_t frequencies() const { return size() * size(); }  ///< of a tile
 
-  /// Whether every result is finite; those of frequencies are not looked at.
+  /// Returns whether every result is finite; frequencies are not checked.
   using Kernel = bool (*)(const Transform<T>&);
   Kernel input;            ///< pixels [size, size] -> frequencies
   Kernel output;           ///< frequencies -> outputs [m, m], with bias and relu
@@ -41,7 +41,7 @@ struct WinogradKernels {
   Kernel weight_gradient;  ///< frequencies -> the gradient of weights [r, r]
 };
 
-/// The kernels for weights [taps, taps]; null where there are none.
+/// The kernels for weights [taps, taps]; null if there are none.
 template <class T>
 const WinogradKernels<T>* winograd_kernels(std::int64_t taps);
 
