@@ -1,7 +1,7 @@
-// ResNet18 (its form for images of 32x32) on CIFAR-10: how well it reads the test set after so many epochs, and how
-// many images it trains on in a second. The images lie where the mode computes; each step takes its batch there, moves
-// and mirrors it at random, and trains with label smoothing and SGD at a rate that rises and falls once. A row for each
-// epoch; its seconds are those of the steps with everything that belongs to them, without reading the test set.
+// Trains ResNet18 (its form for 32x32 images) on CIFAR-10: the test accuracy after this many epochs, and the training
+// images per second. The images stay on the device; each step gathers its batch there, shifts and flips it at random,
+// and trains with label smoothing and SGD at a rate that rises and falls once. One row per epoch; its seconds are those
+// of the steps with everything that belongs to them, without the evaluation.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -31,10 +31,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The same elements where the scope computes.
+/// The same elements on the scope's device.
 Tensor resident(const Tensor& tensor) { return op::index_select(tensor, 0, arange(0, tensor.size(0))); }
 
-/// Images as the net wants them, from bytes.
+/// Converts bytes to normalised images.
 class Normalize {
  public:
   Tensor operator()(const Tensor& bytes) const { return (bytes.to(DType::float32) - mean_) / deviation_; }
@@ -47,7 +47,7 @@ class Normalize {
 };
 
 class Race {
-  static constexpr double grey = 120;  // about the mean of all pixels
+  static constexpr double grey = 120;  // near the mean of all pixels
 
  public:
   Race(const data::Cifar& cifar, const Options& options)

@@ -14,7 +14,7 @@ void add_eight(Context&, float* out, const float* a, const float* b, const kerne
   for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
 
-// The yardstick: the same function called through a pointer that the compiler cannot see through.
+// The baseline: the same function called through a pointer that the compiler cannot see through.
 void direct_call(benchmark::State& state) {
   float a[n]{1}, b[n]{2}, out[n];
   auto* function = &add_eight;
@@ -81,7 +81,7 @@ void eager_add_recorded(benchmark::State& state) {
   }
 }
 
-// What a Profile adds while it lives. A fresh one now and then: it keeps what it saw.
+// What a live Profile adds. A new one now and then, because it keeps what it saw.
 void eager_add_profiled(benchmark::State& state) {
   const Device device("vectorized");
   Generator generator(1);

@@ -1,7 +1,7 @@
-// What weights of other classes are worth: ResNet18 (its form for images of 32x32) learns five classes of CIFAR-10, and
-// then the other five from few images: from scratch, from these weights, and its last layer alone on these weights.
-// Each method takes the same number of steps on the same images; a row for each number of images, the mean over the
-// seeds.
+// The value of pretrained weights for other classes: ResNet18 (its form for 32x32 images) learns five classes of
+// CIFAR-10, and then the other five from few images: from scratch, from these weights, and its last layer only on these
+// weights. Each method takes the same number of steps on the same images; one row per number of images, the mean over
+// the seeds.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Options {
   double learning_rate = 0.1, tuning_rate = 0.02, weight_decay = 5e-4;
 };
 
-/// The same elements where the scope computes.
+/// The same elements on the scope's device.
 Tensor resident(const Tensor& tensor) { return op::index_select(tensor, 0, arange(0, tensor.size(0))); }
 
 struct Images {
@@ -31,7 +31,8 @@ struct Images {
   std::int64_t size() const { return labels.size(0); }
 };
 
-/// Those of the classes 0, 2, 4, ... (`odd` false) or 1, 3, 5, ..., numbered anew from 0; at most so many of each.
+/// The images of the classes 0, 2, 4, ... (`odd` false) or 1, 3, 5, ..., renumbered from 0; at most this many per
+/// class.
 Images half_of(const data::Dataset& set, bool odd, std::int64_t of_each) {
   std::vector<std::int64_t> rows, labels, taken(10);
   const auto all = set.labels.to_vector<std::int64_t>();
@@ -61,12 +62,12 @@ models::ResNet18 make_net(const Options& options, std::uint64_t seed) {
 }
 
 struct Method {
-  bool whole = true;  ///< else the last layer alone, and the statistics of the body stay
+  bool whole = true;  ///< otherwise the last layer only, and the statistics of the body stay
   double rate = 0.1;
   std::int64_t steps = 0;
 };
 
-/// Trains what takes a gradient. The images come in another order in each pass, moved and mirrored at random.
+/// Trains the parameters that require a gradient. Each pass has another order of images, shifted and flipped at random.
 void train(models::ResNet18& net, const Images& set, const Method& method, const Options& options, std::uint64_t seed) {
   net.train(method.whole);
   const std::int64_t batch = std::min(options.batch, set.size()), passes = set.size() / batch;
@@ -109,7 +110,7 @@ double accuracy(models::ResNet18& net, const Images& set) {
   return right / static_cast<double>(set.size());
 }
 
-/// A net of its own, begun with all of `body` but the last layer, which knows other classes.
+/// A new net with all weights of `body` except the last layer, which knows other classes.
 models::ResNet18 begun_with(const nn::State& body, const Options& options, std::uint64_t seed) {
   models::ResNet18 net = make_net(options, seed);
   nn::State taken = body;

@@ -1,10 +1,9 @@
-// Time of fused operators: reads requests from standard input, one per line, so that another program can interleave its
-// own measurements with these (peers/fused.py). A request is "kind phase precision calls seconds sizes...":
+// Times fused operators. Reads requests from standard input, one per line, so that another program can interleave its
+// own measurements (peers/fused.py). A request is "kind phase precision calls seconds sizes...":
 //   layer_norm rows length | rms_norm rows length | attention batch heads sequence size | causal the same
 // with phase forward or both (forward and backward). `calls` of them are one Step. The argument is a device, "cuda" if
-// there is none. The answer is a JSON object with the
-// median, the 10th and the 90th percentile of the microseconds of a call, and the bytes that one takes beside its
-// inputs.
+// there is none. The answer is a JSON object with the median, the 10th and the 90th percentile of the microseconds of a
+// call, and the bytes that one takes beside its inputs.
 
 #include <algorithm>
 #include <chrono>
@@ -58,7 +57,7 @@ Work work_of(const Request& request) {
   return {inputs, [row](const std::vector<Tensor>& in) { return op::layer_norm(in[0], row, in[1], in[2]); }};
 }
 
-/// One call, with its backward if that is asked for.
+/// One call, with its backward if requested.
 Tensor run(const Work& work, const Tensor& gradient) {
   if (!gradient.defined()) {
     const NoGrad none;
@@ -138,7 +137,7 @@ int main(int count, char** arguments) {
       words >> request.kind >> request.phase >> request.precision >> request.calls >> request.seconds;
       for (std::int64_t size = 0; words >> size;) request.sizes.push_back(size);
       if (key != line) {
-        measured = nullptr;  // one at a time: the peer beside it wants the memory
+        measured = nullptr;  // one at a time: the peer needs the memory
         measured = std::make_unique<Measured>(count > 1 ? arguments[1] : "cuda", request);
         key = line;
       }

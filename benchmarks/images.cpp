@@ -1,5 +1,5 @@
-// Images per second that a DataLoader delivers from a folder of photographs and from SyntheticImages, at several
-// numbers of workers, and the processor time that an image takes. Prints a table in Markdown.
+// Images per second that a DataLoader delivers from a folder of photographs and from SyntheticImages, with several
+// numbers of workers, and the processor time per image. Prints a table in Markdown.
 
 #include <sys/resource.h>
 

@@ -1,6 +1,5 @@
-// One inference of a network that the library ships: infer NET BATCH THREADS SECONDS prints the least, the median and
-// the 99th percentile of the milliseconds that it takes, host tensors in and out. MODE names another mode than
-// vectorized.
+// One inference of a network that the library ships: infer NET BATCH THREADS SECONDS prints the minimum, the median and
+// the 99th percentile of its milliseconds, host tensors in and out. MODE names another mode than vectorized.
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
-// Time of single layers: reads requests from standard input, one per line, so that another program can interleave its
-// own measurements with these (peers/layers.py). A request is "kind phase batch seconds sizes...", with square images:
+// Times single layers. Reads requests from standard input, one per line, so that another program can interleave its own
+// measurements (peers/layers.py). A request is "kind phase batch seconds sizes...", with square images:
 //   conv C H O K stride padding groups   phases: forward (bias and relu included), x, weight (with the bias), backward
 //   lrn C H | max C H K stride padding ceil | average C H K stride ceil | relu elements | linear in out | sgd elements
 //                                        phases: forward, backward (sgd: forward)
@@ -35,7 +35,7 @@ struct Request {
   }
 };
 
-/// What a kernel takes of a tensor.
+/// The pointers that a kernel takes.
 float* out(Tensor& tensor) { return tensor.write<float>().data(); }
 const float* in(const Tensor& tensor) { return tensor.read<float>().data(); }
 
@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
       words >> request.kind >> request.phase >> request.batch >> request.seconds;
       for (std::int64_t size = 0; words >> size;) request.sizes.push_back(size);
       if (key != line) {
-        run = nullptr;  // one layer at a time: the peer beside it wants the memory
+        run = nullptr;  // one layer at a time: the peer needs the memory
         run = prepare(request, current_scope());
         key = line;
       }

@@ -1,7 +1,6 @@
-// How long from the first step until a network reads the handwritten digits of MNIST's test set as well as is asked
-// for. The images lie where the mode computes, so what is timed is all of training: shuffling, taking batches,
-// normalising, steps with their recording, and reading the test set after each epoch. Loading the files is not. One
-// line a seed.
+// How long from the first step until a network reaches the target accuracy on MNIST's test set. The images stay on the
+// device, so the time includes all of training: shuffling, gathering batches, normalising, steps with their recording,
+// and the test after each epoch. It does not include loading the files. One line per seed.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,7 +25,7 @@ struct Options {
 struct Outcome {
   double accuracy = 0;
   double seconds = -1;       ///< until the target; below 0: not reached
-  double epoch_seconds = 0;  ///< of the fastest epoch, without reading the test set
+  double epoch_seconds = 0;  ///< of the fastest epoch, without the test
   std::int64_t reached = 0;  ///< the epoch after which it was
 };
 
@@ -34,12 +33,12 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Images as a net wants them, from bytes.
+/// Converts bytes to normalised images.
 Tensor normalized(const Tensor& images) {
   return (images.to(DType::float32) / 255 - data::mnist_mean) / data::mnist_deviation;
 }
 
-/// The same elements where the scope computes.
+/// The same elements on the scope's device.
 Tensor resident(const Tensor& tensor) { return op::index_select(tensor, 0, arange(0, tensor.size(0))); }
 
 Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t seed) {
@@ -58,7 +57,7 @@ Outcome race(const data::Mnist& mnist, const Options& options, std::uint64_t see
 
   Outcome outcome;
   const auto begin = std::chrono::steady_clock::now();
-  // Once, since every epoch wants the same images.
+  // Once, since every epoch uses the same images.
   const Tensor images = normalized(bytes), test_images = normalized(test_bytes);
   Step train([&](const Tensor& x, const Tensor& y) {
     const Tensor loss = net.loss(x, y);

@@ -1,6 +1,6 @@
 // Time per training step and per inference of the models in every mode, at several batch sizes: as a table on the
-// terminal, and with --out as Markdown, CSV and JSON. With --serve it times the cells that it reads from standard
-// input, one per line, so that another program can interleave its own measurements with these.
+// terminal, and with --out as Markdown, CSV and JSON. With --serve it times cells that it reads from standard input,
+// one per line, so that another program can interleave its own measurements.
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -131,7 +131,7 @@ void write_file(const std::string& name, Write write) {
 }
 
 void run_table(const Options& options) {
-  // Before anything is measured, so that nothing is measured for nothing.
+  // Before anything is measured, so that no measurement is wasted.
   if (!options.out.empty()) io::make_folders(options.out);
   std::vector<Row> rows;
   for (const std::string& net : options.nets)
@@ -154,7 +154,7 @@ void run_table(const Options& options) {
   write_file(options.out + "/modes.json", [&](std::ostream& file) { file << to_json(rows, options).dump(1) << '\n'; });
 }
 
-// One line in, "net mode phase batch precision seconds"; one line out, a JSON object. --fastest and --loop hold for all
+// One line in, "net mode phase batch precision seconds"; one line out, a JSON object. --fastest and --loop apply to all
 // cells.
 void serve(const Options& options) {
   std::map<std::string, Workload> workloads;
@@ -173,7 +173,7 @@ void serve(const Options& options) {
       const std::string key = line.substr(0, line.rfind(' '));
       auto found = workloads.find(key);
       if (found == workloads.end()) {
-        workloads.clear();  // one cell at a time: the peer beside it wants the memory
+        workloads.clear();  // one cell at a time: the peer needs the memory
         found = workloads.emplace(key, Workload(cell, options.threads)).first;
       }
       const Timing timing = found->second.measure(seconds, 3);

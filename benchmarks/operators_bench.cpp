@@ -1,5 +1,5 @@
-// Every operator of the catalogue in every mode that is present, on its largest sample: the inputs that the tests check
-// are the inputs that are timed. `--benchmark_filter=conv2d` selects.
+// Every operator of the catalogue in every available mode, on its largest sample: the inputs that the tests check are
+// the inputs that are timed. `--benchmark_filter=conv2d` selects.
 
 #include <benchmark/benchmark.h>
 
@@ -31,7 +31,7 @@ void run(benchmark::State& state, const Operator& op, const Sample& sample, cons
   const std::vector<Tensor> inputs = testing::make_inputs(op, sample, sample.dtypes.front());
   for (int i = 0; i < 3; ++i) sample.call(inputs);
   device.synchronize();
-  // Calls are queued in groups, so that a device is timed at work and not at waiting.
+  // Calls are queued in groups, so that a device is timed at work rather than waiting.
   constexpr int group = 16;
   for (auto _ : state) {
     for (int i = 0; i < group; ++i) benchmark::DoNotOptimize(sample.call(inputs));

@@ -1,5 +1,5 @@
-// Data parallel training on several devices of this machine, a thread or a process for each: weak scaling (a batch per
-// device), strong scaling (a batch for all), and the all-reduce by size; and what that says of many more devices.
+// Data-parallel training on several devices of this machine, a thread or a process for each: weak scaling (a batch per
+// device), strong scaling (one batch for all), and the all-reduce by size; and predictions for many more devices.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Options {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// The devices of the mode; where there is one, all ranks share it.
+/// The devices of the mode; if there is only one, all ranks share it.
 std::vector<std::string> devices_of(const std::string& mode) {
   std::vector<std::string> names;
   for (const Place& place : devices())
@@ -47,7 +47,7 @@ std::vector<std::string> devices_of(const std::string& mode) {
   return names;
 }
 
-/// Runs `work` in all ranks together: the time of a run, as all ranks see it. Every rank takes the same number of runs.
+/// Runs `work` in all ranks together: the time of a run, as all ranks see it. Every rank makes the same number of runs.
 Timing measure(const parallel::Group& group, Device& device, double seconds, const std::function<void()>& work) {
   for (int i = 0; i < 5; ++i) work();
   device.synchronize();
@@ -72,7 +72,7 @@ Timing measure(const parallel::Group& group, Device& device, double seconds, con
   return benchmarks::timing_of(std::move(samples));
 }
 
-/// What rank 0 measures. Ranks of a mode with one device share its cores.
+/// Rank 0's measurement. Ranks of a mode with one device share its cores.
 Timing in_ranks(const Options& options, int ranks, const std::string& precision,
                 const std::function<Timing(const parallel::Group& group, Device& device)>& body) {
   const std::vector<std::string> places = devices_of(options.mode);
@@ -187,7 +187,7 @@ void all_reduce(const Options& options) {
 }
 
 // ---- more devices than there are here ----
-/// Bytes of the buckets that the gradients of a net go in, in their order.
+/// The sizes in bytes of the buckets of a net's gradients, in order.
 std::vector<double> buckets_of(const std::string& name) {
   const auto most = static_cast<double>(parallel::DataParallelOptions().bucket_bytes);
   std::vector<double> buckets;

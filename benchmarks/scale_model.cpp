@@ -12,11 +12,11 @@ namespace tern::benchmarks {
 
 namespace {
 
-// Bytes up to which a message goes by the protocol of short ones, and from which by that of long ones. Below the first
-// the measured times fall with the size, which no line does; gradients are not so small.
+// Bytes up to which a message uses the protocol for short ones, and from which that for long ones. Below the first the
+// measured times fall with the size, which no line does; gradients are not so small.
 constexpr std::int64_t least_bytes = 256 << 10, short_bytes = 4 << 20, long_bytes = 16 << 20;
 
-/// x that makes the squares of (rows x - values) least.
+/// Least squares: x that minimises (rows x - values)^2.
 std::vector<double> least_squares(const std::vector<std::vector<double>>& rows, const std::vector<double>& values) {
   const std::size_t unknown = rows.empty() ? 0 : rows[0].size();
   expects<Error>(unknown > 0 && rows.size() >= unknown, "scale: ", rows.size(), " cells to fit ", unknown,
@@ -43,16 +43,16 @@ std::vector<double> least_squares(const std::vector<std::vector<double>>& rows, 
   return x;
 }
 
-// What each rank of a ring sends and receives of every byte.
+// What each rank of a ring sends and receives per byte.
 double passes(int ranks) { return 2.0 * (ranks - 1) / ranks; }
 
-// What the slowest of so many takes longer: the largest of n draws from a normal distribution, whose 10th and 90th
+// The extra time of the slowest of this many: the largest of n draws from a normal distribution, whose 10th and 90th
 // percentile are 2.56 deviations apart.
 double slowest(const ScaleCell& base, int ranks) {
   return (base.high - base.low) / 2.56 * std::sqrt(2 * std::log(ranks));
 }
 
-// Errors count in proportion. A latency that falls with the number of ranks is noise: then it is the same for all.
+// Errors are relative. A latency that falls with the number of ranks is noise: then it is constant.
 ScaleModel::Protocol fit_protocol(const std::vector<ScaleCell>& cells, std::int64_t least, std::int64_t most) {
   for (const bool doubling : {true, false}) {
     std::vector<std::vector<double>> rows;

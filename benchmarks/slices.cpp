@@ -1,5 +1,5 @@
-// What the gradients of slices cost: an LSTM written by hand, trained for one step, that reads an input per step, or
-// parts of one tensor that itself has a gradient. Prints the seconds of a training step and its peak of memory.
+// The cost of slices' gradients: an LSTM written by hand, trained for one step, that reads an input per step, or slices
+// of one tensor that itself has a gradient. Prints the seconds of a training step and its peak memory.
 //   slices [steps] [mode]
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Lstm {
     state.set_requires_grad();
   }
 
-  /// The last state; from_input(t) is what step t's gates get from the input, [batch, 4 width].
+  /// The last state; from_input(t) is the input's part of step t's gates, [batch, 4 width].
   Tensor run(std::int64_t steps, const std::function<Tensor(std::int64_t t)>& from_input) const {
     Tensor h = zeros({batch, width}), c = h;
     for (std::int64_t t = 0; t < steps; ++t) {
@@ -66,7 +66,7 @@ int main(int count, char** arguments) {
   const Tensor together = op::stack(inputs, 1);  // [batch, steps, width]
   Tensor leaf = together.clone();
   leaf.set_requires_grad();
-  const auto features = [&] { return op::mul(leaf, 1.0); };  // what another layer would give
+  const auto features = [&] { return op::mul(leaf, 1.0); };  // what another layer would return
   const auto gates = [&](const Tensor& x) { return op::matmul(x, lstm.input); };
 
   measure("an input per step",

@@ -1,5 +1,5 @@
-// Time of what networks consist of, and of whole networks: reads requests from standard input, one a line, so that a
-// peer's measurements can be interleaved with these (peers/sweep.py). A request is
+// Times the parts of networks, and whole networks. Reads requests from standard input, one per line, so that a peer's
+// measurements can be interleaved (peers/sweep.py). A request is
 //   MODE PRECISION SECONDS conv PHASE LAYOUT N C H O K stride padding dilation groups    with square images
 //   MODE PRECISION SECONDS net PHASE NAME N                                              images of 224 x 224
 // PHASE is infer, train (forward, all gradients and, of a net, the update) or profile (a net's eager training, to

@@ -1,6 +1,5 @@
-// How many training steps a second models of one shape make, when each trains by itself and when many train at once:
-// each in a thread of its own, or as branches of one recorded step. Every model must have the weights that it has
-// alone.
+// How many training steps per second models of one shape make, one by one and many concurrently: each in its own
+// thread, or as branches of one recorded step. Every model must get the weights that it has alone.
 
 #include <CLI/CLI.hpp>
 #include <barrier>
@@ -25,7 +24,7 @@ struct Options {
   int threads = 0;
 };
 
-/// One model with hyperparameters of its own.
+/// One model with its own hyperparameters.
 struct Model {
   benchmarks::Net net;
   std::shared_ptr<optim::SGD> sgd;

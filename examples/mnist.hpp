@@ -1,5 +1,5 @@
 #pragma once
-// What mnist_mlp and mnist_cnn share besides the training itself: options, data, the progress line, the record of the
+// Shared by mnist_mlp and mnist_cnn besides the training itself: options, data, the progress line, the record of the
 // run.
 
 #include <unistd.h>
@@ -33,10 +33,10 @@ struct Options {
   std::int64_t limit = 0;
   int threads = 0;
   std::uint64_t seed = 1;
-  double assert_accuracy = -1;  // below 0: the claim, where it holds
+  double assert_accuracy = -1;  // below 0: the claim, if it applies
 };
 
-/// Parses the command line, runs `train` and turns what it throws into an exit code and a sentence.
+/// Parses the command line, runs `train` and turns exceptions into an exit code and a sentence.
 inline int run(int argc, char** argv, Options options, int (*train)(const Options&)) {
   CLI::App app("Trains on MNIST and reports the test accuracy.", options.name);
   const std::int64_t usual_epochs = options.epochs;
@@ -59,7 +59,7 @@ inline int run(int argc, char** argv, Options options, int (*train)(const Option
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? success : usage;
   }
-  // A shortened run promises nothing of its own.
+  // A shortened run promises no accuracy.
   if (options.epochs < usual_epochs || options.limit > 0) options.claim = 0;
   try {
     return train(options);
@@ -81,14 +81,14 @@ inline tern::data::Mnist load(const Options& options) {
   wanted.folder = options.data;
   wanted.download = options.download;
   wanted.synthetic = options.synthetic;
-  wanted.allow_synthetic = true;  // it says so
+  wanted.allow_synthetic = true;  // it reports that
   wanted.say = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
   tern::data::Mnist digits = tern::data::load_mnist(wanted);
   if (options.limit > 0) digits = {digits.train.take(options.limit), digits.test.take(options.limit)};
   return digits;
 }
 
-/// The share of the test images that `net` knows.
+/// The fraction of the test images that `net` recognises.
 inline double evaluate(tern::nn::Module& net, const tern::Tensor& images, const tern::Tensor& labels) {
   const tern::NoGrad no_grad;
   tern::nn::Accuracy accuracy;
@@ -101,7 +101,7 @@ inline double evaluate(tern::nn::Module& net, const tern::Tensor& images, const 
   return accuracy.value();
 }
 
-/// Tells how the training goes: a line that is rewritten on a terminal, a line per epoch, the record in JSON.
+/// Reports the training's progress: a line that is rewritten on a terminal, a line per epoch, the record in JSON.
 class Report {
  public:
   Report(const Options& options, const tern::Device& device, const tern::data::Mnist& digits,
@@ -126,7 +126,7 @@ class Report {
     std::fflush(stdout);
   }
 
-  /// After each step. Reads the loss, which waits for the device, only when the line is due.
+  /// Called after each step. Reads the loss, which waits for the device, only when the line is due.
   void step(std::int64_t epoch, std::int64_t images, const tern::Tensor& loss) {
     done_ += images;
     if (!bar_ || now() < next_line_) return;
@@ -142,12 +142,12 @@ class Report {
     next_line_ = now() + 0.1;
   }
 
-  /// After each epoch's steps, before the test: `loss` is the mean over the epoch.
+  /// Called after each epoch's steps, before the test: `loss` is the mean over the epoch.
   void trained(double loss) {
     tern::expects<tern::NumericError>(std::isfinite(loss), "the loss is ", loss, "; try a smaller --learning-rate");
     epochs_.push_back({.loss = loss, .seconds = now() - epoch_began_});
   }
-  /// After the epoch's test.
+  /// Called after the epoch's test.
   void tested(double accuracy) {
     Epoch& epoch = epochs_.back();
     epoch.accuracy = accuracy;
@@ -161,7 +161,7 @@ class Report {
     epoch_began_ = now();
   }
 
-  /// The last line, the record, and whether the run reached what it had to.
+  /// The last line, the record, and whether the run reached its target.
   int finish() const {
     const double accuracy = epochs_.back().accuracy;
     if (!options_.json.empty()) write_json();

@@ -1,5 +1,5 @@
-// A matrix product written with OpenMP, in a mode of one's own: checked against the reference and timed beside the
-// other modes. OMP_NUM_THREADS, OMP_PROC_BIND and OMP_PLACES mean what they always do.
+// A matrix product written with OpenMP, in a mode of your own: checked against the reference and timed beside the other
+// modes. OMP_NUM_THREADS, OMP_PROC_BIND and OMP_PLACES have their usual meaning.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -31,10 +31,10 @@ int main() {
   Generator generator{1};
   const Tensor a = randn({384, 384}, generator), b = randn({384, 384}, generator);
   {
-    const Device checked{"verify:mine"};  // throws where a result differs from the reference's
+    const Device checked{"verify:mine"};  // throws if a result differs from the reference's
     op::matmul(a, b);
   }
-  for (const ModeStatus& status : modes()) {  // "mine" among them
+  for (const ModeStatus& status : modes()) {  // including "mine"
     if (!status.available) continue;
     const Device device{status.name};
     double best = 1e9;

@@ -1,5 +1,5 @@
-// A mode of one's own: vectorized mode with one operator replaced. The library is not touched, and everything that is
-// built on the operator uses the new one: autograd, modules, training.
+// A mode of your own: vectorized mode with one operator replaced. The library is unchanged, and everything built on the
+// operator uses the new one: autograd, modules, training.
 
 #include <algorithm>
 #include <atomic>

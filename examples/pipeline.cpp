@@ -1,6 +1,6 @@
-// A net whose layers are divided among ranks: a batch goes through in micro-batches, forward and backward by turns.
-// Threads here, or processes under mpirun (`mpirun -n 3 pipeline mpi`). Any number of stages trains to the same
-// weights, bit for bit.
+// A net whose layers are divided among ranks: a batch runs in micro-batches, forward and backward in turns. Threads
+// here, or processes under mpirun (`mpirun -n 3 pipeline mpi`). Any number of stages trains to the same weights, bit
+// for bit.
 #include <iostream>
 #include <string_view>
 #include <tern/tern.hpp>

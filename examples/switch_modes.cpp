@@ -1,5 +1,5 @@
-// One program, several modes: convolution and addition on the GPU (in sequential mode where there is none), matrix
-// product and addition in vectorized mode. The tensors follow by themselves.
+// One program, several modes: convolution and addition on the GPU (in sequential mode if there is none), matrix product
+// and addition in vectorized mode. The tensors follow automatically.
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +52,7 @@ int run() {
   }
   {
     Device cpu{"vectorized"};
-    scores = scores_of(features, in);  // `features` comes over by itself, once
+    scores = scores_of(features, in);  // `features` moves automatically, once
     std::printf("dot and add in %s\n", cpu.name().c_str());
   }
 
@@ -64,7 +64,7 @@ int run() {
     moved += transfer.count;
   }
   if (moved == 0) std::puts("  none: both modes work in the same memory");
-  // Three inputs go over, the features come back.
+  // Three inputs move to the device, the features come back.
   if (moved != (gpu_present ? 4 : 0)) {
     std::fprintf(stderr, "switch_modes: %ld transfers, expected %d\n", static_cast<long>(moved), gpu_present ? 4 : 0);
     return 1;

@@ -1,6 +1,6 @@
-// Trains LeNet by a training::Trainer on drawn digits, is stopped in the middle, and goes on from its checkpoint to the
-// very weights of a training that nobody stopped: `trainer [FOLDER]`. Ctrl-C stops it too; started again with the same
-// folder it goes on.
+// Trains LeNet with a training::Trainer on synthetic digits, is stopped in the middle, and resumes from its checkpoint
+// to the same weights as an uninterrupted training: `trainer [FOLDER]`. Ctrl-C stops it, too; started again with the
+// same folder it continues.
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Run {
   double accuracy = 0;
 };
 
-/// Trains, or trains on where the folder's newest checkpoint stands; `stop` is asked before each step.
+/// Trains, starting from the folder's newest checkpoint if there is one; `stop` is called before each step.
 Run train_in(const std::string& folder, const std::function<bool(std::int64_t step)>& stop) {
   models::LeNet net{/*seed=*/1};
   manual_seed(1);

@@ -20,7 +20,7 @@ bool same_row(const CellKey& a, const CellKey& b) {
   return a.net == b.net && a.mode == b.mode && a.precision == b.precision;
 }
 
-// Smaller batches of the cell's row that were measured, the largest last.
+// Smaller measured batches of the cell's row, the largest last.
 std::vector<const Cell*> measured_below(const CellKey& key, const std::vector<Cell>& before) {
   std::vector<const Cell*> result;
   for (const Cell& cell : before)
@@ -29,7 +29,7 @@ std::vector<const Cell*> measured_below(const CellKey& key, const std::vector<Ce
   return result;
 }
 
-// What the mode's memory can still give; 0: unknown.
+// The memory that the mode can still allocate; 0: unknown.
 double bytes_available(const Memory& memory) {
   const MemoryStatistics statistics = memory.statistics();
   if (statistics.limit > 0)
@@ -80,7 +80,7 @@ class Training {
     cell_.per_epoch = loader.batches();
     std::int64_t steps = cell_.per_epoch * setting.epochs;
     if (setting.steps > 0) steps = std::min(steps, setting.steps);
-    // A mode that records runs two steps as they are (the first makes the momenta), records the third and replays from
+    // A mode that records runs two steps eagerly (the first creates the momenta), records the third and replays from
     // then on.
     cell_.warm_up = std::min<std::int64_t>(device_.mode().capture != nullptr ? 3 : 1, steps - 1);
     Step step([this](const Tensor& x, const Tensor& labels) { return train(x, labels); });
@@ -155,7 +155,7 @@ class Training {
   optim::SGD sgd_;
 };
 
-// Whether the time or the memory is known to run out; then the cell says so and need not run.
+// Whether the time or the memory is known to run out; then the cell records that and need not run.
 bool is_hopeless(Cell& cell, const CellInput& input, const Memory& memory) {
   const double step = predict_seconds(cell.key, input.before);
   if (input.seconds > 0 && 2 * step > input.seconds) {
@@ -205,7 +205,7 @@ Cell run_cell(const CellKey& key, const CellInput& input) {
   memory.trim();
   const std::size_t before = memory.statistics().in_use;
   const auto began = Clock::now();
-  // The limit is for the cell, beside what is there already: the set of images in host memory.
+  // The limit applies to the cell, in addition to what exists already: the set of images in host memory.
   struct Limit {
     Memory& of;
     ~Limit() { of.set_limit(0); }

@@ -30,7 +30,7 @@ std::string draw(const Chart& chart) {
   for (const Series& series : chart.series) json["series"].push_back(to_json(series));
   if (chart.reference) json["reference"] = {{"y", *chart.reference}, {"label", chart.reference_label}};
   std::string text = json.dump();
-  // JSON may stand inside a script only when it cannot end it.
+  // JSON may be inside a script only if it cannot end it.
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at))
     text.replace(at, 1, "\\u003c");
   return "<script type=\"application/json\" class=\"drawing\">" + text + "</script>\n";

@@ -38,7 +38,7 @@ std::string number(double value, int digits) {
   if (value == 0) return "0";
   const double size = std::abs(value);
   int whole = static_cast<int>(std::floor(std::log10(size))) + 1;
-  // 9.996 with three digits is 10.0, one digit more in front of the point.
+  // 9.996 with three digits is 10.0, one digit more before the point.
   if (size >= std::pow(10.0, whole) * (1 - 0.5 * std::pow(10.0, -digits))) ++whole;
   std::string text = fixed(value, std::clamp(digits - whole, 0, 12));
   const std::size_t point = std::min(text.find('.'), text.size());

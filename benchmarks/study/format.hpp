@@ -1,5 +1,5 @@
 #pragma once
-// Numbers and text as people read them, for the report.
+// Numbers and text formatted for the report.
 
 #include <cstdint>
 #include <string>
@@ -12,9 +12,9 @@ std::string number(double value, int digits = 3);
 std::string count(std::int64_t value);                 ///< "60,965,224"
 std::string duration(double seconds, int digits = 3);  ///< "66 us" with the Greek letter, "1.23 ms", "4.5 s", "12 min"
 std::string bytes(double size);                        ///< "17.9 GB"
-std::string times(double ratio);                       ///< "210x" with the sign of multiplication
+std::string times(double ratio);                       ///< "210x" with the multiplication sign
 std::string percent(double share);
-/// For SVG: one digit behind the point.
+/// For SVG: one digit after the point.
 std::string coordinate(double value);
 
 }  // namespace tern::study

@@ -35,7 +35,7 @@ std::string slug(std::string text) {
   return result;
 }
 
-// The fastest of several runs: a ceiling is what was reached undisturbed.
+// The fastest of several runs: a ceiling is what an undisturbed run reached.
 template <class Work>
 double best_seconds(Device& device, const Work& work) {
   using Clock = std::chrono::steady_clock;

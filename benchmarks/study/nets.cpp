@@ -55,7 +55,7 @@ data::Dataset load_images(const Setting& setting, std::int64_t size, std::int64_
   }
   expects(source->classes() <= classes_of_net, source->name(), ": ", source->classes(), " classes for a network of ",
           classes_of_net);
-  // Spread over the classes; a folder with fewer images than asked for is gone through again.
+  // Spread over the classes; a folder with too few images is repeated.
   std::vector<std::int64_t> indices;
   const std::int64_t count = source->size();
   for (std::int64_t i = 0; i < setting.images; ++i)

@@ -11,10 +11,10 @@ const std::vector<std::string>& net_names();
 std::shared_ptr<models::ImageClassifier> make_net(const std::string& name, const Setting& setting);
 /// Its parameters and operations, from one run on an empty image.
 NetFacts facts_of(const models::ImageClassifier& net);
-/// What a training step of one image keeps at least: a first guess of the memory that a batch takes.
+/// The least that a training step of one image keeps: a first estimate of a batch's memory.
 double bytes_per_image(const models::ImageClassifier& net);
 
-/// The images of a study at one size, decoded once and kept as float32, and what they are.
+/// The images of a study at one size, decoded once and kept as float32, with a description.
 data::Dataset load_images(const Setting& setting, std::int64_t size, std::int64_t classes_of_net);
 std::string describe_images(const Setting& setting);
 

@@ -66,7 +66,7 @@ int marker_of(const CellKey& key) {
 
 namespace {
 
-// Puts the drawings where their numbers stand.
+// Puts the drawings beside their numbers.
 constexpr const char* draw_all =
     "for (const node of document.querySelectorAll('script.drawing')) "
     "node.replaceWith(chart(JSON.parse(node.textContent)));\n";
@@ -76,7 +76,7 @@ std::string facts_line(const NetFacts& facts) {
                  " GFLOP forward for an image of ", facts.image_size, " × ", facts.image_size, " pixels");
 }
 
-// What the modes are, for those who do not know Tern.
+// A description of the modes for readers who do not know Tern.
 std::string modes_line(const Study& study) {
   const auto has = [&](const auto& wanted) { return std::any_of(study.cells.begin(), study.cells.end(), wanted); };
   std::string text;
@@ -128,7 +128,7 @@ std::string method(const Study& study) {
   return text;
 }
 
-// "7a8f238 in 60 cells, c4a97dc in 7"; alone where all cells are of one commit; empty where none is known.
+// "7a8f238 in 60 cells, c4a97dc in 7"; a single commit if all cells have one; empty if none is known.
 std::string commits(const Study& study) {
   std::vector<std::pair<std::string, int>> counts;
   for (const Cell& cell : study.cells) {

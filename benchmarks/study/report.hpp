@@ -16,13 +16,13 @@ struct Row {
   std::vector<const Cell*> cells;
 };
 std::vector<Row> rows_of(const Study& study, const std::string& net);
-/// The networks that have cells, in their order.
+/// The networks that have cells, in order.
 std::vector<std::string> nets_of(const Study& study);
-/// As its class is called.
+/// The name of its class.
 std::string net_name(const Study& study, const std::string& net);
 double seconds_per_image(const Cell& cell);
 const Cell* measured_at(const Row& row, std::int64_t batch);
-/// The mean loss of each epoch, with the place where it ends: the last may be a part of one.
+/// The mean loss of each epoch, with the step where it ends: the last may be incomplete.
 std::vector<std::pair<double, double>> epoch_losses(const Cell& cell);
 /// Class and marker of a row's line.
 std::string style_of(const CellKey& key);
@@ -36,7 +36,7 @@ std::string memory_figure(const Study& study, const std::string& net);
 std::string loss_figures(const Study& study, const std::string& net);
 std::string profile_sections(const Study& study, const std::string& net);
 std::string cells_table(const Study& study, const std::string& net);
-/// What the whole study shows, a sentence each.
+/// What the whole study shows, one sentence each.
 std::vector<std::string> findings(const Study& study);
 extern const char* const style_sheet;
 

@@ -1,4 +1,4 @@
-// The charts of the report. Each title says what its chart shows.
+// The charts of the report. Each title states what its chart shows.
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ Chart batch_chart(const std::string& name, const std::string& y_label, const std
 
 Series series_of(const Row& row) { return {row.title, style_of(row.key), marker_of(row.key), {}, {}}; }
 
-// Which cells gave no point or were cut, in words.
+// Which cells have no result or were cut, as text.
 std::string remarks(const std::vector<Row>& rows, bool cuts) {
   std::string text;
   std::vector<std::string> cut_rows;

@@ -1,4 +1,4 @@
-// The style sheet of the report, beside that of the charts (tools/chart/chart.css), which has the colours.
+// The style sheet of the report, in addition to that of the charts (tools/chart/chart.css), which has the colours.
 
 #include "report.hpp"
 

@@ -23,7 +23,7 @@ std::string bar(double share, const std::string& text) {
       "%\"></i></span><span class=\"figure\">", escape(text), "</span></td>");
 }
 
-// The profile that is shown of a row: of the batch nearest to 128.
+// The profile shown for a row: of the batch nearest to 128.
 const Cell* profiled(const Row& row) {
   const Cell* best = nullptr;
   const auto distance = [](const Cell& cell) { return std::abs(std::log(static_cast<double>(cell.key.batch) / 128)); };
@@ -32,7 +32,7 @@ const Cell* profiled(const Row& row) {
   return best;
 }
 
-// Rows beyond the first ones as one.
+// Merges rows beyond the first ones into one.
 std::vector<ProfileRow> shortened(const ProfileTable& table) {
   std::vector<ProfileRow> rows(table.rows.begin(), table.rows.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                                             table.rows.size(), most_operators)));

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-// Found by nlohmann's argument-dependent look-up.
+// Found by nlohmann's argument-dependent lookup.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Transfer, from, to, count, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Roofline, flops_per_second, bytes_per_second)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProfileRow, name, mode, backward, transfer, calls, seconds, share, flops, bytes,
@@ -61,7 +61,7 @@ struct Header {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Header, setting, machine, command, date, data, nets)
 
-// A loss that is no number is written as JSON's null and read as NaN.
+// A loss that is not a number is JSON's null, read as NaN.
 void restore(Cell& cell, const json& values) {
   cell.loss.clear();
   for (const json& value : values)
@@ -109,7 +109,7 @@ std::vector<Cell> read_cells(const std::string& out) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(out + "/cells", error)) {
     if (entry.path().extension() != ".json") continue;
-    // NET_MODE_PRECISION_BATCH: a mode's name may have the sign as well.
+    // NET_MODE_PRECISION_BATCH: a mode's name may contain the separator, too.
     const std::string name = entry.path().stem().string();
     const auto net = name.find('_'), batch = name.rfind('_');
     const auto precision = batch == std::string::npos || batch == 0 ? std::string::npos : name.rfind('_', batch - 1);

@@ -1,6 +1,6 @@
 // The study of batch sizes: trains networks in several modes with batches of 1 to 512 images, and writes the loss and
-// the time of every step, and a report to read in a browser. `study --help` has the options; docs/study.md says what is
-// measured and how.
+// the time of every step, and an HTML report. See `study --help` for the options; docs/study.md says what is measured
+// and how.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -30,7 +30,7 @@ struct Options {
   bool report_only = false;
 };
 
-// The cells in the order in which they run. Modes on the host compute strict float32 whatever is asked for.
+// The cells in the order in which they run. Modes on the host compute in strict float32 whatever is requested.
 std::vector<CellKey> cells_of(const Options& options) {
   std::vector<CellKey> keys;
   for (const std::string& net : options.nets)
@@ -91,7 +91,7 @@ void say(const Cell& cell) {
   std::cerr << std::endl;
 }
 
-// Runs what is not there yet. False when it was asked to stop.
+// Runs the missing cells. False if it was asked to stop.
 bool run(const Options& options, Study& study) {
   std::string loaded_net;
   data::Dataset images;

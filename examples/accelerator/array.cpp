@@ -5,7 +5,7 @@ namespace accelerator {
 void SystolicArray::multiply(const std::vector<std::array<std::int8_t, side>>& rows,
                              std::vector<std::array<std::int32_t, side>>& out) {
   const auto count = static_cast<std::int64_t>(rows.size());
-  // Number k of row i enters at cycle i + k, so that it meets the sum of its row on its way down.
+  // Number k of row i enters at cycle i + k, so that it meets its row's sum on its way down.
   std::array<std::array<std::int8_t, side>, side> moving{};  // to the right
   std::array<std::array<std::int32_t, side>, side> sums{};   // downwards
   const std::int64_t last = count + 2 * side - 1;

@@ -11,8 +11,8 @@ namespace accelerator {
 /// Side of the square.
 inline constexpr int side = 16;
 
-/// Every cell holds one weight. Activations enter at the left, one column of cells a cycle further to the right; sums
-/// enter at the top as zeros and leave at the bottom.
+/// Every cell holds one weight. Activations enter at the left, each column of cells one cycle later; sums enter at the
+/// top as zeros and leave at the bottom.
 class SystolicArray {
  public:
   using Tile = std::array<std::array<std::int8_t, side>, side>;  ///< weight[k][n]
@@ -26,7 +26,7 @@ class SystolicArray {
   void multiply(const std::vector<std::array<std::int8_t, side>>& rows,
                 std::vector<std::array<std::int32_t, side>>& out);
 
-  /// Since the beginning.
+  /// Since the start.
   std::int64_t cycles() const { return cycles_; }
 
  private:

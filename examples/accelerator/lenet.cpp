@@ -1,4 +1,4 @@
-// LeNet learns digits on the accelerator, beside the same training on the processor, and tells what ran where.
+// LeNet learns digits on the accelerator, beside the same training on the processor, and prints what ran where.
 //
 // usage: lenet PLUGIN [STEPS]
 

@@ -1,5 +1,5 @@
-// A mode in a shared library: linear layers, convolutions and products on the array, everything else borrowed from
-// `vectorized`. It links nothing of Tern.
+// A mode in a shared library: linear layers, convolutions and products run on the array, everything else is borrowed
+// from `vectorized`. It does not link Tern.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 using tern::Context;
 using tern::kernels::Activation;
 
-/// The accelerator's own memory: the host must not look into it, so Tern moves tensors.
+/// The accelerator's own memory: the host must not access it, so Tern moves tensors.
 class CardMemory final : public tern::Memory {
  public:
   std::string_view name() const override { return "accelerator"; }
@@ -106,7 +106,7 @@ tern::kernels::Layout layout(const Context&, const tern::kernels::Conv2d&) {
   return tern::kernels::Layout::channels_first;
 }
 
-/// Every group a product: rows are output positions of all images, columns output channels.
+/// Every group is a product: rows are output positions of all images, columns output channels.
 void conv2d(Context&, float* y, const float* x, const float* weight, const float* bias,
             const tern::kernels::Conv2d& s) {
   const std::lock_guard turn(card().mutex);

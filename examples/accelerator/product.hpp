@@ -7,7 +7,7 @@
 
 namespace accelerator {
 
-/// What one step of the 8-bit numbers stands for, so that the largest is 127.
+/// The value of one step of the 8-bit numbers, so that the largest is 127.
 template <class Element>
 float scale_of(std::int64_t count, Element element) {
   float largest = 0;
@@ -19,8 +19,8 @@ inline std::int8_t rounded(float value, float scale) {
   return static_cast<std::int8_t>(std::clamp(std::nearbyint(value / scale), -127.0f, 127.0f));
 }
 
-/// y [rows, columns] = x [rows, inner] w [inner, columns] on the array: x with one scale for all of it, w with one for
-/// each column, both rounded to 8 bits, summed in 32. Elements of x and w are read through functions of (row, column).
+/// y [rows, columns] = x [rows, inner] w [inner, columns] on the array: x with one scale, w with one scale per column,
+/// both rounded to 8 bits, summed in 32. Elements of x and w are read through functions of (row, column).
 template <class X, class W, class Y>
 void multiply_in_8_bits(SystolicArray& array, std::int64_t rows, std::int64_t inner, std::int64_t columns, X x, W w,
                         Y y) {

@@ -1,5 +1,5 @@
 #pragma once
-// The algorithms by which a mode computes, asked of the mode itself.
+// The algorithms of a mode, as the mode itself reports them.
 
 #include <memory>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace tern::testing {
 
-/// Of the decision, those that this machine has.
+/// The algorithms of a decision that this machine has.
 inline std::vector<const char*> algorithms_of(const Mode& mode, std::string_view name) {
   std::vector<const char*> algorithms;
   for (const Decision& decision : mode.decisions)
@@ -19,10 +19,10 @@ inline std::vector<const char*> algorithms_of(const Mode& mode, std::string_view
   return algorithms;
 }
 
-/// An algorithm of vectorized that multiplies factors in bfloat16, for Precision::bf16 alone.
+/// An algorithm of vectorized that multiplies factors in bfloat16, only for Precision::bf16.
 inline bool rounds(std::string_view algorithm) { return algorithm == "avx512_bf16" || algorithm == "amx"; }
 
-/// Forces the algorithm that asks for this decision, where one does: tiles are chosen within an algorithm of products.
+/// Forces the algorithm that reaches this decision, if there is one: tiles are chosen within an algorithm of products.
 /// Slices are tried with factors of TF32, where they may be rounded, because the mode takes doubles for the small ones.
 inline std::vector<std::unique_ptr<ForcedAlgorithm>> force_around(std::string_view decision) {
   std::vector<std::unique_ptr<ForcedAlgorithm>> forced;

@@ -23,7 +23,7 @@ float to_float(double value) {
   return static_cast<float>(value);
 }
 
-/// static_cast of the saturated value; the largest int64 is no double.
+/// static_cast of the saturated value; a double cannot represent the largest int64.
 template <class Integer>
 Integer to_integer(double value) {
   if constexpr (sizeof(Integer) == 8)
@@ -55,7 +55,7 @@ Tensor contiguous_tensor(const Array& array, DType dtype) {
   return result;
 }
 
-/// What lies between the elements of a strided tensor: a value that would show in a result.
+/// The value between the elements of a strided tensor: it would show in a result.
 constexpr double filler = 77;
 
 Tensor view_of(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Shape& strides,

@@ -1,5 +1,5 @@
 #pragma once
-// What the references of the catalogue compute with: a plain array of doubles, written to be read, not to be fast.
+// The data type of the catalogue's references: a plain array of doubles, written to be read, not to be fast.
 
 #include <cmath>
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace tern::testing {
 
-/// Row-major doubles. `dtype` is set where an operator's result has a dtype of its own, such as the positions of
-/// argmax.
+/// Row-major doubles. `dtype` is set if an operator's result has its own dtype, such as the positions of argmax.
 struct Array {
   Shape shape;
   std::vector<double> values;
@@ -57,7 +56,7 @@ inline double broadcast_at(const Array& array, const Shape& position) {
   return array.at(own);
 }
 
-/// `array` as the larger `shape`.
+/// `array` broadcast to the larger `shape`.
 inline Array broadcast_array(const Array& array, const Shape& shape) {
   Array result(shape);
   std::int64_t i = 0;
@@ -65,13 +64,13 @@ inline Array broadcast_array(const Array& array, const Shape& shape) {
   return result;
 }
 
-/// The nearest value that `dtype` can hold, by the rules of cast.
+/// The nearest value that `dtype` represents, by the rules of cast.
 double stored(double value, DType dtype);
 
 /// All elements of a tensor of any dtype.
 Array array_of(const Tensor& tensor);
 
-/// How a tensor's elements lie in its storage.
+/// The layout of a tensor's elements in its storage.
 enum class Layout : std::uint8_t {
   contiguous,
   offset,        ///< contiguous, but one element past an aligned address
@@ -80,7 +79,7 @@ enum class Layout : std::uint8_t {
   channels_last  ///< images [N, C, H, W] as [N, H, W, C]; other ranks contiguous
 };
 
-/// A tensor with these elements and this layout, made without a record.
+/// A tensor with these elements and this layout, made without recording.
 Tensor tensor_of(const Array& array, DType dtype, Layout layout = Layout::contiguous);
 
 }  // namespace tern::testing

@@ -17,7 +17,7 @@ struct Case {
 
 std::vector<Array> to_arrays(const std::vector<Tensor>& tensors);
 
-/// The arguments as the tensors hold them.
+/// The arguments with the tensors' values.
 std::vector<Array> reference_inputs(const Case& c);
 
 bool differentiable(const Case& c);
@@ -30,11 +30,11 @@ std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout = 
 /// The gradient of each differentiable argument; empty arrays for the others.
 std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout = Layout::contiguous, int threads = 0);
 
-/// What is wrong with gradients in float64 beside central differences of the reference, or nothing.
+/// The error of gradients in float64 compared with central differences of the reference, or an empty string.
 std::string check_differences(const Case& c, const std::vector<Array>& gradients);
 
-// What is wrong with a case of 16 bits, or nothing: with its results beside the float64 reference, with its gradients
-// beside those in float32 of the same numbers.
+// The error of a 16-bit case, or an empty string: of its results compared with the float64 reference, of its gradients
+// compared with those in float32 for the same numbers.
 std::string check_rounded(const Case& c, const Mode& mode);
 std::string check_rounded_gradients(const Case& c, const Mode& mode);
 

@@ -14,7 +14,7 @@ namespace tern::testing {
 struct Argument {
   enum class Fill : std::uint8_t {
     uniform,   ///< [low, high), at least 1/256 away from 0
-    integers,  ///< low ... high, so that sums are exact and order cannot matter
+    integers,  ///< low ... high, so that sums are exact and the order does not matter
     distinct,  ///< all different, at least 1/64 apart: no ties for max
     listed     ///< `elements`, repeated
   };
@@ -22,8 +22,8 @@ struct Argument {
   Fill fill = Fill::uniform;
   double low = -1, high = 1;
   std::vector<double> elements = {};
-  std::optional<DType> dtype = {};  ///< labels and masks; otherwise the dtype of the case,
-  bool scalar = false;              ///< or that of numbers about its elements, see tern::Scalar
+  std::optional<DType> dtype = {};  ///< for labels and masks; otherwise the dtype of the case,
+  bool scalar = false;              ///< or that of scalars that go with its elements, see tern::Scalar
   bool differentiable = true;
   std::optional<Shape> expanded_from = {};  ///< the tensor is an expanded view of this shape
 };
@@ -39,7 +39,7 @@ Argument booleans(const Shape& shape);
 Argument expanded(const Shape& shape, const Shape& larger);
 /// The argument without a gradient.
 Argument constant(Argument argument);
-/// Numbers about elements, without a gradient: statistics.
+/// Scalars that go with elements, without a gradient: statistics.
 Argument scalars(Argument argument);
 
 /// NaN, infinities, zeros, tiny, huge and ordinary numbers.
@@ -60,20 +60,20 @@ struct Sample {
   Reference reference = {};
   std::vector<DType> dtypes = compute_dtypes;
   bool gradient = true;        ///< the arguments and the operator have one here
-  int gradient_outputs = 100;  ///< only the first so many results have one
-  bool smooth = true;          ///< central differences of the reference mean something
+  int gradient_outputs = 100;  ///< only this many of the first results have one
+  bool smooth = true;          ///< central differences of the reference are meaningful
   bool exact = false;          ///< every bit is determined
-  bool compares = false;       ///< what it computed: where bits are not determined, neither is the gradient
-  double terms = 1;            ///< numbers added up for one element of the result: the tolerance grows with it
+  bool compares = false;       ///< what it computed: if bits are not determined, neither is the gradient
+  double terms = 1;            ///< numbers added for one element of the result: the tolerance grows with it
   double gradient_terms = 1;   ///< the same for the gradient
-  double magnitude = 1;        ///< of terms that may cancel in a result: the tolerance is never below that of theirs
-  /// For gradients that are a difference of terms far larger than itself: the largest sum of the terms' magnitudes.
+  double magnitude = 1;        ///< of terms that may cancel in a result: the tolerance is never below theirs
+  /// For gradients that are a difference of terms far larger than themselves: the largest sum of the terms' magnitudes.
   std::function<double(const std::vector<Array>& inputs)> gradient_magnitude = {};
   bool large = false;      ///< enough work for several threads
-  int scalars_from = 100;  ///< the results from here on are numbers about elements: losses, statistics, moments
+  int scalars_from = 100;  ///< the results from here on are scalars that go with elements: losses, statistics, moments
   int roundings = 1;       ///< how often a 16-bit result is rounded on the way
-  /// The first so many arguments stand near the ends of the range in the cases of large numbers, the others as they
-  /// are: a gradient that is a product of two large ones lies outside.
+  /// In the cases of large numbers this many of the first arguments are near the ends of the range, the others
+  /// unchanged: a gradient that is a product of two large ones would overflow.
   std::size_t large_arguments = 100;
 };
 
@@ -84,13 +84,13 @@ struct Invalid {
   Kind kind = Kind::shape;
   std::vector<std::string> words = {};  ///< what the message contains
   std::function<void()> call = {};
-  std::string speaker = {};  ///< the name that the message begins with, when it is not the operator's
+  std::string speaker = {};  ///< the name that the message begins with, if it is not the operator's
 };
 
 struct Operator {
   std::string name = {};  ///< as in the header; an overload has a suffix after a slash
   std::string family = {};
-  double ulps = 4;            ///< units in the last place that a result of one term may be off
+  double ulps = 4;            ///< units in the last place by which a result of one term may be off
   double gradient_scale = 0;  ///< of the terms of a difference with a rounded result, such as the 1 of 1 - y^2
   std::vector<Sample> samples = {};
   std::vector<Invalid> invalid = {};
@@ -103,7 +103,7 @@ const std::vector<Operator>& catalogue();
 /// The elements of argument `index` of a sample, the same in each call.
 Array draw(const Operator& op, const Sample& sample, std::size_t index);
 
-/// What stands among, or instead of, the numbers of a sample's arguments.
+/// Special values among, or instead of, the numbers of a sample's arguments.
 enum class Special : std::uint8_t {
   none,
   nan,         ///< a few NaN
@@ -111,11 +111,10 @@ enum class Special : std::uint8_t {
   tiny,        ///< some zeros of either sign, denormal numbers, the smallest normal ones
   large,       ///< every other argument near the end of the dtype's range, as far as sums of its products stay inside,
                ///< and those between as small
-  small_large  ///< the same, beginning with a small one
+  small_large  ///< the same, starting with a small one
 };
 
-/// Tensors of one dtype and layout for a sample's arguments.
-/// With `rounded`, numbers are rounded to that first.
+/// Tensors of one dtype and layout for a sample's arguments. With `rounded`, numbers are rounded to that first.
 std::vector<Tensor> make_inputs(const Operator& op, const Sample& sample, DType dtype,
                                 Layout layout = Layout::contiguous, Special special = Special::none,
                                 std::optional<DType> rounded = {});
@@ -157,7 +156,7 @@ std::vector<Operator> option_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);
-/// A reference that applies `function` to each pair of broadcast elements; `dtype` when it is not that of the inputs.
+/// A reference that applies `function` to each pair of broadcast elements; `dtype` if it is not that of the inputs.
 Reference each_pair(std::function<double(double, double)> function, std::optional<DType> dtype = {});
 
 /// A result whose element at each position is the input's at source(position).

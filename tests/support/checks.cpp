@@ -10,20 +10,20 @@
 namespace tern::testing {
 namespace {
 
-/// Four of them are what two rounded factors of 8 bits make of their product.
+/// Four of them are the error of a product of two factors rounded to 8 bits.
 double epsilon_of(DType dtype) {
   if (dtype == DType::float32 && check_options().precision == Precision::bf16) return 0x1p-10;
   return dtype == DType::float64 ? 0x1p-52 : 0x1p-23;
 }
 
-/// What several modes and dtypes compare with; computed once per sample.
+/// What several modes and dtypes are compared with; computed once per sample.
 struct Expected {
   std::vector<Array> results;               ///< the reference's
   std::vector<Array> sequential_results;    ///< of this dtype
   std::vector<Array> sequential_gradients;  ///< in float64
 };
 
-/// Of one operator: all of them together would take gigabytes.
+/// For one operator: all of them together would take gigabytes.
 std::map<std::string, Expected>& expected_cache() {
   static std::map<std::string, Expected> cache;
   return cache;
@@ -131,7 +131,7 @@ double scale_of(const Array& expected) {
   return largest;
 }
 
-/// `magnitude` is that of terms which may cancel: either mode rounds each of them up to eight times.
+/// `magnitude` is that of terms that may cancel: each mode rounds each of them up to eight times.
 std::string compare_scaled(const std::vector<Array>& got, const std::vector<Array>& expected, const Case& c,
                            double unit, const char* what, double magnitude = 0) {
   if (got.size() != expected.size()) return message(got.size(), " results, expected ", expected.size());
@@ -148,7 +148,7 @@ std::string compare_scaled(const std::vector<Array>& got, const std::vector<Arra
   return {};
 }
 
-/// `expected` with a NaN wherever `got` has one: of operators that multiply zeros where the others have nothing to add.
+/// `expected` with a NaN wherever `got` has one: for operators that multiply zeros where others have nothing to add.
 std::vector<Array> with_nans_of(const std::vector<Array>& got, std::vector<Array> expected) {
   for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i)
     for (std::int64_t j = 0; j < std::min(got[i].size(), expected[i].size()); ++j)
@@ -165,7 +165,7 @@ std::int64_t nans_of(const std::vector<Array>& arrays) {
 
 std::string check_special(const Case& c, const Mode& mode) {
   const Mode& reference = tern::mode("sequential");
-  // Sums of integers are exact; of integers and tiny numbers not.
+  // Sums of integers are exact; of integers and tiny numbers they are not.
   const bool is_exact = c.sample.exact && (c.sample.terms == 1 || c.special <= Special::infinity);
   // docs/numbers.md: a NaN reaches further in convolutions on devices, and in causal attention.
   const bool further = (!mode.memory->host_accessible() && c.op.name.starts_with("conv")) || c.op.family == "attention";
@@ -177,7 +177,7 @@ std::string check_special(const Case& c, const Mode& mode) {
   const std::vector<Array> got = to_arrays(results_of(c, mode)), expected = to_arrays(results_of(c, reference));
   const std::string wrong = compared(got, expected, is_exact ? 0 : c.op.ulps, "result", 0);
   if (!wrong.empty() || !differentiable(c)) return wrong;
-  // Behind a NaN that the reference has not, the activation lets another gradient pass.
+  // After a NaN that the reference does not have, the activation passes another gradient.
   if (spreads && nans_of(got) != nans_of(expected)) return {};
   const bool cancels = c.sample.gradient_magnitude && c.special > Special::infinity;
   const double magnitude =
@@ -228,7 +228,7 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
       run("threads", [&] { return check_bits(c, mode, {1, 2, 3, 8, 16}); });
   }
   if (mode_name != "sequential" && (c.dtype == DType::float32 || c.dtype == DType::float64)) {
-    // One kind for each sample in turn, unless there is time for all.
+    // One kind per sample in turn, unless there is time for all.
     static std::size_t turn = 0;
     const std::size_t one = turn++ % std::size(specials);
     const std::size_t kinds = check_options().precision == Precision::bf16 ? 2 : std::size(specials);
@@ -237,7 +237,7 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
         run(specials[i].second, [&] { return check_special({c.op, c.sample, c.dtype, specials[i].first}, mode); });
   }
   if (!differentiable(c)) return;
-  // Among very many elements some lie so near a kink that a central difference steps over it.
+  // Among very many elements some are so near a kink that a central difference steps over it.
   if (c.dtype == DType::float64 && c.sample.smooth && !c.sample.large)
     run("gradient", [&] { return check_differences(c, gradients_of(c, mode)); });
   if (mode_name != "sequential" || c.dtype == DType::float32)
@@ -253,7 +253,7 @@ void check_sample(const Case& c, const std::string& mode_name, Report& report) {
     });
 }
 
-/// Each second sample with one of the dtypes in turn, unless there is time for all.
+/// Every second sample with one of the dtypes in turn, unless there is time for all.
 void check_16_bits(const Operator& op, const Sample& sample, const std::string& mode_name, Report& report) {
   static std::size_t turn = 0;
   const std::size_t now = turn++ % 4;

@@ -10,22 +10,22 @@ namespace tern::testing {
 
 /// How the generated cases run.
 struct CheckOptions {
-  bool deterministic = true;  ///< as in DeviceOptions; false leaves out the checks for equal bits
+  bool deterministic = true;  ///< as in DeviceOptions; false skips the checks for equal bits
   /// As in DeviceOptions, which the Device around the checks sets: bf16 widens the bounds of float32 to those of
-  /// rounded factors and leaves out numbers near the ends of the range.
+  /// rounded factors and skips numbers near the ends of the range.
   Precision precision = Precision::strict;
   bool whole = false;     ///< every kind of special numbers for every sample, every number of threads
-  std::size_t every = 1;  ///< only each so many-th sample of an operator,
-  std::size_t first = 0;  ///< beginning with this one; the mistakes belong to sample 0
-  std::string only = {};  ///< only this check, for every sample; all where empty
+  std::size_t every = 1;  ///< only every n-th sample of an operator,
+  std::size_t first = 0;  ///< starting with this one; the mistakes belong to sample 0
+  std::string only = {};  ///< only this check, for every sample; all if empty
 };
 CheckOptions& check_options();
 
-/// What came of the generated cases of one mode.
+/// The results of the generated cases of one mode.
 class Report {
  public:
   explicit Report(std::string mode) : mode_(std::move(mode)) {}
-  /// Counts a case; `body` returns what is wrong, or nothing. An exception is wrong too.
+  /// Counts a case; `body` returns the error, or an empty string. An exception is an error, too.
   void run(const Operator& op, const std::string& sample, std::string_view dtype, const char* check,
            const std::function<std::string()>& body);
   std::int64_t cases() const { return cases_; }
@@ -56,7 +56,7 @@ class Report {
 /// - mistake: the documented exception with the documented words.
 void check_operator(const Operator& op, const std::string& mode, Report& report);
 
-/// What is wrong with `got`, or nothing. NaN equals NaN; `expected` is rounded to the dtype first.
+/// The error of `got`, or an empty string. NaN equals NaN; `expected` is rounded to the dtype first.
 std::string compare(const Array& got, const Array& expected, DType dtype, double relative, double absolute);
 
 }  // namespace tern::testing

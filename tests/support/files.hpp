@@ -1,5 +1,5 @@
 #pragma once
-// Files for tests: a folder that vanishes, bytes written and read plainly, a disk that is full.
+// Helpers for tests with files: a temporary folder, raw reading and writing, a full disk.
 
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -18,14 +18,14 @@
 
 namespace tern::testing {
 
-/// An empty folder, removed with all it holds.
+/// An empty folder, removed with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "tern-test-XXXXXX").string();
     expects<FileError>(mkdtemp(pattern.data()) != nullptr, "no temporary folder");
     path_ = pattern;
-    std::filesystem::permissions(path_, std::filesystem::perms(0755));  // others may look in: see Unprivileged
+    std::filesystem::permissions(path_, std::filesystem::perms(0755));  // others may read it: see Unprivileged
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -35,7 +35,7 @@ class TemporaryFolder {
   }
   const std::string& path() const { return path_; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-  /// How many files and folders are in it.
+  /// The number of files and folders in it.
   int entries() const {
     return static_cast<int>(
         std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
@@ -66,7 +66,7 @@ inline std::string big_endian(std::uint32_t value) {
   return bytes;
 }
 
-/// No file grows beyond `bytes` in this process while it lives.
+/// During its lifetime no file grows beyond `bytes` in this process.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -86,7 +86,7 @@ class FileSizeLimit {
   rlimit old_{};
 };
 
-/// A file system of `kilobytes` at `folder`, where root may mount one.
+/// A file system of `kilobytes` at `folder`, if root may mount one.
 class SmallDisk {
  public:
   SmallDisk(const std::string& folder, int kilobytes) : folder_(folder) {
@@ -105,7 +105,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-/// Root may write everywhere; while this lives, this process is nobody.
+/// Root may write everywhere; during its lifetime this process is `nobody`.
 class Unprivileged {
  public:
   Unprivileged() {
@@ -121,7 +121,7 @@ class Unprivileged {
   bool changed_ = false;
 };
 
-/// Sets an environment variable (empty: removes it) and puts it back.
+/// Sets an environment variable (empty: removes it) and restores it.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -147,7 +147,7 @@ class Variable {
   std::string old_;
 };
 
-/// What `action` throws says; empty when it throws no `Kind`.
+/// The message that `action` throws; empty if it throws no `Kind`.
 template <class Kind, class Action>
 std::string said(Action action) {
   try {

@@ -1,5 +1,5 @@
 #pragma once
-// The image networks by name, and as tests train them: narrow, for small images.
+// The image networks by name, and in the form that tests train: narrow, for small images.
 
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace tern::testing {
 
-/// What the image networks have in common.
+/// Options that all image networks share.
 struct ImageNetOptions {
   std::int64_t classes = 1000, image_size = 224, width_divisor = 1;
   double dropout = 0;
@@ -46,7 +46,7 @@ inline std::shared_ptr<models::ImageClassifier> make(const std::string& net, con
   return std::make_shared<models::ResNet18>(models::ResNet18Options{classes, image_size, width_divisor, start}, seed);
 }
 
-/// A network that is trained in a moment.
+/// A network that trains in a moment.
 struct ImageNet {
   std::string name;
   std::int64_t image_size, width_divisor;

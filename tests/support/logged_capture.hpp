@@ -1,5 +1,5 @@
 #pragma once
-// A sequential mode whose recordings say in what order they are made.
+// A sequential mode whose recordings log the order in which they are made.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace tern::testing {
 
-/// What `logged_capture` was asked for, a word each.
+/// The calls of `logged_capture`, one word each.
 inline std::string capture_log;
 
 inline const Capture logged_capture{.begin = [](void*) { capture_log += "begin "; },

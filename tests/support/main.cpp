@@ -13,7 +13,7 @@
 namespace {
 
 // A locale that writes 1234.5 as 1.234,5. TERN_TEST_LOCALE=1 makes it the program's, as a graphical program would; C's
-// numbers follow where the system has such a locale.
+// numbers follow if the system has such a locale.
 struct Hostile : std::numpunct<char> {
   char do_decimal_point() const override { return ','; }
   char do_thousands_sep() const override { return '.'; }

@@ -1,5 +1,5 @@
 #pragma once
-// Memories for tests: one that watches its edges, and one that is a device without a device.
+// Memories for tests: one that checks its edges, and one that simulates a device's memory.
 
 #include <atomic>
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace tern::testing {
 
-/// Wraps another memory: each block gets a guard before and after it that is compared when it is released, and fresh
-/// blocks hold only NaN, so that what a kernel forgets to write, or reads past the end, shows.
+/// Wraps another memory. Each block gets a guard before and after it that is compared on release, and fresh blocks hold
+/// only NaN, so that missing writes and overruns show.
 class GuardedMemory final : public Memory {
  public:
   explicit GuardedMemory(Memory& inner) : inner_(inner), name_("guarded " + std::string(inner.name())) {}
@@ -39,9 +39,9 @@ class GuardedMemory final : public Memory {
   void trim() override { inner_.trim(); }
   void set_limit(std::size_t bytes) override { inner_.set_limit(bytes); }
 
-  /// What was found since the last call: one line per damaged guard or wrong size.
+  /// The errors found since the last call: one line per damaged guard or wrong size.
   std::vector<std::string> take_findings();
-  /// Blocks handed out and not yet back.
+  /// Blocks allocated and not yet released.
   std::int64_t live() const { return live_.load(); }
 
  private:
@@ -55,12 +55,12 @@ class GuardedMemory final : public Memory {
   std::vector<std::string> findings_;
 };
 
-/// The mode "guarded-<name>" ("guarded-cuda-1" of "cuda:1"): the kernels of a mode on guarded memory.
+/// The mode "guarded-<name>" ("guarded-cuda-1" for "cuda:1"): the kernels of a mode on guarded memory.
 const Mode& guarded_mode(const std::string& name);
 GuardedMemory& guarded_memory(const std::string& name);
 
-/// Memory that the library must take for a device's: the host may not touch it, every move is counted, fresh blocks
-/// hold only NaN and an allocation may be made to fail.
+/// Memory that the library must treat like a device's: the host may not access it, every move is counted, fresh blocks
+/// hold only NaN, and an allocation can be made to fail.
 class FakeMemory final : public Memory {
  public:
   explicit FakeMemory(std::string name) : name_(std::move(name)) {}
@@ -72,15 +72,15 @@ class FakeMemory final : public Memory {
   void copy_in(void* to, const void* from, std::size_t bytes, void* stream) override;
   void copy_out(void* to, const void* from, std::size_t bytes, void* stream) override;
   void copy(void* to, const void* from, std::size_t bytes, void* stream) override;
-  /// From another fake memory, while both are `straight`.
+  /// From another fake memory, if both are `straight`.
   bool copy_from(Memory& source, void* to, const void* from, std::size_t bytes, void* producer,
                  void* consumer) override;
   MemoryStatistics statistics() const override { return {in_use, in_use, peak, limit}; }
   void reset_peak() override { peak = in_use.load(); }
   void trim() override {}
   void set_limit(std::size_t bytes) override { limit = bytes; }
-  /// With `streams`, every thread has one of its own, and `meetings` tells how the library brought them in order:
-  /// "order 1 2", "finish 1", "finish all", or, in the memory that bytes come to straight, "across 1 1".
+  /// With `streams`, every thread has its own, and `meetings` records how the library ordered them: "order 1 2",
+  /// "finish 1", "finish all", or, in a memory with direct copies, "across 1 1".
   void* stream() override;
   void order(void* producer, void* consumer) override;
   void finish(void* stream) noexcept override;
@@ -102,8 +102,8 @@ const Mode& fake_mode();
 FakeMemory& fake_memory();
 const Mode& second_fake_mode();
 
-/// The mode "cards": it has `fake_cards` devices of fake memory between which bytes go straight, named "cards",
-/// "cards:1" and so on. The last one cannot be used.
+/// The mode "cards": `fake_cards` devices of fake memory with direct copies between them, named "cards", "cards:1" and
+/// so on. The last one cannot be used.
 inline constexpr int fake_cards = 7;
 const Mode& fake_cards_mode();
 FakeMemory& fake_card(int index);

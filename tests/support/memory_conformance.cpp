@@ -12,7 +12,7 @@
 namespace tern::testing {
 namespace {
 
-/// A block that goes back by itself.
+/// A block that is released automatically.
 class Block {
  public:
   Block(Memory& memory, std::size_t bytes, void* stream)
@@ -42,7 +42,7 @@ std::vector<unsigned char> content(Memory& memory, const void* pointer, std::siz
 
 void check_copies(Memory& memory) {
   void* const stream = memory.stream();
-  // Around the sizes at which memories change what they do: small blocks, pinned buffers, rings.
+  // Around the sizes at which memories change strategy: small blocks, pinned buffers, rings.
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{3}, std::size_t{63}, std::size_t{4097},
                                   std::size_t{262144}, std::size_t{262145}, std::size_t{9 << 20}}) {
     INFO(bytes << " bytes");
@@ -56,7 +56,7 @@ void check_copies(Memory& memory) {
     memory.copy(second.get(), first.get(), bytes, stream);
     CHECK(content(memory, second.get(), bytes, stream) == expected);
     if (memory.host_accessible()) CHECK(std::memcmp(first.get(), expected.data(), bytes) == 0);
-    // Parts that begin anywhere.
+    // Parts with any alignment.
     if (bytes > 100) {
       memory.copy_in(second.get() + 5, counting(17, 100).data(), 17, stream);
       CHECK(content(memory, second.get() + 5, 17, stream) == counting(17, 100));
@@ -97,7 +97,7 @@ void check_limit(Memory& memory) {
   memory.set_limit(limit);
   CHECK(memory.statistics().limit == limit);
   CHECK_THROWS_AS(memory.allocate(std::size_t{64} << 20, stream), OutOfMemory);
-  // Work goes on, under the limit.
+  // Work continues below the limit.
   { const Block small(memory, 1000, stream); }
   memory.set_limit(0);
   CHECK(memory.statistics().limit == 0);
@@ -105,7 +105,7 @@ void check_limit(Memory& memory) {
   CHECK(large.get() != nullptr);
 }
 
-// Blocks of several threads never meet, and what one thread made another one reads.
+// Blocks of several threads never overlap, and one thread reads what another wrote.
 void check_threads(Memory& memory) {
   constexpr std::size_t bytes = 5000;
   std::atomic<int> wrong{0};

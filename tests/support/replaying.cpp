@@ -22,7 +22,7 @@ namespace {
 
 constexpr int pattern = 0xff;  // a float or double of these bytes is a NaN, an int64 is -1
 
-// What the library is handed is no address: it lies this far beyond the block, where no program of 64 bits has memory.
+// The library's pointers are not addresses: they are this far beyond the block, where no 64-bit program has memory.
 constexpr std::uintptr_t distance = std::uintptr_t{1} << (std::numeric_limits<std::uintptr_t>::digits - 2);
 
 template <class T>
@@ -56,7 +56,7 @@ std::atomic<int> recordings{0};
 std::atomic<int> loops{0};
 
 Stream& own_stream() {
-  // Never freed, but listed, so that none is a leak: a storage may name the stream of a thread that has ended.
+  // Never freed, but listed, so that none is a leak: a storage may refer to the stream of a thread that has ended.
   static std::mutex mutex;
   static auto& all = *new std::vector<std::unique_ptr<Stream>>;
   static thread_local Stream* const own = [] {
@@ -121,7 +121,7 @@ class ReplayingMemory final : public Memory {
       queue(stream, poison);
       (recording->branches.empty() ? recording->free : recording->free_after_join).push_back(pointer);
     } else if (recording != nullptr && block.recording == nullptr) {
-      block.recording = recording;  // what was recorded may use this older block
+      block.recording = recording;  // recorded work may use this older block
     } else {
       poison();
       if (block.recording == nullptr) forget(pointer);
@@ -246,7 +246,7 @@ void join(void* stream) {
 
 // ---- the table ----
 
-// An argument of a kernel as a queued call keeps it.
+// An argument of a kernel as a queued call stores it.
 template <class A>
 struct Kept {
   std::decay_t<A> value;
@@ -304,7 +304,7 @@ struct Kept<const kernels::Parameters<T>&> {
   }
 };
 
-// Compiled once for all kernels that take the same.
+// Compiled once for all kernels with the same arguments.
 template <class... A>
 void queue_call(kernels::Kernel<void(Context&, A...)> kernel, Context& context, A... arguments) {
   queue(context.stream, [kernel, kept = std::tuple<Kept<Context&>, Kept<A>...>(context, arguments...)]() mutable {
@@ -324,7 +324,7 @@ void record_slot(Family& family, kernels::Kernel<void(Context&, A...)> Family::*
   Queued<slot, A...>::plain = family.*slot;
   family.*slot = kernels::Kernel<void(Context&, A...)>(Queued<slot, A...>::call);
 }
-// What answers a question about sizes queues nothing.
+// A slot that answers a question about sizes queues nothing.
 template <auto slot, class Family, class Result, class... A>
 void record_slot(Family&, kernels::Kernel<Result(const Context&, A...)> Family::*) {}
 
@@ -347,7 +347,7 @@ void record_table(kernels::Operators<T>& table) {
   record_families(table, typename kernels::Operators<T>::Members{});
 }
 
-// The value to fill with is the host's, and read before the call returns.
+// The fill value is in host memory and is read before the call returns.
 void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
   std::array<std::byte, 8> kept{};
   std::memcpy(kept.data(), value, element);

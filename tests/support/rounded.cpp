@@ -8,7 +8,7 @@
 namespace tern::testing {
 namespace {
 
-/// The most that two neighbours of a 16-bit dtype lie apart, in units of the smaller one.
+/// The largest distance between two neighbours of a 16-bit dtype, in units of the smaller one.
 double spacing(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-10; }
 double smallest(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-133 : 0x1p-24; }
 
@@ -30,8 +30,8 @@ std::string check_rounded(const Case& c, const Mode& mode) {
     DType dtype = expected[i].dtype.value_or(c.dtype);
     if (is_scalar) dtype = scalar_of(dtype);
     if (*got[i].dtype != dtype) return message("result ", i, " is ", *got[i].dtype, ", expected ", dtype);
-    // Rounding takes the other neighbour only where float32's own error crosses the middle of two. What is rounded on
-    // the way may be as large as any of the results.
+    // Rounding takes the other neighbour only if float32's own error crosses the midpoint. Intermediate results may be
+    // as large as any of the results.
     const double unit = c.op.ulps * 0x1p-23;
     double relative = unit * std::sqrt(c.sample.terms), absolute = unit * c.sample.terms;
     if (!is_scalar || c.sample.roundings > 1) {
@@ -51,7 +51,7 @@ std::string check_rounded_gradients(const Case& c, const Mode& mode) {
   const std::vector<Array> expected =
       gradients_of({c.op, c.sample, DType::float32, c.special, c.dtype}, tern::mode("sequential"));
   const double terms = std::max(c.sample.gradient_terms, c.sample.terms), unit = 2 * spacing(c.dtype);
-  // Either mode rounds terms that cancel to float32, each up to eight times.
+  // Each mode rounds terms that cancel to float32, each up to eight times.
   const double noise = c.sample.gradient_magnitude
                            ? 8 * 0x1p-23 * std::sqrt(terms) * c.sample.gradient_magnitude(reference_inputs(c))
                            : 0;

@@ -39,7 +39,7 @@ void print_summary() {
 }
 
 std::vector<std::string> available_modes() {
-  // Taken once, before any test registers a mode of its own.
+  // Listed once, before any test registers its own mode.
   static const std::vector<ModeStatus> all = modes();
   std::vector<std::string> names;
   for (const ModeStatus& status : all) {

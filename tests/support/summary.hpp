@@ -1,5 +1,6 @@
 #pragma once
-// What a test program says at its end: how many generated cases ran in each mode, and which modes did not, and why.
+// What a test program prints at its end: how many generated cases ran in each mode, and which modes did not run, and
+// why.
 
 #include <cstdint>
 #include <string>
@@ -8,13 +9,13 @@
 namespace tern::testing {
 
 void count_cases(const std::string& mode, std::int64_t cases);
-/// Says aloud, now and at the end, that tests of a mode did not run.
+/// Reports, now and at the end, that tests of a mode did not run.
 void skip_mode(const std::string& mode, const std::string& reason);
 void print_summary();
 
-/// The modes that can be used here, without those that tests registered; skip_mode is called for the others.
+/// The modes that can be used here, without those that tests registered; calls skip_mode for the others.
 std::vector<std::string> available_modes();
-/// Whether "cuda:1" can be used here; skip_mode is called where it cannot.
+/// Whether "cuda:1" can be used here; calls skip_mode if not.
 bool has_second_card();
 
 }  // namespace tern::testing

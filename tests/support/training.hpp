@@ -1,5 +1,5 @@
 #pragma once
-// A small training whose every bit is compared: alone, and beside others.
+// A small training whose bits are compared: alone, and beside others.
 
 #include <future>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tern::testing {
 
-/// The losses and the weights of a LeNet that learned in a device, from the seed.
+/// The losses and weights of a LeNet that learned on a device, from the seed.
 inline std::vector<double> trained(const std::string& device_name, std::uint64_t seed, int steps = 3,
                                    std::int64_t images = 4) {
   const Device device(device_name);
@@ -38,7 +38,7 @@ inline std::vector<double> trained(const std::string& device_name, std::uint64_t
   return seen;
 }
 
-/// What the seeds 1, 2, ... give on these devices, all at once, each from a thread of its own.
+/// The results of the seeds 1, 2, ... on these devices, all at once, each in its own thread.
 inline std::vector<std::vector<double>> trained_at_once(const std::vector<std::string>& devices, int steps = 3,
                                                         std::int64_t images = 4) {
   std::vector<std::future<std::vector<double>>> trainings;

@@ -124,8 +124,7 @@ void Workload::run() {
 Timing Workload::measure(double seconds, int least) {
   Device device = scope();
   if (!warm_) {
-    // Three runs where they are short. Where a Step is recorded they all are needed: the first makes the momenta, the
-    // third records.
+    // Three short runs. Where a Step is recorded all are needed: the first creates the momenta, the third records.
     const bool records = device.mode().capture != nullptr;
     const auto begin = Clock::now();
     while (cell_.mode == "auto" && step_->chosen() == nullptr) run_();
@@ -139,7 +138,7 @@ Timing Workload::measure(double seconds, int least) {
   run_();
   device.synchronize();
   const double once = std::max(seconds_since(start), 1e-7);
-  // A sample is long enough for the clock and for the wait at its end not to matter.
+  // A sample is long enough that the clock and the wait at its end do not matter.
   const auto inner = static_cast<std::int64_t>(std::clamp(0.01 / once, 1.0, 20000.0));
   const std::int64_t transfers_before = transfer_count();
   std::vector<double> samples;

@@ -1,5 +1,5 @@
 #pragma once
-// What the model benchmarks time: a training step or an inference of one net at one batch size.
+// The unit of the model benchmarks: a training step or an inference of one net at one batch size.
 
 #include <functional>
 #include <memory>
@@ -10,48 +10,48 @@
 
 namespace tern::benchmarks {
 
-/// One cell of a table: everything that a run needs, made once.
+/// One cell of a table. Everything that a run needs is made once.
 struct Cell {
   std::string net, mode, phase;  ///< phase: "train" or "infer"
   std::int64_t batch = 0;
   Precision precision = Precision::strict;
   bool deterministic = true;  ///< false: cuda takes the fastest algorithm that it finds
-  std::int64_t loop = 1;      ///< runs of one call, as Step::each
+  std::int64_t loop = 1;      ///< runs per call, as Step::each
 };
 
-/// Microseconds of one run, over the samples of a measurement.
+/// Microseconds per run, over the samples of a measurement.
 struct Timing {
   double median = 0, low = 0, high = 0;  ///< low and high: the 10th and 90th percentile
   double mean = 0;
   std::int64_t runs = 0;
   std::int64_t transfers = 0;  ///< moves between memories while the samples ran
-  std::size_t peak = 0;        ///< bytes of the mode's memory, at most, since the cell was made
+  std::size_t peak = 0;        ///< the most bytes of the mode's memory since the cell was made
 };
 
-/// Median, percentiles and mean of samples, in microseconds of one run.
+/// Median, percentiles and mean of samples, in microseconds per run.
 Timing timing_of(std::vector<double> samples);
 
-/// The nets there are: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet, resnet18.
+/// The available nets: mlp-small, mlp-medium, mlp-big, lenet, alexnet, googlenet, resnet18.
 const std::vector<std::string>& nets();
 
-/// A net, what it is trained with, and its input.
+/// A net, its optimiser and its input.
 struct Net {
   std::shared_ptr<nn::Module> module;
   std::function<Tensor(const Tensor& x, const Tensor& labels)> loss;
   Shape input;
   std::int64_t classes = 10;
 };
-/// One of nets(), for so many images at a time. Throws Error for another name.
+/// One of nets(), for this many images at a time. Throws Error for another name.
 Net make_net(const std::string& name, std::int64_t batch);
 
-/// A cell that is ready to run, warmed up. Keeps its Device mode and thread count for every measurement.
+/// A warmed-up cell, ready to run. Keeps its Device mode and thread count for every measurement.
 class Workload {
  public:
-  /// Throws Error when net or phase is unknown, DeviceUnavailable when the mode is missing.
+  /// Throws Error if net or phase is unknown, DeviceUnavailable if the mode is missing.
   Workload(const Cell& cell, int threads);
   /// Runs once, or a loop. Does not wait for the device.
   void run();
-  /// Runs for about `seconds` (at least `least` samples) and returns the spread.
+  /// Runs for about `seconds` (at least `least` samples) and returns the statistics.
   Timing measure(double seconds, int least = 5);
 
  private:

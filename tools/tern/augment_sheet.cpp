@@ -21,7 +21,7 @@ std::int64_t label_of(const Examples& examples, std::int64_t i) {
   return examples.source ? examples.source->label(i) : examples.memory.labels.slice(0, i, i + 1).item<std::int64_t>();
 }
 
-// One of each class, then others, from all over the set.
+// One example of each class, then others, from the whole set.
 std::vector<std::int64_t> chosen(const Examples& examples) {
   std::vector<std::int64_t> rows;
   std::set<std::int64_t> classes;
@@ -32,7 +32,7 @@ std::vector<std::int64_t> chosen(const Examples& examples) {
   return rows;
 }
 
-// The examples as an epoch of the training brings them, before they are augmented.
+// The examples as an epoch of the training reads them, before augmentation.
 Tensor brought(const Examples& examples, const std::shared_ptr<const data::ExampleSource>& source,
                const std::vector<std::int64_t>& rows, std::int64_t epoch, const Settings& settings,
                const Blueprint& blueprint) {

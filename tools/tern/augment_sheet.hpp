@@ -5,7 +5,7 @@
 
 namespace tern::tool {
 
-/// Writes the page of --augment-sheet: some training pictures, each with what becomes of it in the first epochs.
+/// Writes the page of --augment-sheet: some training pictures, each with its augmented forms in the first epochs.
 /// Throws UsageError for a table.
 void write_augment_sheet(const Settings& settings, const TrainingData& data);
 

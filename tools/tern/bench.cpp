@@ -21,7 +21,7 @@ namespace {
 struct Row {
   benchmarks::Cell cell;
   benchmarks::Timing timing;
-  double speedup = 1;  // over the first mode
+  double speedup = 1;  // relative to the first mode
 };
 
 std::string time_text(double microseconds) {
@@ -97,7 +97,7 @@ class Bench : public Command {
   }
 
  private:
-  // Everything is known to work before the first cell is measured.
+  // Checks everything before the first cell is measured.
   void check() const {
     const auto expect = [](const char* option, const std::vector<std::string>& found,
                            const std::vector<std::string>& known) {

@@ -25,7 +25,7 @@ class Reader {
     const auto found = json_.find(name);
     expects<FileError>(found != json_.end(), file_, ": the description of the model lacks '", name, "'");
     try {
-      // The JSON library would turn any number into an integer.
+      // The JSON library would convert any number to an integer.
       if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) check_integer(*found, name);
       if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
         for (const Json& part : *found) check_integer(part, name);
@@ -35,7 +35,7 @@ class Reader {
           message(file_, ": '", name, "' in the description of the model is of another kind than expected"));
     }
   }
-  /// What an older version did not write is T{}.
+  /// T{} for members that an older version did not write.
   template <class T>
   T take_or_default(const char* name) const {
     return json_.contains(name) ? take<T>(name) : T{};
@@ -56,8 +56,8 @@ class Reader {
   const std::string& file_;
 };
 
-// Of a table, lists with an element per column; what all columns would have alike, numbers that may not be missing, is
-// not written.
+// For a table, lists with an element per column. Values that are equal in all columns, and numbers that may not be
+// missing, are not written.
 void write_columns(Json& json, const Blueprint& b) {
   Json names = Json::array(), mean = Json::array(), deviation = Json::array(), categories = Json::array(),
        fill = Json::array(), indicator = Json::array();

@@ -1,4 +1,4 @@
-// What a checkpoint of a training holds besides its Trainer's part, and how a training takes it up again.
+// What a training's checkpoint holds besides its Trainer's part, and how a training resumes from it.
 
 #include "errors.hpp"
 #include "tern/tensor/create.hpp"

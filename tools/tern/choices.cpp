@@ -11,7 +11,7 @@ namespace tern::tool {
 
 namespace {
 
-/// What every decision of an operator took, by the sizes that it met.
+/// Records every decision of an operator, with its sizes.
 class TakenAlgorithms final : public Observer {
  public:
   TakenAlgorithms() { begin(); }
@@ -69,7 +69,7 @@ std::string describe_choices(const std::string& net, std::int64_t batch, const S
     if (mode(name).decisions.empty()) continue;
     for (const char* const phase : {"train", "infer"}) {
       benchmarks::Workload workload({net, name, phase, batch, precision_of(settings.precision)}, settings.threads);
-      // A replay would show nothing: the first run is eager, and what it finds by trial is remembered.
+      // A replay would show nothing: the first run is eager, and what it finds by trial is cached.
       const TakenAlgorithms taken;
       workload.run();
       text += message("  in ", net, ", ", std::string_view(phase) == "train" ? "training" : "inference", " of ", batch,

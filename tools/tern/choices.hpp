@@ -1,5 +1,5 @@
 #pragma once
-// Which algorithms the kernels of the modes know, and which they take in a net.
+// Lists the algorithms that the modes' kernels have, and those that they take in a net.
 
 #include <cstdint>
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace tern::tool {
 
-/// For each mode that is here, or settings.mode alone where it names one: its decisions with the names of their
-/// algorithms, and what they took in a training step and an inference of `net`, one of benchmarks::nets(), by operator
-/// and sizes.
+/// For each available mode, or only settings.mode if set: its decisions with the names of their algorithms, and those
+/// that they took in a training step and an inference of `net`, one of benchmarks::nets(), by operator and sizes.
 std::string describe_choices(const std::string& net, std::int64_t batch, const Settings& settings);
 
 }  // namespace tern::tool

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t widest_cell = 32;
 
-/// A run by the events of its metrics. They may be anybody's: what is no number is none.
+/// A run by the events of its metrics. They may come from anybody: non-numbers are skipped.
 struct Summary {
   std::string name, state = "not finished";
   Json settings = Json::object();
@@ -77,7 +77,7 @@ std::string setting_of(const Summary& run, const std::string& name) {
   return all;
 }
 
-/// Those that are not the same in all runs, in the order in which a run writes them.
+/// The settings that differ between runs, in the order in which a run writes them.
 std::vector<std::string> differing_settings(const std::vector<Summary>& runs) {
   std::vector<std::string> names;
   for (const Summary& run : runs)
@@ -90,7 +90,7 @@ std::vector<std::string> differing_settings(const std::vector<Summary>& runs) {
   return names;
 }
 
-/// The best first, where one figure says which is better: of the same data, and of one kind.
+/// Best first, if one figure ranks them: for the same data, and of one kind.
 void rank(std::vector<Summary>& runs) {
   const auto all = [&](auto member) {
     return std::all_of(runs.begin(), runs.end(), [&](const Summary& run) { return (run.*member).has_value(); });

@@ -1,4 +1,4 @@
-// `tern completion SHELL`: what a shell completes, from the table of options.
+// `tern completion SHELL`: shell completion, from the table of options.
 
 #include <algorithm>
 

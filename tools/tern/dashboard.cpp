@@ -56,7 +56,7 @@ struct Dashboard::State {
       return {.type = "text/html; charset=utf-8", .body = page({run}, "events")};
     }
     if (request.path != "/" + token + "/events") return {.status = 404, .body = "nothing is here\n"};
-    // A browser that reconnects says what it has.
+    // A reconnecting browser says what it has.
     const auto known = request.headers.find("last-event-id");
     const std::string_view from =
         std::string_view(request.query).starts_with("from=") ? std::string_view(request.query).substr(5) : "";

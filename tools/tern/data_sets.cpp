@@ -26,7 +26,7 @@ bool by_name(const std::string& dataset) {
   return std::find(names.begin(), names.end(), dataset) != names.end();
 }
 
-// Whether a folder holds the files of MNIST, or one of its customary folders does.
+// Whether a folder, or one of its usual subfolders, holds the files of MNIST.
 bool holds_idx(const std::string& folder) {
   std::error_code ignored;
   for (const char* below : {"", "/MNIST/raw", "/FashionMNIST/raw"})
@@ -92,7 +92,7 @@ data::CsvOptions csv_options(const Settings& settings) {
   return options;
 }
 
-// What cannot be learnt is said before anything is.
+// Reports a target that cannot be learnt before anything starts.
 void check_target(const data::Table& table, const Settings& settings) {
   const auto rows = static_cast<std::size_t>(table.labels.numel());
   if (table.numbers()) {
@@ -115,7 +115,7 @@ data::Missing missing_of(const std::string& name) {
   return static_cast<data::Missing>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-// The examples of a table, and their numbers where some were left out for a missing value.
+// The examples of a table, and their row numbers if some were left out because of missing values.
 Examples rows_of(const data::Table& table, const data::Dataset& set, const std::string& missing) {
   if (missing != "drop") return {.memory = set};
   const std::vector<std::int64_t> rows = data::whole_rows(table.features);
@@ -130,7 +130,7 @@ Examples rows_of(const data::Table& table, const data::Dataset& set, const std::
   return {.memory = kept, .rows = rows};
 }
 
-// What became of the columns and rows, for a person.
+// Sentences about what happened to the columns and rows.
 std::vector<std::string> notes_on(const data::Table& table, const Blueprint& blueprint, std::int64_t kept) {
   std::vector<std::string> notes;
   std::string categorical, embedded;
@@ -159,7 +159,7 @@ std::vector<std::string> notes_on(const data::Table& table, const Blueprint& blu
   return notes;
 }
 
-// Numbers to be met as the net says them: [rows, 1], standardised.
+// Standardises the regression target: [rows, 1].
 void standardise_target(data::Dataset& set, const Blueprint& blueprint) {
   if (blueprint.regression && set.labels.defined())
     set.labels = blueprint.target_scaling.apply(set.labels.reshape({set.labels.numel(), 1}));
@@ -258,7 +258,7 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
   }
   options.labelled = labelled ? data::CsvTarget::required : data::CsvTarget::optional;
   if (options.target.empty()) options.target = blueprint.target;
-  // A table that had no header has none where it is read again: a row of words would pass for one.
+  // A table that had no header has none when it is read again: a row of words would pass for one.
   if (settings.header == "auto" && !blueprint.header) options.header = false;
   if (options.ignore.empty() || blueprint.header)
     options.ignore.insert(options.ignore.end(), blueprint.ignore.begin(), blueprint.ignore.end());
@@ -355,7 +355,7 @@ Examples read_test_data(const Settings& settings, const Blueprint& blueprint, Pa
   return load_folder_to_test(settings, blueprint, part);
 }
 
-// What the library calls by its members, by the options.
+// Replaces the names of library members by those of options.
 std::string by_options(std::string text) {
   static const std::array<std::pair<std::string_view, std::string_view>, 5> names{{
       {"CsvOptions::missing", "--missing of the training"},
@@ -370,7 +370,7 @@ std::string by_options(std::string text) {
   return text;
 }
 
-// A label out of range, or images that fit no labels, are faults of the data like any other.
+// A label out of range, or images that do not match their labels, are data errors like any other.
 template <class Load>
 auto of_data(const Settings& settings, Load load) -> decltype(load()) {
   const auto fault = [&](const Error& error) { return FileError(settings.dataset + ": " + error.what()); };

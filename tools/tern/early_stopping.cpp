@@ -6,7 +6,7 @@ namespace tern::tool {
 
 namespace {
 
-// The share of validation examples is one of all examples, this one of those that are not held out.
+// The validation share is a share of all examples, this one of those that are not held out.
 double stopping_share(const Settings& settings, const TrainingData& data) {
   if (!data.three_way()) return settings.stopping;
   return data.blueprint.validation / (1 - data.blueprint.test);
@@ -16,7 +16,7 @@ data::SplitRows stopping_rows(const Settings& settings, const TrainingData& data
   const std::vector<std::int64_t> labels = data.blueprint.regression
                                                ? std::vector<std::int64_t>(static_cast<std::size_t>(data.train.size()))
                                                : data.train.labels();
-  // Another draw than the one that held examples out.
+  // A draw other than the one that held examples out.
   return data::split_rows(labels, data.blueprint.outputs(), stopping_share(settings, data), ~settings.split);
 }
 

@@ -17,7 +17,7 @@ namespace tern::tool {
 
 namespace {
 
-/// Another source, and which of its examples it left out.
+/// Wraps a source and records which of its examples it left out.
 class Watched final : public data::ExampleSource {
  public:
   explicit Watched(std::shared_ptr<const data::ExampleSource> source) : source_(std::move(source)) {}
@@ -51,7 +51,7 @@ void append_values(std::vector<double>& to, const Tensor& standardised, const da
     to.push_back(static_cast<double>(value) * scaling.deviation[0] + scaling.mean[0]);
 }
 
-// What the ranks have, in their order.
+// The values of all ranks, in rank order.
 template <class T>
 std::vector<T> joined(const parallel::Group& group, std::vector<T> own) {
   if (group.size() == 1) return own;
@@ -69,7 +69,7 @@ std::vector<T> joined(const parallel::Group& group, std::vector<T> own) {
   return own;
 }
 
-// Each has seen those of its own part, and perhaps some that were read ahead.
+// Each rank has seen the files of its own part, and perhaps some that were read ahead.
 std::vector<std::string> joined_files(const parallel::Group& group, const std::vector<std::string>& own) {
   if (group.size() == 1) return own;
   std::set<std::string> files;
@@ -192,7 +192,7 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   return text + "\n";
 }
 
-// Empty bins say nothing.
+// Empty bins are skipped.
 std::string calibration_table(const nn::Calibration& calibration) {
   std::string text = message("Brier     ", fixed(calibration.brier, 4), "\nECE       ", fixed(calibration.error, 4),
                              "\n\nHow sure it is (probability of what it says) and how often that is right\n",

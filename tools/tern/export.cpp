@@ -1,4 +1,4 @@
-// `tern export`: the weights of a model for other programs.
+// `tern export`: writes the weights of a model for other programs.
 
 #include <algorithm>
 

@@ -4,11 +4,10 @@
 
 namespace tern::tool {
 
-/// Keeps a folder for one process, until it goes or ends in whatever way. Nothing is written into the folder.
+/// Locks a folder for one process, until it releases the lock or ends in any way. Nothing is written into the folder.
 class FolderLock {
  public:
-  /// Throws FileError when another process, or another lock of this one, has it. File systems that know no locks give
-  /// none.
+  /// Throws FileError if another process, or another lock of this one, holds it. File systems without locks give none.
   explicit FolderLock(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -133,7 +133,7 @@ Json as_json(const std::vector<Fold>& folds, const std::vector<std::string>& nam
 
 std::string run_of(const std::string& folder, std::int64_t fold) { return message(folder, "/fold-", fold); }
 
-// With what the folds were begun with, where they are taken up again.
+// With the settings that the folds were begun with, if they are resumed.
 void take_settings(const Options& options, const OptionNames& chosen, const std::string& folder) {
   const std::string config = RunFolder::config_in(folder);
   const Json saved = read_json_file(config);

@@ -1,6 +1,5 @@
 #pragma once
-// Cross-validation: every fold is held out of a training of its own, in a folder of its own; what came of them is put
-// together.
+// Cross-validation: every fold is held out of its own training, in its own folder; the results are combined.
 
 #include <functional>
 #include <string>
@@ -10,9 +9,9 @@
 
 namespace tern::tool {
 
-/// Trains each of `settings.folds` by `train`, which is told its number in `settings.fold` and its folder in
-/// `settings.run`, and writes results.csv, results.json and metrics.jsonl into the folder of the whole. With --resume
-/// goes on with the settings that are there. Returns the exit code: that of the first fold that did not end.
+/// Trains each of `settings.folds` with `train`, which gets its number in `settings.fold` and its folder in
+/// `settings.run`, and writes results.csv, results.json and metrics.jsonl into the common folder. With --resume it
+/// continues with the settings found there. Returns the exit code: that of the first fold that failed.
 int train_folds(Settings& settings, const Options& options, const OptionNames& chosen,
                 const std::function<int()>& train);
 

@@ -35,7 +35,7 @@ std::string option_help(const Option& option) {
     text += ":";
     for (std::size_t i = 0; i < option.choices.size(); ++i) text += (i > 0 ? ", " : " ") + option.choices[i];
   }
-  // What is set before anything is read is the default.
+  // The value before anything is read is the default.
   const Json value = option.get && !option.value.empty() ? option.get() : Json();
   const std::string fallback = value.is_string()         ? value.get<std::string>()
                                : value.is_number_float() ? message(value.get<double>())

@@ -25,7 +25,7 @@ constexpr std::size_t longest_request = std::size_t{16} << 10, most_connections 
                       most_unsent = std::size_t{1} << 20;
 constexpr auto time_to_ask = 5s, time_to_take = 10s, heartbeat = 1s, time_without_files = 1s;
 
-// Files that the training may still open when all connections are: it must be able to save.
+// Files that the training can still open when all connections are open: it must be able to save.
 bool leaves_files(int descriptor) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
@@ -97,7 +97,7 @@ const char* words_of(int status) {
 
 struct HttpServer::Connection {
   int descriptor = -1;
-  Clock::time_point since = Clock::now();    // of the connection, then of the last byte that was taken
+  Clock::time_point since = Clock::now();    // of the connection, then of the last byte that was received
   Clock::time_point written = Clock::now();  // when a stream was last written to
   std::string text = {};                     // of the request
   std::string unsent = {};
@@ -153,7 +153,7 @@ void HttpServer::run() {
         (now.time_since_epoch().count() >= end ||
          std::none_of(connections.begin(), connections.end(), [](const Connection& c) { return c.answered; })))
       break;
-    // One that waits while no further connection is taken would end every wait at once; poll passes over -1.
+    // A pending connection that cannot be accepted would end every wait at once; poll skips -1.
     const bool accepts = end == 0 && connections.size() < most_connections && now >= accept_from_;
     std::vector<pollfd> waits{{wake_read_, POLLIN, 0}, {accepts ? listening_ : -1, POLLIN, 0}};
     for (const Connection& c : connections)
@@ -177,7 +177,7 @@ void HttpServer::accept_new(std::vector<Connection>& connections) {
     const int descriptor = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (descriptor < 0 || !leaves_files(descriptor)) {
       if (descriptor >= 0) ::close(descriptor);
-      // Where files ran out the connection goes on waiting.
+      // If files have run out, the connection keeps waiting.
       if (descriptor >= 0 || (errno != EAGAIN && errno != EINTR)) accept_from_ = Clock::now() + time_without_files;
       return;
     }
@@ -185,7 +185,7 @@ void HttpServer::accept_new(std::vector<Connection>& connections) {
   }
 }
 
-// False when the connection is to be closed.
+// False when the connection should be closed.
 bool HttpServer::serve(Connection& c, bool readable) {
   const auto now = Clock::now();
   if (readable) {
@@ -195,7 +195,7 @@ bool HttpServer::serve(Connection& c, bool readable) {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) break;
       if (count <= 0) return false;
-      if (c.answered) continue;  // a body, or another request: of no interest
+      if (c.answered) continue;  // a body, or another request: ignored
       c.text.append(part, static_cast<std::size_t>(count));
       if (c.text.size() > longest_request) return false;
       if (c.text.find("\r\n\r\n") == std::string::npos) continue;
@@ -206,7 +206,7 @@ bool HttpServer::serve(Connection& c, bool readable) {
   if (!c.answered) return now - c.since < time_to_ask;
   if (c.response.stream && c.unsent.size() < most_unsent) {
     c.response.stream(c.response.next, c.unsent);
-    // A comment tells whether anyone still reads.
+    // A comment shows whether anyone still reads.
     if (c.unsent.empty() && now - c.written > heartbeat) c.unsent = ": waiting\n\n";
   }
   const bool waiting = !c.unsent.empty();

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of a set that comes in parts; nothing where the folder does not exist.
+// The named part of a set with parts; no value if the folder does not exist.
 std::string part_of(const std::string& folder, const std::vector<std::string>& names) {
   std::error_code ignored;
   for (const std::string& name : names)
@@ -25,7 +25,7 @@ std::string part_of(const std::string& folder, const std::vector<std::string>& n
 std::string training_part(const std::string& folder) { return part_of(folder, {"train", "training"}); }
 std::string test_part(const std::string& folder) { return part_of(folder, {"val", "validation", "valid", "test"}); }
 
-// The first `limit` examples when every class has its turn, so that few examples are not all of one class.
+// The first `limit` examples, taken from all classes in turn, so that few examples are not all of one class.
 std::vector<std::int64_t> chosen(const data::ExampleSource& source, std::int64_t limit) {
   std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(source.classes()));
   for (std::int64_t i = 0; i < source.size(); ++i) by_class[static_cast<std::size_t>(source.label(i))].push_back(i);
@@ -44,7 +44,7 @@ Examples subset(const data::ImageFolder& folder, std::vector<std::int64_t> rows)
   return examples;
 }
 
-// A model keeps its classes as JSON, which is UTF-8.
+// A model stores its classes as JSON, which is UTF-8.
 void check_class_names(const data::ImageFolder& folder) {
   for (const std::string& name : folder.class_names()) {
     const std::string text = json_text(name);
@@ -53,7 +53,7 @@ void check_class_names(const data::ImageFolder& folder) {
   }
 }
 
-// A photograph is told by its name and size: reading all of them would take as long as an epoch.
+// A photograph is identified by its name and size: reading all of them would take as long as an epoch.
 std::string fingerprint_of(const data::ImageFolder& folder, const std::vector<std::int64_t>& rows) {
   Fingerprint sum;
   for (const std::int64_t row : rows) {
@@ -77,7 +77,7 @@ std::vector<std::int64_t> picked(const std::vector<std::int64_t>& from, const st
 data::ImageFolderOptions options_for(std::int64_t size, bool training, const std::string& corrupt) {
   data::ImageFolderOptions options;
   options.size = size;
-  // As 224 is cut out of 256.
+  // As 224 is cropped from 256.
   options.short_side = size > 224 && size <= 256 ? 256 : (size * 8 + 6) / 7;
   options.crop = training ? data::Crop::random : data::Crop::center;
   options.mirror = training;

@@ -1,5 +1,5 @@
 #pragma once
-// Folders with a folder of images per class, as examples.
+// Folders with one folder of images per class, as examples.
 
 #include "data_sets.hpp"
 

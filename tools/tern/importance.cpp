@@ -14,7 +14,7 @@ namespace tern::tool {
 
 namespace {
 
-// Streams of random numbers that nothing else of a training draws from.
+// Random streams that nothing else in a training uses.
 constexpr std::uint64_t streams = std::uint64_t{13} << 60;
 
 // Float32 [n, inputs], with `count` inputs from `first` on taken from other rows.

@@ -1,5 +1,5 @@
 #pragma once
-// Permutation importance: how much worse a model is when the values of a column are dealt out anew among the rows.
+// Permutation importance: how much worse a model gets when the values of a column are shuffled among the rows.
 
 #include <cstdint>
 #include <functional>
@@ -14,23 +14,23 @@ namespace tern::tool {
 
 struct ColumnImportance {
   std::string column = {};
-  double mean = 0, deviation = 0;  // of the fall of the accuracy or R2, over the repeats
-  double loss = 0;                 // by how much the loss rises, in the mean
+  double mean = 0, deviation = 0;  // of the drop in accuracy or R2, over the repeats
+  double loss = 0;                 // mean increase of the loss
 };
 
 struct Importance {
   std::int64_t examples = 0, repeats = 0;
-  double whole = 0;                            // accuracy or R2 with all columns as they are
-  std::vector<ColumnImportance> columns = {};  // the most important one first
+  double whole = 0;                            // accuracy or R2 with all columns intact
+  std::vector<ColumnImportance> columns = {};  // most important first
 };
 
-/// Of a table's columns as its file has them: all inputs of one, such as those of its categories, move together. Which
-/// row gets which value depends on the seed, the column and the repeat alone. `stop` is asked between columns; when it
-/// says true, there are no columns.
+/// For a table's columns as in its file: all inputs of one column, such as those of its categories, move together.
+/// Which row gets which value depends only on the seed, the column and the repeat. `stop` is called between columns; if
+/// it returns true, the result has no columns.
 Importance importance(nn::Module& net, const Blueprint& blueprint, const Examples& examples, std::int64_t repeats,
                       std::uint64_t seed, const std::function<bool()>& stop);
 
-/// As many rows, from all parts of the set, as a moment is enough for; all, where it is enough for these.
+/// As many rows, from all parts of the set, as can be processed in a moment; all, if possible.
 Examples some_of(const Examples& examples, const Blueprint& blueprint, std::int64_t repeats);
 
 std::string as_table(const Importance& importance, const Blueprint& blueprint);

@@ -9,7 +9,7 @@ namespace tern::tool {
 
 namespace {
 
-// An input of the first layer: which column, and what of it.
+// An input of the first layer: its column, and its position within it.
 struct Input {
   std::string column, what;
   auto operator<=>(const Input&) const = default;
@@ -19,7 +19,7 @@ std::int64_t width_of(const Blueprint& blueprint, std::size_t column) {
   return blueprint.embedding.empty() ? 0 : blueprint.embedding[column];
 }
 
-// In the order in which the first layer has them.
+// In the order of the first layer's inputs.
 std::vector<Input> inputs_of(const Blueprint& blueprint) {
   std::vector<Input> inputs;
   for (std::size_t c = 0; c < blueprint.encoding.columns.size(); ++c) {
@@ -34,7 +34,7 @@ std::vector<Input> inputs_of(const Blueprint& blueprint) {
   return inputs;
 }
 
-// Rows of `to` that `from` has, by their names, are taken from there. Returns the positions of the others.
+// Copies rows of `to` that `from` has, by name. Returns the positions of the others.
 std::vector<std::size_t> take_rows(const Tensor& from, const std::vector<Input>& from_names, Tensor to,
                                    const std::vector<Input>& to_names) {
   std::map<Input, std::size_t> places;

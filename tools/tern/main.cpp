@@ -1,4 +1,4 @@
-// `tern VERB [options]`: finds the verb, reads its options, runs it, and turns what is thrown into an exit code and one
+// `tern VERB [options]`: finds the verb, reads its options, runs it, and turns exceptions into an exit code and one
 // sentence.
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ bool among(const std::vector<std::string>& arguments, const char* name) {
   return std::find(arguments.begin(), arguments.end(), name) != arguments.end();
 }
 
-// `tern --train ...`, as the course's program had it, is `tern train ...`.
+// `tern --train ...`, the form of the course's program, is `tern train ...`.
 void accept_switches_as_verbs(std::vector<std::string>& arguments) {
   if (arguments.empty() || !arguments[0].starts_with("--")) return;
   for (const char* name : {"train", "test", "predict"}) {
@@ -67,8 +67,8 @@ int run(std::vector<std::string> arguments) {
   throw UsageError(message("there is no verb '", name, "'", suggestion(name, names, "tern "), "; see tern --help"));
 }
 
-// A standard stream that was closed would be the next file that is opened, a model or metrics, and what is printed
-// would go there. In its place stands one whose use fails.
+// If a standard stream is closed, the next opened file, a model or metrics, would take its place and receive printed
+// text. This puts streams there whose use fails.
 void fill_closed_streams() {
   for (const int descriptor : {0, 1, 2})
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
@@ -81,7 +81,7 @@ void fill_closed_streams() {
 int main(int argc, char** argv) {
   using namespace tern::tool;
   fill_closed_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then an error of the write, which has a name
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then a write error, which has a name
   try {
     return run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const std::bad_alloc&) {

@@ -9,7 +9,7 @@ namespace tern::tool {
 
 namespace {
 
-// Text for troff: nothing in it is a request or an escape.
+// Text for troff without requests or escapes.
 std::string plain(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -57,7 +57,7 @@ void check_model_place(const std::string& file) {
   std::error_code missing;
   if (fs::exists(file, missing)) {
     const io::InputFile input(file);
-    // The length of a header of JSON, and its first character.
+    // The length of a JSON header, and its first character.
     std::array<std::byte, 9> head{};
     input.read(
         0, std::span(head).first(input.size() < head.size() ? static_cast<std::size_t>(input.size()) : head.size()));
@@ -71,10 +71,10 @@ void check_model_place(const std::string& file) {
 
 namespace {
 
-/// What the model of a run is read from.
+/// The sources of a run's model.
 struct Content {
   std::string file;
-  std::optional<io::Checkpoint> checkpoint = {};  // else the file is to be read
+  std::optional<io::Checkpoint> checkpoint = {};  // otherwise the file is read
 };
 
 Content content_of(const std::string& path) {

@@ -11,7 +11,7 @@
 
 namespace tern::tool {
 
-/// A trained network and what it understands.
+/// A trained network and its blueprint.
 struct Model {
   Blueprint blueprint;
   std::shared_ptr<nn::Module> net;  // in evaluation mode
@@ -21,24 +21,24 @@ struct Model {
 /// Writes weights under torch's names and the blueprint as metadata; the same content gives the same bytes.
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights);
 
-/// Throws FileError when a model could not be written to `file`, or when what is there is no model and would be lost:
-/// before the training, not after it. Nothing happens where `file` is empty.
+/// Throws FileError if a model could not be written to `file`, or if the existing file is not a model and would be
+/// lost: before the training, not after it. Does nothing if `file` is empty.
 void check_model_place(const std::string& file);
 
 /// Reads a model file, a checkpoint, or from a run folder its model, else its newest checkpoint. The file is untrusted:
-/// the network is not built before the file is known to hold its parameters. Throws FileError.
+/// the network is built only after the file is known to hold its parameters. Throws FileError.
 Model load_model(const std::string& path);
 
-/// The same from what a file held; `file` stands for it in messages.
+/// The same for a file's content; `file` is its name in messages.
 Model model_from(io::Safetensors content, const std::string& file);
 
-/// Tensors to begin a training with.
+/// Tensors to start a training with.
 struct Weights {
   nn::State tensors = {};
-  std::optional<Blueprint> blueprint = {};  // where this program wrote the file
+  std::optional<Blueprint> blueprint = {};  // if this program wrote the file
   std::string file = {};
 };
-/// Reads whatever load_model reads, and any other safetensors file and .npz file. Throws FileError.
+/// Reads whatever load_model reads, and any other safetensors or .npz file. Throws FileError.
 Weights load_weights(const std::string& path);
 
 /// The blueprint in the metadata of a model or checkpoint.

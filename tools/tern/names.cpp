@@ -75,7 +75,7 @@ Cost::Cost(std::string name, const std::vector<double>& class_weights) : name_(s
 }
 
 Tensor Cost::operator()(const Tensor& logits, const Tensor& labels) const {
-  // Divided by the examples, not by their weights: what one of them counts is the same in every batch and part of one.
+  // Divided by the number of examples, not their weights, so that an example counts equally in every batch and shard.
   if (weights_.defined())
     return op::cross_entropy(logits, labels, {.reduce = Reduce::sum, .weight = weights_}) /
            static_cast<double>(labels.size(0));

@@ -14,11 +14,11 @@ namespace tern::tool {
 
 namespace {
 
-// Layers of a table of numbers, where nothing else is asked for.
+// The default layers for a table of numbers.
 const std::vector<std::int64_t> table_hidden{128};
 
-/// Rows of a table in which some stretches of inputs, one for each category, become the vector of the category that is
-/// there: what nn::Embedding does with its index. One that nobody knows, and none, is a vector of zeros.
+/// Replaces one-hot ranges of a table's inputs by the vector of the category: what nn::Embedding does with its index.
+/// Unknown and missing categories give a vector of zeros.
 class Embeddings : public nn::Module {
  public:
   Embeddings(const Blueprint& blueprint, Generator& generator) {
@@ -55,7 +55,7 @@ class Embeddings : public nn::Module {
   std::vector<Part> parts_;
 };
 
-/// models::Mlp with every activation that there is.
+/// models::Mlp with every available activation.
 class Perceptron : public nn::Sequential {
  public:
   Perceptron(const Blueprint& blueprint, std::uint64_t seed) {
@@ -88,7 +88,7 @@ std::shared_ptr<nn::Module> build(const Blueprint& blueprint, std::uint64_t seed
   return std::make_shared<Model>(Options{.classes = blueprint.class_count(), .image_size = blueprint.input[1]}, seed);
 }
 
-// Parameters by the layers' sizes. A pool of 3 with stride 2 rounds up.
+// Parameter counts from the layers' sizes. A pool of 3 with stride 2 rounds up.
 std::int64_t pooled(std::int64_t size) { return (size - 3 + 1) / 2 + 1; }
 
 std::int64_t alexnet_parameters(std::int64_t classes, std::int64_t size) {
@@ -102,7 +102,7 @@ std::int64_t vgg16_parameters(std::int64_t classes, std::int64_t size) {
 }
 
 std::int64_t googlenet_parameters(std::int64_t classes, std::int64_t size) {
-  const std::int64_t middle = pooled(pooled(pooled((size - 1) / 2 + 1)));  // where the auxiliary heads sit
+  const std::int64_t middle = pooled(pooled(pooled((size - 1) / 2 + 1)));  // where the auxiliary heads are
   const std::int64_t side = (middle - 5) / 3 + 1;
   const std::int64_t heads = (512 + 528 + 2) * 128 + 2 * 1024 * (128 * side * side + 1);
   return 5973552 + heads + 3 * 1025 * classes;
@@ -283,7 +283,7 @@ std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t 
   return std::make_shared<Perceptron>(blueprint, seed);
 }
 
-// What has another shape where there is one more.
+// Parameters whose shape changes with one more class.
 std::vector<std::string> head_of(const Blueprint& blueprint) {
   Blueprint more = blueprint;
   more.classes.emplace_back();

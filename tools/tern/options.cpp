@@ -18,7 +18,7 @@ std::string hyphenated(std::string name) {
   return name;
 }
 
-// Edits that turn one word into the other.
+// The number of edits that turn one word into the other.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -179,7 +179,7 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
     throw UsageError(message("there is no option ", word.substr(0, word.find('=')), " of tern ", verb.name,
                              suggestion(hyphenated(name), names, "--")));
   };
-  bool ended = false;  // by a word "--", behind which no word is an option
+  bool ended = false;  // after a word "--", no word is an option
   for (auto word = arguments.begin(); word != arguments.end(); ++word) {
     if (!ended && *word == "--") {
       ended = true;
@@ -218,8 +218,8 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
 // ---------------------------------------------------------------------------------------------
 
 Json parse_json(std::string_view text, const std::string& file) {
-  // Deep nesting would overrun the stack of any recursive reader, and tiny values take many times the memory of their
-  // text. What is in strings nests nothing.
+  // Deep nesting would overflow the stack of a recursive reader, and tiny values take many times the memory of their
+  // text. Nesting inside strings does not count.
   constexpr std::size_t per_value = 40, per_container = 96, most = std::size_t{56} << 20;
   int depth = 0;
   bool quoted = false;
@@ -241,7 +241,7 @@ Json parse_json(std::string_view text, const std::string& file) {
   } catch (const Json::exception& error) {
     const std::string said = error.what();
     const auto place = said.find("parse error at ");
-    const auto words = said.find("] ");  // behind the library's own name of the error
+    const auto words = said.find("] ");  // after the library's own name of the error
     throw FileError(file + ": expected JSON: " +
                     (place != std::string::npos   ? said.substr(place)
                      : words != std::string::npos ? said.substr(words + 2)

@@ -46,7 +46,7 @@ void write_file(const std::string& name, const std::string& text) {
 }
 
 void write_output(const Output& output, const std::string& text) {
-  // A table is for people, wherever it goes; the other forms keep every byte.
+  // A table is for reading, wherever it goes; the other formats keep every byte.
   const std::string& written = output.format == "table" ? visible(text) : text;
   output.file.empty() ? print(written) : write_file(output.file, written);
 }

@@ -14,14 +14,14 @@ namespace {
 
 std::string replaced(const std::string& text, const std::string& mark, const std::string& by) {
   const auto at = text.find(mark);
-  // What stands behind the mark is the value for an empty page, up to the semicolon.
+  // After the mark comes the value for an empty page, up to the semicolon.
   return text.substr(0, at) + by + text.substr(text.find(';', at));
 }
 
-// Of so many events of steps or epochs no more are shown: a curve has some 600 points.
+// At most this many events of steps or epochs are shown: a curve has some 600 points.
 constexpr std::size_t most_steps = 4096, most_epochs = 2048;
 
-// Every line but those of steps and epochs that nobody would see. The last one of each stays.
+// All lines except steps and epochs that nobody would see. The last one of each stays.
 std::vector<std::string> thinned(const std::vector<std::string>& lines) {
   struct Kind {
     std::string_view begins;
@@ -62,7 +62,7 @@ std::string page(const std::vector<PageRun>& runs, const std::string& live) {
     for (std::size_t i = 0; i < lines.size(); ++i) data += (i == 0 ? "\n" : ",\n") + lines[i];
     data += "]}";
   }
-  // The data last: what stands in it is no mark.
+  // Data last: its content is not a mark.
   const std::string text =
       live.empty() ? std::string(page_template) : replaced(page_template, "/*LIVE*/", in_script(json_text(live)));
   return replaced(text, "/*RUNS*/", in_script(data + "]"));

@@ -14,11 +14,11 @@ struct PageRun {
   std::vector<std::string> lines;
 };
 
-/// JSON as it may stand inside a script, which it must not end.
+/// JSON that can be embedded in a script without ending it.
 std::string in_script(std::string json);
 
-/// The self-contained HTML page of some runs; of very many steps and epochs a part. With `live`, it asks that address
-/// for further events of the only run.
+/// The self-contained HTML page of some runs; very many steps and epochs are thinned. `live` is the address from which
+/// it requests further events of its only run.
 std::string page(const std::vector<PageRun>& runs, const std::string& live = {});
 
 }  // namespace tern::tool

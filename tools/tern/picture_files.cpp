@@ -78,7 +78,7 @@ bool is_picture(const fs::path& file) {
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
-// Names that begin with a dot are passed over, with all that is in such a folder.
+// Names that begin with a dot are ignored, with everything in such a folder.
 std::vector<std::string> images_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code failed;
@@ -104,7 +104,7 @@ std::int64_t class_named_by(const fs::path& file, const fs::path& last, const st
   }
 }
 
-// Without a slash at the end, which would be an empty name.
+// Without a trailing slash, which would be an empty name.
 fs::path whole_path(const std::string& name) {
   const fs::path path = fs::absolute(name).lexically_normal();
   return path.has_filename() ? path : path.parent_path();

@@ -57,7 +57,7 @@ Json pixels_of(const Tensor& image, const data::Scaling& scaling, std::int64_t l
           {"data", base64(bytes)}};
 }
 
-// The largest errors first.
+// Largest errors first.
 std::vector<std::size_t> far_and_near(const Prediction& prediction) {
   const auto error = [&](std::size_t i) { return std::abs(prediction.values[i] - prediction.truths[i]); };
   std::vector<std::size_t> order(prediction.values.size());
@@ -71,7 +71,7 @@ std::vector<std::size_t> far_and_near(const Prediction& prediction) {
   return chosen;
 }
 
-// A number as the table has it: the shortest one that reads as the same float.
+// A number as in the table: the shortest one that reads as the same float.
 double as_read(float value) {
   char text[64];
   const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
@@ -80,7 +80,7 @@ double as_read(float value) {
   return result;
 }
 
-// A target, which is kept as a standardised float: to so many digits as that can tell apart.
+// A target, which is stored as a standardised float, with as many digits as that distinguishes.
 double target_as_read(double value, const data::Scaling& scaling) {
   const int digits = std::clamp(5 - static_cast<int>(std::floor(std::log10(scaling.deviation[0]))), 0, 40);
   const std::string text = fixed(value, digits);
@@ -88,7 +88,7 @@ double target_as_read(double value, const data::Scaling& scaling) {
   return value + 0.0;  // no -0
 }
 
-// `read` are the features of the table, with an element for each column.
+// `read` holds the features of the table, one element per column.
 Json features_of(const Tensor& values, const Tensor& read, const Blueprint& blueprint) {
   Json features = Json::object();
   const auto inputs = values.to_vector<float>();

@@ -1,4 +1,4 @@
-// `tern predict`: what a model says of examples without known classes.
+// `tern predict`: a model's predictions for examples without known classes.
 
 #include "data_sets.hpp"
 #include "evaluation.hpp"
@@ -97,7 +97,7 @@ class Predict : public Command {
     return pictures(files, blueprint, settings_.corrupt == "skip");
   }
 
-  // Of the names those of the pictures that were predicted.
+  // Keeps the names of the pictures that were predicted.
   void keep_readable(const Prediction& prediction) {
     const SheetNames all = std::exchange(names_, {.by = "folder"});
     std::vector<bool> read(all.files.size());
@@ -114,7 +114,7 @@ class Predict : public Command {
     expects<FileError>(unreadable.size() < read.size(), "none of the pictures could be read");
   }
 
-  /// Whether a class is known by the name of a folder.
+  /// Whether a class is known from the name of a folder.
   bool in_folders() const {
     return !paths_.empty() && std::any_of(names_.expected.begin(), names_.expected.end(),
                                           [](std::int64_t expected) { return expected >= 0; });
@@ -185,7 +185,7 @@ class Predict : public Command {
     return text;
   }
 
-  // Of a regression.
+  // For a regression.
   std::string numbers(const Prediction& prediction, const std::string& target) const {
     if (output_.format == "json") {
       Json rows = Json::array();

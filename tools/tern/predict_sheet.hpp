@@ -1,5 +1,5 @@
 #pragma once
-// The contact sheet of `tern predict`: pictures with what the model takes them for.
+// The contact sheet of `tern predict`: pictures with their predictions.
 
 #include <string>
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace tern::tool {
 
-/// A prediction of a picture, of all that were made.
+/// Names and expectations for the predicted pictures.
 struct SheetNames {
   std::vector<std::string> files = {};      // [n], or empty: pictures are numbers of a data set
-  std::vector<std::int64_t> expected = {};  // [n], the class that each should be; -1: nobody knows
+  std::vector<std::int64_t> expected = {};  // [n], the class that each should have; -1: unknown
   std::string by = {};                      // who says so: "folder" or "label"
 };
 
-/// Writes an HTML page. At most 240 pictures are shown: those that are not what is expected first, the surest ahead;
-/// then the others, the least sure ahead.
+/// Writes an HTML page with at most 240 pictures: first those that differ from their expectation, most confident first;
+/// then the others, least confident first.
 void write_predict_sheet(const std::string& file, const std::string& model, const Examples& set,
                          const Prediction& prediction, const SheetNames& names, const Blueprint& blueprint);
 

@@ -22,7 +22,7 @@ constexpr std::size_t longest_bar = 24;
 
 std::string rate_text(double rate) { return rate < 100 ? fixed(rate, 1) : grouped(static_cast<std::int64_t>(rate)); }
 
-// Nothing for a net whose training accuracy is not known. Of a regression R2.
+// Empty for a net without a known training accuracy. R2 for a regression.
 std::string accuracy_text(const Blueprint& blueprint, double accuracy, int digits) {
   if (std::isnan(accuracy)) return {};
   return blueprint.regression ? "  R2 " + fixed(accuracy, digits + 2)
@@ -77,7 +77,7 @@ void Progress::step(const Position& position, const Tensor& loss) {
       message(" batch ", position.batch, "/", position.batches, "  loss ", fixed(loss.item(), 4),
               accuracy_text(training_.blueprint(), training_.running_accuracy(), 1), "  ",
               rate_text(done * per_step / elapsed), " items/s  ETA ", duration(left * elapsed / done), ranks_);
-  // The bar takes what the figures leave.
+  // The bar uses the space that the figures leave.
   const std::size_t room = terminal_width() - 1, words = width_of(before) + width_of(after);
   const std::size_t width = std::min(longest_bar, room - std::min(room, words));
   const auto filled = static_cast<std::size_t>(static_cast<double>(width) * static_cast<double>(position.batch) /

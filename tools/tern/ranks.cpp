@@ -17,7 +17,7 @@ namespace tern::tool {
 
 namespace {
 
-// Shards of a batch where the user names none: enough for 2, 4 and 8 ranks to have the same bits.
+// The default number of shards per batch: enough for 2, 4 and 8 ranks to have the same bits.
 constexpr std::int64_t usual_shards = 8;
 constexpr std::int64_t most_shards = 4096;
 
@@ -76,7 +76,7 @@ int agreed(const parallel::Group& group, int own) {
 
 namespace {
 
-// What the ranks find, each for itself, to differ from the first: the first of these sentences, in all of them.
+// The first sentence in rank order, in all ranks, in which a rank reports that it differs from rank 0.
 std::string first_difference(const parallel::Group& group, const std::string& own) {
   constexpr std::size_t longest = 240;
   for (const std::string& found : group.all_gather(own.size() > longest ? own.substr(0, longest) + " ..." : own))
@@ -158,7 +158,7 @@ int run_processes(const parallel::LaunchOptions& options, const std::function<in
   parallel::launch(options, [&](const parallel::Group& processes) {
     start.reset();
     code = program(processes);
-    Deadline::of_the_end(limit, words("the other ranks did not end"));  // the group's included
+    Deadline::of_the_end(limit, words("the other ranks did not end"));  // including the group's
   });
   return code;
 }
@@ -187,14 +187,14 @@ Deadline::~Deadline() {
   state_->changed.notify_all();
 }
 
-// The watching thread looks when the first time is over, so that a renewal wakes nobody.
+// The watching thread checks when the first period is over, so that a renewal wakes nobody.
 void Deadline::renew() {
   const std::lock_guard lock(state_->mutex);
   state_->began = std::chrono::steady_clock::now();
 }
 
 void Deadline::of_the_end(std::chrono::seconds limit, std::string words) {
-  // Nobody meets it but the end itself.
+  // Only the end of the process meets it.
   static const Deadline* const end = new Deadline(limit, std::move(words));
   (void)end;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A training in several ranks: its options, and what the first rank tells the others. The first one alone owns the run
+// Training in several ranks: its options, and what the first rank sends the others. Only the first one owns the run
 // folder, the screen and the signals.
 
 #include <chrono>
@@ -15,49 +15,49 @@
 
 namespace tern::tool {
 
-/// --ranks, --parallel, --shards, --rank-limit, and those below.
+/// --ranks, --parallel, --shards, --rank-limit, and the options below.
 Options rank_options(Settings& settings);
 /// --restarts and --launcher.
 Options restart_options(Settings& settings);
 
-/// Fills in the shards; `ranks` are there. Throws UsageError where they do not go together.
+/// Fills in the number of shards; there are `ranks`. Throws UsageError if they do not fit together.
 void complete_ranks(Settings& settings, int ranks);
 
-/// Ranks take the devices of the mode in turn: "cuda", "cuda:1", "cuda", ...; all take the one that is named.
+/// Ranks take the mode's devices in turn: "cuda", "cuda:1", "cuda", ...; all take a device that is named.
 std::string device_of_rank(const Mode& mode, int rank);
 
-/// What the first rank says.
+/// The first rank's value.
 int agreed(const parallel::Group& group, int own);
 inline bool agreed(const parallel::Group& group, bool own) { return agreed(group, own ? 1 : 0) != 0; }
 
-/// Throws UsageError in all ranks where some were given other options than the first: they would train on something
-/// that nobody asked for. What concerns the first one alone, such as --quiet, may differ.
+/// Throws UsageError in all ranks if some have other options than the first: they would run a training that nobody
+/// requested. Options for the first rank only, such as --quiet, may differ.
 void check_same_options(const parallel::Group& group, const Options& options);
-/// Throws FileError in all ranks where some read something else than the first: `text` says what this one has read.
+/// Throws FileError in all ranks if some read other data than the first: `text` describes what this one has read.
 void check_same_data(const parallel::Group& group, const std::string& what, const std::string& text);
 
-/// The options of the first rank, in all.
+/// The first rank's options, in all.
 void share_settings(const parallel::Group& group, const Options& options);
 
 /// The first rank's checkpoint, in all.
 void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint);
 
-/// Runs `program` in each of the processes that mpirun started, also where one of them stops before all have begun or
-/// after all are done. Returns what it returns.
+/// Runs `program` in each of the processes that mpirun started, also if one of them stops before all have begun or
+/// after all are done. Returns its result.
 int run_processes(const parallel::LaunchOptions& options, const std::function<int(const parallel::Group&)>& program);
 
-/// What MPI waits for at its start and its end has no limit of its own, and neither has what a GPU waits for: where the
-/// process is not beyond it in time, it ends with these words and the code of a lost rank. A limit of 0 is none.
+/// MPI has no time limit for its start and end, nor a GPU for its waits. If the process does not finish in time, it
+/// ends with this message and the exit code of a lost rank. A limit of 0 is none.
 class Deadline {
  public:
   Deadline(std::chrono::seconds limit, std::string words);
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
-  /// In time.
+  /// Finished in time.
   ~Deadline();
-  /// The time begins again.
+  /// Restarts the period.
   void renew();
-  /// The end of the process has so much time from here on.
+  /// Limits the time for the end of the process from here on.
   static void of_the_end(std::chrono::seconds limit, std::string words);
 
  private:

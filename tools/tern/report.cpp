@@ -46,7 +46,7 @@ class Report : public Command {
   }
 
  private:
-  // Of a cross-validation, what came of it and all its folds.
+  // For a cross-validation, its result and all its folds.
   static void add(std::vector<PageRun>& runs, const std::string& folder, const std::string& name) {
     PageRun run{name, {}};
     std::size_t folds = 0;

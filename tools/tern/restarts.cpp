@@ -30,10 +30,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The code of a launcher that had to be ended; no process ends with it.
+// The code of a launcher that had to be killed; no process ends with it.
 constexpr int launcher_stuck = -1;
 
-// Which file of that name this is, and its size; one that is made anew, or has grown, is another.
+// Identifies a file and its size; a new file of the name, or a longer one, is different.
 std::optional<std::tuple<dev_t, ino_t, off_t>> identity(const std::string& file) {
   struct stat found {};
   if (::stat(file.c_str(), &found) != 0) return std::nullopt;
@@ -58,7 +58,7 @@ std::vector<std::string> launcher_of(const Restarts& restarts) {
   return words;
 }
 
-// Without some options and their values.
+// Removes some options and their values.
 std::vector<std::string> without(const std::vector<std::string>& names, const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -97,8 +97,8 @@ bool is_free(const std::string& folder) {
   }
 }
 
-/// Whether the launcher outlives the training by more than a limit: mpirun waits for a machine that it cannot reach
-/// until TCP gives that up, which takes a quarter of an hour.
+/// Whether the launcher outlives the training by more than a limit: mpirun waits for an unreachable machine until TCP
+/// gives up, which takes a quarter of an hour.
 class Outlived {
  public:
   Outlived(std::string folder, std::string metrics, std::int64_t seconds)
@@ -108,7 +108,7 @@ class Outlived {
     const Clock::time_point now = Clock::now();
     if (limit_.count() == 0 || now < next_) return false;
     next_ = now + std::chrono::milliseconds(200);
-    // The first rank keeps the folder from before its first event to its end. Where it was never seen to, because files
+    // The first rank locks the folder from before its first event to its end. If that was never observed, because files
     // cannot be locked there, nothing is known.
     begun_ = begun_ || identity(metrics_) != before_;
     if (!begun_) return false;
@@ -126,7 +126,7 @@ class Outlived {
   bool begun_ = false, seen_ = false;
 };
 
-// The exit code of the child; a signal that comes here goes to it as well.
+// The child's exit code; signals to this process are passed on.
 int wait_for(pid_t child, Outlived outlived) {
   for (bool passed = false;;) {
     int status = 0;
@@ -151,7 +151,7 @@ void wait_until_free(const std::string& folder, std::int64_t seconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
-// mpirun and its like say 1 for much that a rank has no part in.
+// mpirun and similar launchers return 1 for much that is no rank's fault.
 bool worth_another(int code, bool launched) {
   return code > 128 || code == rank_lost || code == launcher_stuck ||
          (launched && code != success && code != usage && code != bad_data && code != no_device && code != 126 &&
@@ -176,7 +176,7 @@ int run_with_restarts(const Restarts& restarts, const std::string& verb, const s
   expects<UsageError>(restarts.parallel == "threads" || restarts.ranks > 1 || !restarts.launcher.empty(),
                       "--restarts has to know how many processes to start", otherwise);
   const std::vector<std::string> launcher = launcher_of(restarts);
-  std::vector<std::string> own = without({"restarts", "launcher"}, words);  // they are this process's business
+  std::vector<std::string> own = without({"restarts", "launcher"}, words);  // handled by this process
   own.insert(own.end(), {"--restarts", "0"});                               // a configuration file may say otherwise
   const auto before = identity(restarts.begun);
   const training::SignalGuard signals;

@@ -1,5 +1,5 @@
 #pragma once
-// --restarts: the work as a program of its own, which is started again when a rank was lost.
+// --restarts: runs the work as a separate program, which is restarted when a rank is lost.
 
 #include <cstdint>
 #include <string>
@@ -10,23 +10,23 @@
 namespace tern::tool {
 
 struct Restarts {
-  std::string work = {};        ///< what ends: "training"
-  std::int64_t times = 0;       ///< at most
-  std::string launcher = {};    ///< words that start the processes; empty: mpirun, or none where ranks are threads
-  std::string parallel = {};    ///< threads or mpi
-  std::int64_t ranks = 0;       ///< for mpirun
-  std::int64_t rank_limit = 0;  ///< seconds
-  std::string folder = {};      ///< that the first rank keeps (FolderLock)
-  std::string begun = {};       ///< a file in it that is made anew when the work begins, and grows
+  std::string work = {};                ///< what ends: "training"
+  std::int64_t times = 0;               ///< at most
+  std::string launcher = {};            ///< words that start the processes; empty: mpirun, or none if ranks are threads
+  std::string parallel = {};            ///< threads or mpi
+  std::int64_t ranks = 0;               ///< for mpirun
+  std::int64_t rank_limit = 0;          ///< seconds
+  std::string folder = {};              ///< that the first rank locks (FolderLock)
+  std::string begun = {};               ///< a file in it that is created when the work begins, and grows
   std::vector<std::string> saved = {};  ///< options with a value that --resume takes from the folder
-  bool first_ends = false;              ///< whether the work is over when the first rank lets go of the folder
+  bool first_ends = false;              ///< whether the work is over when the first rank unlocks the folder
 };
 
-/// Runs `tern VERB` with the words of the command line behind those of the launcher, and again with --resume where it
-/// ended because a rank was killed, failed or did not come, or where what started the ranks does not end with them.
-/// What the user has to mend ends it: the command line, a file, a missing device; so does a signal to this process,
-/// which is passed on. What was in the folder before the first attempt is not taken up, but for --resume. Returns the
-/// last exit code. Throws UsageError inside of mpirun, which ends all ranks and so cannot start again.
+/// Runs `tern VERB` with the command line's words after those of the launcher, and again with --resume if it ended
+/// because a rank was killed, failed or did not arrive, or if the launcher hangs after its ranks have ended. It stops
+/// for what the user must fix (the command line, a file, a missing device) and for a signal to this process, which is
+/// passed on. What was in the folder before the first attempt is resumed only with --resume. Returns the last exit
+/// code. Throws UsageError inside mpirun, which ends all ranks and so cannot restart them.
 int run_with_restarts(const Restarts& restarts, const std::string& verb, const std::vector<std::string>& words,
                       const OptionNames& chosen);
 

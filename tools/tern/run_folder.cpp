@@ -83,7 +83,7 @@ void RunFolder::open() {
 
 void RunFolder::write(const Json& event) {
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  // One write per line: a reader, or a kill, finds whole lines.
+  // One write per line: a reader, or a kill, sees whole lines.
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t count = ::write(descriptor_, line.data() + done, line.size() - done);
@@ -118,7 +118,8 @@ void read_metrics(const std::string& folder, const std::function<void(Json event
   expects<FileError>(input.size() <= most, file, ": found ", input.size(),
                      " bytes, expected the metrics of a training, ", most, " at most");
   std::string text;
-  text.reserve(static_cast<std::size_t>(std::min(input.size(), longest_line + part)));  // else it is held twice to grow
+  text.reserve(static_cast<std::size_t>(std::min(input.size(), longest_line + part)));  // otherwise growing would hold
+                                                                                        // it twice
   std::size_t line = 1;
   for (std::uint64_t read = 0; read < input.size();) {
     const auto count = static_cast<std::size_t>(std::min(part, input.size() - read));

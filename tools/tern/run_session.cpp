@@ -30,18 +30,18 @@ namespace {
 
 // Points of the loss curve per epoch, however many steps it has.
 constexpr std::int64_t points_per_epoch = 20;
-// Classes up to which the counts of the confusion matrix are kept.
+// The largest number of classes whose confusion counts are kept.
 constexpr std::size_t most_confused = 100;
-// Columns up to which their importance is found, and how often each is shuffled for that.
+// The largest number of columns whose importance is computed, and how often each is shuffled.
 constexpr std::size_t most_columns = 500;
 constexpr std::int64_t column_shuffles = 5;
-// Seconds between checkpoints where no steps are asked for, and the most that they may take of the time.
+// Seconds between checkpoints unless a number of steps is set, and the largest fraction of time that they may take.
 constexpr double save_interval = 2, save_share = 0.05;
-// Of the steps' and the epochs' events in metrics.jsonl, which stay so many while their number doubles. A curve of
-// millions has no more points that can be seen.
+// Events of steps and epochs in metrics.jsonl per doubling of their number. A curve of millions has no more visible
+// points.
 constexpr std::uint64_t steps_per_doubling = 512, epochs_per_doubling = 256;
 
-// Whether the event of that number is kept: the number alone decides, so that a resumed run keeps the same ones.
+// Whether the event with that number is kept: only the number decides, so that a resumed run keeps the same ones.
 bool is_kept(std::int64_t number, std::uint64_t per_doubling) {
   const auto n = static_cast<std::uint64_t>(number);
   return n % std::bit_floor(std::max<std::uint64_t>(1, n / per_doubling)) == 0;
@@ -82,7 +82,7 @@ std::uint64_t bytes_of_metrics(const io::Checkpoint& checkpoint, const std::stri
   return bytes;
 }
 
-// NaN has no JSON.
+// JSON has no NaN.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
@@ -113,14 +113,14 @@ void RunSession::take_settings(const io::Resumed& resumed, const OptionNames& ch
   apply_saved(saved, resumed.file, chosen);
 }
 
-// A training that was killed before its first checkpoint left what it was asked for.
+// A training that was killed before its first checkpoint left its settings.
 void RunSession::begin_again(const OptionNames& chosen) {
   std::error_code missing;
   const std::string config = RunFolder::config_in(path_), metrics = RunFolder::metrics_in(path_);
   if (!std::filesystem::exists(config, missing)) return;
   Json saved = read_json_file(config);
   expects<FileError>(saved.is_object(), config, ": the settings are no JSON object");
-  // Where the model goes stands only with the metrics: see write_config.
+  // The place of the model is stored only with the metrics: see write_config.
   if (std::filesystem::exists(metrics, missing))
     read_metrics(path_, [&](const Json& event) {
       if (event.value("event", Json()) != "start" || !event.contains("settings")) return;
@@ -201,7 +201,7 @@ Json RunSession::settings_json() const {
 
 void RunSession::write_config() const {
   Json settings = settings_json();
-  settings.erase("model");  // the file is for other trainings too, which must not overwrite this one's model
+  settings.erase("model");  // other trainings may use the file, too, and must not overwrite this one's model
   write_file(RunFolder::config_in(path_), json_text(settings, 2) + "\n");
 }
 

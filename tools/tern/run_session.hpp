@@ -1,5 +1,5 @@
 #pragma once
-// A training and its run folder: takes up what is there, writes the events and the checkpoints, leaves the model.
+// A training and its run folder: resumes what is there, writes the events and checkpoints, leaves the model.
 
 #include <memory>
 #include <optional>
@@ -14,43 +14,43 @@
 
 namespace tern::tool {
 
-/// What a training is, by the names of options; the others may change when it is resumed.
+/// Whether an option defines the training; the others may change when it is resumed.
 bool decides_training(const std::string& name);
 
-/// What a training left.
+/// The result of a training.
 struct Finished {
   std::string model;                     // its file
-  std::optional<Evaluation> evaluation;  // of that model, where examples were held out
+  std::optional<Evaluation> evaluation;  // of that model, if examples were held out
 };
 
-/// What the net of the first rank, which alone need have its final weights, says of the examples that were held out;
-/// all ranks of the training work at it: a collective call, which `finish` makes in the first one.
+/// The predictions of the first rank's net, which alone needs its final weights, for the held-out examples. All ranks
+/// take part: a collective call, which `finish` makes in the first one.
 Prediction evaluate_together(Training& training, const TrainingData& data);
 
 class RunSession {
  public:
-  /// With --resume, takes the settings of the training that is in the run folder; those in `given` must not contradict
-  /// them. Throws UsageError when they do.
+  /// With --resume, takes the settings of the training in the run folder. Throws UsageError if those in `given`
+  /// contradict them.
   RunSession(Settings& settings, const Options& options, const OptionNames& chosen);
 
-  /// Takes up the checkpoint, or begins the folder anew.
+  /// Resumes from the checkpoint, or starts the folder anew.
   void start(Training& training, const TrainingData& data);
-  /// After each step: an event now and then, a checkpoint when one is due.
+  /// Called after each step: writes an occasional event, and a checkpoint when one is due.
   void stepped(const Position& position, const Tensor& loss);
   void epoch_done(const EpochResult& result);
-  /// Before the refit, and after each epoch of it.
+  /// Called before the refit, and after each of its epochs.
   void refitting(const Position& position);
-  /// Saves a checkpoint, says so in the metrics and returns its name.
+  /// Saves a checkpoint, records it in the metrics and returns its name.
   std::string interrupt();
-  /// Saves a checkpoint to go on from later.
+  /// Saves a checkpoint to continue from later.
   void pause() { save(); }
-  /// Evaluates, writes the model and the last event.
+  /// Evaluates, and writes the model and the last event.
   Finished finish(Ended ended);
 
   const std::string& path() const { return path_; }
   /// Available after `start`.
   RunFolder& folder() { return *folder_; }
-  /// Whether `start` took up an earlier training.
+  /// Whether `start` resumed an earlier training.
   bool resumed() const { return resumed_.has_value(); }
 
  private:
@@ -75,7 +75,7 @@ class RunSession {
   Training* training_ = nullptr;
   const TrainingData* data_ = nullptr;
   double began_, last_save_, save_seconds_ = 0;
-  std::optional<Json> last_epoch_;  // its event, where that was left out
+  std::optional<Json> last_epoch_;  // its event, if that was left out
 };
 
 }  // namespace tern::tool

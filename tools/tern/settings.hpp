@@ -9,40 +9,39 @@
 
 namespace tern::tool {
 
-/// Everything that decides how a training goes, as the options set it. Absent values depend on the data: see
-/// `complete`.
+/// Everything that determines a training, as the options set it. Absent values depend on the data: see `complete`.
 struct Settings {
   // Data.
   std::string dataset = {};
   std::string target = {};
-  std::string task = "auto";  // "classification" or "regression"; found from the target
+  std::string task = "auto";  // "classification" or "regression"; detected from the target
   std::vector<std::string> ignore = {};
   std::string header = "auto";
-  std::string missing = "refuse";             // what stands for a table's missing values
-  std::vector<std::string> categorical = {};  // a table's columns of categories, beside those that are found
+  std::string missing = "refuse";             // the replacement of a table's missing values
+  std::vector<std::string> categorical = {};  // a table's categorical columns, besides detected ones
   std::string embedding = "off";              // which of them get a learned vector: "off", "auto" or its size
   std::string data = {};                      // folder of the MNIST files
   bool download = false;
   std::int64_t limit = 0;
-  std::int64_t image_size = 0;    // of the images of a folder; 0: as the network likes them
-  std::string corrupt = "error";  // what becomes of images that cannot be read
+  std::int64_t image_size = 0;    // of the images of a folder; 0: as the network prefers
+  std::string corrupt = "error";  // what happens to images that cannot be read
   std::optional<double> validation = {};
-  double test_fraction = 0;  // share of a test part; 0: none is drawn
+  double test_fraction = 0;  // fraction of a test part; 0: none
   std::int64_t folds = 0;    // of a cross-validation; 0: none
   std::int64_t fold = 0;     // the one that is held out, from 1; 0: each in turn
-  std::uint64_t split = 0;   // draws the examples that are held out
+  std::uint64_t split = 0;   // draws the held-out examples
 
   // Network.
   std::vector<std::int64_t> layers = {};
   std::string net = {};
   std::string activation = "relu";
   std::optional<double> dropout = {};
-  std::string init = {};                 // a file of weights to begin with
-  std::vector<std::string> freeze = {};  // patterns of parameters that stay as they begin
+  std::string init = {};                 // a file of weights to start with
+  std::vector<std::string> freeze = {};  // patterns of parameters that are frozen
 
   // Training.
   std::optional<std::string> cost = {};
-  std::string class_weights = {};  // "balanced", or a number for each class; empty: all alike
+  std::string class_weights = {};  // "balanced", or a number per class; empty: all equal
   std::optional<std::string> optimizer = {};
   std::optional<double> learning_rate = {};
   std::optional<double> momentum = {};
@@ -51,14 +50,14 @@ struct Settings {
   std::optional<std::string> schedule = {};
   std::optional<std::int64_t> epochs = {};
   std::optional<std::int64_t> batch_size = {};
-  std::optional<std::int64_t> early_stop = {};  // epochs without a gain after which it stops; 0: never
-  double stopping = 0.2;                        // share of the training examples that this is decided on
-  std::string refit = "auto";                   // "yes" or "no": train on all of them in the end
+  std::optional<std::int64_t> early_stop = {};  // epochs without improvement before it stops; 0: never
+  double stopping = 0.2;                        // fraction of the training examples that decides this
+  std::string refit = "auto";                   // "yes" or "no": finally train on all of them
   std::uint64_t seed = 1;
 
   // Pictures.
   data::AugmentOptions augment = {};  // random changes in training
-  std::string augment_sheet = {};     // a page that shows it
+  std::string augment_sheet = {};     // a page that shows them
 
   // Machine.
   std::string mode = "fastest";

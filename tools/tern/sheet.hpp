@@ -1,5 +1,5 @@
 #pragma once
-// A page of pictures, each with words beneath it: a file by itself.
+// A page of pictures with captions, as one file.
 
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@ struct SheetPicture {
   std::string title = {};            // a line above them, in bold
   std::optional<double> share = {};  // of 1, drawn as a bar
   std::string wrong = {};            // what is wrong with it: the picture is marked
-  std::string file = {};             // where it comes from, small
+  std::string file = {};             // where it comes from, in small print
 };
 
 struct SheetPart {
@@ -23,7 +23,7 @@ struct SheetPart {
   std::vector<SheetPicture> pictures = {};
 };
 
-/// Writes the page. With `first_apart` each part is a row, and its first picture is set apart.
+/// Writes the page. With `first_apart` each part is a row whose first picture is set apart.
 void write_sheet(const std::string& file, const std::string& title, const std::string& note,
                  const std::vector<SheetPart>& parts, bool first_apart);
 

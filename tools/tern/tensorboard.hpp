@@ -8,12 +8,12 @@
 
 namespace tern::tool {
 
-/// Writes the curves of a run as an event file that TensorBoard reads: TFRecords of Event messages.
+/// Writes the curves of a run as an event file for TensorBoard: TFRecords of Event messages.
 class TensorBoard {
  public:
-  /// Makes a new file in `folder`. What an earlier process wrote from `step` on is then passed over by TensorBoard.
+  /// Makes a new file in `folder`. TensorBoard then ignores what an earlier process wrote from `step` on.
   TensorBoard(const std::string& folder, std::int64_t step);
-  /// An event of the metrics; those without figures are passed over.
+  /// Writes an event of the metrics; events without figures are skipped.
   void write(const Json& event);
 
  private:
@@ -24,7 +24,7 @@ class TensorBoard {
   std::ofstream file_;
 };
 
-/// CRC-32C (Castagnoli), as TFRecords have it.
+/// CRC-32C (Castagnoli), as in TFRecords.
 std::uint32_t crc32c(const std::string& bytes);
 
 }  // namespace tern::tool

@@ -1,4 +1,4 @@
-// `tern test`: how right a model is.
+// `tern test`: evaluates a model.
 
 #include "data_sets.hpp"
 #include "evaluation.hpp"
@@ -73,7 +73,7 @@ class Test : public Command {
  private:
   std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
 
-  // Each reads the model and the examples; the first one says what came of them.
+  // Each process reads the model and the examples; the first one reports the result.
   int run_process(const parallel::Group& processes) {
     const bool first = processes.rank() == 0, several = processes.size() > 1;
     if (several) {
@@ -85,7 +85,7 @@ class Test : public Command {
                         "--importance is worked out by one rank; give it without --ranks and mpirun");
     const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
-    // What is missing is fetched once.
+    // Missing files are fetched once.
     if (!first && settings_.download) processes.barrier();
     const Examples set = load_test_data(settings_, model.blueprint, held_out_ ? Part::held_out : Part::all, true);
     if (first && settings_.download) processes.barrier();
@@ -102,7 +102,7 @@ class Test : public Command {
     const auto program = [&](const parallel::Group& group) {
       std::optional<Device> own_device;
       if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
-      // Threads have a net each, whose weights stay on their device.
+      // Each thread has its own net, whose weights stay on its device.
       const std::optional<Model> own = several || group.rank() == 0 ? std::nullopt : std::optional(load_model(model_));
       Prediction found = predict(own ? *own->net : *model.net, model.blueprint, set, group);
       if (several || group.rank() == 0) prediction = std::move(found);
@@ -134,7 +134,7 @@ class Test : public Command {
     if (columns) all["importance"] = as_json(*columns);
     return json_text(all, 2) + "\n";
   }
-  // One table: that of the columns where it was asked for.
+  // One table: that of the columns if it was requested.
   static std::string csv(const Evaluation& evaluation, const std::optional<Importance>& columns,
                          const Blueprint& blueprint) {
     return columns ? as_csv(*columns, blueprint) : as_csv(evaluation, blueprint);

@@ -9,22 +9,22 @@
 namespace tern::tool {
 
 std::string fixed(double value, int digits);
-/// Characters, not bytes, of UTF-8.
+/// The number of UTF-8 characters, not bytes.
 std::size_t width_of(const std::string& text);
-/// Filled with blanks to `width` characters.
+/// Padded with blanks to `width` characters.
 std::string padded(const std::string& text, std::size_t width);
 std::string left_padded(const std::string& text, std::size_t width);
-/// At most `width` characters, the last one then an ellipsis.
+/// At most `width` characters; if it is cut, the last one is an ellipsis.
 std::string shortened(const std::string& text, std::size_t width);
 /// "1,234,567".
 std::string grouped(std::int64_t value);
 /// "0:42", "1:02:03".
 std::string duration(double seconds);
-/// Fit for a terminal: what could move its cursor or change its state is shown as a question mark. Lines stay lines.
+/// Safe for a terminal: control characters become question marks. Lines stay lines.
 std::string visible(const std::string& text);
-/// A line on standard error, made visible.
+/// Prints a line on standard error, made safe.
 void say(const std::string& sentence);
-/// As a word of a shell's command line, quoted where it has to be.
+/// A word of a shell's command line, quoted if necessary.
 std::string shell_word(const std::string& text);
 /// "1 epoch", "2 epochs".
 std::string counted(std::int64_t count, const std::string& thing);

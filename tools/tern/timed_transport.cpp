@@ -100,7 +100,7 @@ class TimedTransport final : public parallel::Collective {
 
   double in_calls() const { return std::chrono::duration<double>(spent_).count(); }
 
-  parallel::Group group_;  // keeps the transport
+  parallel::Group group_;  // keeps the transport alive
   Collective& transport_;
   Clock::duration spent_{};
   std::vector<std::weak_ptr<Collective>> on_devices_;

@@ -1,4 +1,4 @@
-// `tern train`: from options to a trained model, with everything that can interrupt it in between.
+// `tern train`: from options to a trained model, with everything that may interrupt it in between.
 
 #include <algorithm>
 #include <chrono>
@@ -57,7 +57,7 @@ class Train : public Command {
     OptionNames chosen = typed;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, typed));
     if (settings_.resume && settings_.folds == 0 && holds_folds(RunFolder::path_of(settings_)))
-      settings_.folds = 2;  // as many as are there
+      settings_.folds = 2;  // as many as exist
     if (settings_.folds == 1) throw UsageError("--folds 1 holds nothing out; it takes 2 or more");
     if (settings_.folds > 0 && settings_.fold == 0 && settings_.augment_sheet.empty()) {
       in_folds_ = true;
@@ -86,7 +86,7 @@ class Train : public Command {
   }
   std::chrono::seconds limit() const { return std::chrono::seconds(settings_.rank_limit); }
 
-  // The first process owns the run, and tells the others what a resumed training was asked for.
+  // The first process owns the run, and sends the others the settings of a resumed training.
   int run_process(const OptionNames& chosen, const parallel::Group& processes) {
     const bool first = processes.rank() == 0, several = processes.size() > 1;
     if (several) check_same_options(processes, verb_.options);
@@ -100,9 +100,9 @@ class Train : public Command {
     }
     if (several) share_settings(processes, verb_.options);
     const Device device{settings_.mode, device_options(settings_)};
-    // What is missing is fetched once.
+    // Missing files are fetched once.
     if (!first && settings_.download) processes.barrier();
-    std::optional<Blueprint> before;  // of the network whose weights come first
+    std::optional<Blueprint> before;  // of the network with the initial weights
     if (!settings_.init.empty()) {
       const Weights weights = load_weights(settings_.init);
       if (several) check_same_data(processes, settings_.init, io::sha256_of_file(weights.file));
@@ -119,7 +119,7 @@ class Train : public Command {
     complete(settings_, data);
     int code = failed;
     const auto program = [&](const parallel::Group& group) {
-      // The ranks' own waits say more, and come first; those of a GPU for another one have no limit.
+      // The ranks' own waits give better messages, and come first; a GPU's waits for another one have no limit.
       std::optional<Deadline> step;
       if (several && settings_.rank_limit > 0)
         step.emplace(limit() + std::max(std::chrono::seconds(1), limit() / 4),
@@ -129,7 +129,7 @@ class Train : public Command {
         if (step) step->renew();
         return training::SignalGuard::received() != 0;
       };
-      // Several ranks do not look for the fastest mode, each for itself, but take the one that is here.
+      // Several ranks do not each search for the fastest mode, but take the available one.
       std::optional<Device> own_device;
       if (group.size() > 1) own_device.emplace(device_of_rank(device.mode(), group.rank()), device_options(settings_));
       const bool leads = group.rank() == 0;
@@ -148,7 +148,7 @@ class Train : public Command {
         if (!leads) training.restore(checkpoint, "rank 0");
       }
       std::optional<training::SignalGuard> signals;
-      if (leads || several) signals.emplace();  // one for each process
+      if (leads || several) signals.emplace();  // one per process
       int own = failed;
       if (leads)
         own = train(*session, training, data, hooks);
@@ -263,7 +263,7 @@ class Train : public Command {
         settings_.task == "auto" ? ", whose values are numbers (--task classification makes them classes)" : "");
   }
 
-  // With all that decides which examples these are.
+  // With everything that determines these examples.
   std::string test_command(const std::string& model, const TrainingData& data) const {
     std::string text = "tern test --model " + shell_word(model) + " --dataset " + shell_word(settings_.dataset);
     if (!settings_.data.empty()) text += " --data " + shell_word(settings_.data);
@@ -273,7 +273,7 @@ class Train : public Command {
     return text + (data.own_test_part || data.held_out.size() == 0 ? "" : " --held-out");
   }
 
-  // So many numbers are more often measured than counted as classes.
+  // This many numbers are more likely measurements than classes.
   static bool looks_like_a_quantity(const Blueprint& blueprint) {
     constexpr std::size_t most = 20;
     if (!blueprint.table || blueprint.classes.size() <= most) return false;

@@ -20,7 +20,7 @@ namespace tern::tool {
 namespace {
 
 constexpr std::int64_t most_groups = 256;
-// Seconds that a signal or a progress bar may wait for steps that run in a loop.
+// Seconds that a signal or a progress bar may wait for steps in a loop.
 constexpr double glance = 0.05;
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, const std::vector<Tensor>& parameters) {
@@ -40,7 +40,7 @@ Examples scaled(Examples examples, const Blueprint& blueprint) {
   return examples;
 }
 
-// Of the classes of the training examples: their mean over these is 1, so that a learning rate means what it did.
+// For the classes of the training examples: their mean over these is 1, so that a learning rate keeps its meaning.
 std::vector<double> class_weights(const Settings& settings, const TrainingData& data) {
   if (settings.class_weights.empty()) return {};
   const std::vector<std::string>& classes = data.blueprint.classes;
@@ -65,7 +65,7 @@ std::vector<double> class_weights(const Settings& settings, const TrainingData& 
     sum += weights[i] * examples[i];
     count += examples[i];
   }
-  // A balanced class without examples has nothing to be weighed by.
+  // A balanced class without examples has no weight.
   for (std::size_t i = 0; i < weights.size(); ++i)
     weights[i] = balanced && examples[i] == 0 ? 1 : weights[i] * count / sum;
   return weights;
@@ -80,7 +80,7 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   return blueprint;
 }
 
-// The fewer the classes, the less a label says, and the sooner rows are learnt by heart. A number says much.
+// The fewer the classes, the less a label tells, and the sooner rows are memorised. A number tells much.
 double table_dropout(const TrainingData& data) {
   if (data.blueprint.regression) return 0.1;
   return 1 / static_cast<double>(std::max<std::int64_t>(2, data.blueprint.class_count()));
@@ -98,7 +98,7 @@ double table_decay(const TrainingData& data) {
 
 namespace {
 
-// What cannot be done to these pictures is said by its option.
+// Names the option that cannot be applied to these pictures.
 void check_augment(const data::AugmentOptions& augment, const Blueprint& blueprint) {
   const auto requested = {std::pair{"flip", augment.mirror},           std::pair{"crop", augment.shift > 0},
                           std::pair{"rotate", augment.rotation > 0},   std::pair{"brightness", augment.brightness > 0},
@@ -137,7 +137,7 @@ void complete(Settings& s, const TrainingData& data) {
   if (!s.learning_rate) s.learning_rate = sgd ? (photographs ? 0.01 : 0.02) : 1e-3;
   if (!s.weight_decay) s.weight_decay = sgd ? 5e-4 : table && *s.optimizer == "adamw" ? table_decay(data) : 0;
   if (!s.dropout) s.dropout = table && s.layers.empty() && s.net.empty() ? table_dropout(data) : 0;
-  // Whoever says how many epochs to train gets as many.
+  // An explicit number of epochs is always trained.
   if (!s.early_stop) s.early_stop = table && !s.epochs && divisible(s, data) ? 20 : 0;
   if (!s.epochs) s.epochs = table ? 200 : photographs ? 30 : 5;
   if (!s.batch_size) s.batch_size = table ? 16 : photographs ? 32 : 64;
@@ -182,7 +182,7 @@ Training::Training(const Settings& settings, const TrainingData& data, const Tra
   expects<FileError>(data.train.size() > 0, data.blueprint.source, ": found no examples to train on");
 }
 
-// A net, and what trains it on these.
+// Makes a net and its trainer for these examples.
 void Training::begin(const Examples& examples) {
   net_ = make_net();
   optimizer_ = make_optimizer(settings_, nn::trained_parameters(*net_));
@@ -202,13 +202,13 @@ void Training::begin(const Examples& examples) {
   default_generator().skip(std::uint64_t{1} << 32);  // beyond what the weights drew
 }
 
-// With the weights and the frozen parameters that were asked for.
+// With the initial weights and the frozen parameters that were requested.
 std::shared_ptr<nn::Module> Training::make_net() {
   std::shared_ptr<nn::Module> net = build_net(blueprint_, settings_.seed);
   if (!settings_.init.empty()) {
     Weights weights = load_weights(settings_.init);
     other_classes_ = weights.blueprint && weights.blueprint->classes != blueprint_.classes &&
-                     weights.blueprint->class_count() == blueprint_.class_count();  // else their shapes say so
+                     weights.blueprint->class_count() == blueprint_.class_count();  // otherwise their shapes say so
     if (other_classes_)
       for (const std::string& name : head_of(blueprint_)) weights.tensors.erase(name);
     if (weights.blueprint) new_columns_ = match_columns(weights.tensors, *weights.blueprint, blueprint_, net->state());
@@ -229,7 +229,7 @@ data::DataLoader Training::make_loader(const Examples& examples) const {
   if (examples.source) {
     options.workers = settings_.threads;
     options.share = {group_.rank(), group_.size(), static_cast<int>(*settings_.shards)};
-    // Batches of one size are what a recorded step needs. What stands in for an unreadable image is one of these too:
+    // A recorded step needs batches of one size. The replacement of an unreadable image is a training example, too:
     // none that was held out or set aside.
     const bool skips = examples.folder && examples.folder->options().corrupt == data::OnCorrupt::skip;
     return data::DataLoader(skips ? std::make_shared<data::Replacing>(examples.source) : examples.source, options);
@@ -283,7 +283,7 @@ Ended Training::search(std::int64_t epochs, const Hooks& hooks) {
   return trainer_->run(epochs, callbacks);
 }
 
-// Trains new weights on all training examples, for as many epochs as were best and at the same rates.
+// Trains new weights on all training examples, for the best number of epochs and at the same rates.
 void Training::begin_refit(std::int64_t epochs) {
   searched_ = trainer_->history();
   refit_epochs_ = epochs;
@@ -317,7 +317,7 @@ bool Training::validate(EpochResult& result, const Hooks& hooks) {
 }
 
 std::int64_t evaluation_batch(const Blueprint& blueprint) {
-  // Some 16 MB of inputs; their hidden values take a multiple.
+  // About 16 MB of inputs; their hidden values take a multiple.
   return std::clamp<std::int64_t>((std::int64_t{1} << 22) / blueprint.features(), 1, 1000);
 }
 
@@ -327,13 +327,13 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   const bool training = net.training(), first = group.rank() == 0;
   net.eval();
   const std::int64_t count = examples.size(), size = evaluation_batch(blueprint), batches = (count + size - 1) / size;
-  // Groups of rows, so few that their losses cost little, tell how sure the mean is.
+  // Groups of rows, few enough that their losses cost little, tell the standard error of the mean.
   const std::int64_t rows_of_group = std::max<std::int64_t>(1, count / most_groups);
   const auto groups_in = [&](std::int64_t rows) {
     return with_error ? (rows + rows_of_group - 1) / rows_of_group : std::int64_t{0};
   };
   const Cost cost_of(blueprint.cost, blueprint.class_weights);
-  // Of each batch: its rows, its loss times them, what is right, and the losses of its groups.
+  // For each batch: its rows, its loss times the rows, the number of right answers, and the losses of its groups.
   constexpr std::int64_t sums = 3;
   const data::Rows own = parallel::share_of(group, batches);
   const Tensor figures = zeros({own.size(), sums + groups_in(std::min(size, count))}, DType::float64);
@@ -358,7 +358,7 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   };
   for_each_batch(examples, blueprint, size, use, own);
   net.train(training);
-  // In the order of the batches, whoever has seen them.
+  // In batch order, whichever rank has seen them.
   const Tensor all = parallel::gather_shares(group, figures, batches);
   if (agreed(group, stopped)) return std::nullopt;
   const std::vector<double> values = all.values();
@@ -377,7 +377,7 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   }
   Score result{loss / seen, right / seen};
   if (blueprint.regression) {
-    // R2 is beside these examples' own mean and deviation.
+    // R2 is relative to these examples' own mean and deviation.
     const double errors = 1 - result.accuracy, deviation = data::scaling_of(examples.memory.labels).deviation[0];
     result.accuracy = 1 - errors / (deviation * deviation);
     result.rmse = std::sqrt(errors) * blueprint.target_scaling.deviation[0];

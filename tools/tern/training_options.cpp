@@ -1,4 +1,4 @@
-// The table of options from which a training is set up.
+// The table of options that set up a training.
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ Option optional_option(std::string name, std::string value, std::string help, st
   return option;
 }
 
-// A number in [least, most), or (least, most) when `open`.
+// A number in [least, most), or (least, most) if `open`.
 auto number_in(double least, double most, bool open, std::string expected) {
   return [=](const std::string& name, const std::string& text) {
     const double value = parse_number(name, text);
@@ -114,7 +114,7 @@ Option schedule_option(std::optional<std::string>& target) {
                          });
 }
 
-// Puts a group's options together and names those that --help shows.
+// Adds a group's options and marks those that --help shows.
 void add(Options& table, const std::string& group, Options options, const std::vector<std::string>& brief) {
   for (Option& option : options) {
     option.group = group;

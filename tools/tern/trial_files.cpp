@@ -33,7 +33,7 @@ void write(const std::string& folder, const Json& outcomes) {
   write_file(outcome_in(folder), json_text(outcomes, 1) + "\n");
 }
 
-// NaN has no JSON.
+// JSON has no NaN.
 double number(const Json& json) {
   return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -54,7 +54,7 @@ TrialState state_of(const std::string& name) {
 TrialClaim::TrialClaim(const std::string& folder) {
   io::make_folders(folder);
   const std::string file = folder + "/claim";
-  // Open for writing: file systems of several machines lock nothing else.
+  // Opened for writing: network file systems lock nothing else.
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   expects<FileError>(descriptor_ >= 0, file, ": cannot be written: ", std::generic_category().message(errno));
   held_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;

@@ -1,6 +1,5 @@
 #pragma once
-// What the processes of one search tell each other, in the folder of a trial: who works on it, and how it stood after
-// each rung.
+// What the processes of one search share through a trial's folder: who works on it, and its state after each rung.
 
 #include <optional>
 #include <string>
@@ -9,11 +8,11 @@
 
 namespace tern::tool {
 
-/// A trial that this process works on. It is a lock on a file: a process that dies lets go of it, and another one goes
-/// on from the trial's checkpoint.
+/// A trial that this process works on, as a lock on a file: a process that dies releases it, and another one continues
+/// from the trial's checkpoint.
 class TrialClaim {
  public:
-  /// False where another process, or another thread of this one, works on the trial.
+  /// False if another process, or another thread of this one, works on the trial.
   explicit TrialClaim(const std::string& folder);
   TrialClaim(const TrialClaim&) = delete;
   TrialClaim& operator=(const TrialClaim&) = delete;
@@ -25,11 +24,11 @@ class TrialClaim {
   bool held_ = false;
 };
 
-/// How a trial stood after the rung of so many epochs, where somebody has brought it there.
+/// The state of a trial after the rung of this many epochs, if somebody has trained it that far.
 std::optional<TrialStatus> read_outcome(const std::string& folder, std::int64_t epochs);
-/// By the holder of the claim.
+/// Called by the holder of the claim.
 void write_outcome(const std::string& folder, std::int64_t epochs, const TrialStatus& status);
-/// A search that is taken up again tries once more what failed.
+/// A resumed search retries what failed.
 void forget_failure(const std::string& folder);
 
 }  // namespace tern::tool

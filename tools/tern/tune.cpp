@@ -1,4 +1,4 @@
-// `tern tune`: many trainings, several at a time, for the best of them.
+// `tern tune`: many trainings, several at a time, to find the best of them.
 
 #include <algorithm>
 #include <cstdio>
@@ -38,7 +38,7 @@ bool of_one_training(const std::string& name) {
   return name == "model" || name == "dashboard" || name == "port" || name == "tensorboard" || name == "verbose";
 }
 
-// What does not decide how the trials of a search end.
+// Options that do not affect the results of the trials.
 bool may_change(const std::string& name) {
   static const std::vector<std::string> names{
       "jobs",      "ranks",   "parallel", "rank-limit", "restarts", "launcher", "mode",    "threads",
@@ -97,7 +97,7 @@ class Tune : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const OptionNames& typed) override {
-    // CUDA reads it when it starts: by default the streams of all trials share eight queues to the card.
+    // CUDA reads it at start: by default the streams of all trials share eight queues to the card.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     OptionNames chosen = typed;
     if (!config_.empty()) chosen.merge(apply_config(verb_.options, read_json_file(config_), config_, typed));
@@ -113,7 +113,7 @@ class Tune : public Command {
   }
 
  private:
-  // Processes that still work when the first one is gone go on without it.
+  // Processes that are still working when the first one is gone continue without it.
   Restarts restarts() const {
     return {.work = "search",
             .times = base_.restarts,
@@ -125,8 +125,8 @@ class Tune : public Command {
             .begun = plan_file(),
             .saved = {"grid", "range", "random"}};
   }
-  // The first process makes the folder and the plan, and shows how it goes. From there on processes talk through the
-  // folders of the trials alone and the group is left, so that one that dies takes no other along.
+  // The first process makes the folder and the plan, and shows the progress. From there on processes communicate
+  // through the trials' folders only and leave the group, so that one that dies does not end the others.
   int run_process(const OptionNames& chosen, const parallel::Group& processes) {
     const bool leads = processes.rank() == 0;
     const auto part = [&] {
@@ -226,7 +226,7 @@ class Tune : public Command {
     plan.shared = processes.size() > 1;
     plan.limit = base_.rank_limit;
     plan.devices.clear();
-    // A process of several is a rank.
+    // With several processes, each is one rank.
     const int ranks = plan.shared ? 1 : ranks_ > 0 ? ranks_ : places;
     for (int rank = processes.rank(); rank < processes.rank() + ranks; ++rank)
       plan.devices.push_back(base_.mode == "auto" ? base_.mode : device_of_rank(device.mode(), rank));
@@ -268,7 +268,7 @@ class Tune : public Command {
     write_file(plan_file(), Json{{"options", options}, {"trials", to_json(plan.trials)}}.dump(1) + "\n");
   }
 
-  // A search that is taken up: what it will find out is not there yet.
+  // Resuming a search: its results so far do not exist yet.
   void begin_again(const TunePlan& plan) const {
     std::error_code ignored;
     for (const char* file : {"/results.csv", "/report.html"}) fs::remove(folder_ + file, ignored);
@@ -305,14 +305,14 @@ class Tune : public Command {
     return result;
   }
 
-  // Where the first process is no more, another one writes what came out.
+  // If the first process is gone, another one writes the results.
   void stand_in(const std::string& folder) {
     std::error_code missing;
     try {
       if (!fs::exists(folder + "/results.csv", missing)) lock_.emplace(folder_);
       if (fs::exists(folder + "/results.csv", missing)) lock_.reset();
     } catch (const FileError&) {
-      // The first one is at it.
+      // The first process is writing.
     }
   }
 

@@ -23,7 +23,7 @@ TrialData load_trials(TunePlan& plan, const Settings& base) {
     for (const Option& option : options)
       if (option.group == "Data") key += option.name + "=" + option.get().dump() + "\n";
     key += "embedding=" + settings.embedding + "\n";  // the columns that get a vector are found with the data
-    // Pictures of a folder are as large as the net likes them.
+    // A folder's pictures have the net's preferred size.
     key += std::to_string(natural_size(settings));
     auto& loaded = known[key];
     if (!loaded) {

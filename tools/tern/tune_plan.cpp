@@ -47,7 +47,7 @@ std::string drawn(const Dimension& dimension, double uniform) {
     return dimension.values[std::min(dimension.values.size() - 1,
                                      static_cast<std::size_t>(uniform * static_cast<double>(dimension.values.size())))];
   const double low = dimension.low, high = dimension.high;
-  const double end = dimension.whole ? high + 1 : high;  // both ends of whole numbers may come
+  const double end = dimension.whole ? high + 1 : high;  // both ends of a range of whole numbers are included
   const double value = dimension.logarithmic ? low * std::pow(end / low, uniform) : low + (end - low) * uniform;
   if (dimension.whole) return std::to_string(static_cast<std::int64_t>(std::min(std::floor(value), high)));
   // Four digits are enough for a hyperparameter, and can be typed.
@@ -91,7 +91,7 @@ void add_range(std::vector<Dimension>& dimensions, const std::string& text, cons
   const auto whole = [](const std::string& number) {
     return number.find_first_not_of("+-0123456789") == std::string::npos;
   };
-  // 0:1 of a share is not 0 or 1: the option itself says whether it takes fractions.
+  // 0:1 of a fraction is not 0 or 1: the option itself says whether it accepts fractions.
   dimension.whole = whole(parts[0]) && whole(parts[1]);
   if (dimension.whole) {
     try {
@@ -127,9 +127,9 @@ std::vector<Trial> every_combination(const std::vector<Dimension>& dimensions) {
 std::vector<Trial> drawn_combinations(const std::vector<Dimension>& dimensions, std::int64_t count,
                                       std::uint64_t seed) {
   Generator generator(seed);
-  generator.set_position(std::uint64_t{5} << 60);  // a stream of its own
+  generator.set_position(std::uint64_t{5} << 60);  // its own stream
   std::vector<Trial> trials;
-  // Few combinations repeat themselves soon: then there are fewer trials than asked for.
+  // Few combinations soon repeat: then there are fewer trials than requested.
   for (std::int64_t tries = 0; tries < 50 * count && static_cast<std::int64_t>(trials.size()) < count; ++tries) {
     const auto uniform =
         rand({static_cast<std::int64_t>(std::max<std::size_t>(dimensions.size(), 1))}, generator).values();

@@ -1,5 +1,5 @@
 #pragma once
-// Which trainings a search consists of.
+// The trainings of a search.
 
 #include <string>
 #include <utility>
@@ -23,16 +23,16 @@ struct Dimension {
   bool logarithmic = false, whole = false;
 };
 
-/// "learning-rate=0.1,0.01", or with bars where the values hold commas: "layers=4,8,3|4,16,3". Naming an option again
-/// adds to its alternatives. Each value is tried on `options`. Throws UsageError.
+/// "learning-rate=0.1,0.01", or with bars if the values contain commas: "layers=4,8,3|4,16,3". Naming an option again
+/// adds to its alternatives. Each value is checked with `options`. Throws UsageError.
 void add_grid(std::vector<Dimension>& dimensions, const std::string& text, const Options& options);
-/// "learning-rate=0.0001:0.1", logarithmic when the ends are positive and tenfold apart unless ":linear" or ":log" says
-/// otherwise; whole numbers between whole ends.
+/// "learning-rate=0.0001:0.1", logarithmic if the ends are positive and tenfold apart, unless ":linear" or ":log"
+/// follows; whole numbers between whole ends.
 void add_range(std::vector<Dimension>& dimensions, const std::string& text, const Options& options);
 
-/// Every combination; the last option changes fastest. Throws UsageError for a range, which has no end.
+/// Every combination; the last option changes fastest. Throws UsageError for a range, which is not finite.
 std::vector<Trial> every_combination(const std::vector<Dimension>& dimensions);
-/// `count` combinations drawn by `seed`, each once where there are only so many.
+/// `count` combinations drawn by `seed`, each once if there are only so many.
 std::vector<Trial> drawn_combinations(const std::vector<Dimension>& dimensions, std::int64_t count, std::uint64_t seed);
 
 /// "learning-rate 0.1, layers 4,8,3".

@@ -23,7 +23,7 @@ namespace tern::tool {
 
 namespace {
 
-// An error without a kind of its own is the runtime's of the device.
+// An Error of no derived class comes from the device's runtime.
 bool is_of_device(const std::exception& error, const std::string& device) {
   if (dynamic_cast<const DeviceUnavailable*>(&error) != nullptr) return true;
   return typeid(error) == typeid(Error) && device != "auto" && !mode(device).on_host();
@@ -63,7 +63,7 @@ std::vector<std::size_t> ranked(const std::vector<TrialStatus>& all) {
   return order;
 }
 
-// Epochs after which the better part goes on: R / eta^k, ..., R / eta, R.
+// Epochs after which the better fraction continues: R / eta^k, ..., R / eta, R.
 std::vector<std::int64_t> TuneRunner::rungs() const {
   std::vector<std::int64_t> found{plan_.epochs};
   if (plan_.halving == 0) return found;
@@ -84,7 +84,7 @@ bool TuneRunner::run() {
     const bool last = epochs == stages.back();
     if (!run_rung(going, epochs, last)) return false;
     if (last) break;
-    // The better ones of this rung go on; at least one.
+    // The better ones of this rung continue; at least one.
     const std::size_t keep = std::max<std::size_t>(1, going.size() / static_cast<std::size_t>(plan_.halving));
     std::vector<std::size_t> better;
     for (const std::size_t trial : ranking()) {
@@ -103,17 +103,17 @@ bool TuneRunner::run() {
   return true;
 }
 
-/// Trials that are brought to so many epochs, in their order.
+/// Trials that are trained up to this many epochs, in order.
 struct TuneRunner::Rung {
   std::int64_t epochs = 0;
   bool last = false;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::size_t> waiting;          // for somebody to work on them, or to say how they ended
+  std::vector<std::size_t> waiting;          // for somebody to work on them, or to report how they ended
   std::size_t running = 0;                   // in this process
   std::exception_ptr failure;                // of the last device, or of the other processes
-  std::filesystem::file_time_type latest{};  // when a trial of other processes moved, as the file system counts
-  double moved = 0;                          // when that was seen here
+  std::filesystem::file_time_type latest{};  // when a trial of another process progressed, by the file system's clock
+  double moved = 0;                          // when that was noticed here
 };
 
 struct TuneRunner::Taken {
@@ -135,9 +135,9 @@ bool TuneRunner::run_rung(const std::vector<std::size_t>& trials, std::int64_t e
   return training::SignalGuard::received() == 0;
 }
 
-// The next trial that nobody works on; none when all are where they should be, or a signal came.
+// The next trial that nobody works on; none if all have arrived, or on a signal.
 TuneRunner::Taken TuneRunner::take(Rung& rung) {
-  constexpr std::chrono::milliseconds glance{50};  // at what other processes do
+  constexpr std::chrono::milliseconds glance{50};  // between looks at other processes
   std::unique_lock lock(rung.mutex);
   while (training::SignalGuard::received() == 0 && !rung.failure) {
     for (auto next = rung.waiting.begin(); next != rung.waiting.end();) {
@@ -171,7 +171,7 @@ TuneRunner::Taken TuneRunner::take(Rung& rung) {
   return {};
 }
 
-// Processes that work write their metrics. One that is stopped keeps its claim and would be waited for for ever.
+// Working processes write their metrics. A stopped process keeps its claim and would be awaited forever.
 void TuneRunner::look_after_others(Rung& rung) const {
   std::filesystem::file_time_type latest{};
   for (const std::size_t trial : rung.waiting) {
@@ -202,7 +202,7 @@ void TuneRunner::work(Rung& rung, const std::string& device) {
   }
 }
 
-// A trial that fails says why, and the others go on. False when it was the device, which then works no more.
+// A trial that fails reports why, and the others continue. False if the device failed and is unusable.
 bool TuneRunner::run_trial(std::size_t trial, Rung& rung, const std::string& device) {
   change(trial, [](TrialStatus& status) { status.state = TrialState::running; });
   watch_();
@@ -229,14 +229,14 @@ bool TuneRunner::run_trial(std::size_t trial, Rung& rung, const std::string& dev
     now = status;
   });
   if (!works) say(message("tern: ", device, " takes no more trials: ", problem));
-  // One that was stopped by a signal is where no rung ends.
+  // A trial that a signal stopped is not at the end of a rung.
   if (works && plan_.shared && training::SignalGuard::received() == 0)
     write_outcome(plan_.settings[trial].run, rung.epochs, now);
   watch_();
   return works;
 }
 
-// While its error is handled: whether somebody else goes on with the trials of a device that has failed.
+// Called while its error is handled: whether somebody else continues the trials of a failed device.
 bool TuneRunner::can_leave(Rung& rung, const std::string& device) {
   const std::lock_guard lock(rung.mutex);
   broken_.insert(device);
@@ -263,7 +263,7 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
     });
     watch_();
   };
-  // A search that is taken up again decides by what it knew then.
+  // A resumed search decides by what it knew then.
   const auto known = std::min(static_cast<std::int64_t>(training.history().size()), rung.epochs);
   if (known > 0) tell(training.history()[static_cast<std::size_t>(known - 1)]);
   Training::Hooks hooks;

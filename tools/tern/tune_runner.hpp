@@ -16,13 +16,13 @@ namespace tern::tool {
 enum class TrialState { waiting, running, paused, dropped, done, failed };
 const char* name_of(TrialState state);
 
-/// What is known of a trial; a copy for whoever looks.
+/// What is known about a trial; observers get a copy.
 struct TrialStatus {
   TrialState state = TrialState::waiting;
   std::int64_t epoch = 0;                                     // done
   double loss = 0;                                            // of the last epoch
   std::optional<double> validation_loss = {}, accuracy = {};  // the accuracy of a regression is R2
-  std::optional<double> test = {};                            // the same of a test part, by which nothing is ranked
+  std::optional<double> test = {};                            // the same for a test part, which is not used for ranking
   double seconds = 0;                                         // spent on it
   std::string problem = {};                                   // why it failed
 };
@@ -31,28 +31,27 @@ struct TunePlan {
   std::vector<Trial> trials;
   std::vector<Settings> settings;  // of each trial, complete
   std::int64_t epochs = 0;         // the most of any trial
-  std::int64_t halving = 0;        // 0: every trial goes to the end; else one in so many goes on from each rung
+  std::int64_t halving = 0;        // 0: every trial runs to the end; else one in this many continues after each rung
   std::vector<std::string> devices = {"fastest"};  // of the ranks that are threads of this process
-  std::size_t jobs = 1;                            // trials at a time, of each rank
-  int threads = 1;                                 // of each trial
-  bool regression = false;                         // R2 stands for the accuracy
+  std::size_t jobs = 1;                            // trials at a time, per rank
+  int threads = 1;                                 // per trial
+  bool regression = false;                         // R2 replaces the accuracy
   bool shared = false;                             // other processes work on the same trials
-  std::int64_t limit = 0;                          // seconds that a trial of theirs may stand still; 0: for ever
+  std::int64_t limit = 0;                          // seconds that one of their trials may stand still; 0: forever
 };
 
-/// Trials from the best to the worst: by accuracy or R2, then by loss, where what is not a number comes last; failed
-/// ones after all others.
+/// Trials from best to worst: by accuracy or R2, then by loss, with non-numbers last; failed ones after all others.
 std::vector<std::size_t> ranked(const std::vector<TrialStatus>& trials);
 
 class TuneRunner {
  public:
-  /// `data[i]` is what trial i learns; trials may share it. `watch` is called when something has changed, from any
-  /// thread, one at a time.
+  /// `data[i]` is the data of trial i; trials may share it. `watch` is called on changes, from any thread, one at a
+  /// time.
   TuneRunner(const TunePlan& plan, std::vector<std::shared_ptr<const TrainingData>> data, std::function<void()> watch);
 
-  /// Takes up what is in the folders of the runs. False when a signal came; everything is saved then. A device that
-  /// fails gives its trial back and takes no more, while there is another one; the last one's error is thrown where
-  /// other processes can go on without this one, and is the trial's otherwise.
+  /// Resumes from the runs' folders. False on a signal; everything is then saved. A device that fails returns its trial
+  /// and takes no more while another one works. The last device's error is thrown if other processes can continue
+  /// without this one; otherwise it is the trial's.
   bool run();
   std::vector<TrialStatus> status() const;
   std::vector<std::size_t> ranking() const { return ranked(status()); }
@@ -75,7 +74,7 @@ class TuneRunner {
   std::function<void()> watch_;
   mutable std::mutex mutex_;
   std::vector<TrialStatus> status_;
-  std::set<std::string> broken_;  // devices that take no more
+  std::set<std::string> broken_;  // devices that take no more trials
 };
 
 }  // namespace tern::tool

@@ -23,7 +23,7 @@ std::string figure(const std::optional<double>& value, double factor, int digits
   return value ? fixed(factor * *value, digits) : "-";
 }
 
-// A loss that has run away takes no more room than others.
+// A diverged loss takes no more room than others.
 std::string loss_text(double loss) {
   PlainStream text;
   text << std::setprecision(std::abs(loss) < 1000 ? 4 : 1) << (std::abs(loss) < 1000 ? std::fixed : std::scientific)
@@ -107,7 +107,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
   const std::vector<TrialStatus> status = runner.status();
   const std::size_t columns = terminal_width() - 1;
   const std::vector<std::string> names = option_names(plan_);
-  // A column per option, all of one kind of width where they do not fit.
+  // One column per option, all of one width if they do not fit.
   std::vector<std::size_t> widths;
   const std::size_t share =
       columns > other_columns ? (columns - other_columns) / std::max<std::size_t>(names.size(), 1) : 0;
@@ -124,7 +124,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
   };
 
   std::string text;
-  // Up and over what stands there.
+  // Moves up and overwrites the previous table.
   if (lines_ > 0) text += message("\033[", lines_, "A\r\033[J");
   text += row(
               "trial", [](const std::string& name) { return name; },
@@ -132,7 +132,7 @@ void TuneTable::draw(const TuneRunner& runner, bool all) {
           "\n";
   const std::vector<std::size_t> ranking = runner.ranking();
   std::vector<std::size_t> order = ranking;
-  // Those that run first, then the best.
+  // Running ones first, then the best.
   std::stable_partition(order.begin(), order.end(),
                         [&](std::size_t i) { return status[i].state == TrialState::running; });
   std::size_t rows = 0, finished = 0;

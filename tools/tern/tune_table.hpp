@@ -8,7 +8,7 @@
 
 namespace tern::tool {
 
-/// Shows a search while it runs: on a terminal a table that is rewritten, elsewhere a line per trial.
+/// Shows a running search: on a terminal a table that is rewritten, elsewhere a line per trial.
 class TuneTable {
  public:
   TuneTable(const TunePlan& plan, bool quiet);
@@ -29,11 +29,11 @@ class TuneTable {
   std::vector<TrialState> reported_;
 };
 
-/// The trials from the best to the worst, a row each.
+/// The trials from best to worst, one row each.
 std::string tune_csv(const TunePlan& plan, const TuneRunner& runner, const std::string& folder);
-/// The curves of the trials as a page, the best first, without what each run's own report shows; empty where none ran.
+/// The curves of the trials as a page, best first, without what each run's own report shows; empty if none ran.
 std::string tune_report(const TunePlan& plan, const TuneRunner& runner);
-/// What the best trial sets, how good it is and where it lies.
+/// What the best trial sets, how good it is and where it is stored.
 std::string tune_best(const TunePlan& plan, const TuneRunner& runner);
 /// "trial-003".
 std::string trial_folder(std::size_t trial);

@@ -9,7 +9,7 @@
 
 namespace tern::tool {
 
-/// A verb with what runs it; the options write into variables that `run` reads, so there is one object per call.
+/// A verb with its implementation. The options write into variables that `run` reads, so there is one object per call.
 class Command {
  public:
   virtual ~Command() = default;
@@ -38,7 +38,7 @@ std::unique_ptr<Command> make_export();
 std::unique_ptr<Command> make_completion();
 std::unique_ptr<Command> make_man();
 
-/// Sends text to standard output, to a terminal made visible; a failure (a full disk, a closed pipe) is an Error.
+/// Writes text to standard output, made safe for a terminal; a failure (a full disk, a closed pipe) is an Error.
 void print(const std::string& text);
 
 }  // namespace tern::tool
