@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training on cores that other processes use: how near the default comes to the best number of threads.
+"""Training on cores that other processes use: how close the default is to the best number of threads.
 
     taskset -c 2,3 benchmarks/busy.py build/benchmarks/modes [--before OTHER/build/benchmarks/modes]
 
@@ -17,10 +17,10 @@ import sys
 
 
 class Arm:
-    """A `modes --serve` that stays, so that its memory and threads are warm."""
+    """A persistent `modes --serve`, so that its memory and threads are warm."""
 
     def __init__(self, program, threads):
-        # Nothing in the environment may say how threads wait or how many there are.
+        # The environment must not set how threads wait or how many there are.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
         self.process = subprocess.Popen([program, "--serve", "--threads", str(threads)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment)

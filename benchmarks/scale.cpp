@@ -186,7 +186,7 @@ void all_reduce(const Options& options) {
   }
 }
 
-// ---- more devices than there are here ----
+// ---- more devices than available ----
 /// The sizes in bytes of the buckets of a net's gradients, in order.
 std::vector<double> buckets_of(const std::string& name) {
   const auto most = static_cast<double>(parallel::DataParallelOptions().bucket_bytes);

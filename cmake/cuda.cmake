@@ -27,7 +27,7 @@ else()
   endif()
   if(TERN_CUDA_BUILT)
     file(GLOB tern_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu src/cuda/*/*.cu src/cuda/*.cpp)
-    # cuDNN is taken where it is found (cudnn9-cuda of NVIDIA's repository) and never needed.
+    # cuDNN is optional (cudnn9-cuda of NVIDIA's repository).
     find_path(TERN_CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     find_library(TERN_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
     mark_as_advanced(TERN_CUDNN_INCLUDE_DIR TERN_CUDNN_LIBRARY)

@@ -1,4 +1,4 @@
-# What the library itself needs. Nothing is downloaded by a build: a missing package is named as apt calls it.
+# The library's dependencies. A build downloads nothing: a missing package is reported by its apt name.
 macro(tern_require package title apt_package)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
@@ -30,7 +30,7 @@ else()
   endif()
 endif()
 
-# Other libraries' tensors: a header alone.
+# Tensors of other libraries: header-only.
 set(TERN_DLPACK_BUILT OFF)
 find_path(TERN_DLPACK_INCLUDE dlpack/dlpack.h)
 mark_as_advanced(TERN_DLPACK_INCLUDE)

@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 set(tern_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tern)
 
-# Dependencies outside the system's folders (cuBLAS, a Highway of one's own) are found again after the installation.
+# Dependencies outside the system's folders (cuBLAS, your own Highway) are found again after the installation.
 set_target_properties(tern PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS tern EXPORT tern_targets FILE_SET HEADERS)
 if(TERN_CUDA_BUILT)
@@ -30,7 +30,7 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/ternConfigVersion.c
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ternConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ternConfigVersion.cmake
         DESTINATION ${tern_package_dir})
 
-# A static library hands its own needs to whoever links it, a shared one keeps them.
+# A static library passes its dependencies on to programs that link it, a shared one keeps them.
 file(RELATIVE_PATH TERN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH TERN_PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH TERN_PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})

@@ -1,5 +1,5 @@
-# The transports of groups that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI or
-# NCCL the library works alone and with threads.
+# The transports that need a library: libtern_mpi.so and libtern_nccl.so, opened at run time. Without MPI and NCCL the
+# library runs single processes and threads.
 set(TERN_MPI AUTO CACHE STRING "Build the MPI transport: AUTO (when MPI is found), ON or OFF")
 set_property(CACHE TERN_MPI PROPERTY STRINGS AUTO ON OFF)
 
@@ -12,7 +12,7 @@ else()
   if(MPI_CXX_FOUND)
     set(TERN_MPI_BUILT ON)
     add_library(tern_mpi MODULE src/parallel/mpi/transport.cpp)
-    # Like a mode, it needs the headers alone.
+    # Like a mode, it needs only the headers.
     target_include_directories(tern_mpi PRIVATE include)
     target_link_libraries(tern_mpi PRIVATE MPI::MPI_CXX tern_warnings)
     set_target_properties(tern_mpi PROPERTIES CXX_STANDARD 20)
@@ -36,7 +36,7 @@ if(TERN_CUDA_BUILT)
     target_include_directories(tern_nccl PRIVATE include src)
     target_include_directories(tern_nccl SYSTEM PRIVATE ${TERN_NCCL_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(tern_nccl PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS} tern_warnings)
-    # libnccl.so.2 is opened from here, and may lie beside CUDA's libraries.
+    # libnccl.so.2 is opened from here, and may be beside CUDA's libraries.
     # CUDA_STANDARD: see cmake/cuda.cmake.
     set_target_properties(tern_nccl PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON
                                                CUDA_RUNTIME_LIBRARY Static BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"

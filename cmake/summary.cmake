@@ -1,4 +1,4 @@
-# What this build holds, what it leaves out, and the apt package that would add it.
+# Prints what this build contains, what it leaves out, and the apt package that would add it.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
@@ -8,7 +8,7 @@ function(tern_summary title text)
   message(STATUS "  ${title}${text}")
 endfunction()
 
-# tern_part(title option package apt ...): a part that wants third-party packages.
+# tern_part(title option package apt ...): a part that needs third-party packages.
 function(tern_part title option)
   if(NOT ${option})
     tern_summary(${title} "no: ${option}=OFF")

@@ -1,5 +1,5 @@
-# Warnings are errors in our own build, not in one that embeds us, whose compiler may be newer. TERN_SANITIZE applies to
-# everything built here for the host.
+# Warnings are errors in our own build, but not when another project embeds us, whose compiler may be newer.
+# TERN_SANITIZE applies to everything built here for the host.
 if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_COMPILE_WARNING_AS_ERROR)
   set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
 endif()
@@ -15,7 +15,7 @@ if(TERN_SANITIZE)
   set(sanitized -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitized}>")
   add_link_options(-fsanitize=${sanitizers})
-  # Instrumented code hides from g++ what is initialised, and how long a string is; ThreadSanitizer knows no fences.
+  # In instrumented code g++ cannot see what is initialised, or string lengths; ThreadSanitizer does not support fences.
   target_compile_options(tern_warnings INTERFACE
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-tsan>")
 endif()

@@ -20,7 +20,7 @@ nn::State train(const parallel::Group& group, const data::Dataset& digits) {
         ranks
             .backward(batch.whole,
                       [&](const data::Rows& rows) -> parallel::ShardLoss {
-                        // The loader gives each rank its rows of the batch.
+                        // The loader returns this rank's rows of the batch.
                         const std::int64_t begin = rows.begin - batch.first, end = rows.end - batch.first;
                         return net.loss(batch.images.slice(0, begin, end), batch.labels.slice(0, begin, end));
                       })

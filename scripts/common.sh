@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts of this folder share; they source it. Every function is safe to call again.
+# Shared by the scripts of this folder, which source it. Every function may be called again.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-# ---- what is missing ------------------------------------------------------------------------------------------------
+# ---- missing packages -----------------------------------------------------------------------------------------------
 missing_packages=()
 missing_reasons=()
 optional_packages=()
@@ -38,16 +38,16 @@ need() {
   missing_reasons+=("  $3: $4")
 }
 
-# want command|header|file NAME PACKAGE: the same for what the build can do without
+# want command|header|file NAME PACKAGE: the same for optional packages
 want() { "have_$1" "$2" || optional_packages+=("$3"); }
 
-# What reads photographs; a build without it leaves that out.
+# Optional: reading photographs.
 want_images() {
   want header jpeglib.h libjpeg-dev
   want header png.h libpng-dev
 }
 
-# What carries groups between processes; a build without it works alone and with threads.
+# Optional: groups of processes. Without it a build runs single processes and threads.
 want_mpi() {
   want command mpirun openmpi-bin
   want command mpicxx libopenmpi-dev
@@ -62,7 +62,7 @@ need_to_build() {
   need header CLI/CLI.hpp libcli11-dev "CLI11, the examples' command line"
 }
 
-# Installs what `need` and `want` found missing, by apt; asks apt for nothing when all is there.
+# Installs with apt what `need` and `want` found missing; does not call apt if nothing is.
 install_missing() {
   ((${#missing_packages[@]} + ${#optional_packages[@]})) || return 0
   local as_root=() obstacle=
@@ -100,8 +100,8 @@ check_cmake() {
     fail "CMake $version is too old: 3.25 is needed (Debian 12 and Ubuntu 24.04 have it)"
 }
 
-# clang_tool NAME WHY: prints the command of NAME's version 14, the one version for everyone, since Debian 12 and Ubuntu
-# 24.04 both have it. Installs it where it is missing.
+# clang_tool NAME WHY: prints the command of NAME's version 14, which Debian 12 and Ubuntu 24.04 both have. Installs it
+# if it is missing.
 clang_tool() {
   local candidate
   for candidate in "$1-14" "$1"; do
@@ -120,13 +120,13 @@ cores() { nproc 2>/dev/null || echo 2; }
 
 have_gpu() { have_command nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
-# NVIDIA's packages leave nvcc off the PATH.
+# NVIDIA's packages do not put nvcc on the PATH.
 have_nvcc() {
   if ! have_command nvcc && [[ -x /usr/local/cuda/bin/nvcc ]]; then export PATH=$PATH:/usr/local/cuda/bin; fi
   have_command nvcc
 }
 
-# The architecture to compile for: that of the GPU here, else one, as a check that the mode compiles.
+# The architecture to compile for: that of this machine's GPU, else any one, to check that the mode compiles.
 cuda_architectures() {
   local found=
   if [[ -n ${TERN_CUDA_ARCHITECTURES:-} ]]; then
@@ -140,7 +140,7 @@ cuda_architectures() {
 # ---- where the time goes ---------------------------------------------------------------------------------------------
 step_lines=() step_parts=() step_clock=0 step_processor=0
 
-# step_done NAME: what ran since the last call, or since the script's start, was NAME.
+# step_done NAME: names the work since the last call, or since the script's start.
 step_done() {
   local file processor
   file=$(mktemp)
@@ -152,7 +152,7 @@ step_done() {
   step_clock=$SECONDS step_processor=$processor
 }
 
-# What step_done noted, and what the build spent on which part.
+# The times that step_done recorded, and the build time per part.
 print_steps() {
   ((${#step_lines[@]})) || return 0
   say "Where the time went:"
@@ -191,7 +191,7 @@ build() {
   [[ ! -e $log ]] || step_parts+=("of the build, in seconds of one core: $(build_parts "$before" <"$log")")
 }
 
-# build_parts LINES: what Ninja's log tells behind its first so many lines, by part.
+# build_parts LINES: times by part from Ninja's log, after its first LINES lines.
 build_parts() {
   awk -F '\t' -v before="$1" '
     NR > before && NF > 3 && !seen[$1, $2, $5]++ {

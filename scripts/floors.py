@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that every folder of the library sees only the floors beneath it, and draws them.
+"""Checks that every folder of the library includes only the floors beneath it, and draws them.
 
-A file may include what stands on its own floor or on a lower one. The modes stand beside the tower: each sees only the
-contracts, and nobody sees into a mode. Since every arrow goes down, there are no circles. Only the
+A file may include files of its own floor or of a lower one. The modes are beside the tower: each includes only the
+contracts, and nothing includes a mode's files. Since every include points down, there are no cycles. Only the
 registry names a mode.
 
 usage: floors.py [--root FOLDER] [--picture]     (0: all arrows go down; 1: some do not, each named)
@@ -53,7 +53,7 @@ def names(root):
 
 
 def problem(own, seen):
-    """What is wrong with an arrow; None where it may be."""
+    """What is wrong with an include; None if it is allowed."""
     if own in MODES:
         if seen != own and seen not in SEEN_BY_MODES:
             return f"a mode sees only {', '.join(SEEN_BY_MODES)}"
@@ -68,7 +68,7 @@ def problem(own, seen):
 
 
 def picture(found):
-    """Every floor, the highest first, and those that it sees."""
+    """Every floor, highest first, and those that it includes."""
     seen = {}
     for _, _, own, other in found:
         if own != other:

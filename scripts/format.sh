@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formats all sources as .clang-format says. --check changes nothing and fails, with the differences, where one is not,
-# and where a line of a script or of CMake is over 120 columns.
+# Formats all sources as .clang-format says. --check changes nothing, and fails with the differences if a source is not
+# formatted or a line of a script or of CMake exceeds 120 columns.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 format=$(clang_tool clang-format "formats the sources")

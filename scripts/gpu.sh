@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on
-# real MNIST, compute-sanitizer, the benchmarks and PyTorch and JAX beside them, and leaves tables and logs in the
+# Everything that needs a GPU, in one call: builds with the cuda mode in build-gpu/, runs the tests, the examples on
+# real MNIST, compute-sanitizer, the benchmarks and PyTorch and JAX beside them, and writes tables and logs to the
 # folder OUT.
 #
 # usage: scripts/gpu.sh OUT [--only PART,...] [--data DIR] [--budget PART=SECONDS]...
 #
 # The parts are tests, examples, sanitizer, benchmarks, peers, study, overfit, tern and scale; the first five by
-# default. `study`, the training of whole networks by mode and batch size (docs/study.md), runs only when it is named,
-# and takes about half an hour, in calls of --budget study=SECONDS: each goes on with the cell in which the last one's
-# time ran out. `overfit`, AlexNet and GoogLeNet that learn a batch of 32 images by heart, `tern`, and `scale`, data
-# parallel training on all GPUs beside PyTorch's, run only when they are named, too. TERN_STUDY_IMAGES=DIR names a
-# folder of photographs for these networks, else images are drawn. Without a network, TERN_DEPENDENCIES=DIR names a
-# prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing is installed. TERN_CUDA_ARCHITECTURES is by
-# default that of the GPU here. A part that runs out of time says so.
+# default. `study` trains whole networks by mode and batch size (docs/study.md). It runs only when it is named, and
+# takes about half an hour, in calls of --budget study=SECONDS: each continues with the cell in which the last one ran
+# out of time. These run only when they are named, too: `overfit`, AlexNet and GoogLeNet memorising a batch of 32
+# images; `tern`; and `scale`, data-parallel training on all GPUs beside PyTorch's. TERN_STUDY_IMAGES=DIR names a folder
+# of photographs for these networks; otherwise images are synthetic. Without a network, TERN_DEPENDENCIES=DIR names a
+# prefix with Highway, Catch2, CLI11, nlohmann-json and zlib, and nothing is installed. TERN_CUDA_ARCHITECTURES defaults
+# to that of this machine's GPU. A part that runs out of time says so.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 parts=tests,examples,sanitizer,benchmarks,peers
@@ -62,7 +62,7 @@ commit=${TERN_COMMIT:-$(git -C "$root" describe --always --dirty 2>/dev/null || 
 wanted() { [[ ,$parts, == *",$1,"* ]]; }
 begin() { began=$SECONDS deadline=$((SECONDS + ${budget[$1]:-1000000})); }
 left() { echo $((deadline > SECONDS ? deadline - SECONDS : 1)); }
-# A command within what is left of the part's time; 124 when that ran out.
+# Runs a command within the part's remaining time; 124 if that ran out.
 limited() { timeout --kill-after=10 "$(left)" "$@"; }
 # finish PART STATUS REMARK
 finish() {
@@ -108,7 +108,7 @@ fi
 if wanted tests; then
   begin tests
   status=0
-  # Those of the GPU first, then the rest.
+  # GPU tests first, then the rest.
   {
     limited ctest --test-dir "$folder" --output-on-failure -L gpu --parallel 4 || status=$?
     cp "$folder/Testing/Temporary/LastTest.log" "$folder/gpu_tests.log"
@@ -261,7 +261,7 @@ if wanted study; then
   finish study $status "$(find "$results/cells" -name '*.json' | wc -l) cells"
 fi
 
-# ---- learning by heart ----------------------------------------------------------------------------------------------
+# ---- overfitting ----------------------------------------------------------------------------------------------------
 if wanted overfit; then
   begin overfit
   status=0
@@ -279,8 +279,8 @@ if wanted overfit; then
 fi
 
 # ---- the program tern -----------------------------------------------------------------------------------------------
-# Held-out accuracy on the tables in cuda, models of one mode in the others, a training that is stopped and goes on, and
-# a search one after another against all at once. Only when asked for: --only tern.
+# Held-out accuracy on the tables in cuda, models of one mode in the others, a training that is stopped and resumed, and
+# a search with one trial at a time and with all at once. Only on request: --only tern.
 if wanted tern; then
   begin tern
   status=0 table=$out/tern.md program=$folder/tools/tern work=$folder/tern
@@ -319,7 +319,7 @@ if wanted tern; then
       before=$(newest)
       "$program" train "${digits[@]}" --run "$work/parts" --checkpoint-every 20 --resume 2>>"$work/log" &
       training=$!
-      # Not before it has gone on by some steps.
+      # Not before it has run some more steps.
       while kill -0 $training 2>/dev/null && [[ $(newest) == "$before" ]]; do sleep 0.02; done
       kill -KILL $training 2>/dev/null && echo "killed after $(basename "$(newest)")"
       wait $training 2>/dev/null || true
@@ -340,11 +340,11 @@ fi
 
 # ---- many GPUs ------------------------------------------------------------------------------------------------------
 # The checks of the transport, weak scaling beside PyTorch's best, strong scaling, the all-reduce by size, and the
-# prediction from one and two GPUs. Only when asked for: --only scale.
+# prediction from one and two GPUs. Only on request: --only scale.
 if wanted scale; then
   begin scale
   status=0 table=$out/scale.md program=$folder/benchmarks/scale
-  # In a virtual machine the links' multicast may be there and not work.
+  # In a virtual machine the links' multicast may be present but not work.
   export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
   gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
   limited "$folder/tests/tern_test_parallel" "[cuda]" >"$out/parallel.log" 2>&1 || status=$?

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# clang-tidy, as .clang-tidy says, on the sources of the library and the tools that differ from BASE, a commit, or are
-# not committed yet: scripts/lint.sh [BASE]; without it from the commit before the newest. On all of them: --all. Any
+# Runs clang-tidy with .clang-tidy on the sources of the library and the tools that differ from the commit BASE, or are
+# not committed: scripts/lint.sh [BASE]. The default is the commit before the newest. --all checks all of them. Any
 # finding fails.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tidy=$(clang_tool clang-tidy "finds faults in the sources")
 
 cd "$root"
-# A configuration of its own, in which every source has its command, whatever build/ is; clang has no omp.h of g++'s.
+# A separate configuration in which every source has a command, whatever build/ is; clang lacks g++'s omp.h.
 configure build/lint -DTERN_UNITY=OFF -DTERN_CUDA=OFF -DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=OFF \
   -DTERN_BUILD_BENCHMARKS=OFF -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON 2>&1 | grep -v '^-- ' >&2 || true
 [[ -e build/lint/compile_commands.json ]] || fail "the configuration failed, see above"
-# Without the precompiled headers, which are the compiler's own, and without what the compiler is started through.
+# Without precompiled headers, which depend on the compiler, and without the compiler's launcher.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 commands=$folder/compile_commands.json
@@ -26,7 +26,7 @@ case ${1:-} in
   -*) fail "usage: scripts/lint.sh [BASE | --all]" ;;
   *) mapfile -t files < <(changed "${1:-HEAD~1}" | grep -E '^(src|tools)/.*\.cpp$' | sort -u) ;;
 esac
-# What is gone, or not built here, has no command.
+# Deleted files, and files that are not built here, have no command.
 known=()
 for file in "${files[@]}"; do
   if [[ -e $file ]] && grep -qF "/$file\"" "$commands"; then known+=("$file"); fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds for another machine in build-MACHINE/ and runs the tests there, on Debian: scripts/machines.sh aarch64, s390x
-# or i686. That machine's libraries are unpacked into build-MACHINE/root; nothing of it is installed here but the cross
-# compiler and the emulator. Further arguments go to ctest: scripts/machines.sh s390x -R 'io|data'.
+# or i686. That machine's libraries are unpacked into build-MACHINE/root; only the cross compiler and the emulator are
+# installed here. Further arguments go to ctest: scripts/machines.sh s390x -R 'io|data'.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 machine=${1:-}
@@ -21,7 +21,7 @@ need command ninja ninja-build "runs the build"
 install_missing
 
 if [[ ! -e $folder/root/done ]]; then
-  # An apt of its own: the other machine's packages beside none of this one's.
+  # A separate apt: the other machine's packages, and none of this one's.
   mkdir -p "$folder/apt"/{lists,archives}/partial "$folder/root"
   touch "$folder/apt/status"
   apt_for() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains the CNN on MNIST in the fastest mode present, from a bare Debian 12 or Ubuntu 24.04: installs what is missing,
-# builds what it needs in build/, trains. Options go to the example: scripts/mnist.sh --help lists them.
+# Trains the CNN on MNIST in the fastest available mode, from a bare Debian 12 or Ubuntu 24.04: installs missing
+# packages, builds what it needs in build/, trains. Options go to the example: scripts/mnist.sh --help lists them.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 folder=$root/build
 
@@ -14,7 +14,7 @@ install_missing
 step_done packages
 
 targets=(mnist_cnn)
-# For this machine alone, from scratch.
+# For this machine only, from scratch.
 options=(-DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=OFF -DTERN_BUILD_TOOLS=OFF
          -DTERN_SIMD_TARGETS=native)
 if have_gpu && have_nvcc; then
@@ -33,7 +33,7 @@ build "$folder" "${targets[@]}"
 step_done build
 print_steps
 
-# Digits that lie beside the tree serve when nothing else is named.
+# Uses digits that are beside the tree unless an option names others.
 data=()
 if [[ -z ${TERN_DATA_DIR:-} && -d $root/../shared/data/mnist && ! " $* " =~ " --"(data|download|synthetic)[=\ ] ]]; then
   data=(--data "$root/../shared/data/mnist")

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/modules-index.md"
 FOLDERS = {"nn": "Layers and measures", "models": "Networks", "optim": "Optimisers and schedules", "data": "Data",
            "training": "Training", "parallel": "Ranks"}
-INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows"}  # not for users to make
+INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows"}  # users do not make these
 CLASS = re.compile(r"^(class|struct) (\w+)(?: final)?(?: : public ([\w:]+))? \{(.*?)^\};", re.M | re.S)
 
 HEAD = """# Index of the modules
@@ -30,7 +30,7 @@ have an index of their own.
 
 
 def shortened(text):
-    """A declaration without what says how arguments are passed."""
+    """A declaration without const, references and the like."""
     text = re.sub(r"\bconst |&(?!&)|std::(?!function)|\bexplicit ", "", " ".join(text.split()))
     text = re.sub(r"\bint64_t\b", "int", text).replace(", Generator generator = default_generator()", "")
     text = re.sub(r"\(Generator generator = default_generator\(\)\)", "()", text)
@@ -38,7 +38,7 @@ def shortened(text):
 
 
 def closing(text, begin):
-    """The place of the parenthesis that closes the one at `begin`."""
+    """The position of the parenthesis that closes the one at `begin`."""
     depth = 0
     for place in range(begin, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -48,7 +48,7 @@ def closing(text, begin):
 
 
 def constructors(name, body):
-    """The public constructors of a class, as declared; not those that copy."""
+    """The public constructors of a class, as declared, without copy constructors."""
     public = re.split(r"^ (?:protected|private):", body, flags=re.M)[0]
     public = re.sub(r"//.*", "", public)
     found = []
@@ -62,7 +62,7 @@ def constructors(name, body):
 
 
 def is_plain(name, body):
-    """Whether a class can be made of nothing: it declares no constructor at all."""
+    """Whether a class has only the implicit default constructor."""
     return not re.search(rf"^  (?:explicit )?{name}\(", body, re.M)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/book/operators-index.md: every operator of include/tern/operators, with what it turns out to do.
+"""Writes docs/book/operators-index.md: every operator of include/tern/operators, with its observed properties.
 
 Declarations and sentences come from the headers, names elsewhere from operator_names.csv, dtypes, gradients and kernels
 from the program operator_facts (tests/docs), which runs the operators.
@@ -83,7 +83,7 @@ def split_arguments(text):
 
 
 def shortened(argument):
-    """`const Tensor& x` as `x`, other types without what says how they are passed."""
+    """`const Tensor& x` as `x`; other types without const, references and the like."""
     argument = argument.replace("const ", "").replace("&", "").replace("std::", "").replace("int64_t", "int")
     return re.sub(r"^Tensor ", "", argument).replace("numeric_limits<int>::max()", "the end")
 
@@ -125,7 +125,7 @@ def cell(text):
 
 
 def page(program):
-    """The page, and what it lacks."""
+    """The page, and the list of what is missing."""
     with open(ROOT / "scripts/operator_names.csv", encoding="utf-8") as file:
         elsewhere = {row["operator"]: row for row in csv.DictReader(file)}
     facts, lacking, seen, text = facts_of(program), [], set(), HEAD

@@ -105,7 +105,7 @@ def modes(theme):
 
 
 def peers(theme):
-    """Every cell beside PyTorch at its best: a dot per cell, those behind named."""
+    """Every cell compared with PyTorch's best variant: a dot per cell; slower ones have labels."""
     groups, behind, seen = {}, [], set()
     for page in ("peers-jax-h200.md", "peers-images-h200.md"):  # the first page that has a cell counts
         for r in rows_of(page):
@@ -183,7 +183,7 @@ def curve(drawing, left, top, width, height, title, kinds, percent=False, log=Fa
 
 
 def training(theme):
-    """The face of a report: a training on MNIST."""
+    """A screenshot-like picture of a report: a training on MNIST."""
     lines = (results / "training-mnist.csv").read_text().splitlines()
     facts = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything in build/ and runs every test, from a bare Debian 12 or Ubuntu 24.04: installs what is missing
+# Builds everything in build/ and runs every test, from a bare Debian 12 or Ubuntu 24.04: installs missing packages
 # first. Arguments go to ctest: scripts/test.sh -L package, scripts/test.sh -R operators.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -25,7 +25,7 @@ if have_command ccache; then
 fi
 if have_nvcc; then
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
-  # Where nothing can run it, that it compiles is all there is to see, and half the time shows that.
+  # Without a GPU only compilation can be checked, which half the time suffices for.
   have_gpu || options+=("-DCMAKE_CUDA_FLAGS_RELEASE=-O1 -DNDEBUG -Xptxas -O0 -Xcicc -O0")
 else
   options+=(-DTERN_CUDA=OFF)

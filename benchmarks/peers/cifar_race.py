@@ -58,7 +58,7 @@ def read(folder, names):
 
 
 class Prepare:
-    """Bytes moved, mirrored and normalised, in channels last."""
+    """Bytes shifted, flipped and normalised, channels last."""
 
     def __init__(self):
         self.mean = 255 * torch.tensor(MEAN, device="cuda").view(1, 3, 1, 1)
@@ -129,7 +129,7 @@ def main():
         sgd.step()
         return loss.detach()
 
-    # Warm-up, compiler and recording come before the clock starts, and what they trained is taken back.
+    # Warm-up, compilation and recording come before the clock starts; what they trained is undone.
     start = {name: value.clone() for name, value in net.state_dict().items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

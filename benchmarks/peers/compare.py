@@ -30,7 +30,7 @@ def quantile(values, q):
 
 
 class Tern:
-    """The program `modes --serve`: one line asks for a cell, one line answers."""
+    """The program `modes --serve`: one line requests a cell, one line answers."""
 
     def __init__(self, program, mode, threads, fastest):
         command = [program, "--serve", "--threads", str(threads)] + (["--fastest"] if fastest else [])
@@ -169,7 +169,7 @@ def main():
     where = torch.cuda.get_device_name() if device == "cuda" else f"{processor()}, {options.threads} threads"
     peers = f"PyTorch {torch.__version__}"
     if options.jax:
-        import jax_peer  # only then must JAX be there
+        import jax_peer  # requires JAX only here
 
         peers += f" and JAX {jax_peer.jax.__version__}"
     lines = [

@@ -29,7 +29,7 @@ IMAGES = ("alexnet", "googlenet")  # channels last is faster for these
 
 
 class Loss(nn.Module):
-    """DistributedDataParallel wraps a forward pass; that of training is the loss."""
+    """DistributedDataParallel wraps a forward pass, which in training is the loss."""
 
     def __init__(self, module, loss):
         super().__init__()
@@ -135,7 +135,7 @@ def microseconds(run, seconds):
 
 
 def variants(net, batch, options, device, ranks):
-    """(name, whether it is on one GPU alone, microseconds, peak MB) of every variant that works here."""
+    """(name, whether it uses only one GPU, microseconds, peak MB) of every variant that works here."""
     for compiled in (False, True) if options.compile else (False,):
         extra = "compile, " if compiled else ""
         for name, alone, make in (

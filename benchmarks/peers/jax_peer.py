@@ -71,8 +71,8 @@ class Forward:
         return x.reshape(x.shape[0], -1)
 
 
-# A net gives its weights and a function of (layers, weights, x) that returns the outputs: first the net's own, then
-# those of auxiliary heads, which training alone needs.
+# A net returns its weights and a function of (layers, weights, x) that returns the outputs: first the net's own, then
+# those of auxiliary heads, which only training needs.
 
 
 def mlp(hidden):

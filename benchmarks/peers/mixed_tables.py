@@ -34,7 +34,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 
 def tables(options):
-    """(name, features, target, whether it is a regression) of every table that is there."""
+    """(name, features, target, whether it is a regression) of every available table."""
     def whole(load):
         return load(return_X_y=True, as_frame=True)
     yield "diabetes (progression)", *whole(datasets.load_diabetes), True
@@ -61,7 +61,7 @@ def tables(options):
         labels = frame.pop(target)
         if regression:
             labels = pandas.to_numeric(labels.astype(str))
-        for column in frame.columns:  # what is a factor is one, but for truth values
+        for column in frame.columns:  # factors are categories, except booleans
             if frame[column].dtype == bool:
                 frame[column] = frame[column].astype(int)
             elif not pandas.api.types.is_numeric_dtype(frame[column]):
@@ -109,7 +109,7 @@ def run_peers(train, test, regression, seed):
         trees = HistGradientBoostingClassifier(random_state=seed, categorical_features="from_dtype")
     kinds = {column: pandas.CategoricalDtype(sorted(train[0][column].dropna().unique())) for column in words}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # 200 iterations are its default, and it says that they are not enough
+        warnings.simplefilter("ignore")  # 200 iterations are its default, which it warns are not enough
         net.fit(*train)
         trees.fit(train[0].astype(kinds), train[1])
     return net.score(*test), trees.score(test[0].astype(kinds), test[1])

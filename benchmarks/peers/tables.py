@@ -36,7 +36,7 @@ nine = "iris,banknote,sonar,wheat seeds,breast cancer,wine,digits,diabetes,ionos
 
 
 def tables(options):
-    """(name, features, labels) of every table that is there."""
+    """(name, features, labels) of every available table."""
     for name, load in (("iris", datasets.load_iris), ("wine", datasets.load_wine),
                        ("breast cancer", datasets.load_breast_cancer), ("digits", datasets.load_digits)):
         yield name, *load(return_X_y=True)
@@ -58,7 +58,7 @@ def tables(options):
         import pyreadr
         frame = next(iter(pyreadr.read_r(str(path)).values())).drop(columns="Id", errors="ignore").dropna()
         labels = frame.pop("lettr" if name == "letters" else frame.columns[-1])
-        frame = frame.drop(columns="V1") if name == "vowel" else frame  # who spoke
+        frame = frame.drop(columns="V1") if name == "vowel" else frame  # the speaker
         yield name, frame.apply(pandas.to_numeric).to_numpy(float), pandas.factorize(labels)[0]
 
 
@@ -81,7 +81,7 @@ def run_tern(options, folder, split, seed):
 
 def run_peer(train, test, seed):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # 200 iterations are its default, and it says that they are not enough
+        warnings.simplefilter("ignore")  # 200 iterations are its default, which it warns are not enough
         model = make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)).fit(*train)
     return model.score(*test), log_loss(test[1], model.predict_proba(test[0]), labels=model.classes_)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A table whose 400 towns change what its numbers mean, as CSV: for --embedding."""
+"""Writes a CSV table in which 400 towns change the meaning of the numbers, for --embedding."""
 import random
 
 random.seed(1)

@@ -26,7 +26,7 @@ struct Axis {
   std::string kind = "number";  ///< the format of values: number, count, percent, duration, bytes, times
   bool log = false;
   std::vector<double> ticks = {};   ///< empty: round numbers
-  std::optional<double> most = {};  ///< shared by charts that are compared side by side
+  std::optional<double> most = {};  ///< shared by charts that are read together
 };
 
 struct Chart {

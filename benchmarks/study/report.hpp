@@ -7,7 +7,7 @@ namespace tern::study {
 /// One HTML page with everything in it: style, drawings, tables. It loads nothing.
 std::string report(const Study& study);
 
-// ---- what its parts share ----
+// ---- shared by its parts ----
 
 /// The cells of one network in one mode and precision, by batch.
 struct Row {

@@ -16,7 +16,7 @@ std::string cell_of(const std::string& text, const char* style = "") {
   return message("<td", *style ? message(" class=\"", style, '"') : std::string(), '>', text, "</td>");
 }
 
-// A number with a bar behind it.
+// A number with a bar.
 std::string bar(double share, const std::string& text) {
   return message(
       "<td class=\"bar\"><span class=\"track\"><i style=\"width:", coordinate(std::clamp(share, 0.0, 1.0) * 100),

@@ -91,7 +91,7 @@ void say(const Cell& cell) {
   std::cerr << std::endl;
 }
 
-// Runs the missing cells. False if it was asked to stop.
+// Runs the missing cells. False if a signal stopped it.
 bool run(const Options& options, Study& study) {
   std::string loaded_net;
   data::Dataset images;

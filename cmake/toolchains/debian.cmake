@@ -1,6 +1,6 @@
 # Debian's cross compilers: -DTERN_MACHINE=aarch64, s390x or i686 (apt install g++-MACHINE-linux-gnu) and
-# -DCMAKE_SYSROOT=FOLDER with that machine's libraries; scripts/machines.sh does it all. Tests run in qemu-user-static,
-# those of i686 by themselves.
+# -DCMAKE_SYSROOT=FOLDER with that machine's libraries; scripts/machines.sh does all of it. Tests run in
+# qemu-user-static, those of i686 natively.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR ${TERN_MACHINE})
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TERN_MACHINE)

@@ -145,7 +145,7 @@ class Run {
     std::optional<BackwardOf> where;
     if (node.scope.observer != nullptr) [[unlikely]]
       where.emplace(node);
-    if (node.backward_of_all) {  // kept: another backward may bring the other results
+    if (node.backward_of_all) {  // kept: another backward may use the other results
       pass(node, node.edges[0], node.backward_of_all(meeting.of_outputs));
       return;
     }
@@ -194,7 +194,7 @@ class Run {
     completion_.passed(edge, edge.defined());
   }
 
-  // Slices of a leaf add in place to the gradient that this backward made, as long as nobody else holds it.
+  // Slices of a leaf add in place to the gradient that this backward made, as long as no other handle exists.
   Whole whole_of(const Tensor& leaf) {
     Tensor& whole = of_leaves_[leaf.body()];
     const Tensor& known = leaf.grad();

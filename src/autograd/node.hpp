@@ -65,8 +65,8 @@ struct Node {
 struct Handle {
   static std::shared_ptr<Node>& node(const Tensor& tensor) { return tensor.checked("autograd").node; }
 
-  /// Whether `tensor` can become the gradient of a leaf without a copy: nobody else sees its elements, its storage
-  /// holds nothing else, and its order is the leaf's or row-major.
+  /// Whether `tensor` can become the gradient of a leaf without a copy: no other tensor shares its elements, its
+  /// storage holds nothing else, and its order is the leaf's or row-major.
   static bool fits_leaf(const Tensor& tensor, const Tensor& leaf) {
     const Tensor::Body& body = tensor.checked("autograd");
     return tensor.body_.use_count() == 1 && body.storage.use_count() == 1 &&

@@ -9,7 +9,7 @@
 
 namespace tern::cuda {
 
-// ---- what is gathered and what is applied ----
+// ---- reduced and applied quantities ----
 // A Pass has a State, init() and operator() as a Reducer has, and
 //   Inputs<L>: L elements of each input; read<L>(offset) where they are neighbours; of_lane(rows, lane) one lane of
 //   rows; Channel channel(c): what `add` needs; add(state, channel, inputs of that channel); Channel finish(c, state,

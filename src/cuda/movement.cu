@@ -11,7 +11,7 @@ namespace {
 
 using kernels::Strided;
 
-// ---- units: elements of 1, 2, 4, 8 or 16 bytes, whatever they mean ----
+// ---- units: elements of 1, 2, 4, 8 or 16 bytes, of any dtype ----
 
 /// Calls `function(Unit{})` with the unit of that many bytes.
 template <class Function>

@@ -7,7 +7,7 @@
 namespace tern::cuda {
 namespace {
 
-// ---- what a pool does with the values of a window ----
+// ---- how a pool combines the values of a window ----
 
 template <bool Indexed, int V, class T>
 struct LargestOf {

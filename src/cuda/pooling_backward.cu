@@ -6,7 +6,7 @@
 namespace tern::cuda {
 namespace {
 
-// ---- what a window gives ----
+// ---- a window's contribution ----
 
 /// The winners of V adjacent channels as one word, and a comparison with all of them without unpacking.
 template <int V>

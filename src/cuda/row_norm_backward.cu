@@ -120,7 +120,7 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
   });
 }
 
-// ---- weight and bias where the area is 1: columns of [samples, groups * length] ----
+// ---- weight and bias for area 1: columns of [samples, groups * length] ----
 
 template <class T>
 struct ParameterSums {

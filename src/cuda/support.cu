@@ -117,8 +117,8 @@ Stream* make_stream(int device) {
   return stream;
 }
 
-/// What an earlier thread's work reported, unread, does not belong to the next thread: it waits for whoever reads that
-/// work.
+/// What an earlier thread's work reported, unread, does not belong to the next thread: it is kept for the reader of
+/// that work.
 void leave_fault(Stream& stream) {
   finish(stream);
   std::atomic_ref<int> reported(stream.fault->kind);
@@ -186,7 +186,7 @@ void finish(Stream& stream) noexcept {
   try {
     check(cudaEventSynchronize(event_after(stream)), "waiting for a stream");
   } catch (const std::exception&) {
-    // Whoever queued that work gets its error.
+    // The thread that queued that work gets its error.
   }
 }
 

@@ -86,7 +86,7 @@ SplitRows fold_rows(std::span<const std::int64_t> labels, std::int64_t classes, 
   expects<NumericError>(folds >= 2 && folds <= count, "folds: expected 2 to ", count, " folds of ", count,
                         " examples, found ", folds);
   expects<NumericError>(fold >= 0 && fold < folds, "folds: expected a fold in [0, ", folds, "), found ", fold);
-  // Dealt one by one, class after class: two folds differ by at most one example, per class and in total.
+  // Assigned in turn, class after class: two folds differ by at most one example, per class and in total.
   std::vector<std::int64_t> next(static_cast<std::size_t>(classes)), of_class(next.size());
   for (const std::int64_t label : labels) ++of_class.at(static_cast<std::size_t>(label));
   for (std::size_t c = 1; c < next.size(); ++c) next[c] = next[c - 1] + of_class[c - 1];

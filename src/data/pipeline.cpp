@@ -67,7 +67,7 @@ Batch Assembly::finish() {
 struct Pipeline::Job {
   std::unique_ptr<Assembly> assembly;
   std::int64_t size = 0;                  // examples, of which ...
-  std::int64_t handed_out = 0, read = 0;  // ... these were given to threads, and these are done
+  std::int64_t handed_out = 0, read = 0;  // ... these were handed to threads, and these are done
   Batch batch;
   std::exception_ptr failure;
   bool ready = false;

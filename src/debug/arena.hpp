@@ -1,5 +1,5 @@
 #pragma once
-// The addresses of the debug device. Every byte has three: the one that the library gets, which nobody can access, and
+// The addresses of the debug device. Every byte has three: the one that the library gets, which is inaccessible, and
 // one in each of two views, where kernels access it while they run. Unwritten bytes differ between the views, so
 // results that depend on them differ, too.
 

@@ -29,7 +29,7 @@ DType dtype_of_type(const DLDataType& type) {
 }
 
 /// An exported tensor and its description.
-struct Lent {
+struct Exported {
   Tensor tensor;
   std::vector<std::int64_t> shape, strides;
   DLManagedTensor managed;
@@ -48,7 +48,7 @@ DLManagedTensor* to_dlpack(const Tensor& tensor) {
   expects(tensor.defined(), "to_dlpack: the tensor is undefined");
   expects<AutogradError>(!tensor.requires_grad(), "to_dlpack: the tensor requires a gradient; detach() it");
   const auto sizes = [](const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); };
-  auto lent = std::make_unique<Lent>(Lent{tensor, sizes(tensor.shape()), sizes(tensor.strides()), {}});
+  auto lent = std::make_unique<Exported>(Exported{tensor, sizes(tensor.shape()), sizes(tensor.strides()), {}});
   // The receiver only reads, but the interface has no pointer to const.
   auto* const first = static_cast<std::byte*>(const_cast<void*>(tensor.storage().read_host()));
   lent->managed = {.dl_tensor = {.data = first,
@@ -59,7 +59,7 @@ DLManagedTensor* to_dlpack(const Tensor& tensor) {
                                  .strides = lent->strides.data(),
                                  .byte_offset = static_cast<std::uint64_t>(tensor.offset()) * size_of(tensor.dtype())},
                    .manager_ctx = lent.get(),
-                   .deleter = [](DLManagedTensor* self) { delete static_cast<Lent*>(self->manager_ctx); }};
+                   .deleter = [](DLManagedTensor* self) { delete static_cast<Exported*>(self->manager_ctx); }};
   return &lent.release()->managed;
 }
 

@@ -26,7 +26,7 @@ class [[nodiscard]] Staged {
   ~Staged();
 
  private:
-  OperatorCall unheard_;  // used when nobody observes
+  OperatorCall unheard_;  // used without observers
   OperatorCall* outer_;
 };
 

@@ -35,7 +35,7 @@ Tensor scale_of(const Tensor& x, const Dims& dims) {
 }
 
 // value(x) with the gradient of x. Dividing by a scale first and multiplying by it last does not change the gradient,
-// but the multiplication on the way back could overflow.
+// but the multiplication in backward could overflow.
 template <class Value>
 Tensor scaled(const Tensor& x, Value value) {
   Tensor out = value(x.detach());

@@ -155,7 +155,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   return out;
 }
 
-// ---- rows with statistics of their own ----
+// ---- rows with their own statistics ----
 
 namespace {
 

@@ -228,7 +228,7 @@ class AnyCall {
   }
 
   Scope& scope_;
-  OperatorCall* observed_;  // null: nobody observes
+  OperatorCall* observed_;  // null: no observer
 };
 
 /// The same with the table of a compute type.

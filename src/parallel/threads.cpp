@@ -17,7 +17,7 @@ namespace {
 
 struct Room;
 
-/// What a rank brings to a collective call. All but the pointers and `key` must be equal in all ranks.
+/// A rank's arguments in a collective call. All but the pointers and `key` must be equal in all ranks.
 struct Post {
   const char* call = "";
   std::size_t count = 0;
@@ -104,7 +104,7 @@ struct Room {
   }
 
   enum class Brings { words, loan };
-  /// All ranks arrive and see what each brought. Shared memory may be read until the reader arrives at the next call.
+  /// All ranks arrive and see each other's posts. Shared memory may be read until the reader arrives at the next call.
   std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post, Brings brings = Brings::words) {
     std::unique_lock lock(mutex);
     end_reading(rank);

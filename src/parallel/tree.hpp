@@ -1,5 +1,6 @@
 #pragma once
-// The sum over a batch's shards in one fixed binary tree, so that it has the same bits whoever holds which shard: (((0
+// The sum over a batch's shards in one fixed binary tree, so that it has the same bits however the shards are
+// distributed: (((0
 // 1) (2 3)) ((4 5) (6 7))). Shards without a value are skipped.
 
 #include <cstdint>

@@ -121,7 +121,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
     if (const auto& after = gradient.leaf.body()->gradient) expected.push_back(&after->storage());
   for (const Recording::Switch& known : run.switches)
     if (*known.on != known.value) {
-      // No later call can match this run, so this plan stands for all calls with the key.
+      // No later call can match this run, so this plan represents all calls with the key.
       reason_ =
           "Step: the function changes whether a module trains, which a replay cannot repeat; do that between steps";
       switches_.clear();

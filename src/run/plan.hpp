@@ -88,7 +88,7 @@ class Plan {
     DType dtype = DType::float32;
     Shape shape, strides;
     std::int64_t offset = 0;
-    Tensor handle;  // what the recording created; returned again once nobody holds it
+    Tensor handle;  // what the recording created; returned again once no other handle exists
   };
   struct Input {
     Tensor recorded;                          // what the recording reads

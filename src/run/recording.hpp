@@ -72,7 +72,7 @@ class Recording final : public Observer {
   /// Registers an undo on the host in case the queued work never happens.
   void on_failure(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
 
-  /// Drops the leaves that the run created itself and nobody else holds.
+  /// Drops the leaves that the run created itself and that have no other handle.
   void drop_inner_leaves();
   /// Throws Error if a replay could not repeat on the host what the run did there.
   void check_generators() const;
@@ -81,7 +81,7 @@ class Recording final : public Observer {
   /// The functions registered with on_failure.
   std::vector<std::function<void()>> take_undo() { return std::exchange(undo_, {}); }
 
-  /// What the run created and somebody still holds, except `known`.
+  /// The number of tensors that the run created and that still have handles, except `known`.
   std::int64_t kept(const std::vector<const Storage*>& known) const;
 
   std::unordered_map<const Storage*, Used> used;

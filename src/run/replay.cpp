@@ -20,7 +20,7 @@ void copy_view(Tensor to, Tensor from) {
   to.copy_(from);
 }
 
-// A replay overwrites an earlier call's result, but not while somebody holds it. Returns true if somebody does; a new
+// A replay overwrites an earlier call's result, so this returns true while the result still has handles; a new
 // recording then returns copies.
 bool Plan::held(const std::vector<Tensor>& inputs) {
   bool any = false;
@@ -184,7 +184,7 @@ Tensor Plan::hand_out(View& view, const std::vector<Tensor>& inputs) {
   }
   const Made& made = made_[view.index];
   if (made.copied) return make(made.copy, 0);
-  // A new tensor if the last one was given a gradient, or requires one.
+  // A new tensor if the last one has a gradient, or requires one.
   const auto fresh = [](const Tensor& handle) {
     return handle.defined() && !handle.requires_grad() && handle.body()->gradient == nullptr;
   };

@@ -1,5 +1,5 @@
 #pragma once
-// Separate random streams for the shards of a batch, whoever computes them.
+// Separate random streams for the shards of a batch, on any rank.
 
 #include <cstdint>
 

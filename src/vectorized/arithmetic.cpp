@@ -157,7 +157,7 @@ struct SplitLoop {
   }
 };
 
-// ---- functions for which there are no vectors here, element by element ---------------------------------------------
+// ---- functions without vector code, element by element ---------------------------------------------
 
 template <class T, class Function>
 void each(Context& context, T* out, const T* in, std::int64_t n, Function function) {

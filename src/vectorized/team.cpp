@@ -22,8 +22,8 @@ Worth::Time thread_time() {
 
 thread_local bool inside = false;
 
-/// Whether this process was forked from one that may have run OpenMP: its threads stayed behind, and waiting for them
-/// never ends. Tracked from the start, since the program may have its own regions.
+/// Whether this process was forked from one that may have run OpenMP: its threads do not exist here, and waiting for
+/// them never ends. Tracked from the start, since the program may have its own regions.
 bool forked = false;
 [[maybe_unused]] const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
 

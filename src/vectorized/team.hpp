@@ -25,8 +25,8 @@ bool in_team();
 enum class TeamEngine { workers, openmp };
 
 /// The engine of this process: TERN_TEAM=workers or openmp; the default is the workers. A forked process uses the
-/// workers, since OpenMP's threads stay behind. Throws DeviceUnavailable for another word, and if this build has no
-/// OpenMP.
+/// workers, since OpenMP's threads do not survive a fork. Throws DeviceUnavailable for another word, and if this build
+/// has no OpenMP.
 TeamEngine team_engine();
 
 /// TERN_TEAMS=always divides all work, also short work and beside other processes, which is slower: for tests of

@@ -17,12 +17,12 @@ import sys
 import tempfile
 
 root = pathlib.Path(__file__).resolve().parents[2]
-# The headers whose types reach a plug-in. Other headers of these folders hold what stays in the library.
+# The headers whose types reach a plug-in. Other headers of these folders are internal to the library.
 headers = sorted((root / "include/tern/kernels").glob("*.hpp")) + [
     root / "include/tern" / name
     for name in ("core/dtype.hpp", "core/random.hpp", "memory/memory.hpp", "modes/mode.hpp")
 ]
-# What the library alone uses.
+# Used only by the library.
 private = {"Number", "Place", "ModeStatus"}
 
 program = """#include "tern/modes/plugin.hpp"
@@ -48,7 +48,7 @@ def changes(text):
             f"{match[1]}using Members = MemberList<{members}, &{owner}::added_member>;"
         )
         yield f"{owner} gets a member", text[: match.start()] + added + text[match.end() :]
-        # Two members change places, where they are declared side by side.
+        # Two adjacent members change places.
         body = body_before(text, match.start())
         swap = re.search(r"\b(\w+)( = [^,;]+)?, (\w+)( = [^,;]+)?(?=[,;])", body)
         if swap and f"&{owner}::{swap[1]}," in members and f"&{owner}::{swap[3]}" in members:

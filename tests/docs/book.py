@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the program of a page and compares what it prints with the page's ```text blocks, put one after the other.
+"""Runs the program of a page and compares its output with the page's ```text blocks, concatenated.
 
 There "..." stands for anything on a line, and alone on its line for any number of lines.
 

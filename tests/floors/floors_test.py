@@ -1,4 +1,4 @@
-"""The check of the floors: the tree passes, every planted climb is found by its place, the page shows its picture."""
+"""Tests the floors check: the tree passes, every planted upward include is located, the page shows the picture."""
 
 import pathlib
 import shutil

@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 end=$(($(date +%s) + seconds))
 export OMP_NUM_THREADS=1
-# Old sanitizers do not start where addresses are drawn from 32 bits.
+# Old sanitizers do not start with 32 bits of address randomisation.
 plain=()
 if setarch -R true 2>/dev/null; then plain=(setarch -R); fi
 
@@ -35,10 +35,10 @@ dictionary_of() {
   esac
 }
 
-# Pictures of a few pixels are larger than texts with everything in them.
+# Even tiny pictures are larger than rich texts.
 longest() { [[ $1 == image ]] && echo 4096 || echo 1024; }
 
-# One process of a target. A finding ends the program, so it begins again with another seed.
+# One process of a target. A finding ends the program, so it restarts with another seed.
 fuzz() {
   local target=$1 number=$2 left=$3 seed=$((1000 * $2)) last=$((1000 * $2 + 500)) time done_now words=()
   local dictionary

@@ -272,7 +272,7 @@ def vit(classes, image_size, width):
 
 
 class UNet(nn.Module):
-    """Every pixel has a label."""
+    """A network in which every pixel has a label."""
     dense = True
 
     def __init__(self, classes, image_size, width):

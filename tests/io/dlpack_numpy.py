@@ -34,7 +34,7 @@ FRESH, USED = b"dltensor", b"used_dltensor"
 
 
 class Lent:
-    """What numpy.from_dlpack and torch.from_dlpack ask for."""
+    """The methods that numpy.from_dlpack and torch.from_dlpack call."""
 
     def __init__(self, managed):
         self.managed = managed
@@ -47,7 +47,7 @@ class Lent:
 
 
 def taken(capsule):
-    """What Tern makes of another library's tensor, which it deletes; the error, where it refuses."""
+    """Imports another library's tensor into Tern, which deletes it; returns the error if it refuses."""
     text = ctypes.create_string_buffer(1 << 16)
     good = library.take(api.PyCapsule_GetPointer(capsule, FRESH), text, len(text))
     if good:

@@ -34,12 +34,12 @@ FOLDERS = ["core", "autograd", "device", "nn", "optim", "data", "parallel", "io"
            "training"]
 SUITE = [*FOLDERS, "operators", "catalogue:sequential", "catalogue:vectorized", "simd:AVX2", "simd:baseline",
          "teams", "operators:[mode][algorithms]", "environment:algorithms", "card", "tools"]
-THREADS = 2  # of each test, as on the machines that the suite is made for
-LEAST_TIME = 60  # seconds that a test may take whatever it took without a fault; what runs longer is found as a hang
+THREADS = 2  # per test, as on the machines that the suite is made for
+LEAST_TIME = 60  # seconds that a test may always take; a longer run counts as a hang
 
 
 def command(test):
-    """The program, its arguments and its environment for a name of a test."""
+    """The program, its arguments and its environment for a test name."""
     program, *rest = test.split(":", 1)
     if program == "catalogue":  # catalogue:mode[:operator or family]
         mode, *operator = rest[0].split(":")

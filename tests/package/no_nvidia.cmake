@@ -1,4 +1,4 @@
-# cmake -DFILES=a;b -P no_nvidia.cmake: none of the programs asks the loader for a file of NVIDIA's.
+# cmake -DFILES=a;b -P no_nvidia.cmake: checks that none of the programs loads a file of NVIDIA's.
 foreach(file IN LISTS FILES)
   execute_process(COMMAND ldd ${file} OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX REPLACE "=>[^\n]*" "" needed "${needed}")

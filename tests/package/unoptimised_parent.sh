@@ -1,5 +1,5 @@
 #!/bin/sh -e
-# A project without a build type is told so, and the Tern that it carries along is optimised all the same.
+# A project without a build type gets a message, and the Tern that it includes is optimised nevertheless.
 # Usage: unoptimised_parent.sh CMAKE PROJECT TERN BUILD_FOLDER PREFIX_PATH
 rm -rf "$4"
 "$1" -S "$2" -B "$4" "-DTERN_SOURCE_DIR=$3" "-DCMAKE_PREFIX_PATH=$5" -DCMAKE_BUILD_TYPE= \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Kills and stops random ranks of trainings under mpirun, and sees that each ends in time, says why, leaves no process
-behind, and goes on, with another number of ranks, to the bits of the training that nobody disturbed.
+"""Kills and stops random ranks of trainings under mpirun, and checks that each ends in time, says why, leaves no
+process behind, and resumes, with another number of ranks, to the bits of the undisturbed training.
 
     tests/parallel/kills.py build/tools/tern --runs 200 --seed 1
 
-Every second training is started by --restarts, and has to come to its end by itself.
+Every second training runs with --restarts and must end by itself.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 //   axis:   { label, kind, log, ticks, least, most, fit }   kind: number, count, percent, duration, bytes, times;
 //           log: true, false, or "auto": where a few values would flatten the others; fit: 0 need not be on it
 //   series: { label, style, marker, faint, dashed, scatter, points: [[x, y, low, high, hollow], ...], missing: [x, ...] }
-// What lies under the pointer is read off the legend below the drawing, so that it covers nothing.
+// The legend below the drawing shows the values under the pointer, so that nothing is covered.
 
 function element(name, attributes, ...children) {
   const node = document.createElement(name);
@@ -19,7 +19,7 @@ function drawn(name, attributes, ...children) {
   return node;
 }
 
-// ---- numbers as people read them -------------------------------------------------------------------------------------
+// ---- formatting numbers ----------------------------------------------------------------------------------------------
 const isNumber = (x) => typeof x === "number" && isFinite(x);
 const short = (x) => !isNumber(x) ? "–" : x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e6) ? x.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e") : String(+x.toPrecision(4));
 const scaled = (x, units) => {
@@ -77,7 +77,7 @@ function rangeOf(axis, log, values) {
 }
 
 // ---- drawing ---------------------------------------------------------------------------------------------------------
-const letter = 7.2;  // the most that a letter of a label takes, in a drawing of 560
+const letter = 7.2;  // the largest width of a letter in a label, in a drawing of 560
 function markerAt(kind, x, y, hollow) {
   const shape = [
     () => drawn("circle", { cx: x, cy: y, r: 4 }),
@@ -89,7 +89,7 @@ function markerAt(kind, x, y, hollow) {
   shape.setAttribute("class", hollow ? "mark hollow" : "mark");
   return shape;
 }
-// At most some 600 points of a curve; of each group the mean.
+// At most about 600 points per curve: the mean of each group.
 function thinned(points) {
   const size = Math.ceil(points.length / 600), result = [];
   if (size <= 1) return points;
@@ -151,7 +151,7 @@ function chart(options) {
     svg.append(group);
   }
 
-  // The values where the pointer is; before, those at the end.
+  // The values under the pointer; initially, those at the end.
   const cursor = drawn("line", { y1: top, y2: floor, class: "cursor", visibility: "hidden" });
   svg.append(cursor);
   const solid = shown.filter((s) => !s.faint && s.points.length > 0), read = solid.length > 0 ? solid : shown;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t widest_cell = 32;
 
-/// A run by the events of its metrics. They may come from anybody: non-numbers are skipped.
+/// A run, read from the events of its metrics. The file may come from anywhere: non-numbers are skipped.
 struct Summary {
   std::string name, state = "not finished";
   Json settings = Json::object();

@@ -22,7 +22,7 @@ struct Examples {
   std::shared_ptr<const data::ExampleSource> source = {};  // if set, `memory` is empty
   std::shared_ptr<const data::ImageFolder> folder = {};    // that `source` reads; knows what it could not read
 
-  Tensor features = {};                 // of a table, as they were read; undefined if nobody shows them
+  Tensor features = {};                 // of a table, as they were read; undefined if not displayed
   std::vector<std::int64_t> rows = {};  // of `memory`, in the table; empty if none was left out
 
   std::int64_t size() const;

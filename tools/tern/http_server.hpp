@@ -40,7 +40,7 @@ class HttpServer {
   int port() const { return port_; }
   /// Serves until `finish`; for a separate thread.
   void run();
-  /// Tells streams that there is something new. From any thread.
+  /// Notifies streams that there is something new. From any thread.
   void wake();
   /// Lets streams send what is left, for `patience` at most, and ends `run`. From any thread.
   void finish(std::chrono::milliseconds patience);

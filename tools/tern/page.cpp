@@ -21,7 +21,7 @@ std::string replaced(const std::string& text, const std::string& mark, const std
 // At most this many events of steps or epochs are shown: a curve has some 600 points.
 constexpr std::size_t most_steps = 4096, most_epochs = 2048;
 
-// All lines except steps and epochs that nobody would see. The last one of each stays.
+// All lines except invisible steps and epochs. The last one of each stays.
 std::vector<std::string> thinned(const std::vector<std::string>& lines) {
   struct Kind {
     std::string_view begins;

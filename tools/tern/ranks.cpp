@@ -152,7 +152,7 @@ void share_checkpoint(const parallel::Group& group, io::Checkpoint& checkpoint) 
 int run_processes(const parallel::LaunchOptions& options, const std::function<int(const parallel::Group&)>& program) {
   const auto limit = std::chrono::duration_cast<std::chrono::seconds>(options.limit);
   const auto words = [&](const char* what) { return message(what, " within ", limit.count(), " s (--rank-limit)"); };
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // without mpirun nobody would end them
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // without mpirun they would not end
   auto start = std::make_unique<Deadline>(limit, words("the ranks did not all start"));
   int code = failed;
   parallel::launch(options, [&](const parallel::Group& processes) {
@@ -187,7 +187,7 @@ Deadline::~Deadline() {
   state_->changed.notify_all();
 }
 
-// The watching thread checks when the first period is over, so that a renewal wakes nobody.
+// The watching thread checks when the first period is over, so that a renewal wakes no thread.
 void Deadline::renew() {
   const std::lock_guard lock(state_->mutex);
   state_->began = std::chrono::steady_clock::now();

@@ -30,8 +30,8 @@ std::string device_of_rank(const Mode& mode, int rank);
 int agreed(const parallel::Group& group, int own);
 inline bool agreed(const parallel::Group& group, bool own) { return agreed(group, own ? 1 : 0) != 0; }
 
-/// Throws UsageError in all ranks if some have other options than the first: they would run a training that nobody
-/// requested. Options for the first rank only, such as --quiet, may differ.
+/// Throws UsageError in all ranks if some have other options than the first: the result would match no command line.
+/// Options for the first rank only, such as --quiet, may differ.
 void check_same_options(const parallel::Group& group, const Options& options);
 /// Throws FileError in all ranks if some read other data than the first: `text` describes what this one has read.
 void check_same_data(const parallel::Group& group, const std::string& what, const std::string& text);

@@ -134,7 +134,7 @@ void RunSession::apply_saved(const Json& saved, const std::string& file, const O
   try {
     apply_config(options_, saved, file, chosen);
   } catch (const UsageError& error) {
-    throw FileError(error.what());  // nobody typed these
+    throw FileError(error.what());  // not from the command line
   }
 }
 
@@ -318,13 +318,13 @@ Prediction evaluate_together(Training& training, const TrainingData& data) {
   return predict(training.net(), training.blueprint(), data.held_out, training.group());
 }
 
-Finished RunSession::finish(Ended ended) {
+RunResult RunSession::finish(Ended ended) {
   if (last_epoch_) folder_->write(*std::exchange(last_epoch_, std::nullopt));
   save();
   Training& training = *training_;
   training.net().load_state(training.result());
   const std::string model = settings_.model.empty() ? RunFolder::model_in(path_) : settings_.model;
-  Finished finished{model, {}};
+  RunResult finished{model, {}};
   save_model(model, training.blueprint(), training.net().state());
   Json end{{"event", "end"},
            {"time", time_of_day()},

@@ -18,7 +18,7 @@ namespace tern::tool {
 bool decides_training(const std::string& name);
 
 /// The result of a training.
-struct Finished {
+struct RunResult {
   std::string model;                     // its file
   std::optional<Evaluation> evaluation;  // of that model, if examples were held out
 };
@@ -33,7 +33,7 @@ class RunSession {
   /// contradict them.
   RunSession(Settings& settings, const Options& options, const OptionNames& chosen);
 
-  /// Resumes from the checkpoint, or starts the folder anew.
+  /// Resumes from the checkpoint, or starts an empty folder.
   void start(Training& training, const TrainingData& data);
   /// Called after each step: writes an occasional event, and a checkpoint when one is due.
   void stepped(const Position& position, const Tensor& loss);
@@ -45,7 +45,7 @@ class RunSession {
   /// Saves a checkpoint to continue from later.
   void pause() { save(); }
   /// Evaluates, and writes the model and the last event.
-  Finished finish(Ended ended);
+  RunResult finish(Ended ended);
 
   const std::string& path() const { return path_; }
   /// Available after `start`.

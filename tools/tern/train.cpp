@@ -232,7 +232,7 @@ class Train : public Command {
                   in_folds_ ? "" : ". To go on: tern train --resume --run " + shell_word(session.path())));
       return 128 + training::SignalGuard::received();
     }
-    const Finished finished = session.finish(ended);
+    const RunResult finished = session.finish(ended);
     const std::string& model = finished.model;
     if (in_folds_) {
       if (!settings_.quiet) say(result_line(training, data, finished));
@@ -282,7 +282,7 @@ class Train : public Command {
     });
   }
 
-  static std::string result_line(const Training& training, const TrainingData& data, const Finished& finished) {
+  static std::string result_line(const Training& training, const TrainingData& data, const RunResult& finished) {
     const training::EpochResult& kept = training.kept();
     const std::string name = data.held_out_name();
     if (!finished.evaluation && std::isnan(kept.accuracy)) return "training loss: " + fixed(kept.loss, 4);

@@ -80,7 +80,7 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   return blueprint;
 }
 
-// The fewer the classes, the less a label tells, and the sooner rows are memorised. A number tells much.
+// The fewer the classes, the less information is in a label, and the sooner rows are memorised. A number has much.
 double table_dropout(const TrainingData& data) {
   if (data.blueprint.regression) return 0.1;
   return 1 / static_cast<double>(std::max<std::int64_t>(2, data.blueprint.class_count()));
@@ -327,7 +327,7 @@ std::optional<Score> score(nn::Module& net, const Blueprint& blueprint, const Ex
   const bool training = net.training(), first = group.rank() == 0;
   net.eval();
   const std::int64_t count = examples.size(), size = evaluation_batch(blueprint), batches = (count + size - 1) / size;
-  // Groups of rows, few enough that their losses cost little, tell the standard error of the mean.
+  // Groups of rows, few enough that their losses cost little, provide the standard error of the mean.
   const std::int64_t rows_of_group = std::max<std::int64_t>(1, count / most_groups);
   const auto groups_in = [&](std::int64_t rows) {
     return with_error ? (rows + rows_of_group - 1) / rows_of_group : std::int64_t{0};

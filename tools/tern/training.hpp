@@ -54,7 +54,7 @@ class Training {
     /// it, and the first one's answer counts.
     std::function<bool()> stop = [] { return false; };
   };
-  /// Trains until `epochs` epochs are done or early stopping ends it; then, if the settings request it, anew on all
+  /// Trains until `epochs` epochs are done or early stopping ends it; then, if the settings request it, again on all
   /// training examples for the best number of epochs. Throws NumericError if the loss is not finite.
   Ended run(std::int64_t epochs, const Hooks& hooks);
 

@@ -24,7 +24,7 @@ class TrialClaim {
   bool held_ = false;
 };
 
-/// The state of a trial after the rung of this many epochs, if somebody has trained it that far.
+/// The state of a trial after the rung of this many epochs, if it has been trained that far.
 std::optional<TrialStatus> read_outcome(const std::string& folder, std::int64_t epochs);
 /// Called by the holder of the claim.
 void write_outcome(const std::string& folder, std::int64_t epochs, const TrialStatus& status);

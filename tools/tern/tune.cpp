@@ -211,7 +211,7 @@ class Tune : public Command {
     try {
       apply_config(verb_.options, options, plan_file(), chosen);
     } catch (const UsageError& error) {
-      throw FileError(error.what());  // nobody typed these
+      throw FileError(error.what());  // not from the command line
     }
     TunePlan plan;
     plan.trials = trials_from(saved["trials"], plan_file());

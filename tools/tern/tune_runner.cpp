@@ -109,7 +109,7 @@ struct TuneRunner::Rung {
   bool last = false;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::size_t> waiting;          // for somebody to work on them, or to report how they ended
+  std::vector<std::size_t> waiting;          // until a process takes or finishes them
   std::size_t running = 0;                   // in this process
   std::exception_ptr failure;                // of the last device, or of the other processes
   std::filesystem::file_time_type latest{};  // when a trial of another process progressed, by the file system's clock
@@ -135,7 +135,7 @@ bool TuneRunner::run_rung(const std::vector<std::size_t>& trials, std::int64_t e
   return training::SignalGuard::received() == 0;
 }
 
-// The next trial that nobody works on; none if all have arrived, or on a signal.
+// The next free trial; none if all have arrived, or on a signal.
 TuneRunner::Taken TuneRunner::take(Rung& rung) {
   constexpr std::chrono::milliseconds glance{50};  // between looks at other processes
   std::unique_lock lock(rung.mutex);
@@ -236,7 +236,7 @@ bool TuneRunner::run_trial(std::size_t trial, Rung& rung, const std::string& dev
   return works;
 }
 
-// Called while its error is handled: whether somebody else continues the trials of a failed device.
+// Called while its error is handled: whether another device or process continues the trials of a failed device.
 bool TuneRunner::can_leave(Rung& rung, const std::string& device) {
   const std::lock_guard lock(rung.mutex);
   broken_.insert(device);
@@ -280,7 +280,7 @@ void TuneRunner::train(std::size_t trial, const Rung& rung, const std::string& d
     session.interrupt();
     state = TrialState::paused;
   } else if (rung.last || ended == Ended::stopped_early || training.position().epoch == *settings.epochs) {
-    const Finished finished = session.finish(ended);
+    const RunResult finished = session.finish(ended);
     training::EpochResult result = training.kept();
     if (finished.evaluation) {
       const Evaluation& found = *finished.evaluation;

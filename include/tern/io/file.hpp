@@ -50,7 +50,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Removes temporary files that killed writers of `file` left behind. Nobody may be writing `file` meanwhile.
+/// Removes temporary files that killed writers of `file` left behind. No process may be writing `file` meanwhile.
 void remove_leftovers(const std::string& file);
 
 /// Creates `folder` and its parents. Throws FileError.

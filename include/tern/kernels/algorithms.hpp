@@ -23,7 +23,7 @@ struct Decision {
 /// How a kernel learns which algorithm is forced and reports the one it took. Plain functions, so that a plug-in calls
 /// them without linking tern. Kernels use forced_algorithm and took_algorithm.
 struct Algorithms {
-  std::atomic<int> watched{0};  ///< number of live Profiles and forced algorithms in the process; 0: nobody observes
+  std::atomic<int> watched{0};  ///< number of live Profiles and forced algorithms in the process; 0: no observer
   const char* (*forced)(const char* decision) = nullptr;  ///< null: nothing is forced
   void (*took)(const char* decision, const char* algorithm) noexcept = nullptr;
 

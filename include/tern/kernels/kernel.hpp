@@ -7,8 +7,8 @@
 
 namespace tern::kernels {
 
-/// The memory order of images [N, C, H, W]: as written, or [N, H, W, C] with the channels of a position side by side.
-/// The shape is [N, C, H, W] in both.
+/// The memory order of images [N, C, H, W]: as written, or [N, H, W, C] with the channels of a position adjacent. The
+/// shape is [N, C, H, W] in both.
 enum class Layout : std::uint8_t { channels_first, channels_last };
 
 template <class Signature>

@@ -166,7 +166,7 @@ class Observer {
 };
 
 namespace detail {
-extern constinit thread_local Observer* observer;  // the most recent one of the thread; null: nobody observes
+extern constinit thread_local Observer* observer;  // the most recent one of the thread; null: no observer
 }
 
 /// Notifies each observer of the thread, the most recent first.

@@ -33,7 +33,7 @@ class Adam : public Optimizer {
   struct Counter {
     Tensor steps = zeros({1}, DType::int64);                     // incremented by the kernel
     std::shared_ptr<bool> whole = std::make_shared<bool>(true);  // false once some of the parameters have left it
-    /// A counter for parameters that leave this one; a Step that was recorded with all of them runs anew.
+    /// A counter for parameters that leave this one; a Step that was recorded with all of them is recorded again.
     std::shared_ptr<Counter> part();
   };
   void step(const std::vector<std::size_t>& positions, const Tensor& steps);

@@ -28,7 +28,7 @@ struct Piece {
 };
 
 /// One rank's end of a group. All ranks make the same calls in the same order, with the same counts and dtypes. If a
-/// call differs and the transport can tell, every rank gets a ParallelError; likewise if a rank fails or does not
+/// call differs and the transport detects it, every rank gets a ParallelError; likewise if a rank fails or does not
 /// arrive within the time limit. After a ParallelError the group is unusable. One thread at a time.
 ///
 /// Pointers are in `memory` and hold `count` elements of `dtype`; the work is ordered on `stream`, and done on return

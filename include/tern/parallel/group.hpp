@@ -68,7 +68,7 @@ class Group {
   /// Receives into x, which has the shape and dtype of what is sent.
   void receive(Tensor x, int from) const;
 
-  // ---- a few words ----
+  // ---- texts ----
   /// The text of every rank, of any length.
   std::vector<std::string> all_gather(const std::string& text) const;
   /// Throws ParallelError in every rank if a rank's text differs from rank 0's; the message has `what`, the first line

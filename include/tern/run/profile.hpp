@@ -29,7 +29,7 @@ struct ProfileRow {
   bool backward = false;  ///< ran inside Tensor::backward
   bool transfer = false;  ///< a move between memories, not an operator
   std::int64_t calls = 0;
-  double seconds = 0;  ///< on the device if the mode can tell, else on the host; without what ran inside it
+  double seconds = 0;  ///< on the device if the mode can time it, else on the host; without what ran inside it
   double share = 0;    ///< fraction of the seconds of all rows, 0 to 1
   /// For products and convolutions, by their definition (a multiply-add is two); 0 for other operators.
   double flops = 0;

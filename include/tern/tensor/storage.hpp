@@ -47,7 +47,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   /// Grows with every write. Autograd compares it to detect a saved tensor that was changed.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
 
-  /// True while nobody has read or written a byte.
+  /// True until the first read or write of a byte.
   bool untouched() const { return first_.memory.load(std::memory_order_acquire) == nullptr; }
   /// Grows when a tensor of these bytes starts or stops requiring a gradient.
   std::uint32_t roles() const { return roles_.load(std::memory_order_relaxed); }
@@ -61,7 +61,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
     std::atomic<void*> stream{nullptr};  // the last stream that used it, unless it is shared
     std::atomic<bool> valid{false};
     std::atomic<bool> handed_over{false};  // was read on a stream other than the one that wrote it
-    std::atomic<void*> owner{nullptr};     // if so: the stream that wrote it, where its thread may go on reading
+    std::atomic<void*> owner{nullptr};     // if so: the stream that wrote it, whose thread may continue reading
     std::atomic<bool> shared{false};       // was read on more streams: all that wrote it is done, so any stream may
                                            // read it
     std::atomic<Copy*> next{nullptr};      // in another memory

@@ -133,7 +133,7 @@ class Tensor {
   /// Converted elements; itself if the dtype is the same.
   Tensor to(DType dtype) const;
 
-  // ---- operators as methods: operators/*.hpp says what each computes, and has more ----
+  // ---- operators as methods; operators/*.hpp defines them, and more ----
   Tensor sum(const Dims& dims = {}, bool keep_dims = false) const;
   Tensor mean(const Dims& dims = {}, bool keep_dims = false) const;
   Tensor var(const Dims& dims = {}, std::int64_t correction = 1, bool keep_dims = false) const;

@@ -22,7 +22,7 @@ __device__ __forceinline__ float power_of_2(float exponent) {
   return result;
 }
 
-// ---- tiles on their way ----
+// ---- tiles in flight ----
 
 /// Rows `first` to `first` + Rows of a matrix [count, width], with zeros beyond its end.
 template <int Rows, int Width, int Threads, int Count>

@@ -6,7 +6,7 @@
 
 namespace tern::cuda::convolution {
 
-// ---- in the order of the shape ----
+// ---- channels first ----
 
 // Any sizes: a matrix product whose factors are gathered element by element (general.cu).
 extern const Algorithm general_forward, general_grad_x, general_grad_weight;

@@ -14,7 +14,7 @@
 
 namespace tern::cuda::convolution {
 
-// ---- the algorithms of each pass, those that are preferred first ----
+// ---- the algorithms of each pass, preferred ones first ----
 
 namespace {
 
@@ -328,7 +328,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
   }
 }
 
-// ---- and the largest of each 2 x 2 outputs ----
+// ---- fused with 2 x 2 max pooling ----
 
 constexpr const char* pooled = "conv2d_max_pool2d";  // the decision
 

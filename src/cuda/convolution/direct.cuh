@@ -82,7 +82,7 @@ void with_sizes(std::int64_t window, int per_thread, const Body& body) {
   per_thread == 5 ? body(five, five) : body(five, four);
 }
 
-// ---- chunks on their way; all threads of the block take part ----
+// ---- chunks in flight; all threads of the block take part ----
 
 /// Copies `channels` planes of one image.
 __device__ __forceinline__ void copy_planes(float* to, const float* from, int channels, const Plane& plane) {

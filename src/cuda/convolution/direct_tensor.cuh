@@ -110,8 +110,8 @@ __device__ __forceinline__ void copy_rows(float* to, const float* from, int rows
 }
 
 /// Writes the gradients of a pooled y to the winning outputs of their windows, `Beside` adjacent windows at a time. For
-/// each i below `count`, place(i, at, to) tells which gradients they are (below 0: none, zeros are written) and where
-/// the first window begins, whose two rows are `pitch` apart. All threads of the block take part.
+/// each i below `count`, place(i, at, to) locates the gradients (below 0: none, zeros are written) and where the first
+/// window begins, whose two rows are `pitch` apart. All threads of the block take part.
 template <int Beside, class Place>
 __device__ __forceinline__ void spread_windows(const float* __restrict__ g, const std::uint8_t* __restrict__ index,
                                                int count, int pitch, const Place& place) {
@@ -270,7 +270,7 @@ inline std::size_t split_bytes(int columns, int tiles, int splits) {
   return static_cast<std::size_t>(splits * columns * (tiles * tensor_rows + 4)) * sizeof(float);
 }
 
-// ---- what a cut costs ----
+// ---- the cost of a cut ----
 
 constexpr float number(std::int64_t count) { return static_cast<float>(count); }
 

@@ -44,7 +44,7 @@ bool fuses_epilogue(const Problem& requested) {
          (requested.activation == Activation::none || requested.activation == Activation::relu);
 }
 
-// ---- gradients: an algorithm in place is one of its own where engines may write bfloat16 or float32 ----
+// ---- gradients: writing in place is a separate algorithm where engines may write bfloat16 or float32 ----
 
 bool in_place(const Problem& requested, const Problem& packed) {
   return requested.pass == Pass::grad_x ? same_image(requested, packed) && requested.inputs.x % 16 == 0

@@ -22,7 +22,7 @@ namespace {
 using kernels::Linear;
 using kernels::Matmul;
 
-// ---- our own ----
+// ---- our own kernels ----
 
 // Above this many multiply-adds the library's larger tiles beat our fused kernels, on an H200.
 bool prefers_library(const Problem& p) {
@@ -57,7 +57,7 @@ void run_gemv(Context& context, const Problem& p, const Arrays& arrays, int, voi
   gemv_product(context, product_of(p, arrays));
 }
 
-// ---- by the library, and what it does not fuse ----
+// ---- the library, and what it does not fuse ----
 
 template <class T>
 __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, std::int64_t out,

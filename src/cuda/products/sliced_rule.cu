@@ -9,7 +9,7 @@
 
 namespace tern::cuda::products {
 
-// ---- where they fit, and where they win ----
+// ---- where they fit, and where they are fastest ----
 
 namespace {
 

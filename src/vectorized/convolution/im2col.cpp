@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t block_elements = 64 * 1024, block_depth = 512;
 // A weight gradient with fewer patch rows is also cut into chunks of images, at most this many.
 constexpr std::int64_t few_patch_rows = 64, most_chunks = 16;
-// Elements behind a buffer that a vector may access.
+// Elements after a buffer that a vector may access.
 constexpr std::int64_t slack = 64;
 // Elements of an image with its padding: offsets in scratch memory are counted in 64 bits.
 constexpr std::int64_t most_padded = std::int64_t{1} << 48;

@@ -62,7 +62,7 @@ class Winograd : public Plan<T> {
     product_frequency_ = tiles * width + apart;
     products_ = product_frequency_ * frequencies;
     window_ = round_up((piece_rows + problem_.KH - 1) * (tile_columns_ * m + problem_.KH - 1) * channels_, 16);
-    // Or the taps of some channels, followed by those that are yet to be converted by space-to-depth.
+    // Or the taps of some channels, followed by those that are still to be converted by space-to-depth.
     window_ =
         std::max(window_, (channels_at_once() * problem_.taps() + (strided_.strided() ? strided_.K() : 0)) * width);
     tile_outputs_ = round_up(tile_columns_ * m * m * width, 16);

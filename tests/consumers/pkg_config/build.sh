@@ -1,5 +1,5 @@
 #!/bin/sh
-# A program that uses an installed Tern without CMake: build.sh OUTPUT, with PKG_CONFIG_PATH naming lib/pkgconfig.
+# Builds a program against an installed Tern without CMake: build.sh OUTPUT, with PKG_CONFIG_PATH naming lib/pkgconfig.
 set -eu
 # The flags are words of their own.
 # shellcheck disable=SC2046
