@@ -1,5 +1,6 @@
 #include "tern/operators/activation.hpp"
 
+#include "operators/traced.hpp"
 #include "operators/unary.hpp"
 
 namespace tern::operators {
@@ -36,6 +37,8 @@ Tensor along_backward(const char* op, const Tensor& grad, const Tensor& out, int
 #define SLOT(name) [](const auto& table) -> decltype((table.activation.name)) { return table.activation.name; }
 
 Tensor relu(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("relu", x);
   Tensor out = unary("relu", x, SLOT(relu));
   if (recording(x))
     record("relu", out, {x}, [out = Saved(out)](const Tensor& grad) {
@@ -45,6 +48,8 @@ Tensor relu(const Tensor& x) {
 }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  if (traces()) [[unlikely]]
+    return traced("leaky_relu", x, negative_slope);
   Tensor out = unary("leaky_relu", x, SLOT(leaky_relu), negative_slope);
   if (recording(x))
     record("leaky_relu", out, {x}, [x = Saved(x), negative_slope](const Tensor& grad) {
@@ -54,6 +59,8 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 }
 
 Tensor sigmoid(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("sigmoid", x);
   Tensor out = unary("sigmoid", x, SLOT(sigmoid));
   if (recording(x))
     record("sigmoid", out, {x}, [out = Saved(out)](const Tensor& grad) {
@@ -63,6 +70,8 @@ Tensor sigmoid(const Tensor& x) {
 }
 
 Tensor tanh(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("tanh", x);
   Tensor out = unary("tanh", x, SLOT(tanh));
   if (recording(x))
     record("tanh", out, {x}, [out = Saved(out)](const Tensor& grad) {
@@ -72,6 +81,8 @@ Tensor tanh(const Tensor& x) {
 }
 
 Tensor softplus(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("softplus", x);
   Tensor out = unary("softplus", x, SLOT(softplus));
   if (recording(x))
     record("softplus", out, {x}, [x = Saved(x)](const Tensor& grad) {
@@ -81,6 +92,8 @@ Tensor softplus(const Tensor& x) {
 }
 
 Tensor gelu(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("gelu", x);
   Tensor out = unary("gelu", x, SLOT(gelu));
   if (recording(x))
     record("gelu", out, {x}, [x = Saved(x)](const Tensor& grad) {
@@ -90,6 +103,8 @@ Tensor gelu(const Tensor& x) {
 }
 
 Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  if (traces()) [[unlikely]]
+    return traced("softmax", x, dim, dtype);
   check_defined("softmax", "the input", x);
   if (dtype) return softmax(x.to(*dtype), dim);
   const int place = dim_of("softmax", dim, x.rank());
@@ -102,6 +117,8 @@ Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  if (traces()) [[unlikely]]
+    return traced("log_softmax", x, dim, dtype);
   check_defined("log_softmax", "the input", x);
   if (dtype) return log_softmax(x.to(*dtype), dim);
   const int place = dim_of("log_softmax", dim, x.rank());

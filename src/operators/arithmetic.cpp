@@ -3,6 +3,7 @@
 #include "autograd/gradient_sum.hpp"
 #include "operators/composed.hpp"
 #include "operators/layout.hpp"
+#include "operators/traced.hpp"
 #include "tern/operators/reduction.hpp"
 
 namespace tern::operators {
@@ -65,6 +66,8 @@ Gradients select_backward(const char* op, const Tensor& grad, const Tensor& a, c
 #define SLOT(name) [](const auto& table) -> decltype((table.arithmetic.name)) { return table.arithmetic.name; }
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("add", a, b);
   Tensor out = binary("add", a, b, SLOT(add));
   if (recording(a, b))
     record("add", out, {a, b},
@@ -75,6 +78,8 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add_all(const std::vector<Tensor>& tensors) {
+  if (traces()) [[unlikely]]
+    return traced("add_all", tensors);
   expects<ShapeError>(!tensors.empty(), "add_all: no tensors");
   check_defined("add_all", "an input", tensors[0]);
   const Layout layout = layout_of(tensors[0]);
@@ -115,6 +120,8 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("sub", a, b);
   check_dtypes("sub", a, b);
   check_not_bool("sub", a);
   Tensor out = binary("sub", a, b, SLOT(sub));
@@ -128,6 +135,8 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("mul", a, b);
   Tensor out = binary("mul", a, b, SLOT(mul));
   if (recording(a, b))
     record("mul", out, {a, b},
@@ -140,6 +149,8 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("div", a, b);
   check_divisor("div", a, b);
   Tensor out = binary("div", a, b, SLOT(div));
   if (recording(a, b))
@@ -153,6 +164,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("maximum", a, b);
   Tensor out = binary("maximum", a, b, SLOT(maximum));
   if (recording(a, b))
     record("maximum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
@@ -162,6 +175,8 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("minimum", a, b);
   Tensor out = binary("minimum", a, b, SLOT(minimum));
   if (recording(a, b))
     record("minimum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
@@ -215,23 +230,67 @@ Tensor rest_of_division(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor pow(const Tensor& a, const Tensor& b) { return in_scalars("pow", a, b, power); }
-Tensor fmod(const Tensor& a, const Tensor& b) { return in_scalars("fmod", a, b, rest_of_division); }
+Tensor pow(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("pow", a, b);
+  return in_scalars("pow", a, b, power);
+}
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("fmod", a, b);
+  return in_scalars("fmod", a, b, rest_of_division);
+}
 
-Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary("bitwise_and", a, b, SLOT(bitwise_and)); }
-Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary("bitwise_or", a, b, SLOT(bitwise_or)); }
-Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary("bitwise_xor", a, b, SLOT(bitwise_xor)); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("bitwise_and", a, b);
+  return binary("bitwise_and", a, b, SLOT(bitwise_and));
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("bitwise_or", a, b);
+  return binary("bitwise_or", a, b, SLOT(bitwise_or));
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("bitwise_xor", a, b);
+  return binary("bitwise_xor", a, b, SLOT(bitwise_xor));
+}
 
-Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", a, b, SLOT(equal)); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return comparison("not_equal", a, b, SLOT(not_equal)); }
-Tensor less(const Tensor& a, const Tensor& b) { return comparison("less", a, b, SLOT(less)); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return comparison("less_equal", a, b, SLOT(less_equal)); }
-Tensor greater(const Tensor& a, const Tensor& b) { return comparison("greater", a, b, SLOT(greater)); }
+Tensor equal(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("equal", a, b);
+  return comparison("equal", a, b, SLOT(equal));
+}
+Tensor not_equal(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("not_equal", a, b);
+  return comparison("not_equal", a, b, SLOT(not_equal));
+}
+Tensor less(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("less", a, b);
+  return comparison("less", a, b, SLOT(less));
+}
+Tensor less_equal(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("less_equal", a, b);
+  return comparison("less_equal", a, b, SLOT(less_equal));
+}
+Tensor greater(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("greater", a, b);
+  return comparison("greater", a, b, SLOT(greater));
+}
 Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("greater_equal", a, b);
   return comparison("greater_equal", a, b, SLOT(greater_equal));
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (traces()) [[unlikely]]
+    return traced("where", condition, a, b);
   check_dtypes("where", a, b);
   check_defined("where", "the condition", condition);
   expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),

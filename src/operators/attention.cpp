@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "operators/composed.hpp"
+#include "operators/traced.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/dot.hpp"
 #include "tern/operators/reduction.hpp"
@@ -93,6 +94,8 @@ Tensor weights_of(const Tensor& scores) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("scaled_dot_product_attention", query, key, value, options.mask, without_tensors(options));
   constexpr const char* op = name;
   check_dtypes(op, query, key);
   check_dtypes(op, query, value);

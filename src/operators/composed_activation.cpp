@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "operators/composed.hpp"
+#include "operators/traced.hpp"
 #include "operators/unary.hpp"
 #include "tern/operators/activation.hpp"
 
@@ -22,18 +23,24 @@ Tensor linear_above_zero(const Tensor& x, Below below) {
 }  // namespace
 
 Tensor elu(const Tensor& x, double alpha) {
+  if (traces()) [[unlikely]]
+    return traced("elu", x, alpha);
   return compose("elu", x, [&](const Tensor& wide) {
     return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(below), alpha); });
   });
 }
 
 Tensor selu(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("selu", x);
   // The fixed point of Klambauer and others (2017), at which mean 0 and variance 1 are preserved.
   constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
   return compose("selu", x, [&](const Tensor& wide) { return mul(elu(wide, alpha), scale); });
 }
 
 Tensor celu(const Tensor& x, double alpha) {
+  if (traces()) [[unlikely]]
+    return traced("celu", x, alpha);
   expects<NumericError>(alpha > 0 && alpha < infinity, "celu: alpha ", alpha, ", expected a number above 0");
   return compose("celu", x, [&](const Tensor& wide) {
     return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(mul(below, 1 / alpha)), alpha); });
@@ -41,6 +48,8 @@ Tensor celu(const Tensor& x, double alpha) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  if (traces()) [[unlikely]]
+    return traced("prelu", x, weight);
   check_dtypes("prelu", x, weight);
   const std::int64_t channels = x.rank() >= 2 ? x.shape()[1] : 1;
   expects<ShapeError>(weight.rank() == 1 && (weight.shape()[0] == 1 || weight.shape()[0] == channels), "prelu: weight ",
@@ -67,6 +76,8 @@ Tensor relu6_backward(const Tensor& grad, const Tensor& x) {
 }  // namespace
 
 Tensor relu6(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("relu6", x);
   check_floating("relu6", "the input", x);
   Tensor out = unary("relu6", x, SLOT(clamp), 0.0, 6.0);
   if (recording(x))
@@ -80,14 +91,20 @@ Tensor relu6(const Tensor& x) {
 #undef SLOT
 
 Tensor hardsigmoid(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("hardsigmoid", x);
   return compose("hardsigmoid", x, [](const Tensor& wide) { return div(relu6(add(wide, 3)), 6); });
 }
 
 Tensor hardswish(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("hardswish", x);
   return compose("hardswish", x, [](const Tensor& wide) { return mul(wide, hardsigmoid(wide)); });
 }
 
 Tensor silu(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("silu", x);
   return compose("silu", x, [](const Tensor& wide) { return mul(wide, sigmoid(wide)); });
 }
 
@@ -100,10 +117,14 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 }
 
 Tensor mish(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("mish", x);
   return compose("mish", x, [](const Tensor& wide) { return mul(wide, tanh(softplus(wide))); });
 }
 
 Tensor gelu_tanh(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("gelu_tanh", x);
   return compose("gelu_tanh", x, [](const Tensor& wide) {
     // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where x is far below 0. Beyond 25 the sigmoid is 0 or 1
     // even in float64, and the cube stays in range.
@@ -114,6 +135,8 @@ Tensor gelu_tanh(const Tensor& x) {
 }
 
 Tensor logsigmoid(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("logsigmoid", x);
   return compose("logsigmoid", x, [](const Tensor& wide) { return neg(softplus(neg(wide))); });
 }
 

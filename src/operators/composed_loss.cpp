@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "operators/composed.hpp"
+#include "operators/traced.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/loss.hpp"
 #include "tern/operators/reduction.hpp"
@@ -40,12 +41,16 @@ Tensor huber_of(const Tensor& error, double delta) {
 }  // namespace
 
 Tensor huber(const Tensor& prediction, const Tensor& target, double delta, Reduce reduce) {
+  if (traces()) [[unlikely]]
+    return traced("huber", prediction, target, delta, reduce);
   expects<NumericError>(delta > 0, "huber: delta ", delta, ", expected above 0");
   return pointwise("huber", prediction, target, reduce,
                    [delta](const Tensor& x, const Tensor& t) { return huber_of(abs(sub(x, t)), delta); });
 }
 
 Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta, Reduce reduce) {
+  if (traces()) [[unlikely]]
+    return traced("smooth_l1", prediction, target, beta, reduce);
   expects<NumericError>(beta >= 0, "smooth_l1: beta ", beta, ", expected at least 0");
   return pointwise("smooth_l1", prediction, target, reduce, [beta](const Tensor& x, const Tensor& t) {
     const Tensor error = abs(sub(x, t));
@@ -80,6 +85,8 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
                             const BinaryCrossEntropyOptions& options) {
   constexpr const char* op = "binary_cross_entropy";
   expects(!options.pos_weight.defined(), op, ": pos_weight is for binary_cross_entropy_with_logits");
+  if (traces()) [[unlikely]]
+    return traced("binary_cross_entropy", probabilities, target, options.weight, without_tensors(options));
   return pointwise(op, probabilities, target, options.reduce, [&](const Tensor& x, const Tensor& t) {
     expects<AutogradError>(!recording(t), op, ": the target takes no gradient; detach() it");
     const Tensor p = x.detach(), rest = sub(1, t);
@@ -95,6 +102,8 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
 }
 
 Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_target, Reduce reduce) {
+  if (traces()) [[unlikely]]
+    return traced("kl_div", log_probabilities, target, log_target, reduce);
   return pointwise("kl_div", log_probabilities, target, reduce, [log_target](const Tensor& x, const Tensor& t) {
     if (log_target) return mul(exp(t), sub(t, x));
     const Tensor nothing = equal(t, 0);  // 0 log 0 is 0
@@ -103,6 +112,8 @@ Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_ta
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double epsilon) {
+  if (traces()) [[unlikely]]
+    return traced("cosine_similarity", a, b, dim, epsilon);
   return compose("cosine_similarity", a, b, [&](const Tensor& x, const Tensor& y) {
     const Shape shape = broadcast("cosine_similarity", x.shape(), y.shape());
     const Dims dims{normalize_dim("cosine_similarity", dim, shape.rank())};
@@ -115,6 +126,8 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, dou
 }
 
 Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alpha, double gamma, Reduce reduce) {
+  if (traces()) [[unlikely]]
+    return traced("sigmoid_focal_loss", logits, target, alpha, gamma, reduce);
   expects<NumericError>(gamma >= 0, "sigmoid_focal_loss: gamma ", gamma, ", expected at least 0");
   return pointwise("sigmoid_focal_loss", logits, target, reduce, [&](const Tensor& x, const Tensor& t) {
     // The probability of the other class, computed from both sides so that it keeps its digits near 0.

@@ -6,6 +6,7 @@
 
 #include "modes/branches.hpp"
 #include "operators/layout.hpp"
+#include "operators/traced.hpp"
 #include "operators/window.hpp"
 #include "tern/kernels/weight_version.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -216,6 +217,8 @@ Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("conv2d", x, weight, bias, options);
   return in_batch(x, 4, [&](const Tensor& images) {
     const Conv2dCall call = evenly_padded({images, weight, bias, options});
     return convolved(call, prepare(call));
@@ -223,6 +226,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 }
 
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("conv2d_max_pool2d", x, weight, bias, options);
   if (x.defined() && x.rank() == 3) return conv2d_max_pool2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
   const Prepared prepared = prepare(call);
@@ -250,6 +255,8 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("conv1d", x, weight, bias, options);
   check_dtypes("conv1d", x, weight);
   check_rank("conv1d", "the weight", weight, 3);
   return in_batch(x, 3, [&](const Tensor& rows) {
@@ -333,6 +340,8 @@ Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("conv_transpose2d", x, weight, bias, options);
   if (x.defined() && x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
   if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, after the bias
@@ -361,6 +370,15 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 Tensor conv2d_cat(const std::vector<Conv2dCall>& convolutions) {
   expects<ShapeError>(!convolutions.empty(), "conv2d_cat: no convolutions");
+  if (traces()) [[unlikely]] {
+    std::vector<Tensor> tensors;
+    std::vector<Conv2dOptions> options;
+    for (const Conv2dCall& call : convolutions) {
+      tensors.insert(tensors.end(), {call.x, call.weight, call.bias});
+      options.push_back(call.options);
+    }
+    return traced("conv2d_cat", tensors, options);
+  }
   std::vector<Conv2dCall> calls;
   for (const Conv2dCall& call : convolutions) calls.push_back(evenly_padded(call));
   std::vector<Prepared> prepared;

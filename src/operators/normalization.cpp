@@ -2,6 +2,7 @@
 
 #include "operators/composed.hpp"
 #include "operators/layout.hpp"
+#include "operators/traced.hpp"
 #include "tern/operators/arithmetic.hpp"
 
 namespace tern::operators {
@@ -41,6 +42,8 @@ Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }  // namespace
 
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("local_response_norm", x, options);
   const std::int64_t area = area_of("local_response_norm", x);
   expects<ShapeError>(x.rank() >= 3, "local_response_norm: input has shape ", x.shape(), ", expected [N, C, L, ...]");
   expects<ShapeError>(options.size >= 1, "local_response_norm: size ", options.size, ", expected at least 1");
@@ -68,6 +71,8 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& opti
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options, const Tensor& added) {
+  if (traces()) [[unlikely]]
+    return traced("batch_norm", x, weight, bias, running_mean, running_var, options, added);
   if (options.activation != Activation::none && options.activation != Activation::relu) {
     BatchNormOptions plain = options;
     plain.activation = Activation::none;
@@ -233,6 +238,8 @@ Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Ten
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                   double epsilon) {
+  if (traces()) [[unlikely]]
+    return traced("layer_norm", x, normalized_shape, weight, bias, epsilon);
   const std::int64_t rows = rows_of("layer_norm", x, normalized_shape);
   check_parameter("layer_norm", "weight", x, weight, normalized_shape);
   check_parameter("layer_norm", "bias", x, bias, normalized_shape);
@@ -240,6 +247,8 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> epsilon) {
+  if (traces()) [[unlikely]]
+    return traced("rms_norm", x, normalized_shape, weight, epsilon);
   const std::int64_t rows = rows_of("rms_norm", x, normalized_shape);
   check_parameter("rms_norm", "weight", x, weight, normalized_shape);
   const double smallest = x.dtype() == DType::float64 ? 0x1p-52 : 0x1p-23;
@@ -247,6 +256,8 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
+  if (traces()) [[unlikely]]
+    return traced("group_norm", x, groups, weight, bias, epsilon);
   const std::int64_t channels = channels_of("group_norm", x, 2);
   expects<ShapeError>(channels > 0 && (x.shape()[0] == 0 || x.numel() > 0), "group_norm: input ", x.shape(),
                       " has examples without elements");
@@ -260,6 +271,8 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  if (traces()) [[unlikely]]
+    return traced("instance_norm", x, weight, bias, epsilon);
   const std::int64_t channels = channels_of("instance_norm", x, 3), planes = x.shape()[0] * channels;
   expects<ShapeError>(planes == 0 || x.numel() != planes, "instance_norm: input ", x.shape(),
                       " has one value per plane, whose deviation is 0");

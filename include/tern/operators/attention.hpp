@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "tern/core/member_list.hpp"
 #include "tern/tensor/tensor.hpp"
 
 namespace tern::operators {
@@ -11,6 +12,8 @@ struct AttentionOptions {
                            ///< scores
   bool is_causal = false;  ///< query i attends to the keys 0 ... i; cannot be combined with a mask
   std::optional<double> scale = {};  ///< factor of the scores; 1 / sqrt(E) if absent
+
+  using Members = MemberList<&AttentionOptions::is_causal, &AttentionOptions::scale>;
 };
 
 /// softmax(scale * query key^T + mask) value over the keys: query [..., L, E], key [..., S, E], value [..., S, V],

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "tern/core/member_list.hpp"
 #include "tern/operators/activation.hpp"
 
 namespace tern {
@@ -23,6 +24,10 @@ struct Conv2dOptions {
   /// Instead of padding: zeros such that the output has the input's size; an odd total puts one more at the end, as
   /// torch's padding="same". Throws ShapeError for a stride other than 1.
   bool same_padding = false;
+
+  using Members =
+      MemberList<&Conv2dOptions::stride, &Conv2dOptions::padding, &Conv2dOptions::dilation, &Conv2dOptions::end_padding,
+                 &Conv2dOptions::groups, &Conv2dOptions::activation, &Conv2dOptions::same_padding>;
 };
 
 // x may also be one image [C, H, W]; then the result has no batch dimension either.
@@ -40,6 +45,9 @@ struct Conv1dOptions {
   std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Activation activation = Activation::none;
   bool same_padding = false;  ///< see Conv2dOptions
+
+  using Members = MemberList<&Conv1dOptions::stride, &Conv1dOptions::padding, &Conv1dOptions::dilation,
+                             &Conv1dOptions::groups, &Conv1dOptions::activation, &Conv1dOptions::same_padding>;
 };
 /// conv2d for x [N, C, L] or [C, L] with weight [O, C / groups, K] and bias [O] (or undefined): [N, O, OL].
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
@@ -47,6 +55,10 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 struct ConvTranspose2dOptions {
   Pair stride = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
+
+  using Members = MemberList<&ConvTranspose2dOptions::stride, &ConvTranspose2dOptions::padding,
+                             &ConvTranspose2dOptions::output_padding, &ConvTranspose2dOptions::dilation,
+                             &ConvTranspose2dOptions::groups>;
 };
 /// The gradient of conv2d's input as an operator, torch.nn.functional.conv_transpose2d. x [N, C, H, W] and weight [C, O
 /// / groups, KH, KW] give [N, O, OH, OW] with OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1;

@@ -1,11 +1,14 @@
 #pragma once
 
+#include "tern/core/member_list.hpp"
 #include "tern/operators/activation.hpp"
 
 namespace tern::operators {
 
 struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;
+
+  using Members = MemberList<&MatmulOptions::transpose_a, &MatmulOptions::transpose_b>;
 };
 
 /// Matrix product of [..., m, k] and [..., k, n]; leading dimensions broadcast. A 1-D factor is a row (left) or a

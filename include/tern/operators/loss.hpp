@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/core/member_list.hpp"
 #include "tern/kernels/loss.hpp"
 #include "tern/tensor/tensor.hpp"
 
@@ -14,6 +15,9 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;        ///< in [0, 1]
   Reduce reduce = Reduce::mean;
   Tensor weight = {};  ///< per class [classes]: a row counts as much as its label's weight, in the mean too
+
+  using Members = MemberList<&CrossEntropyOptions::ignore_index, &CrossEntropyOptions::label_smoothing,
+                             &CrossEntropyOptions::reduce>;
 };
 
 /// -log(softmax(logits)[label]), fused and stable, never negative. logits [rows, classes] with labels [rows] int64, or
@@ -36,6 +40,8 @@ struct BinaryCrossEntropyOptions {
   Tensor weight = {};      ///< per element, broadcast
   Tensor pos_weight = {};  ///< for the logits form: factor of the term with t, broadcast
   Reduce reduce = Reduce::mean;
+
+  using Members = MemberList<&BinaryCrossEntropyOptions::reduce>;
 };
 /// The same as weight (pos_weight t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))), composed of other operators. The
 /// mean is over all elements, whatever their weights, as in torch.

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "tern/core/member_list.hpp"
 #include "tern/operators/activation.hpp"
 
 namespace tern::operators {
@@ -9,6 +10,9 @@ namespace tern::operators {
 struct LocalResponseNormOptions {
   std::int64_t size = 5;
   double alpha = 1e-4, beta = 0.75, k = 1;
+
+  using Members = MemberList<&LocalResponseNormOptions::size, &LocalResponseNormOptions::alpha,
+                             &LocalResponseNormOptions::beta, &LocalResponseNormOptions::k>;
 };
 
 /// x / (k + alpha / size * sum over `size` neighbouring channels of x^2)^beta; x [N, C, L, ...].
@@ -19,6 +23,9 @@ struct BatchNormOptions {
   double momentum = 0.1;  ///< running = (1 - momentum) running + momentum batch
   double epsilon = 1e-5;
   Activation activation = Activation::none;
+
+  using Members = MemberList<&BatchNormOptions::training, &BatchNormOptions::momentum, &BatchNormOptions::epsilon,
+                             &BatchNormOptions::activation>;
 };
 
 /// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...], plus `added` (x's shape and dtype, or

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "tern/core/member_list.hpp"
 #include "tern/operators/conv.hpp"
 
 namespace tern::operators {
@@ -11,6 +12,9 @@ struct MaxPool2dOptions {
   Pair padding = 0, dilation = 1;
   std::optional<Pair> end_padding = {};  ///< below and to the right; equal to `padding` if absent
   bool ceil_mode = false;  ///< round the output up; windows that start in the right or bottom padding are dropped
+
+  using Members = MemberList<&MaxPool2dOptions::stride, &MaxPool2dOptions::padding, &MaxPool2dOptions::dilation,
+                             &MaxPool2dOptions::end_padding, &MaxPool2dOptions::ceil_mode>;
 };
 
 struct AvgPool2dOptions {
@@ -19,6 +23,9 @@ struct AvgPool2dOptions {
   std::optional<Pair> end_padding = {};  ///< see MaxPool2dOptions
   bool ceil_mode = false;
   bool count_include_pad = true;
+
+  using Members = MemberList<&AvgPool2dOptions::stride, &AvgPool2dOptions::padding, &AvgPool2dOptions::end_padding,
+                             &AvgPool2dOptions::ceil_mode, &AvgPool2dOptions::count_include_pad>;
 };
 
 // x may also be one image [C, H, W]; then the result has no batch dimension either.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tern/core/member_list.hpp"
 #include "tern/operators/conv.hpp"
 
 namespace tern::operators {
@@ -16,6 +17,8 @@ struct InterpolateOptions {
   /// For bilinear and bicubic: aligns the centres of the corner pixels instead of their outer corners: i (H - 1) / (OH
   /// - 1).
   bool align_corners = false;
+
+  using Members = MemberList<&InterpolateOptions::mode, &InterpolateOptions::align_corners>;
 };
 
 /// A factor for height and width; one number sets both.

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "tern/core/member_list.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::operators {
@@ -40,6 +41,8 @@ std::vector<Tensor> unbind(const Tensor& x, std::int64_t dim = 0);
 /// Number of elements to add before and after one dimension.
 struct Padding {
   std::int64_t dim = 0, before = 0, after = 0;
+
+  using Members = MemberList<&Padding::dim, &Padding::before, &Padding::after>;
 };
 /// Pads x with `value`; negative numbers remove elements, as in torch. Any dtype.
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value = 0);

@@ -1,0 +1,93 @@
+#include "operators/op_function.hpp"
+#include "operators/op_list.hpp"
+#include "tern/operators/operators.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+Effect reads(const Attributes&) { return Effect::reads; }
+
+// Options with tensors in them: those are inputs here.
+Tensor attention_with(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                      const AttentionOptions& options) {
+  AttentionOptions all = options;
+  all.mask = mask;
+  return scaled_dot_product_attention(query, key, value, all);
+}
+Tensor cross_entropy_with(const Tensor& logits, const Tensor& labels, const Tensor& weight,
+                          const CrossEntropyOptions& options) {
+  CrossEntropyOptions all = options;
+  all.weight = weight;
+  return cross_entropy(logits, labels, all);
+}
+Tensor nll_with(const Tensor& log_probabilities, const Tensor& labels, const Tensor& weight,
+                const CrossEntropyOptions& options) {
+  CrossEntropyOptions all = options;
+  all.weight = weight;
+  return nll(log_probabilities, labels, all);
+}
+Tensor binary_cross_entropy_with(const Tensor& probabilities, const Tensor& target, const Tensor& weight,
+                                 const BinaryCrossEntropyOptions& options) {
+  BinaryCrossEntropyOptions all = options;
+  all.weight = weight;
+  return binary_cross_entropy(probabilities, target, all);
+}
+/// x, weight and bias of each convolution.
+Tensor conv2d_cat_of(const std::vector<Tensor>& tensors, const std::vector<Conv2dOptions>& options) {
+  expects(tensors.size() == 3 * options.size(), "conv2d_cat: ", tensors.size(), " tensors for ", options.size(),
+          " convolutions");
+  std::vector<Conv2dCall> calls;
+  for (std::size_t i = 0; i < options.size(); ++i)
+    calls.push_back({tensors[3 * i], tensors[3 * i + 1], tensors[3 * i + 2], options[i]});
+  return conv2d_cat(calls);
+}
+
+using Pointwise = Tensor (*)(const Tensor&, const Tensor&, Reduce);
+
+void append_losses(OpList& ops) {
+  ops.push_back(make_op("cross_entropy", cross_entropy_with, {"options"}, reads));
+  ops.push_back(make_op("nll", nll_with, {"options"}, reads));
+  ops.push_back(make_op("binary_cross_entropy", binary_cross_entropy_with, {"options"}));
+  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Pointwise>>{
+           {"mse", mse},
+           {"mae", mae},
+           {"binary_cross_entropy_with_logits", binary_cross_entropy_with_logits},
+           {"hinge", hinge}})
+    ops.push_back(make_op(name, function, {"reduce"}));
+  ops.push_back(make_op("huber", huber, {"delta", "reduce"}));
+  ops.push_back(make_op("smooth_l1", smooth_l1, {"beta", "reduce"}));
+  ops.push_back(make_op("kl_div", kl_div, {"log_target", "reduce"}));
+  ops.push_back(make_op("cosine_similarity", cosine_similarity, {"dim", "epsilon"}));
+  ops.push_back(make_op("sigmoid_focal_loss", sigmoid_focal_loss, {"alpha", "gamma", "reduce"}));
+}
+
+}  // namespace
+
+void append_networks(OpList& ops) {
+  ops.push_back(make_op("matmul", matmul, {"options"}));
+  ops.push_back(make_op("linear", linear, {"activation"}));
+  ops.push_back(make_op("conv2d", conv2d, {"options"}));
+  ops.push_back(make_op("conv2d_max_pool2d", conv2d_max_pool2d, {"options"}));
+  ops.push_back(make_op("conv2d_cat", conv2d_cat_of, {"options"}));
+  ops.push_back(make_op("conv1d", conv1d, {"options"}));
+  ops.push_back(make_op("conv_transpose2d", conv_transpose2d, {"options"}));
+  ops.push_back(make_op("max_pool2d", max_pool2d, {"kernel", "options"}));
+  ops.push_back(make_op("max_pool2d_with_indices", max_pool2d_with_indices, {"kernel", "options"}));
+  ops.push_back(make_op("avg_pool2d", avg_pool2d, {"kernel", "options"}));
+  ops.push_back(make_op("adaptive_avg_pool2d", adaptive_avg_pool2d, {"output"}));
+  ops.push_back(make_op("local_response_norm", local_response_norm, {"options"}));
+  ops.push_back(make_op("batch_norm", batch_norm, {"options"}, [](const Attributes& attributes) {
+    return attributes.get<BatchNormOptions>().training ? Effect::changes : Effect::none;
+  }));
+  ops.push_back(make_op("layer_norm", layer_norm, {"normalized_shape", "epsilon"}));
+  ops.push_back(make_op("rms_norm", rms_norm, {"normalized_shape", "epsilon"}));
+  ops.push_back(make_op("group_norm", group_norm, {"groups", "epsilon"}));
+  ops.push_back(make_op("instance_norm", instance_norm, {"epsilon"}));
+  ops.push_back(make_op("scaled_dot_product_attention", attention_with, {"options"}));
+  ops.push_back(make_op("interpolate", interpolate, {"output", "options"}));
+  ops.push_back(make_op("interpolate_by", interpolate_by, {"scale", "options"}));
+  append_losses(ops);
+}
+
+}  // namespace tern::operators
