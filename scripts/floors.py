@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "optim", "data",
+FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "graph", "optim", "data",
           "parallel", "training", "models"]
 MODES = ["sequential", "vectorized", "cuda", "debug"]
 SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]

@@ -14,12 +14,15 @@
 #include <mutex>
 #include <vector>
 
+#include "memory/block_source.hpp"
 #include "memory/poison.hpp"
 #include "memory/system_memory.hpp"
 #include "tern/core/error.hpp"
 #include "tern/memory/memory.hpp"
 
 namespace tern {
+
+constinit thread_local BlockSource* block_source = nullptr;
 
 namespace {
 
@@ -128,6 +131,8 @@ HostMemory::ThreadCache* HostMemory::thread_cache() {
 }
 
 void* HostMemory::allocate(std::size_t bytes, void*) {
+  if (block_source != nullptr) [[unlikely]]
+    if (void* const block = block_source->take(bytes)) return block;
   constexpr std::size_t most = std::size_t{1} << (std::numeric_limits<std::size_t>::digits - 1);
   expects<OutOfMemory>(bytes <= most, "host memory: ", bytes, " bytes were requested at once");
   const int index = class_of(bytes);
@@ -185,6 +190,8 @@ void* HostMemory::fresh(int index) {
 }
 
 void HostMemory::release(void* pointer, std::size_t bytes, void*) noexcept {
+  if (block_source != nullptr && block_source->give_back(pointer)) [[unlikely]]
+    return;
   const int index = class_of(bytes);
   const std::size_t size = class_bytes(index);
   poison(pointer, size);

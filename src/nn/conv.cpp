@@ -131,7 +131,7 @@ std::int64_t ConvTranspose2d::flops(const Shape& input, const Shape& /*output*/)
 Tensor cat(const std::vector<Conv2dInput>& inputs) {
   const bool plain =
       std::ranges::all_of(inputs, [](const auto& input) { return typeid(input.conv) == typeid(Conv2d); });
-  if (!plain || call_log() != nullptr) {
+  if (!plain || one_by_one()) {
     std::vector<Tensor> parts;
     for (const auto& [conv, x] : inputs) parts.push_back(conv(x));
     return operators::cat(parts, 1);

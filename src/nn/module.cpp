@@ -11,6 +11,7 @@
 #include "tern/core/error.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/arithmetic.hpp"
+#include "tern/operators/op.hpp"
 #include "tern/operators/pooling.hpp"
 
 namespace tern::nn {
@@ -61,7 +62,7 @@ constinit thread_local const Frame* Frame::innermost = nullptr;
 
 CallLog::CallLog() : outer_(current_log) { current_log = this; }
 CallLog::~CallLog() { current_log = outer_; }
-CallLog* call_log() { return current_log; }
+bool one_by_one() { return current_log != nullptr || operators::listened(); }
 
 bool Module::holds(const Module& other) const {
   for (const auto& [name, below] : body_->children)
@@ -115,15 +116,16 @@ Tensor Module::call(Forward forward) const {
   }
 }
 
-// A log gets every call separately, so nothing is fused then.
+// A log or a trace gets every call separately, so nothing is fused then. The kernel of batch normalisation rounds a sum
+// behind it once, not twice, so a trace keeps that call.
 Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) const {
-  if (current_log != nullptr) [[unlikely]]
+  if (one_by_one()) [[unlikely]]
     return operators::activate((*this)(x), activation);
   return call([&] { return forward_activated(x, activation); });
 }
 
 Tensor Module::call_pooled(const Tensor& x, kernels::Activation activation) const {
-  if (current_log != nullptr) [[unlikely]]
+  if (one_by_one()) [[unlikely]]
     return operators::max_pool2d(operators::activate((*this)(x), activation), 2);
   return call([&] { return forward_pooled(x, activation); });
 }

@@ -19,7 +19,7 @@ Sequential Sequential::part(std::size_t begin, std::size_t end) const {
 
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
-  const bool fuse = call_log() == nullptr;
+  const bool fuse = !one_by_one();
   const auto fusable = [&](std::size_t i) { return fuse && i < size(); };
   for (std::size_t i = 0; i < size();) {
     const Module& module = child(i++);

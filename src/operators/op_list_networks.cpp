@@ -33,10 +33,12 @@ Tensor binary_cross_entropy_with(const Tensor& probabilities, const Tensor& targ
   all.weight = weight;
   return binary_cross_entropy(probabilities, target, all);
 }
-/// x, weight and bias of each convolution.
-Tensor conv2d_cat_of(const std::vector<Tensor>& tensors, const std::vector<Conv2dOptions>& options) {
-  expects(tensors.size() == 3 * options.size(), "conv2d_cat: ", tensors.size(), " tensors for ", options.size(),
+/// x, weight and bias of each convolution; the last ones may be left out.
+Tensor conv2d_cat_of(const std::vector<Tensor>& given, const std::vector<Conv2dOptions>& options) {
+  expects(given.size() <= 3 * options.size(), "conv2d_cat: ", given.size(), " tensors for ", options.size(),
           " convolutions");
+  std::vector<Tensor> tensors = given;
+  tensors.resize(3 * options.size());
   std::vector<Conv2dCall> calls;
   for (std::size_t i = 0; i < options.size(); ++i)
     calls.push_back({tensors[3 * i], tensors[3 * i + 1], tensors[3 * i + 2], options[i]});

@@ -9,7 +9,7 @@
 
 namespace tern::operators {
 
-inline bool traces() { return detail::op_listener != nullptr; }
+inline bool traces() { return listened(); }
 
 /// A generator as an attribute; null: the default one of the thread that runs the call.
 struct GeneratorOf {

@@ -127,6 +127,12 @@ void* Storage::access(Memory* memory, Scope& scope, bool reads, bool writes) {
   return copy.pointer.load(std::memory_order_acquire);
 }
 
+void* Storage::access_on_host(bool reads, bool writes) {
+  if (detail::observer != nullptr) [[unlikely]]
+    tell([&](Observer& observer) { observer.host_uses(*this, writes); });
+  return access(&host_memory(), current_scope(), reads, writes);
+}
+
 // Work of other streams on this copy comes first. What one thread makes for another (batches ahead of a training) is
 // handed over between streams only. A further reader waits on the host, once; from then on readers need not know each
 // other, and threads that share data (examples, weights) run concurrently.

@@ -4,6 +4,7 @@
 #include "tern/core/error.hpp"
 #include "tern/core/member_list.hpp"
 #include "tern/kernels/context.hpp"
+#include "tern/kernels/tape.hpp"
 
 namespace tern::kernels {
 
@@ -26,7 +27,12 @@ class Kernel<Result(Arguments...)> {
   Kernel() = delete;
   constexpr Kernel(Result (*function)(Arguments...)) : function_(function) {}
   constexpr Kernel(Absent) : function_(missing) {}
-  Result operator()(Arguments... arguments) const { return function_(arguments...); }
+  Result operator()(Arguments... arguments) const {
+    if constexpr (std::is_void_v<Result>)
+      if (tape != nullptr) [[unlikely]]
+        return run_taped(function_, arguments...);
+    return function_(arguments...);
+  }
 
  private:
   static Result missing(Arguments...) {

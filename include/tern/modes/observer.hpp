@@ -140,6 +140,8 @@ class Observer {
   // again.
   /// The storage is about to be used in `memory`.
   virtual void uses(Storage& /*storage*/, Memory& /*memory*/, bool /*reads*/, bool /*writes*/) {}
+  /// The host itself, not a kernel, is about to read or write the elements.
+  virtual void host_uses(Storage& /*storage*/, bool /*writes*/) {}
   /// The gradient of the tensor is about to be read or replaced.
   virtual void gradient(const Tensor& /*tensor*/, bool /*replaced*/) {}
   /// The generator is about to hand out a stream.

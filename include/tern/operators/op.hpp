@@ -121,4 +121,7 @@ class [[nodiscard]] Listening {
   OpListener* outer_;
 };
 
+/// Whether somebody listens to the calling thread.
+inline bool listened() { return detail::op_listener != nullptr; }
+
 }  // namespace tern::operators

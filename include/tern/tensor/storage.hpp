@@ -31,9 +31,9 @@ class Storage : public std::enable_shared_from_this<Storage> {
   void* write(Scope& scope) { return access(scope.mode->memory, scope, false, true); }
   void* update(Scope& scope) { return access(scope.mode->memory, scope, true, true); }
   /// The same for the host; waits for the device work that produces the bytes.
-  const void* read_host() { return access(&host_memory(), current_scope(), true, false); }
-  void* write_host() { return access(&host_memory(), current_scope(), false, true); }
-  void* update_host() { return access(&host_memory(), current_scope(), true, true); }
+  const void* read_host() { return access_on_host(true, false); }
+  void* write_host() { return access_on_host(false, true); }
+  void* update_host() { return access_on_host(true, true); }
 
   /// Whether `memory` holds a valid copy.
   bool valid_in(const Memory& memory) const;
@@ -68,6 +68,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   };
 
   void* access(Memory* memory, Scope& scope, bool reads, bool writes);
+  void* access_on_host(bool reads, bool writes);
   const Copy* find(const Memory* memory) const;
   Copy& copy_in_memory(Memory* memory, bool exclusive);
   // A write is exclusive, so no locked instruction is needed.

@@ -1,0 +1,29 @@
+#pragma once
+// Rewriting graphs. Each pass keeps what the graph computes: bit for bit unless it says otherwise.
+
+#include "tern/graph/graph.hpp"
+
+namespace tern::graph {
+
+/// Removes nodes whose results nobody reads, and parameters, buffers and constants that no node reads. What draws
+/// random numbers or changes a buffer stays.
+void remove_dead(Structure& structure);
+/// Computes what depends on constants alone, in the mode of the scope.
+void fold_constants(Structure& structure);
+/// Computes what is computed twice once.
+void merge_common(Structure& structure);
+/// Joins neighbours that one kernel can compute, by the table of operators/fusion.hpp. With Rounding::fewer also those
+/// that it rounds once and not twice: a sum behind batch normalisation.
+enum class Rounding : std::uint8_t { same, fewer };
+void fuse(Structure& structure, Rounding rounding = Rounding::same);
+/// For inference alone: parameters and buffers become constants, batch normalisation by running statistics becomes part
+/// of the convolution or linear layer before it. The weights are rounded once more: results differ from the module's by
+/// a few units in the last place of the largest term of their sums.
+void fold_batch_norm(Structure& structure);
+
+/// The passes above but for fold_batch_norm.
+Graph optimized(const Graph& graph);
+/// All of them, with Rounding::fewer. The graph no longer follows changes of the parameters.
+Graph for_inference(const Graph& graph);
+
+}  // namespace tern::graph

@@ -1,0 +1,61 @@
+#pragma once
+// The kernels that a graph calls on the host, recorded with their memory, to run again without the operators.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/memory_plan.hpp"
+#include "tern/graph/graph.hpp"
+#include "tern/kernels/tape.hpp"
+#include "tern/kernels/weight_version.hpp"
+
+namespace tern::graph {
+
+/// A block of the host's memory.
+class Block {
+ public:
+  explicit Block(std::size_t bytes);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+/// What one call of the recorded program does, in order.
+struct Action {
+  std::unique_ptr<kernels::Launch> launch;               ///< null: writes `bytes` to `place`
+  std::unique_ptr<kernels::WeightVersion> weights = {};  ///< that its kernel may keep something of
+  std::byte* place = nullptr;
+  std::vector<std::byte> bytes = {};  ///< what the host wrote while it was recorded
+};
+
+class HostRecording {
+ public:
+  /// Runs the graph twice with these inputs, in the scope of the thread: to plan the memory, and to record. Where it
+  /// cannot be recorded `reason` says why, and run may not be called.
+  HostRecording(const Graph& graph, const std::vector<Tensor>& inputs, std::string& reason);
+
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Context& context);
+  std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes(); }
+
+ private:
+  struct Result {
+    const std::byte* place;
+    DType dtype;
+    Shape shape;
+    Tensor held;  ///< an input or a constant that is a result as well
+  };
+
+  std::vector<Tensor> inputs_;  ///< the kernels read these
+  std::unique_ptr<Block> block_;
+  std::vector<Action> actions_;
+  std::vector<Result> results_;
+};
+
+}  // namespace tern::graph

@@ -1,0 +1,106 @@
+// w (x - mean) / sqrt(var + epsilon) + b = x s + (b - mean s) with s = w / sqrt(var + epsilon), per channel: the scale
+// goes into the weight before, the rest into its bias. Computed in float64.
+
+#include <unordered_map>
+
+#include "tern/autograd/tape.hpp"
+#include "tern/graph/passes.hpp"
+#include "tern/operators/arithmetic.hpp"
+#include "tern/operators/conv.hpp"
+#include "tern/operators/normalization.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::graph {
+
+namespace {
+
+Tensor tensor_of(const Structure& structure, const std::vector<int>& inputs, std::size_t i) {
+  if (i >= inputs.size() || inputs[i] < 0) return {};
+  return structure.values[inputs[i]].tensor.to(DType::float64);
+}
+
+/// What layer and normalisation do with their input, as one layer.
+struct Folded {
+  Tensor weight, bias;
+};
+
+Folded folded(const Structure& structure, const Node& layer, const Node& norm) {
+  const auto of = [&](const Node& node, std::size_t i) { return tensor_of(structure, node.inputs, i); };
+  const Tensor weight = of(layer, 1), bias = of(layer, 2), gain = of(norm, 1), shift = of(norm, 2), mean = of(norm, 3);
+  const double epsilon = norm.attributes.get<operators::BatchNormOptions>().epsilon;
+  Tensor scale = operators::rsqrt(operators::add(of(norm, 4), epsilon));
+  if (gain.defined()) scale = operators::mul(scale, gain);
+  Shape along = Shape::filled(weight.rank(), 1);
+  along[0] = weight.size(0);
+  Tensor rest = operators::mul(bias.defined() ? operators::sub(bias, mean) : operators::neg(mean), scale);
+  if (shift.defined()) rest = operators::add(rest, shift);
+  const DType dtype = structure.values[layer.inputs[1]].dtype;
+  return {operators::mul(weight, scale.reshape(along)).to(dtype), rest.to(dtype)};
+}
+
+bool is_layer(const Node& node) {
+  if (node.op->name() == "conv2d")
+    return node.attributes.get<operators::Conv2dOptions>().activation == Activation::none;
+  return node.op->name() == "linear" && node.attributes.get<Activation>() == Activation::none;
+}
+
+bool holds(const Structure& structure, const Node& node, std::size_t from) {
+  for (std::size_t i = from; i < node.inputs.size(); ++i)
+    if (const int id = node.inputs[i]; id >= 0 && structure.values[id].kind != Kind::constant) return false;
+  return true;
+}
+
+}  // namespace
+
+void fold_batch_norm(Structure& structure) {
+  const NoGrad no_grad;
+  for (Value& value : structure.values)
+    if (value.kind == Kind::parameter || value.kind == Kind::buffer) {
+      value.kind = Kind::constant;
+      value.tensor = value.tensor.detach().clone();  // training goes on with the module's own
+    }
+  const std::vector<int> uses = structure.uses();
+  std::unordered_map<int, std::size_t> maker;
+  std::vector<bool> gone(structure.nodes.size());
+  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+    Node& node = structure.nodes[i];
+    for (const int id : node.results) maker[id] = i;
+    if (node.op->name() != "batch_norm" || node.inputs.size() != 5) continue;  // not with a sum
+    const auto& options = node.attributes.get<operators::BatchNormOptions>();
+    const auto made = maker.find(node.inputs[0]);
+    if (options.training || made == maker.end() || uses[node.inputs[0]] != 1) continue;
+    Node& layer = structure.nodes[made->second];
+    if (!is_layer(layer) || !layer.by_batch.empty() || !holds(structure, layer, 1) || !holds(structure, node, 1))
+      continue;
+    // A linear layer's features are the last dimension, a norm's the second: the same for [N, features] alone.
+    if (layer.op->name() == "linear" && structure.values[layer.results[0]].shape.size() != 2) continue;
+    const Folded fold = folded(structure, layer, node);
+    const auto add = [&](const char* name, const Tensor& tensor) {
+      Value value{.name = (node.module.empty() ? "" : node.module + ".") + name,
+                  .kind = Kind::constant,
+                  .dtype = tensor.dtype(),
+                  .shape = {},
+                  .tensor = tensor};
+      for (const std::int64_t size : tensor.shape()) value.shape.push_back({size, 0});
+      return structure.add(std::move(value));
+    };
+    const int weight = add("folded_weight", fold.weight), bias = add("folded_bias", fold.bias);
+    const Activation activation = options.activation;
+    node.inputs = {layer.inputs[0], weight, bias};
+    node.op = layer.op;
+    node.attributes = layer.attributes;
+    if (node.op->name() == "conv2d") {
+      operators::Conv2dOptions conv = node.attributes.get<operators::Conv2dOptions>();
+      conv.activation = activation;
+      node.attributes = node.attributes.with(conv);
+    } else {
+      node.attributes = node.attributes.with(activation);
+    }
+    gone[made->second] = true;
+  }
+  std::size_t i = 0;
+  std::erase_if(structure.nodes, [&](const Node&) { return gone[i++]; });
+  remove_dead(structure);
+}
+
+}  // namespace tern::graph

@@ -1,0 +1,31 @@
+#include <algorithm>
+
+#include "tern/autograd/tape.hpp"
+#include "tern/graph/passes.hpp"
+
+namespace tern::graph {
+
+void fold_constants(Structure& structure) {
+  const NoGrad no_grad;
+  std::vector<Node> kept;
+  for (Node& node : structure.nodes) {
+    const bool constant =
+        std::ranges::all_of(node.inputs, [&](int id) { return id < 0 || structure.values[id].kind == Kind::constant; });
+    if (!constant || node.inputs.empty() || !node.by_batch.empty() ||
+        node.op->effect(node.attributes) == operators::Effect::changes) {
+      kept.push_back(std::move(node));
+      continue;
+    }
+    std::vector<Tensor> inputs;
+    for (const int id : node.inputs) inputs.push_back(id < 0 ? Tensor{} : structure.values[id].tensor);
+    const std::vector<Tensor> results = node.op->run(inputs, node.attributes);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Value& value = structure.values[node.results[i]];
+      value.kind = Kind::constant;
+      value.tensor = results[i].contiguous();
+    }
+  }
+  structure.nodes = std::move(kept);
+}
+
+}  // namespace tern::graph

@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "tern/graph/passes.hpp"
+#include "tern/operators/fusion.hpp"
+
+namespace tern::graph {
+
+namespace {
+
+/// Joins `first` and `next`, which reads the only result of `first` as input number `position`; false where they stay.
+bool join(Structure& structure, Node& first, Node& next, std::size_t position, Rounding rounding) {
+  if (!first.by_batch.empty() || !next.by_batch.empty()) return false;
+  const operators::OpForm form{next.op, next.attributes};
+  const auto joined = operators::fused({first.op, first.attributes}, form, position);
+  if (!joined || (!joined->exact && rounding == Rounding::same)) return false;
+  std::vector<int> others = next.inputs;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(position));
+  if (first.inputs.size() + others.size() > joined->inputs + others.size()) return false;  // has them already
+  for (const int id : others)
+    if (id < 0 || structure.values[id].shape != structure.values[first.results[0]].shape ||
+        structure.values[id].dtype != structure.values[first.results[0]].dtype)
+      return false;
+  std::vector<int> inputs = first.inputs;
+  if (!others.empty()) inputs.resize(joined->inputs, -1);
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  next.op = joined->form.op;
+  next.attributes = joined->form.attributes;
+  next.inputs = std::move(inputs);
+  if (next.module.empty()) next.module = first.module;
+  return true;
+}
+
+}  // namespace
+
+void fuse(Structure& structure, Rounding rounding) {
+  const std::vector<int> uses = structure.uses();
+  std::unordered_map<int, std::size_t> maker;  // of a value, among the nodes
+  std::vector<bool> gone(structure.nodes.size());
+  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+    Node& next = structure.nodes[i];
+    for (std::size_t position = 0; position < next.inputs.size(); ++position) {
+      const int id = next.inputs[position];
+      const auto made = maker.find(id);
+      if (id < 0 || made == maker.end() || uses[id] != 1) continue;
+      Node& first = structure.nodes[made->second];
+      if (first.results.size() != 1 || next.results.size() != 1) continue;
+      if (!join(structure, first, next, position, rounding)) continue;
+      gone[made->second] = true;
+      break;
+    }
+    for (const int id : next.results) maker[id] = i;
+  }
+  std::size_t i = 0;
+  std::erase_if(structure.nodes, [&](const Node&) { return gone[i++]; });
+  remove_dead(structure);
+}
+
+Graph optimized(const Graph& graph) {
+  Structure structure = graph.structure();
+  fold_constants(structure);
+  merge_common(structure);
+  fuse(structure);
+  remove_dead(structure);
+  return Graph(std::move(structure));
+}
+
+Graph for_inference(const Graph& graph) {
+  Structure structure = graph.structure();
+  merge_common(structure);
+  // A normalisation that takes a sum along stays one pass over memory; what is left goes into the layers.
+  fuse(structure, Rounding::fewer);
+  fold_batch_norm(structure);
+  fold_constants(structure);
+  fuse(structure, Rounding::fewer);
+  remove_dead(structure);
+  return Graph(std::move(structure));
+}
+
+}  // namespace tern::graph

@@ -1,0 +1,161 @@
+#include "tern/graph/program.hpp"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "graph/host_recording.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/graph/passes.hpp"
+#include "tern/graph/trace.hpp"
+#include "tern/modes/device.hpp"
+#include "tern/run/step.hpp"
+
+namespace tern::graph {
+
+namespace {
+
+constexpr std::size_t most_batches = 32;
+
+/// What keeps every call from being recorded; empty: nothing.
+std::string obstacle(const Scope& scope, const Graph& graph) {
+  if (scope.observer != nullptr) return "the device checks every operator";
+  if (scope.mode->capture != nullptr) return graph.structure().results.size() == 1 ? "" : "it has several results";
+  return scope.mode->memory == &host_memory() ? "" : "the mode's memory is not the host's";
+}
+
+Graph traced_in_evaluation(const nn::Module& module, const std::vector<Tensor>& examples) {
+  module.visit([](const std::string& path, const nn::Module& below) {
+    expects(!below.training(), "program: the module ", path.empty() ? below.describe() : path,
+            " trains; call eval() first, so that nothing changes while it answers");
+  });
+  return trace(module, examples);
+}
+
+/// A Step takes a function of one, two or three tensors.
+std::optional<Step> step_of(const Graph& graph) {
+  switch (graph.structure().inputs.size()) {
+    case 1:
+      return Step([graph](const Tensor& a) { return graph.run({a})[0]; });
+    case 2:
+      return Step([graph](const Tensor& a, const Tensor& b) { return graph.run({a, b})[0]; });
+    case 3:
+      return Step([graph](const Tensor& a, const Tensor& b, const Tensor& c) { return graph.run({a, b, c})[0]; });
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+struct Program::State {
+  State(Graph made, bool folds) : graph(folds ? for_inference(made) : optimized(made)), scope(current_scope()) {
+    reason = obstacle(scope, graph);
+    if (reason.empty() && scope.mode->capture != nullptr) {
+      step = step_of(graph);
+      if (!step) reason = "it has more than three inputs";
+    }
+    for (const Value& value : graph.structure().values)
+      if (value.tensor.defined()) held.push_back(value.tensor);
+    versions = present_versions();
+  }
+
+  std::vector<std::uint64_t> present_versions() const {
+    std::vector<std::uint64_t> present;
+    for (const Tensor& tensor : held) present.push_back(tensor.storage().version());
+    return present;
+  }
+
+  /// A recording for this batch that no other thread uses; null where none can be made.
+  std::unique_ptr<HostRecording> take(std::int64_t n, const std::vector<Tensor>& inputs) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!reason.empty()) return nullptr;
+      if (std::vector<std::uint64_t> present = present_versions(); present != versions) {
+        versions = std::move(present);
+        free.clear();  // their kernels may have kept something of the weights
+      }
+      if (auto& known = free[n]; !known.empty()) {
+        std::unique_ptr<HostRecording> recording = std::move(known.back());
+        known.pop_back();
+        return recording;
+      }
+    }
+    std::string problem;
+    auto recording = std::make_unique<HostRecording>(graph, inputs, problem);
+    if (problem.empty()) return recording;
+    const std::lock_guard lock(mutex);
+    reason = problem;
+    free.clear();
+    return nullptr;
+  }
+
+  void put_back(std::int64_t n, std::unique_ptr<HostRecording> recording) {
+    const std::lock_guard lock(mutex);
+    if (free.size() > most_batches) free.clear();
+    free[n].push_back(std::move(recording));
+  }
+
+  Graph graph;
+  Scope scope;
+  std::string reason;
+  std::vector<Tensor> held;
+  std::mutex mutex;
+  std::vector<std::uint64_t> versions;
+  std::map<std::int64_t, std::vector<std::unique_ptr<HostRecording>>> free;
+  std::optional<Step> step;
+};
+
+Program::Program(const Graph& graph, const ProgramOptions& options)
+    : state_(std::make_unique<State>(graph, options.fold)) {}
+Program::Program(const nn::Module& module, const std::vector<Tensor>& examples, const ProgramOptions& options)
+    : Program(traced_in_evaluation(module, examples), options) {}
+Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Program::~Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+
+const Graph& Program::graph() const { return state_->graph; }
+const std::string& Program::unrecorded() const { return state_->reason; }
+
+std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const {
+  const std::int64_t n = state_->graph.batch_of(inputs);
+  const NoGrad no_grad;
+  const Device device(state_->scope);
+  if (state_->step) {
+    const std::lock_guard lock(state_->mutex);
+    return {state_->step->run(inputs)};
+  }
+  std::unique_ptr<HostRecording> recording = state_->take(n, inputs);
+  if (recording == nullptr) return state_->graph.run(inputs);
+  std::vector<Tensor> results = recording->run(inputs, current_scope().context);
+  state_->put_back(n, std::move(recording));
+  return results;
+}
+
+Tensor Program::operator()(const Tensor& x) const {
+  std::vector<Tensor> results = (*this)(std::vector{x});
+  expects(results.size() == 1, "program: ", results.size(), " results; call it with a list of inputs");
+  return std::move(results[0]);
+}
+
+std::size_t Program::planned_bytes(std::int64_t batch) const {
+  if (state_->step) return 0;
+  const Structure& own = state_->graph.structure();
+  std::vector<Tensor> inputs;
+  for (const int id : own.inputs) inputs.push_back(zeros(own.values[id].shape_at(batch), own.values[id].dtype));
+  const NoGrad no_grad;
+  const Device device(state_->scope);
+  std::unique_ptr<HostRecording> recording = state_->take(batch, inputs);
+  if (recording == nullptr) return 0;
+  const std::size_t bytes = recording->bytes();
+  state_->put_back(batch, std::move(recording));
+  return bytes;
+}
+
+void Program::save(const std::string& file) const { state_->graph.save(file); }
+
+Program Program::load(const std::string& file) { return Program(std::make_unique<State>(Graph::load(file), false)); }
+
+}  // namespace tern::graph

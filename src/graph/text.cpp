@@ -1,0 +1,208 @@
+// The text of a graph: a line for each input, tensor and node, and one for the results.
+
+#include <sstream>
+#include <unordered_map>
+
+#include "graph/batch_text.hpp"
+
+namespace tern::graph {
+
+namespace {
+
+constexpr std::string_view words[]{"input", "parameter", "buffer", "constant"};
+
+std::string names_of(const Structure& structure, const std::vector<int>& ids) {
+  std::string text;
+  for (const int id : ids) {
+    if (!text.empty()) text += ", ";
+    text += id < 0 ? "-" : structure.values[id].name;
+  }
+  return text;
+}
+
+// Names come from programs and files: what would end one in the text becomes an underscore.
+std::string plain_name(const std::string& name) {
+  std::string plain = name.empty() ? "_" : name;
+  for (char& c : plain)
+    if (static_cast<unsigned char>(c) <= ' ' || c == ',' || c == '(' || c == ')' || c == '=' || c == '#') c = '_';
+  return plain == "-" ? "_" : plain;
+}
+
+/// Takes a text apart, line by line.
+class Parser {
+ public:
+  Parser(const std::string& text, const std::map<std::string, Tensor>& tensors) : lines_(text), tensors_(tensors) {}
+
+  Structure read() {
+    std::string line;
+    while (std::getline(lines_, line)) {
+      ++number_;
+      rest_ = line;
+      try {
+        read_line();
+      } catch (const Error& error) {
+        throw GraphError(message("graph, line ", number_, ": ", error.what()));
+      }
+    }
+    expects<GraphError>(ended_, "graph: the text ends without a line of results");
+    return std::move(structure_);
+  }
+
+ private:
+  bool eat(std::string_view start) {
+    if (!rest_.starts_with(start)) return false;
+    rest_.remove_prefix(start.size());
+    return true;
+  }
+  void need(std::string_view start) {
+    expects<GraphError>(eat(start), "'", start, "' is missing before '", rest_.substr(0, 40), "'");
+  }
+  std::string_view until(std::string_view ends) {
+    const std::string_view word = rest_.substr(0, rest_.find_first_of(ends));
+    expects<GraphError>(!word.empty(), "a name is missing before '", rest_.substr(0, 40), "'");
+    rest_.remove_prefix(word.size());
+    return word;
+  }
+
+  void read_line() {
+    if (rest_.empty()) return;
+    expects<GraphError>(!ended_, "a line behind the results");
+    if (eat("graph ")) {
+      structure_.name = rest_;
+    } else if (eat("batch ")) {
+      structure_.batch = read_linear(rest_).fixed;
+      expects<GraphError>(structure_.batch > 0, "a batch is positive");
+    } else if (eat("return ")) {
+      structure_.results = read_names("");
+      ended_ = true;
+    } else {
+      for (std::size_t kind = 0; kind < std::size(words); ++kind)
+        if (eat(std::string(words[kind]) + " ")) return read_value(static_cast<Kind>(kind));
+      read_node();
+    }
+  }
+
+  void read_value(Kind kind) {
+    Value value{.name = std::string(until(" ")), .kind = kind};
+    need(" ");
+    value.dtype = dtype_named(until("["));
+    value.shape = read_shape();
+    expects<GraphError>(rest_.empty(), "'", rest_.substr(0, 40), "' behind a value");
+    if (kind != Kind::input) {
+      const auto found = tensors_.find(value.name);
+      expects<GraphError>(found != tensors_.end(), "the tensor '", value.name, "' is missing");
+      value.tensor = found->second;
+      expects<GraphError>(value.tensor.dtype() == value.dtype && value.tensor.shape() == value.shape_at(0),
+                          "the tensor '", value.name, "' is ", value.tensor.dtype(), ' ', value.tensor.shape());
+      if (kind == Kind::parameter && !value.tensor.requires_grad()) value.tensor.set_requires_grad();
+    }
+    const int id = add(std::move(value));
+    if (kind == Kind::input) structure_.inputs.push_back(id);
+  }
+
+  void read_node() {
+    Node node;
+    std::vector<Value> results;
+    do {
+      results.push_back({.name = std::string(until(" :,"))});
+      need(":");
+      results.back().dtype = dtype_named(until("["));
+      results.back().shape = read_shape();
+    } while (eat(", "));
+    need(" = ");
+    const std::string_view name = until("(");
+    node.op = operators::find_op(name);
+    expects<GraphError>(node.op != nullptr, "there is no operator '", name, "'");
+    expects<GraphError>(node.op->results() < 0 || node.op->results() == static_cast<int>(results.size()), name, " has ",
+                        node.op->results(), " results");
+    need("(");
+    node.inputs = read_names(")");
+    need(")");
+    std::string_view attributes = rest_;
+    if (const std::size_t comment = attributes.find("  # "); comment != attributes.npos) {
+      node.module = attributes.substr(comment + 4);
+      attributes = attributes.substr(0, comment);
+    }
+    if (attributes.starts_with(' ')) attributes.remove_prefix(1);
+    if (attributes.find('{') != attributes.npos) node.by_batch = attributes;
+    node.attributes = node.op->read(text_at(attributes, structure_.batch));
+    for (Value& result : results) node.results.push_back(add(std::move(result)));
+    structure_.nodes.push_back(std::move(node));
+  }
+
+  std::vector<int> read_names(std::string_view end) {
+    std::vector<int> ids;
+    if (rest_.empty() || (!end.empty() && rest_.starts_with(end))) return ids;
+    do {
+      const std::string name(until(end.empty() ? "," : ",)"));
+      if (name == "-") {
+        ids.push_back(-1);
+        continue;
+      }
+      const auto found = ids_.find(name);
+      expects<GraphError>(found != ids_.end(), "nothing is named '", name, "'");
+      ids.push_back(found->second);
+    } while (eat(", "));
+    return ids;
+  }
+
+  std::vector<Linear> read_shape() {
+    std::vector<Linear> shape;
+    need("[");
+    while (!eat("]")) {
+      if (!shape.empty()) need(",");
+      shape.push_back(read_linear(rest_));
+      expects<GraphError>(shape.size() <= Shape::max_rank, "a shape has more than ", Shape::max_rank, " dimensions");
+    }
+    return shape;
+  }
+
+  static DType dtype_named(std::string_view name) {
+    for (const DTypeFacts& facts : dtype_facts)
+      if (facts.name == name) return facts.dtype;
+    throw GraphError(message("'", name, "' is no dtype"));
+  }
+
+  int add(Value value) {
+    const int id = static_cast<int>(structure_.values.size());
+    expects<GraphError>(ids_.emplace(value.name, id).second, "two values are named '", value.name, "'");
+    structure_.values.push_back(std::move(value));
+    return id;
+  }
+
+  std::istringstream lines_;
+  const std::map<std::string, Tensor>& tensors_;
+  Structure structure_;
+  std::unordered_map<std::string, int> ids_;
+  std::string_view rest_;
+  int number_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::string to_text(const Structure& structure) {
+  std::string text = "graph " + plain_name(structure.name) + '\n';
+  if (structure.batch > 0) text += message("batch ", structure.batch, '\n');
+  for (const Value& value : structure.values)
+    if (value.kind != Kind::result)
+      text += message(words[static_cast<int>(value.kind)], ' ', value.name, ' ', value.dtype,
+                      written_shape(value.shape), '\n');
+  for (const Node& node : structure.nodes) {
+    std::string results;
+    for (const int id : node.results) {
+      const Value& value = structure.values[id];
+      results += message(results.empty() ? "" : ", ", value.name, ":", value.dtype, written_shape(value.shape));
+    }
+    const std::string attributes = node.by_batch.empty() ? node.op->write(node.attributes) : node.by_batch;
+    text += message(results, " = ", node.op->name(), "(", names_of(structure, node.inputs), ")",
+                    attributes.empty() ? "" : " ", attributes, node.module.empty() ? "" : "  # ", node.module, '\n');
+  }
+  return text + "return " + names_of(structure, structure.results) + '\n';
+}
+
+Structure parse(const std::string& text, const std::map<std::string, Tensor>& tensors) {
+  return Parser(text, tensors).read();
+}
+
+}  // namespace tern::graph

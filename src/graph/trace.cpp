@@ -1,0 +1,242 @@
+#include "tern/graph/trace.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "graph/batch_text.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/modes/observer.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::graph {
+
+namespace {
+
+/// Which tensor a handle is: two views of the same elements in the same way are one value.
+using Identity = std::tuple<const Storage*, std::int64_t, DType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+
+Identity identity_of(const Tensor& x) {
+  return {x.shared_storage().get(),
+          x.offset(),
+          x.dtype(),
+          {x.shape().begin(), x.shape().end()},
+          {x.strides().begin(), x.strides().end()}};
+}
+
+struct Named {
+  std::string name;
+  Kind kind;
+};
+
+/// Makes a graph of the operators that it hears, and refuses what it cannot see: elements that the host reads or
+/// writes.
+class Tracer final : public operators::OpListener, public Observer {
+ public:
+  Tracer(std::string name, const std::vector<Tensor>& inputs, const std::vector<std::string>& names,
+         std::map<Identity, Named> state)
+      : state_(std::move(state)) {
+    structure_.name = std::move(name);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::string usual = inputs.size() == 1 ? "x" : message("x", i);
+      structure_.inputs.push_back(add({.name = i < names.size() ? names[i] : usual, .kind = Kind::input}, inputs[i]));
+      follow(inputs[i]);
+    }
+    begin();
+  }
+  ~Tracer() override { end(); }
+
+  void called(const operators::OpCall& call) override {
+    Node node{.op = &call.op, .attributes = call.attributes, .inputs = {}, .results = {}};
+    for (const Tensor& input : call.inputs) node.inputs.push_back(input.defined() ? value_of(input, call.op) : -1);
+    // Undefined inputs at the end are as good as none.
+    while (!node.inputs.empty() && node.inputs.back() == -1) node.inputs.pop_back();
+    const bool same = call.results.size() == 1 && values_.contains(identity_of(call.results[0]));
+    if (same) return;  // hands its input on
+    node.module = module_path();
+    for (const Tensor& result : call.results) {
+      node.results.push_back(add({.name = message('%', made_++)}, result));
+      follow(result);
+    }
+    structure_.nodes.push_back(std::move(node));
+  }
+
+  void uses(Storage& storage, Memory&, bool reads, bool writes) override {
+    if (!operators::listened() || !followed_.contains(&storage))
+      return;  // an operator that is on the list, or not ours
+    throw GraphError(message("graph: ", place(), reads && !writes ? "reads" : "writes",
+                             " elements of a tensor that the program computes; a graph has no values to decide by. Use "
+                             "operators instead of item(), values(), fill_() or copy_()"));
+  }
+
+  Structure finish(const std::vector<Tensor>& results) {
+    end();
+    for (const Tensor& result : results) {
+      expects<GraphError>(result.defined(), "graph: a result of the program is undefined");
+      structure_.results.push_back(value_of(result, operators::op("copy")));
+    }
+    return std::move(structure_);
+  }
+
+ private:
+  static std::string place() {
+    const std::string where = whereabouts();
+    return where.empty() ? "the program " : where + " ";
+  }
+
+  /// "features.3"; empty in the module that the program called.
+  static std::string module_path() {
+    const std::string where = whereabouts();
+    const std::string path = where.substr(0, where.find(", "));
+    return path.find('(') == std::string::npos && path.size() < where.size() ? path : "";
+  }
+
+  void follow(const Tensor& x) {
+    followed_.insert(x.shared_storage().get());
+    alive_.push_back(x);
+  }
+
+  int value_of(const Tensor& x, const operators::Op& op) {
+    const Identity identity = identity_of(x);
+    if (const auto known = values_.find(identity); known != values_.end()) return known->second;
+    expects<GraphError>(!followed_.contains(x.shared_storage().get()), "graph: ", place(), "hands ", op.name(),
+                        " a tensor that no operator of the list made");
+    alive_.push_back(x);
+    Value value{.name = message("c", constants_), .kind = Kind::constant, .tensor = x.detach()};
+    if (const auto found = state_.find(identity); found != state_.end()) {
+      value.name = found->second.name;
+      value.kind = found->second.kind;
+      value.tensor = x;
+    } else if (x.requires_grad() && x.is_leaf()) {
+      value.name = message("p", parameters_++);
+      value.kind = Kind::parameter;
+      value.tensor = x;
+    } else {
+      ++constants_;
+    }
+    return add(std::move(value), x);
+  }
+
+  int add(Value value, const Tensor& x) {
+    value.dtype = x.dtype();
+    for (const std::int64_t size : x.shape()) value.shape.push_back({size, 0});
+    const int id = structure_.add(std::move(value));
+    values_.emplace(identity_of(x), id);
+    return id;
+  }
+
+  Structure structure_;
+  std::map<Identity, Named> state_;
+  std::map<Identity, int> values_;
+  std::set<const Storage*> followed_;
+  std::vector<Tensor> alive_;  // so that no address comes twice
+  int made_ = 0, constants_ = 0, parameters_ = 0;
+};
+
+/// Writes the batch into the shapes and attributes of `a`: `b` is the same program at another batch.
+void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
+  expects<GraphError>(a.nodes.size() == b.nodes.size() && a.values.size() == b.values.size() && a.results == b.results,
+                      "graph: the program does other work for another batch");
+  std::vector<std::vector<Linear>> shapes;
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    const Value &own = a.values[i], &other = b.values[i];
+    expects<GraphError>(own.kind == other.kind && own.shape.size() == other.shape.size(),
+                        "graph: the program does other work for another batch");
+    std::vector<Linear> shape;
+    for (std::size_t d = 0; d < own.shape.size(); ++d)
+      shape.push_back(joined_number(own.shape[d].fixed, n, other.shape[d].fixed, m));
+    expects<GraphError>(!own.tensor.defined() || own.shape == other.shape, "graph: a constant has the batch's size");
+    shapes.push_back(std::move(shape));
+  }
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < a.nodes.size(); ++i) {
+    const Node &own = a.nodes[i], &other = b.nodes[i];
+    expects<GraphError>(own.op == other.op && own.inputs == other.inputs && own.results == other.results,
+                        "graph: the program does other work for another batch");
+    const std::string text = own.op->write(own.attributes), changed = other.op->write(other.attributes);
+    texts.push_back(text == changed ? "" : joined_text(text, n, changed, m));
+  }
+  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i].shape = std::move(shapes[i]);
+  for (std::size_t i = 0; i < a.nodes.size(); ++i) a.nodes[i].by_batch = std::move(texts[i]);
+  a.batch = n;
+}
+
+Structure trace_once(const std::string& name, const Function& function, const std::vector<Tensor>& examples,
+                     const std::vector<std::string>& names, const std::map<Identity, Named>& state) {
+  const NoGrad no_grad;
+  Tracer tracer(name, examples, names, state);
+  const operators::Listening listening(&tracer);
+  return tracer.finish(function(examples));
+}
+
+Graph traced(const std::string& name, const Function& function, const std::vector<Tensor>& given,
+             const TraceOptions& options, const std::map<Identity, Named>& state) {
+  std::vector<Tensor> examples;
+  for (const Tensor& example : given) {
+    expects<GraphError>(example.defined(), "graph: an example is undefined");
+    examples.push_back(example.detach());
+  }
+  Structure structure = trace_once(name, function, examples, options.inputs, state);
+  const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
+  if (!options.batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
+    return Graph(std::move(structure));
+  std::vector<Tensor> larger;
+  for (const Tensor& example : examples) larger.push_back(operators::cat({example, example.slice(0, 0, 1)}));
+  const std::int64_t n = examples[0].size(0);
+  try {
+    join(structure, trace_once(name, function, larger, options.inputs, state), n, n + 1);
+  } catch (const GraphError&) {  // all sizes stay fixed
+  } catch (const ShapeError&) {  // the program takes this batch alone
+  }
+  return Graph(std::move(structure));
+}
+
+/// What a forward in training changes, put back at the end.
+class Restored {
+ public:
+  explicit Restored(const nn::Module& module) {
+    const NoGrad no_grad;
+    for (const nn::NamedTensor& named : module.named_buffers())
+      kept_.emplace_back(named.tensor, named.tensor.detach().clone());
+  }
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+  ~Restored() {
+    const NoGrad no_grad;
+    try {
+      for (auto& [tensor, before] : kept_) tensor.copy_(before);
+    } catch (const std::exception&) {  // the error that is on its way says more
+    }
+  }
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> kept_;
+};
+
+}  // namespace
+
+Graph trace(const nn::Module& module, const std::vector<Tensor>& examples, const TraceOptions& options) {
+  expects<GraphError>(examples.size() == 1, "graph: a module takes one input; trace a function that calls it with ",
+                      examples.size());
+  std::map<Identity, Named> state;
+  for (const auto& [name, tensor] : module.named_parameters())
+    state.emplace(identity_of(tensor), Named{name, Kind::parameter});
+  for (const auto& [name, tensor] : module.named_buffers())
+    state.emplace(identity_of(tensor), Named{name, Kind::buffer});
+  const Restored restored(module);
+  const std::string whole = module.describe();
+  return traced(
+      whole.substr(0, whole.find('(')), [&](const std::vector<Tensor>& x) { return std::vector{module(x[0])}; },
+      examples, options, state);
+}
+
+Graph trace(const nn::Module& module, const Tensor& example, const TraceOptions& options) {
+  return trace(module, std::vector{example}, options);
+}
+
+Graph trace(const Function& function, const std::vector<Tensor>& examples, const TraceOptions& options) {
+  return traced("function", function, examples, options, {});
+}
+
+}  // namespace tern::graph

@@ -1,0 +1,95 @@
+#include "tern/operators/fusion.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "tern/operators/conv.hpp"
+#include "tern/operators/dot.hpp"
+#include "tern/operators/normalization.hpp"
+#include "tern/operators/pooling.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+std::optional<Activation> activation_of(const Op& op) {
+  if (op.name() == "relu") return Activation::relu;
+  if (op.name() == "sigmoid") return Activation::sigmoid;
+  if (op.name() == "tanh") return Activation::tanh;
+  return {};
+}
+
+/// The attributes of the fused call; none where these two do not join.
+using Join = std::optional<Attributes> (*)(const Attributes& first, const OpForm& next);
+
+template <class Options>
+std::optional<Attributes> with_activation(const Attributes& first, const OpForm& next) {
+  Options options = first.get<Options>();
+  if (options.activation != Activation::none) return {};
+  options.activation = *activation_of(*next.op);
+  return first.with(options);
+}
+
+std::optional<Attributes> linear_activated(const Attributes& first, const OpForm& next) {
+  if (first.get<Activation>() != Activation::none) return {};
+  return first.with(*activation_of(*next.op));
+}
+
+// Its kernel knows relu alone.
+std::optional<Attributes> norm_activated(const Attributes& first, const OpForm& next) {
+  if (activation_of(*next.op) != Activation::relu) return {};
+  return with_activation<BatchNormOptions>(first, next);
+}
+
+std::optional<Attributes> norm_added(const Attributes& first, const OpForm&) {
+  if (first.get<BatchNormOptions>().activation != Activation::none) return {};
+  return first;
+}
+
+// Windows of 2 x 2 side by side.
+std::optional<Attributes> pooled(const Attributes& first, const OpForm& next) {
+  const Pair kernel = next.attributes.get<Pair>();
+  const auto& options = next.attributes.get<MaxPool2dOptions>();
+  const auto is = [](Pair pair, std::int64_t size) { return pair.h == size && pair.w == size; };
+  const bool plain = is(kernel, 2) && is(options.stride.value_or(kernel), 2) && is(options.padding, 0) &&
+                     is(options.dilation, 1) && is(options.end_padding.value_or(Pair{0}), 0) && !options.ceil_mode;
+  if (!plain) return {};
+  return first;
+}
+
+struct Pattern {
+  std::string_view first;
+  std::array<std::string_view, 3> next;
+  std::string_view fused;
+  std::size_t inputs;  // of the fused call, before those that `next` adds
+  bool exact;
+  Join join;
+};
+
+constexpr std::array<std::string_view, 3> activations{"relu", "sigmoid", "tanh"};
+
+const Pattern patterns[]{
+    {"conv2d", activations, "conv2d", 3, true, with_activation<Conv2dOptions>},
+    {"conv1d", activations, "conv1d", 3, true, with_activation<Conv1dOptions>},
+    {"linear", activations, "linear", 3, true, linear_activated},
+    {"batch_norm", activations, "batch_norm", 6, true, norm_activated},
+    {"batch_norm", {"add"}, "batch_norm", 5, false, norm_added},
+    {"conv2d", {"max_pool2d"}, "conv2d_max_pool2d", 3, true, pooled},
+};
+
+}  // namespace
+
+bool fuses_second_input(const OpForm& next) { return next.op->name() == "add"; }
+
+std::optional<Fused> fused(const OpForm& first, const OpForm& next, std::size_t position) {
+  if (position > 0 && !fuses_second_input(next)) return {};
+  for (const Pattern& pattern : patterns) {
+    if (pattern.first != first.op->name() || std::ranges::find(pattern.next, next.op->name()) == pattern.next.end())
+      continue;
+    if (std::optional<Attributes> attributes = pattern.join(first.attributes, next))
+      return Fused{{&op(pattern.fused), std::move(*attributes)}, pattern.inputs, pattern.exact};
+  }
+  return {};
+}
+
+}  // namespace tern::operators

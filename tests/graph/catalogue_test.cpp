@@ -1,0 +1,102 @@
+// Every operator of the catalogue as data: heard, written, read, traced and run again.
+
+#include <set>
+
+#include "graph/same_bits.hpp"
+#include "support/catalogue.hpp"
+#include "support/catch.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+
+namespace {
+
+/// What a program of operators calls.
+class Heard final : public operators::OpListener {
+ public:
+  void called(const operators::OpCall& call) override {
+    const std::string text = call.op.write(call.attributes);
+    names.insert(call.op.name());
+    INFO(call.op.name() << " " << text);
+    // A generator of the program's own is none of a text's.
+    if (text.find("generator=own") == std::string::npos) CHECK(call.op.write(call.op.read(text)) == text);
+    const operators::Listening nobody(nullptr);
+    if (call.op.effect(call.attributes) == operators::Effect::changes) return;
+    CHECK(difference_of(call.op.run(call.inputs, call.op.read(text)), call.results) == "");
+  }
+  std::set<std::string> names;
+};
+
+/// Calls f(operator, sample, inputs) for every small sample, in the first of its dtypes and in int64 where it has it.
+template <class F>
+void for_each_sample(F&& f) {
+  for (const testing::Operator& op : catalogue())
+    for (const Sample& sample : op.samples) {
+      if (sample.large) continue;
+      std::set<DType> dtypes{sample.dtypes.front()};
+      if (std::ranges::find(sample.dtypes, DType::int64) != sample.dtypes.end()) dtypes.insert(DType::int64);
+      for (const DType dtype : dtypes) {
+        INFO(op.name << ", " << sample.name << ", " << dtype);
+        f(op, sample, make_inputs(op, sample, dtype));
+      }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("operators as data: attributes are written and read, and run again", "[graph]") {
+  const Device device{"sequential"};
+  Heard heard;
+  for_each_sample([&](const testing::Operator&, const Sample& sample, const std::vector<Tensor>& inputs) {
+    const operators::Listening listening(&heard);
+    sample.call(inputs);
+  });
+  // Every operator of the list is heard: none is there that nobody calls.
+  for (const operators::Op* op : operators::all_ops()) {
+    INFO(op->name());
+    CHECK(heard.names.contains(op->name()));
+  }
+}
+
+TEST_CASE("operators as data: the whole catalogue is traced and runs as a graph with the same bits", "[graph]") {
+  for (const char* name : {"sequential", "vectorized"}) {
+    const Device device{name};
+    const NoGrad no_grad;
+    std::set<std::string> refused;
+    int traced = 0;
+    for_each_sample([&](const testing::Operator& op, const Sample& sample, const std::vector<Tensor>& inputs) {
+      std::vector<Tensor> expected, copies;
+      for (const Tensor& input : inputs) copies.push_back(input.clone());
+      std::optional<graph::Graph> made;
+      try {
+        made = graph::trace([&](const std::vector<Tensor>& x) { return sample.call(x); }, inputs, {.batch = false});
+      } catch (const graph::GraphError&) {
+        refused.insert(op.name);
+        return;
+      } catch (const AutogradError&) {  // a sample with a backward of its own
+        return;
+      }
+      ++traced;
+      expected = sample.call(copies);
+      INFO(made->text());
+      if (made->text().find("generator=own") != std::string::npos) return;  // each call of the sample seeds its own
+      CHECK(difference_of(made->run(inputs), expected) == "");
+      std::map<std::string, Tensor> tensors;
+      for (const graph::Value& value : made->structure().values)
+        if (value.tensor.defined()) tensors.emplace(value.name, value.tensor);
+      const graph::Graph again(graph::parse(made->text(), tensors));
+      CHECK(again.text() == made->text());
+      CHECK(difference_of(again.run(inputs), expected) == "");
+      const graph::Program program(*made, {.fold = false});
+      for (int i = 0; i < 3; ++i) {
+        INFO("call " << i << " of the program: " << program.unrecorded());
+        CHECK(difference_of(program(inputs), expected) == "");
+      }
+    });
+    // These change an input, or look at it.
+    INFO(name);
+    CHECK(refused == std::set<std::string>{"adam", "allclose", "copy_", "fill_", "sgd"});
+    CHECK(traced > 1000);
+  }
+}

@@ -1,0 +1,103 @@
+#include <random>
+
+#include "graph/same_bits.hpp"
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+std::map<std::string, Tensor> tensors_of(const graph::Graph& graph) {
+  std::map<std::string, Tensor> tensors;
+  for (const graph::Value& value : graph.structure().values)
+    if (value.tensor.defined()) tensors.emplace(value.name, value.tensor);
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("graph files: text, names and bits come back, and the graph trains on", "[graph]") {
+  const Device device{"vectorized"};
+  const TemporaryFolder folder;
+  const models::LeNet net;
+  const graph::Graph graph = graph::trace(net, ones({2, 1, 28, 28}));
+  graph.save(folder / "lenet.tern");
+  const graph::Graph loaded = graph::Graph::load(folder / "lenet.tern");
+  CHECK(loaded.text() == graph.text());
+  CHECK(loaded.named_parameters().size() == net.named_parameters().size());
+  CHECK(loaded.state().size() == net.state().size());
+  const Tensor x = ones({3, 1, 28, 28});
+  CHECK(difference_of({loaded(x)}, {net(x)}) == "");
+  op::sum(loaded(x)).backward();
+  for (const Tensor& parameter : loaded.parameters()) CHECK(parameter.grad().defined());
+  io::save_safetensors(folder / "plain", {{"x", x}});
+  CHECK_THROWS_AS(graph::Graph::load(folder / "plain"), FileError);
+}
+
+TEST_CASE("graph files: mistakes in a text are named with their line", "[graph]") {
+  const std::string head = "graph g\ninput x float32[2,3]\n";
+  const auto complaint = [&](const std::string& lines) {
+    try {
+      graph::Graph(graph::parse(head + lines, {{"w", ones({3})}}));
+    } catch (const graph::GraphError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  CHECK(complaint("%0:float32[2,3] = relu(x)\nreturn %0\n") == "nothing");
+  CHECK_THAT(complaint("%0:float32[2,3] = rely(x)\nreturn %0\n"),
+             ContainsSubstring("line 3") && ContainsSubstring("there is no operator 'rely'"));
+  CHECK_THAT(complaint("%0:float32[2,3] = relu(y)\nreturn %0\n"), ContainsSubstring("nothing is named 'y'"));
+  CHECK_THAT(complaint("%0:float33[2,3] = relu(x)\nreturn %0\n"), ContainsSubstring("'float33' is no dtype"));
+  CHECK_THAT(complaint("%0:float32[2,3] = softmax(x) dim=a dtype=none\nreturn %0\n"),
+             ContainsSubstring("a whole number is missing"));
+  CHECK_THAT(complaint("%0:float32[2,3] = softmax(x) dim=1\nreturn %0\n"), ContainsSubstring("'dtype=' is missing"));
+  CHECK_THAT(complaint("%0:float32[2,3] = relu(x) more=1\nreturn %0\n"), ContainsSubstring("attributes end before"));
+  CHECK_THAT(complaint("x:float32[2,3] = relu(x)\nreturn x\n"), ContainsSubstring("two values are named 'x'"));
+  CHECK_THAT(complaint("constant v float32[3]\nreturn v\n"), ContainsSubstring("the tensor 'v' is missing"));
+  CHECK_THAT(complaint("constant w float32[4]\nreturn w\n"), ContainsSubstring("the tensor 'w' is float32 [3]"));
+  CHECK_THAT(complaint("%0:float32[2,3] = relu(x)\n"), ContainsSubstring("without a line of results"));
+  CHECK_THAT(complaint("return x\nreturn x\n"), ContainsSubstring("behind the results"));
+  CHECK_THAT(complaint("%0:float32[2,{99999999999999999999n}] = relu(x)\nreturn %0\n"), ContainsSubstring("line 3"));
+}
+
+TEST_CASE("graph files: damaged texts end in an Error", "[graph]") {
+  const Device device{"sequential"};
+  const NoGrad no_grad;
+  models::LeNet net;
+  const graph::Graph graph = graph::trace(net, ones({2, 1, 28, 28}));
+  const std::string text = graph.text();
+  const auto tensors = tensors_of(graph);
+  std::mt19937_64 dice(1);
+  const std::string_view marks = "{}[](),:=# n0123456789-+.xabc\n%";
+  int accepted = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string damaged = text;
+    const int changes = 1 + static_cast<int>(dice() % 4);
+    for (int k = 0; k < changes; ++k) {
+      const std::size_t place = dice() % damaged.size();
+      switch (dice() % 3) {
+        case 0:
+          damaged[place] = marks[dice() % marks.size()];
+          break;
+        case 1:
+          damaged.erase(place, 1 + dice() % 5);
+          break;
+        default:
+          damaged.insert(place, 1, marks[dice() % marks.size()]);
+      }
+    }
+    try {
+      const graph::Graph read(graph::parse(damaged, tensors));
+      ++accepted;
+      if (i % 20 == 0) read.run({ones({1, 1, 28, 28})});
+    } catch (const Error&) {  // as it should
+    }
+  }
+  CHECK(accepted > 0);
+}

@@ -1,0 +1,146 @@
+#include <cstdlib>
+
+#include "graph/random_graph.hpp"
+#include "graph/same_bits.hpp"
+#include "support/catch.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+namespace op = tern::operators;
+
+namespace {
+
+/// TERN_TEST_PROGRAMS is the number of random programs, 200 where nothing is asked for.
+std::uint64_t program_count() {
+  const char* const asked = std::getenv("TERN_TEST_PROGRAMS");
+  return asked == nullptr ? 200 : std::strtoull(asked, nullptr, 10);
+}
+
+std::vector<Tensor> images(std::int64_t n, std::uint64_t seed) {
+  Generator generator(seed);
+  return {randn({n, 4, 6, 6}, generator), randn({n, 4, 6, 6}, generator)};
+}
+
+std::size_t nodes(const graph::Structure& structure) { return structure.nodes.size(); }
+
+graph::Structure traced(const std::function<Tensor(const Tensor&)>& function, const Shape& shape) {
+  return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {ones(shape)})
+      .structure();
+}
+
+}  // namespace
+
+TEST_CASE("passes: random programs keep their bits under passes in any order, and as programs", "[graph]") {
+  const char* const name = GENERATE("sequential", "vectorized", "debug");
+  const Device device{name};
+  const NoGrad no_grad;
+  const std::uint64_t count = std::string(name) == "debug" ? program_count() / 4 : program_count();
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    const RandomProgram program(seed);
+    const graph::Graph graph = graph::trace(program, images(2, seed));
+    INFO(name << ", seed " << seed << '\n' << graph.text());
+    graph::Structure structure = graph.structure();
+    std::mt19937_64 dice(seed);
+    for (int i = 0; i < 4; ++i) switch (dice() % 4) {
+        case 0:
+          graph::remove_dead(structure);
+          break;
+        case 1:
+          graph::fold_constants(structure);
+          break;
+        case 2:
+          graph::merge_common(structure);
+          break;
+        default:
+          graph::fuse(structure);
+      }
+    const graph::Graph rewritten(structure);
+    const graph::Program ready(graph, {.fold = false});
+    for (const std::int64_t n : {2, 3}) {
+      const std::vector<Tensor> x = images(n, seed + 100);
+      const std::vector<Tensor> expected = program(x);
+      INFO("batch " << n << '\n' << rewritten.text());
+      REQUIRE(difference_of(graph.run(x), expected) == "");
+      REQUIRE(difference_of(rewritten.run(x), expected) == "");
+      REQUIRE(difference_of(ready(x), expected) == "");
+      REQUIRE(difference_of(ready(images(n, seed + 200)), program(images(n, seed + 200))) == "");
+    }
+  }
+}
+
+TEST_CASE("passes: folding batch normalisation changes rounding alone", "[graph]") {
+  const Device device{"sequential"};
+  const NoGrad no_grad;
+  for (std::uint64_t seed = 0; seed < program_count() / 2; ++seed) {
+    const RandomProgram program(seed);
+    const graph::Graph folded = graph::for_inference(graph::trace(program, images(2, seed)));
+    INFO("seed " << seed << '\n' << folded.text());
+    const std::vector<Tensor> x = images(2, seed + 100), expected = program(x), found = folded.run(x);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double largest = op::max(op::abs(expected[i])).item();
+      REQUIRE(op::max(op::abs(op::sub(found[i], expected[i]))).item() <= 1e-4 * (1 + largest));
+    }
+    CHECK(folded.parameters().empty());
+  }
+}
+
+TEST_CASE("passes: a layer, its batch normalisation and its activation become one node", "[graph]") {
+  nn::Sequential net{nn::Conv2d{1, 4, 3}, nn::BatchNorm2d{4}, nn::Relu{}, nn::MaxPool2d{2}};
+  net.eval();
+  const graph::Graph graph = graph::for_inference(graph::trace(net, ones({1, 1, 10, 10})));
+  REQUIRE(nodes(graph.structure()) == 1);
+  CHECK(graph.structure().nodes[0].op->name() == "conv2d_max_pool2d");
+  // The module trains on, and the graph stays as it is.
+  const Tensor before = graph(ones({1, 1, 10, 10}));
+  const NoGrad no_grad;
+  for (Tensor parameter : net.parameters()) parameter.fill_(2);
+  CHECK(difference_of({graph(ones({1, 1, 10, 10}))}, {before}) == "");
+}
+
+TEST_CASE("passes: what has another reader, another shape or another activation is not joined", "[graph]") {
+  const Tensor weight = ones({4, 4, 3, 3}), scale = ones({4});
+  const auto fused = [](graph::Structure structure, graph::Rounding rounding = graph::Rounding::fewer) {
+    graph::fuse(structure, rounding);
+    return nodes(structure);
+  };
+  const auto conv = [&](const Tensor& x) { return op::conv2d(x, weight, {}, {.padding = 1}); };
+  const auto norm = [&](const Tensor& x) { return op::batch_norm(x, scale, scale, scale, scale, {.training = false}); };
+  CHECK(fused(traced([&](const Tensor& x) { return op::relu(conv(x)); }, {1, 4, 6, 6})) == 1);
+  CHECK(fused(traced([&](const Tensor& x) { return op::sigmoid(op::relu(conv(x))); }, {1, 4, 6, 6})) == 2);
+  CHECK(fused(traced(
+            [&](const Tensor& x) {
+              const Tensor y = conv(x);
+              return op::add(op::relu(y), y);
+            },
+            {1, 4, 6, 6})) == 3);
+  const graph::Structure sum = traced([&](const Tensor& x) { return op::relu(op::add(x, norm(x))); }, {1, 4, 6, 6});
+  CHECK(fused(sum) == 1);
+  CHECK(fused(sum, graph::Rounding::same) == 3);
+  CHECK(fused(traced([&](const Tensor& x) { return op::add(norm(x), scale.reshape({4, 1, 1})); }, {1, 4, 6, 6})) == 3);
+  CHECK(fused(traced([&](const Tensor& x) { return op::tanh(norm(x)); }, {1, 4, 6, 6})) == 2);
+  CHECK(fused(traced([&](const Tensor& x) { return op::max_pool2d(conv(x), 2, {.stride = Pair{1}}); }, {1, 4, 6, 6})) ==
+        2);
+}
+
+TEST_CASE("passes: what is computed twice, or for nobody, or of constants, goes", "[graph]") {
+  graph::Structure structure = traced(
+      [](const Tensor& x) {
+        op::exp(x);
+        const Tensor two = op::add(ones({1}), 1);
+        return op::add(op::mul(op::relu(x), two), op::relu(x));
+      },
+      {2, 3});
+  REQUIRE(nodes(structure) == 6);
+  graph::remove_dead(structure);
+  CHECK(nodes(structure) == 5);
+  graph::fold_constants(structure);
+  CHECK(nodes(structure) == 4);
+  graph::merge_common(structure);
+  CHECK(nodes(structure) == 3);
+  // Random numbers are drawn as often as they were.
+  structure = traced(
+      [](const Tensor& x) { return op::add(op::dropout(x, 0.5, true), op::dropout(x, 0.5, true)); }, {2, 3});
+  graph::merge_common(structure);
+  CHECK(nodes(structure) == 3);
+}

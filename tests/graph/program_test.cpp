@@ -1,0 +1,147 @@
+#include <atomic>
+#include <thread>
+
+#include "graph/same_bits.hpp"
+#include "support/catch.hpp"
+#include "support/files.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return randn(shape, generator);
+}
+
+graph::Graph of(const std::function<Tensor(const Tensor&)>& function, const Tensor& example) {
+  return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {example});
+}
+
+}  // namespace
+
+TEST_CASE("program: many threads get the bits of one", "[graph]") {
+  const Device device{"vectorized"};
+  models::LeNet net;
+  net.eval();
+  const graph::Program program(net, {numbers({2, 1, 28, 28})});
+  CHECK(program.unrecorded() == "");
+  std::vector<Tensor> inputs, expected;
+  const NoGrad no_grad;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    inputs.push_back(numbers({1 + static_cast<std::int64_t>(i % 3), 1, 28, 28}, i));
+    expected.push_back(net(inputs.back()));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 40; ++i) {
+        const std::size_t k = (t + i) % inputs.size();
+        if (!difference_of({program(inputs[k])}, {expected[k]}).empty()) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("program: results stay as they are, and inputs too", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  const graph::Program program(of([](const Tensor& x) { return op::relu(op::mul(x, 2)); }, numbers({2, 3})));
+  const Tensor x = numbers({2, 3}, 5), y = numbers({2, 3}, 6), kept = x.clone();
+  const Tensor first = program(x), copy = first.clone();
+  program(y);
+  CHECK(difference_of({first, x}, {copy, kept}) == "");
+  // A strided input is read as it lies.
+  const Tensor turned = numbers({3, 2}, 7).transpose(0, 1);
+  CHECK(difference_of({program(turned)}, {op::relu(op::mul(turned, 2))}) == "");
+  // The input itself is a result.
+  const graph::Program same(of([](const Tensor& z) { return z; }, numbers({2, 3})));
+  CHECK(difference_of({same(x)}, {x}) == "");
+}
+
+TEST_CASE("program: weights that change are noticed, unless they were folded", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  nn::Sequential net{nn::Conv2d{3, 8, 3}, nn::Relu{}};
+  net.eval();
+  const Tensor x = numbers({1, 3, 16, 16});
+  const graph::Program follows(net, {x}, {.fold = false}), folded(net, {x});
+  const Tensor before = net(x);
+  for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {before, before}) == "");
+  for (Tensor parameter : net.parameters()) parameter.copy_(op::mul(parameter, 0.5));
+  for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {net(x), before}) == "");
+}
+
+TEST_CASE("program: what the host writes while it is recorded is written in each call", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  // interpolate makes positions on the host, and tril a mask.
+  const auto net = [](const Tensor& x) {
+    return op::tril(op::interpolate(op::relu(x), {7, 9}, {.mode = operators::Interpolation::bicubic}));
+  };
+  const graph::Program program(of(net, numbers({1, 2, 5, 5})));
+  CHECK(program.unrecorded() == "");
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const Tensor x = numbers({1, 2, 5, 5}, i);
+    CHECK(difference_of({program(x)}, {net(x)}) == "");
+  }
+}
+
+TEST_CASE("program: what cannot be recorded runs operator by operator, and says why", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  const graph::Program draws(of([](const Tensor& x) { return op::dropout(x, 0.5, true); }, numbers({4, 4})));
+  const Tensor x = ones({4, 4});
+  CHECK(difference_of({draws(x)}, {draws(x)}) != "");
+  CHECK_THAT(draws.unrecorded(), ContainsSubstring("draws random numbers"));
+  const Tensor table = numbers({5, 3});
+  const graph::Program looks(
+      of([&](const Tensor& i) { return op::embedding(table, i); }, tensor<std::int64_t>({1, 2}, {2})));
+  CHECK(difference_of({looks(tensor<std::int64_t>({4, 0}, {2}))}, {op::embedding(table, tensor<std::int64_t>({4, 0}, {2}))}) ==
+        "");
+  CHECK_THAT(looks.unrecorded(), ContainsSubstring("the host looks at an input"));
+  CHECK_THROWS_AS(looks(tensor<std::int64_t>({5, 0}, {2})), NumericError);
+  const Device debug{"debug"};
+  const graph::Program plain(of([](const Tensor& z) { return op::relu(z); }, numbers({2, 3})));
+  CHECK(difference_of({plain(x.slice(0, 0, 2).slice(1, 0, 3))}, {ones({2, 3})}) == "");
+}
+
+TEST_CASE("program: a module that trains is refused", "[graph]") {
+  const nn::Sequential net{nn::Linear{3, 2}};
+  CHECK_THROWS_AS(graph::Program(net, {ones({1, 3})}), Error);
+}
+
+TEST_CASE("program: the plan needs less memory than all results", "[graph]") {
+  const Device device{"vectorized"};
+  const graph::Program chain(of(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 10; ++i) y = op::tanh(y);
+        return y;
+      },
+      numbers({1, 1000})));
+  CHECK(chain.planned_bytes(1) == 2 * 4032);  // two blocks in turn, rounded to 64 bytes
+  CHECK(chain.planned_bytes(2) == 2 * 8000);
+}
+
+TEST_CASE("program: saved and loaded it has the same bits", "[graph]") {
+  const Device device{"vectorized"};
+  const TemporaryFolder folder;
+  const NoGrad no_grad;
+  auto net = models::ResNet18({10, 64, 16}, 1);
+  net.eval();
+  const Tensor x = numbers({2, 3, 64, 64});
+  const graph::Program program(net, {x});
+  program.save(folder / "net.tern");
+  const graph::Program loaded = graph::Program::load(folder / "net.tern");
+  CHECK(difference_of({loaded(x)}, {program(x)}) == "");
+  CHECK(difference_of({loaded(numbers({5, 3, 64, 64}))}, {program(numbers({5, 3, 64, 64}))}) == "");
+  CHECK_THROWS_AS(loaded(numbers({2, 3, 32, 64})), ShapeError);
+  CHECK_THROWS_AS(graph::Program::load(folder / "none"), FileError);
+}

@@ -1,0 +1,85 @@
+#pragma once
+// Random programs over tensors of a few shapes.
+
+#include <random>
+
+#include "tern/tern.hpp"
+
+namespace tern::testing {
+
+/// A function of one or two images [N, 4, 6, 6] with weights of its own. What it does depends on the seed alone.
+class RandomProgram {
+ public:
+  explicit RandomProgram(std::uint64_t seed) : seed_(seed), weights_(seed) {
+    for (int i = 0; i < 3; ++i) {
+      convolutions_.push_back(randn({4, 4, 3, 3}, weights_));
+      biases_.push_back(randn({4}, weights_));
+      scales_.push_back(rand({4}, weights_, 0.5, 1.5));
+    }
+    matrix_ = randn({6, 6}, weights_);
+  }
+
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
+    std::mt19937_64 dice(seed_);
+    const auto roll = [&](int sides) { return static_cast<int>(dice() % static_cast<std::uint64_t>(sides)); };
+    std::vector<Tensor> values = inputs;
+    const int count = 3 + roll(12);
+    for (int i = 0; i < count; ++i) {
+      // Mostly of what was made last, so that neighbours can be joined.
+      const std::size_t back = static_cast<std::size_t>(roll(3) == 0 ? roll(static_cast<int>(values.size())) : 0);
+      const Tensor x = values[values.size() - 1 - back];
+      values.push_back(made(roll(16), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
+    }
+    std::vector<Tensor> results{values.back()};
+    if (roll(3) == 0) results.push_back(values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]);
+    if (roll(4) == 0) results.push_back(max_of(values.back()));
+    return results;
+  }
+
+ private:
+  static Tensor max_of(const Tensor& x) { return operators::max_pool2d(x, 2).flatten(1); }
+
+  Tensor made(int kind, int which, const Tensor& x, const Tensor& other) const {
+    namespace op = operators;
+    const Tensor& scale = scales_[static_cast<std::size_t>(which)];
+    const Tensor& bias = biases_[static_cast<std::size_t>(which)];
+    switch (kind) {
+      case 0:
+      case 1:
+        return op::conv2d(x, convolutions_[static_cast<std::size_t>(which)], which == 0 ? Tensor{} : bias,
+                          {.padding = 1});
+      case 2:
+      case 3:
+        return op::batch_norm(x, scale, bias, bias, scale, {.training = false});
+      case 4:
+      case 5:
+        return op::relu(x);
+      case 6:
+        return op::sigmoid(x);
+      case 7:
+      case 8:
+        return op::add(x, other);
+      case 9:
+        return op::mul(x, op::add(scale, 1).reshape({4, 1, 1}));  // of constants alone
+      case 10:
+        return op::linear(x, matrix_);
+      case 11:
+        return op::tanh(x);
+      case 12:
+        return op::cat({x.slice(1, 2, 4), other.slice(1, 0, 2)}, 1);
+      case 13:
+        return x.transpose(2, 3);
+      case 14:
+        return op::softmax(x.reshape({x.size(0) * 4, 36}), -1).reshape({x.size(0), 4, 6, 6});
+      default:
+        return op::sub(x, op::mean(x, {2, 3}, true));
+    }
+  }
+
+  std::uint64_t seed_;
+  Generator weights_;
+  std::vector<Tensor> convolutions_, biases_, scales_;
+  Tensor matrix_;
+};
+
+}  // namespace tern::testing

@@ -1,0 +1,183 @@
+#include "graph/same_bits.hpp"
+#include "support/catch.hpp"
+#include "support/image_nets.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+using namespace tern::testing;
+using Catch::ContainsSubstring;
+namespace op = tern::operators;
+
+namespace {
+
+Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return randn(shape, generator);
+}
+
+std::vector<std::string> names_of(const graph::Graph& graph) {
+  std::vector<std::string> names;
+  for (const graph::Node& node : graph.structure().nodes) names.push_back(node.op->name());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("trace: a LeNet reads as it is written", "[graph]") {
+  const models::LeNet net;
+  const graph::Graph graph = graph::trace(net, numbers({2, 1, 28, 28}));
+  CHECK(names_of(graph) == std::vector<std::string>{"conv2d", "max_pool2d", "conv2d", "max_pool2d", "flatten", "linear",
+                                                    "relu", "linear"});
+  const std::string text = graph.text();
+  CHECK_THAT(text, ContainsSubstring("graph LeNet\nbatch 2\ninput x float32[{n},1,28,28]\n"));
+  CHECK_THAT(text, ContainsSubstring("%0:float32[{n},20,24,24] = conv2d(x, 0.weight, 0.bias)  # 0\n"));
+  CHECK_THAT(text, ContainsSubstring("return %7\n"));
+  CHECK(graph.parameter_count() == net.parameter_count());
+}
+
+TEST_CASE("trace: a graph runs at any batch, with the module's bits", "[graph]") {
+  for (const char* name : {"sequential", "vectorized"}) {
+    const Device device{name};
+    const NoGrad no_grad;
+    const auto check = [&](const nn::Module& net, const Shape& shape) {
+      INFO(name << ", " << net.describe());
+      const graph::Graph graph = graph::trace(net, numbers(shape));
+      CHECK(graph.structure().batch == shape[0]);
+      for (const std::int64_t n : {1, 2, 5}) {
+        Shape other = shape;
+        other[0] = n;
+        const Tensor x = numbers(other, 7);
+        INFO("batch " << n);
+        CHECK(difference_of({graph(x)}, {net(x)}) == "");
+        CHECK(difference_of({graph::optimized(graph)(x)}, {net(x)}) == "");
+      }
+    };
+    check(models::LeNet(), {2, 1, 28, 28});
+    for (const ImageNet& each : image_nets()) {
+      const auto net = make(each.name, {10, each.image_size, each.width_divisor});
+      net->eval();
+      check(*net, {2, 3, each.image_size, each.image_size});
+    }
+    auto vit = make("vit", {10, 32, 8});
+    vit->eval();
+    check(*vit, {2, 3, 32, 32});
+    auto mobile = make("mobilenetv2", {10, 32, 4});
+    mobile->eval();
+    check(*mobile, {2, 3, 32, 32});
+    models::UNet unet(models::UNetOptions{.channels = 1, .classes = 2, .width_divisor = 16});
+    unet.eval();
+    check(unet, {2, 1, 32, 32});
+  }
+}
+
+TEST_CASE("trace: a graph trains as its module, bit for bit", "[graph]") {
+  for (const char* name : {"sequential", "vectorized"}) {
+    const Device device{name};
+    const Tensor x = numbers({4, 1, 28, 28}), labels = tensor<std::int64_t>({1, 2, 3, 4}, {4});
+    const auto trained = [&](bool as_graph) {
+      const models::LeNet net(3);
+      std::vector<Tensor> seen;
+      std::optional<graph::Graph> graph;
+      if (as_graph) graph = graph::optimized(graph::trace(net, x));
+      const nn::Module& module = as_graph ? static_cast<const nn::Module&>(*graph) : net;
+      optim::SGD sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+      for (int step = 0; step < 3; ++step) {
+        sgd.zero_grad();
+        const Tensor loss = op::cross_entropy(module(x), labels);
+        loss.backward();
+        sgd.step();
+        seen.push_back(loss.detach());
+      }
+      for (const auto& [key, tensor] : module.state()) seen.push_back(tensor);
+      return seen;
+    };
+    INFO(name);
+    CHECK(difference_of(trained(true), trained(false)) == "");
+  }
+}
+
+TEST_CASE("trace: batch normalisation in training leaves the module's statistics alone", "[graph]") {
+  nn::Sequential net{nn::Conv2d{1, 4, 3}, nn::BatchNorm2d{4}, nn::Relu{}};
+  const nn::State before = [&] {
+    nn::State copy;
+    for (const auto& [name, tensor] : net.state()) copy.emplace(name, tensor.clone());
+    return copy;
+  }();
+  const graph::Graph graph = graph::trace(net, numbers({2, 1, 8, 8}));
+  for (const auto& [name, tensor] : net.state()) CHECK(difference_of({tensor}, {before.at(name)}) == "");
+  // And a call changes them, as the module's would.
+  graph(numbers({2, 1, 8, 8}));
+  CHECK(difference_of({net.state().at("1.running_mean")}, {before.at("1.running_mean")}) != "");
+}
+
+TEST_CASE("trace: programs that look at values are refused, with their place", "[graph]") {
+  class Decides : public nn::Module {
+   public:
+    Tensor forward(const Tensor& x) const override { return op::sum(x).item() > 0 ? op::relu(x) : x; }
+    std::string describe() const override { return "Decides"; }
+  };
+  const nn::Sequential net{nn::Relu{}, Decides{}};
+  try {
+    graph::trace(net, numbers({2, 3}));
+    FAIL("traced");
+  } catch (const graph::GraphError& error) {
+    CHECK_THAT(error.what(), ContainsSubstring("1, Decides"));
+    CHECK_THAT(error.what(), ContainsSubstring("reads"));
+  }
+  const auto refused = [&](const std::function<Tensor(const Tensor&)>& function) {
+    CHECK_THROWS_AS(graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; },
+                                 {numbers({2, 3})}),
+                    graph::GraphError);
+  };
+  refused([](const Tensor& x) { return full({2}, x.values()[0]); });
+  refused([](const Tensor& x) {
+    Tensor y = op::relu(x);
+    y.fill_(1);
+    return y;
+  });
+  refused([](const Tensor& x) {
+    Tensor y = op::relu(x);
+    y.slice(1, 0, 1).copy_(zeros({2, 1}));
+    return y;
+  });
+}
+
+TEST_CASE("trace: several inputs and results, constants and parameters of a function", "[graph]") {
+  const NoGrad no_grad;
+  Tensor scale = full({3}, 2).set_requires_grad();
+  const Tensor shift = full({3}, 0.5);
+  const graph::Graph graph = graph::trace(
+      [&](const std::vector<Tensor>& x) {
+        const Tensor y = op::add(op::mul(x[0], scale), shift);
+        return std::vector{op::add(y, x[1]), y, x[0]};
+      },
+      {numbers({2, 3}), numbers({2, 3}, 2)}, {.inputs = {"left", "right"}});
+  CHECK_THAT(graph.text(), ContainsSubstring("input left float32[{n},3]\ninput right float32[{n},3]\n"));
+  CHECK_THAT(graph.text(), ContainsSubstring("parameter p0 float32[3]"));
+  CHECK_THAT(graph.text(), ContainsSubstring("constant c0 float32[3]"));
+  CHECK(graph.parameters().size() == 1);
+  const Tensor a = numbers({4, 3}, 3), b = numbers({4, 3}, 4);
+  const Tensor y = op::add(op::mul(a, scale), shift);
+  CHECK(difference_of(graph.run({a, b}), {op::add(y, b), y, a}) == "");
+  CHECK_THROWS_AS(graph.run({a, numbers({5, 3})}), ShapeError);
+  CHECK_THROWS_AS(graph.run({a, b.to(DType::float64)}), DTypeError);
+  CHECK_THROWS_AS(graph.run({a}), Error);
+  CHECK_THROWS_AS(graph(a), Error);
+}
+
+TEST_CASE("trace: sizes that follow the batch are written as such, others are fixed", "[graph]") {
+  const auto traced = [](const std::function<Tensor(const Tensor&)>& function) {
+    return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {numbers({2, 6})});
+  };
+  const graph::Graph merged = traced([](const Tensor& x) { return x.reshape({x.size(0) * 3, 2}); });
+  CHECK_THAT(merged.text(), ContainsSubstring("reshape(x) shape=[{3n},2]"));
+  CHECK(difference_of({merged(numbers({5, 6}))}, {numbers({5, 6}).reshape({15, 2})}) == "");
+  // An unrolled loop over the batch is another program for each.
+  const graph::Graph fixed = traced([](const Tensor& x) {
+    Tensor total = x[0];
+    for (std::int64_t i = 1; i < x.size(0); ++i) total = op::add(total, x[i]);
+    return total;
+  });
+  CHECK(fixed.structure().batch == 0);
+  CHECK_THROWS_AS(fixed(numbers({3, 6})), ShapeError);
+}
