@@ -14,8 +14,8 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/modules-index.md"
 FOLDERS = {"nn": "Layers and measures", "models": "Networks", "optim": "Optimisers and schedules", "data": "Data",
-           "training": "Training", "parallel": "Ranks"}
-INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows"}  # users do not make these
+           "training": "Training", "graph": "Graphs", "parallel": "Ranks"}
+INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows", "GraphError"}  # users do not make these
 CLASS = re.compile(r"^(class|struct) (\w+)(?: final)?(?: : public ([\w:]+))? \{(.*?)^\};", re.M | re.S)
 
 HEAD = """# Index of the modules
@@ -74,7 +74,8 @@ def fields(body):
         if line.startswith("///") and not line.startswith("///<"):
             remark.append(line[3:].strip())
             continue
-        if re.match(r"[\w:<>, *()&]+ \w+( = .*|\{.*\})?(, \w+ = .*)*;", line) and "operator()" not in line:
+        if re.match(r"[\w:<>, *()&]+ \w+( = .*|\{.*\})?(, \w+ = .*)*;", line) and "operator()" not in line and \
+                not line.startswith("using "):
             declared, _, own = line.partition(";")
             own = re.sub(r"^\s*///?<?", "", own).strip()
             found.append([shortened(declared).replace(" = {}", ""), own or " ".join(remark)])

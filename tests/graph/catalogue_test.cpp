@@ -1,9 +1,10 @@
 // Every operator of the catalogue as data: heard, written, read, traced and run again.
 
+#include "support/catalogue.hpp"
+
 #include <set>
 
 #include "graph/same_bits.hpp"
-#include "support/catalogue.hpp"
 #include "support/catch.hpp"
 #include "tern/tern.hpp"
 

@@ -139,8 +139,8 @@ TEST_CASE("passes: what is computed twice, or for nobody, or of constants, goes"
   graph::merge_common(structure);
   CHECK(nodes(structure) == 3);
   // Random numbers are drawn as often as they were.
-  structure = traced(
-      [](const Tensor& x) { return op::add(op::dropout(x, 0.5, true), op::dropout(x, 0.5, true)); }, {2, 3});
+  structure =
+      traced([](const Tensor& x) { return op::add(op::dropout(x, 0.5, true), op::dropout(x, 0.5, true)); }, {2, 3});
   graph::merge_common(structure);
   CHECK(nodes(structure) == 3);
 }

@@ -28,7 +28,8 @@ class RandomProgram {
       // Mostly of what was made last, so that neighbours can be joined.
       const std::size_t back = static_cast<std::size_t>(roll(3) == 0 ? roll(static_cast<int>(values.size())) : 0);
       const Tensor x = values[values.size() - 1 - back];
-      values.push_back(made(roll(16), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
+      values.push_back(
+          made(roll(16), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
     }
     std::vector<Tensor> results{values.back()};
     if (roll(3) == 0) results.push_back(values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]);

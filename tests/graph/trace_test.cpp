@@ -125,9 +125,9 @@ TEST_CASE("trace: programs that look at values are refused, with their place", "
     CHECK_THAT(error.what(), ContainsSubstring("reads"));
   }
   const auto refused = [&](const std::function<Tensor(const Tensor&)>& function) {
-    CHECK_THROWS_AS(graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; },
-                                 {numbers({2, 3})}),
-                    graph::GraphError);
+    CHECK_THROWS_AS(
+        graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {numbers({2, 3})}),
+        graph::GraphError);
   };
   refused([](const Tensor& x) { return full({2}, x.values()[0]); });
   refused([](const Tensor& x) {

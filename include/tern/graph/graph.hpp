@@ -47,8 +47,8 @@ struct Value {
 struct Node {
   const operators::Op* op = nullptr;
   operators::Attributes attributes = {};  ///< at the batch of the example
-  std::string by_batch = {};         ///< their text, with {2n+1} where they depend on the batch; else empty
-  std::vector<int> inputs = {};      ///< values; -1: an input that the call leaves out
+  std::string by_batch = {};              ///< their text, with {2n+1} where they depend on the batch; else empty
+  std::vector<int> inputs = {};           ///< values; -1: an input that the call leaves out
   std::vector<int> results = {};
   std::string module = {};  ///< the path of the module that calls it
 };
