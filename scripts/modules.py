@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/modules-index.md"
 FOLDERS = {"nn": "Layers and measures", "models": "Networks", "optim": "Optimisers and schedules", "data": "Data",
            "training": "Training", "graph": "Graphs", "parallel": "Ranks"}
-INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows", "GraphError"}  # users do not make these
+INNER = {"Parameter", "Collective", "TransportPlugin", "Opening", "Piece", "Share", "Rows",
+         "GraphError"}  # users do not make these
 CLASS = re.compile(r"^(class|struct) (\w+)(?: final)?(?: : public ([\w:]+))? \{(.*?)^\};", re.M | re.S)
 
 HEAD = """# Index of the modules
