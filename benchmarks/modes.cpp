@@ -1,6 +1,7 @@
 // Time per training step and per inference of the models in every mode, at several batch sizes: as a table on the
 // terminal, and with --out as Markdown, CSV and JSON. With --serve it times cells that it reads from standard input,
-// one per line, so that another program can interleave its own measurements.
+// one per line, so that another program can interleave its own measurements. With --ladder it times
+// the steps from plain loops to the GPU, see ladder.hpp.
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cells.hpp"
+#include "ladder.hpp"
 #include "tern/io/file.hpp"
 
 namespace {
@@ -30,9 +32,9 @@ struct Options {
   std::vector<std::int64_t> batches{1, 32, 128, 512};
   std::string precision = "strict", out, label;
   double seconds = 0.5;
-  int threads = 0;
+  std::vector<int> threads{0};
   std::int64_t loop = 1;
-  bool serve = false, fastest = false;
+  bool serve = false, fastest = false, ladder = false;
 };
 
 std::string fixed(double value, int digits) {
@@ -140,7 +142,7 @@ void run_table(const Options& options) {
         Row row{net, phase, batch, {}};
         for (const std::string& mode : options.modes) {
           Workload workload({net, mode, phase, batch, precision_of(options.precision), !options.fastest, options.loop},
-                            options.threads);
+                            options.threads[0]);
           row.timing[mode] = workload.measure(options.seconds);
           std::cerr << net << ' ' << phase << " batch " << batch << ' ' << mode << ": "
                     << microseconds(row.timing[mode].median) << " us\n";
@@ -174,7 +176,7 @@ void serve(const Options& options) {
       auto found = workloads.find(key);
       if (found == workloads.end()) {
         workloads.clear();  // one cell at a time: the peer needs the memory
-        found = workloads.emplace(key, Workload(cell, options.threads)).first;
+        found = workloads.emplace(key, Workload(cell, options.threads[0])).first;
       }
       const Timing timing = found->second.measure(seconds, 3);
       answer = {{"us", timing.median}, {"mean", timing.mean},           {"p10", timing.low},
@@ -200,19 +202,30 @@ int main(int argc, char** argv) {
   app.add_option("--batches", options.batches, "batch sizes")->delimiter(',');
   app.add_option("--precision", options.precision, "strict, tf32 or bf16");
   app.add_option("--seconds", options.seconds, "time for one cell");
-  app.add_option("--threads", options.threads, "threads of the vectorized mode; 0: all cores");
+  app.add_option("--threads", options.threads,
+                 "threads of the vectorized mode; 0: all cores; with --ladder several counts, the first of them 1, for "
+                 "a table of "
+                 "speed-up and efficiency")
+      ->delimiter(',');
   app.add_option("--loop", options.loop, "runs of one call (Step::each); 1: each is a call")
       ->check(CLI::PositiveNumber);
   app.add_option("--out", options.out, "folder for modes.md, modes.csv and modes.json");
   app.add_option("--label", options.label, "a line for the tables, such as the commit and the command");
   app.add_flag("--fastest", options.fastest, "let cuda take the fastest algorithms, also those that do not repeat");
+  app.add_flag("--ladder", options.ladder,
+               "time a product, a convolution and a step of LeNet: plain loops, blocked loops, SIMD, threads, GPU");
   app.add_flag("--serve", options.serve, "time the cells read from standard input");
   CLI11_PARSE(app, argc, argv);
   if (options.modes.empty())
     for (const ModeStatus& status : modes())
       if (status.available) options.modes.push_back(status.name);
   try {
-    options.serve ? serve(options) : run_table(options);
+    expects(options.threads.size() == 1 || (options.ladder && options.threads[0] == 1),
+            "--threads: several counts go with --ladder, and the first of them is 1");
+    if (options.ladder)
+      benchmarks::run_ladder(std::cout, options.threads, options.seconds);
+    else
+      options.serve ? serve(options) : run_table(options);
   } catch (const std::exception& error) {
     std::cerr << "modes: " << error.what() << '\n';
     return 1;

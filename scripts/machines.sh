@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds for another machine in build-MACHINE/ and runs the tests there, on Debian: scripts/machines.sh aarch64, s390x
 # or i686. That machine's libraries are unpacked into build-MACHINE/root; only the cross compiler and the emulator are
-# installed here. Further arguments go to ctest: scripts/machines.sh s390x -R 'io|data'.
+# installed here. Every source is compiled alone, so that a missing #include shows. Further arguments go to ctest:
+# scripts/machines.sh s390x -R 'io|data'.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 machine=${1:-}
@@ -39,6 +40,6 @@ if [[ ! -e $folder/root/done ]]; then
 fi
 
 TERN_DEPENDENCIES='' configure "$folder" -DCMAKE_TOOLCHAIN_FILE="$root/cmake/toolchains/debian.cmake" \
-  -DTERN_MACHINE="$machine" -DCMAKE_SYSROOT="$folder/root" -DTERN_CUDA=OFF -DTERN_BUILD_BENCHMARKS=OFF
+  -DTERN_MACHINE="$machine" -DCMAKE_SYSROOT="$folder/root" -DTERN_CUDA=OFF -DTERN_BUILD_BENCHMARKS=OFF -DTERN_UNITY=OFF
 build "$folder"
 ctest --test-dir "$folder" --output-on-failure --parallel "${TERN_JOBS:-$(cores)}" --no-tests=error -LE package "$@"

@@ -206,7 +206,7 @@ void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) 
 void cast(Context& context, void* out, DType to, const void* in, DType from, std::int64_t n) {
   with_type_of(to, [&]<class To>(To) {
     with_type_of(from, [&]<class From>(From) {
-      const double cost = detail::is_half<To> || detail::is_half<From> ? 2 : 0.4;
+      const double cost = tern::detail::is_half<To> || tern::detail::is_half<From> ? 2 : 0.4;
       parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
         convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
       });

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "tern/core/dtype.hpp"
 #include "tern/core/error.hpp"
 #include "tern/core/member_list.hpp"
@@ -27,6 +29,14 @@ class Kernel<Result(Arguments...)> {
   Kernel() = delete;
   constexpr Kernel(Result (*function)(Arguments...)) : function_(function) {}
   constexpr Kernel(Absent) : function_(missing) {}
+  /// Any other function, for a plain error: which slot it is, the line tells that the compiler names beside it.
+  template <class Other>
+  requires(std::is_function_v<Other> && !std::is_convertible_v<Other*, Result (*)(Arguments...)>) Kernel(Other*)
+      : function_(missing) {
+    static_assert(
+        std::is_convertible_v<Other*, Result (*)(Arguments...)>,
+        "this function's parameters or result are not those of the slot; tern/kernels/ declares what it takes");
+  }
   Result operator()(Arguments... arguments) const {
     if constexpr (std::is_void_v<Result>)
       if (tape != nullptr) [[unlikely]]
