@@ -1,4 +1,4 @@
-#include "tern/operators/fusion.hpp"
+#include "operators/fusion.hpp"
 
 #include <algorithm>
 #include <array>

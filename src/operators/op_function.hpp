@@ -62,6 +62,10 @@ class Arguments {
 
 /// What a call does, from its attributes.
 using EffectOf = Effect (*)(const Attributes&);
+template <Effect effect>
+Effect always(const Attributes&) {
+  return effect;
+}
 
 template <class Result, class... Parameters>
 class FunctionOp final : public Op {

@@ -6,8 +6,6 @@ namespace tern::operators {
 
 namespace {
 
-Effect reads(const Attributes&) { return Effect::reads; }
-
 // Options with tensors in them: those are inputs here.
 Tensor attention_with(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                       const AttentionOptions& options) {
@@ -48,8 +46,8 @@ Tensor conv2d_cat_of(const std::vector<Tensor>& given, const std::vector<Conv2dO
 using Pointwise = Tensor (*)(const Tensor&, const Tensor&, Reduce);
 
 void append_losses(OpList& ops) {
-  ops.push_back(make_op("cross_entropy", cross_entropy_with, {"options"}, reads));
-  ops.push_back(make_op("nll", nll_with, {"options"}, reads));
+  ops.push_back(make_op("cross_entropy", cross_entropy_with, {"options"}, always<Effect::reads>));
+  ops.push_back(make_op("nll", nll_with, {"options"}, always<Effect::reads>));
   ops.push_back(make_op("binary_cross_entropy", binary_cross_entropy_with, {"options"}));
   for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Pointwise>>{
            {"mse", mse},

@@ -6,9 +6,6 @@ namespace tern::operators {
 
 namespace {
 
-Effect reads(const Attributes&) { return Effect::reads; }
-Effect changes(const Attributes&) { return Effect::changes; }
-
 using Filled = Tensor (*)(const Tensor&, const std::vector<Padding>&, Number);
 using Repeated = Tensor (*)(const Tensor&, const std::vector<Padding>&, PadMode);
 
@@ -40,19 +37,19 @@ void append_shapes(OpList& ops) {
   ops.push_back(make_op("flatten", flatten, {"begin", "end"}));
   ops.push_back(make_op("squeeze", squeeze, {"dims"}));
 
-  ops.push_back(make_op("embedding", embedding, {}, reads));
-  ops.push_back(make_op("one_hot", one_hot, {"classes", "dtype"}, reads));
-  ops.push_back(make_op("index_select", index_select, {"dim"}, reads));
-  ops.push_back(make_op("gather", gather, {"dim"}, reads));
-  ops.push_back(make_op("scatter", scatter, {"dim"}, reads));
-  ops.push_back(make_op("scatter_add", scatter_add, {"dim"}, reads));
-  ops.push_back(make_op("masked_select", masked_select, {}, reads));
-  ops.push_back(make_op("nonzero", nonzero, {}, reads));
+  ops.push_back(make_op("embedding", embedding, {}, always<Effect::reads>));
+  ops.push_back(make_op("one_hot", one_hot, {"classes", "dtype"}, always<Effect::reads>));
+  ops.push_back(make_op("index_select", index_select, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("gather", gather, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("scatter", scatter, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("scatter_add", scatter_add, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("masked_select", masked_select, {}, always<Effect::reads>));
+  ops.push_back(make_op("nonzero", nonzero, {}, always<Effect::reads>));
   ops.push_back(make_op("argsort", argsort, {"dim", "descending"}));
-  ops.push_back(make_op("sort", sort, {"dim", "descending"}, reads));
-  ops.push_back(make_op("topk", topk, {"k", "dim", "largest"}, reads));
+  ops.push_back(make_op("sort", sort, {"dim", "descending"}, always<Effect::reads>));
+  ops.push_back(make_op("topk", topk, {"k", "dim", "largest"}, always<Effect::reads>));
 
-  ops.push_back(make_op("multinomial", multinomial, {"count", "replacement", "generator"}, changes));
+  ops.push_back(make_op("multinomial", multinomial, {"count", "replacement", "generator"}, always<Effect::changes>));
   ops.push_back(make_op("dropout", dropout, {"probability", "training", "generator"}, [](const Attributes& attributes) {
     return attributes.get<bool>() ? Effect::changes : Effect::none;
   }));

@@ -123,6 +123,20 @@ TEST_CASE("passes: what has another reader, another shape or another activation 
         2);
 }
 
+TEST_CASE("passes: an inception module is one conv2d_cat, with its bits", "[graph]") {
+  const NoGrad no_grad;
+  Generator generator(1);
+  models::Inception net({8, 4, 4, 8, 4, 8, 4}, nn::Start::kaiming, generator);
+  net.eval();
+  const Tensor x = randn({2, 8, 6, 6}, generator);
+  for (const char* name : {"sequential", "vectorized"}) {
+    const Device device{name};
+    const graph::Graph graph = graph::optimized(graph::trace(net, x));
+    CHECK(graph.structure().nodes.back().op->name() == "conv2d_cat");
+    CHECK(difference_of({graph(x)}, {net(x)}) == "");
+  }
+}
+
 TEST_CASE("passes: what is computed twice, or for nobody, or of constants, goes", "[graph]") {
   graph::Structure structure = traced(
       [](const Tensor& x) {

@@ -35,6 +35,7 @@ std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_info();
 std::unique_ptr<Command> make_export();
+std::unique_ptr<Command> make_graph();
 std::unique_ptr<Command> make_completion();
 std::unique_ptr<Command> make_man();
 

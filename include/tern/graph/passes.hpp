@@ -12,8 +12,8 @@ void remove_dead(Structure& structure);
 void fold_constants(Structure& structure);
 /// Computes what is computed twice once.
 void merge_common(Structure& structure);
-/// Joins neighbours that one kernel can compute, by the table of operators/fusion.hpp. With Rounding::fewer also those
-/// that it rounds once and not twice: a sum behind batch normalisation.
+/// Joins neighbours that one kernel can compute, by the table of src/operators/fusion.cpp. With Rounding::fewer also
+/// those that it rounds once and not twice: a sum behind batch normalisation.
 enum class Rounding : std::uint8_t { same, fewer };
 void fuse(Structure& structure, Rounding rounding = Rounding::same);
 /// For inference alone: parameters and buffers become constants, batch normalisation by running statistics becomes part

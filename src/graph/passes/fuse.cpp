@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/passes/concatenation.hpp"
+#include "operators/fusion.hpp"
 #include "tern/graph/passes.hpp"
-#include "tern/operators/fusion.hpp"
 
 namespace tern::graph {
 
@@ -53,6 +54,7 @@ void fuse(Structure& structure, Rounding rounding) {
   }
   std::size_t i = 0;
   std::erase_if(structure.nodes, [&](const Node&) { return gone[i++]; });
+  join_concatenated(structure);
   remove_dead(structure);
 }
 
