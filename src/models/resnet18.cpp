@@ -17,8 +17,8 @@ ResidualBlock::ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t str
 }
 
 Tensor ResidualBlock::forward(const Tensor& x) const {
-  const Tensor y = conv2_(bn1_.call_activated(conv1_(x), Activation::relu));
-  return bn2_.call_added(y, downsample_.forward(x), Activation::relu);
+  const Tensor y = conv2_(bn1_(conv1_(x), {}, Activation::relu));
+  return bn2_(y, downsample_.forward(x), Activation::relu);
 }
 
 ResNet18::ResNet18(const ResNet18Options& options, std::uint64_t seed)

@@ -17,9 +17,9 @@ Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride,
 }
 
 Tensor Bottleneck::forward(const Tensor& x) const {
-  Tensor y = bn1_.call_activated(conv1_(x), Activation::relu);
-  y = bn2_.call_activated(conv2_(y), Activation::relu);
-  return bn3_.call_added(conv3_(y), downsample_.forward(x), Activation::relu);
+  Tensor y = bn1_(conv1_(x), {}, Activation::relu);
+  y = bn2_(conv2_(y), {}, Activation::relu);
+  return bn3_(conv3_(y), downsample_.forward(x), Activation::relu);
 }
 
 ResNet50::ResNet50(const ResNet50Options& options, std::uint64_t seed)

@@ -17,6 +17,9 @@ class CallLog {
   CallLog* outer_;
 };
 
+/// The innermost one of the calling thread, or null.
+CallLog* call_log();
+
 /// Whether somebody wants every call of the thread by itself: a log, or a graph that is traced.
 bool one_by_one();
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <typeinfo>
 
 #include "nn/call_log.hpp"
 #include "nn/layer.hpp"
@@ -50,24 +49,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptio
                                                options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
-Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) const {
-  return typeid(*this) == typeid(Conv2d) ? compute(x, activation) : Module::forward_activated(x, activation);
-}
-
-Tensor Conv2d::forward_pooled(const Tensor& x, Activation activation) const {
-  if (typeid(*this) != typeid(Conv2d) || (options_.activation != Activation::none && activation != Activation::none))
-    return Module::forward_pooled(x, activation);
-  operators::Conv2dOptions options = options_;
-  if (activation != Activation::none) options.activation = activation;
-  return operators::conv2d_max_pool2d(x, weight_, bias_, options);
-}
-
-Tensor Conv2d::compute(const Tensor& x, Activation activation) const {
-  if (options_.activation != Activation::none)
-    return operators::activate(operators::conv2d(x, weight_, bias_, options_), activation);
-  operators::Conv2dOptions options = options_;
-  options.activation = activation;
-  return operators::conv2d(x, weight_, bias_, options);
+AsOperator Conv2d::as_operator(bool) const {
+  return {{&operators::op("conv2d"), operators::Attributes({options_})}, {weight_, bias_}};
 }
 
 std::string Conv2d::describe() const {
@@ -97,7 +80,9 @@ Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Con
                                                options.dtype, options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
-Tensor Conv1d::forward(const Tensor& x) const { return operators::conv1d(x, weight_, bias_, options_); }
+AsOperator Conv1d::as_operator(bool) const {
+  return {{&operators::op("conv1d"), operators::Attributes({options_})}, {weight_, bias_}};
+}
 
 std::string Conv1d::describe() const {
   return message("Conv1d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), ")");
@@ -129,15 +114,13 @@ std::int64_t ConvTranspose2d::flops(const Shape& input, const Shape& /*output*/)
 }
 
 Tensor cat(const std::vector<Conv2dInput>& inputs) {
-  const bool plain =
-      std::ranges::all_of(inputs, [](const auto& input) { return typeid(input.conv) == typeid(Conv2d); });
-  if (!plain || one_by_one()) {
+  if (one_by_one() || !std::ranges::all_of(inputs, &Conv2dInput::plain)) {
     std::vector<Tensor> parts;
-    for (const auto& [conv, x] : inputs) parts.push_back(conv(x));
+    for (const Conv2dInput& input : inputs) parts.push_back(input.conv(input.x));
     return operators::cat(parts, 1);
   }
   std::vector<operators::Conv2dCall> calls;
-  for (const auto& [conv, x] : inputs) calls.push_back(conv.call(x));
+  for (const Conv2dInput& input : inputs) calls.push_back(input.conv.call(input.x));
   return operators::conv2d_cat(calls);
 }
 

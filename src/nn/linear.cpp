@@ -1,7 +1,5 @@
 #include "tern/nn/linear.hpp"
 
-#include <typeinfo>
-
 #include "nn/layer.hpp"
 
 namespace tern::nn {
@@ -11,15 +9,8 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options, 
       weight_(parameter("weight", start_weight("Linear", {out, in}, options.dtype, options.start, generator))),
       bias_(parameter("bias", options.bias ? start_bias(weight_, options.start, generator) : Tensor())) {}
 
-Tensor Linear::forward_activated(const Tensor& x, Activation activation) const {
-  return typeid(*this) == typeid(Linear) ? compute(x, activation) : Module::forward_activated(x, activation);
-}
-
-Tensor Linear::compute(const Tensor& x, Activation activation) const {
-  // A kernel computes one activation; a second one runs separately.
-  if (activation_ != Activation::none)
-    return operators::activate(operators::linear(x, weight_, bias_, activation_), activation);
-  return operators::linear(x, weight_, bias_, activation);
+AsOperator Linear::as_operator(bool) const {
+  return {{&operators::op("linear"), operators::Attributes({activation_})}, {weight_, bias_}};
 }
 
 std::string Linear::describe() const {

@@ -9,10 +9,7 @@
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
-#include "tern/operators/activation.hpp"
-#include "tern/operators/arithmetic.hpp"
 #include "tern/operators/op.hpp"
-#include "tern/operators/pooling.hpp"
 
 namespace tern::nn {
 namespace {
@@ -62,6 +59,7 @@ constinit thread_local const Frame* Frame::innermost = nullptr;
 
 CallLog::CallLog() : outer_(current_log) { current_log = this; }
 CallLog::~CallLog() { current_log = outer_; }
+CallLog* call_log() { return current_log; }
 bool one_by_one() { return current_log != nullptr || operators::listened(); }
 
 bool Module::holds(const Module& other) const {
@@ -116,41 +114,13 @@ Tensor Module::call(Forward forward) const {
   }
 }
 
-// A log or a trace gets every call separately, so nothing is fused then. The kernel of batch normalisation rounds a sum
-// behind it once, not twice, so a trace keeps that call.
-Tensor Module::call_activated(const Tensor& x, kernels::Activation activation) const {
-  if (one_by_one()) [[unlikely]]
-    return operators::activate((*this)(x), activation);
-  return call([&] { return forward_activated(x, activation); });
-}
-
-Tensor Module::call_pooled(const Tensor& x, kernels::Activation activation) const {
-  if (one_by_one()) [[unlikely]]
-    return operators::max_pool2d(operators::activate((*this)(x), activation), 2);
-  return call([&] { return forward_pooled(x, activation); });
-}
-
-Tensor Module::call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
-  if (current_log != nullptr) [[unlikely]]
-    return operators::activate(operators::add((*this)(x), added), activation);
-  return call([&] { return forward_added(x, added, activation); });
-}
+Tensor Module::run(const std::function<Tensor()>& function) const { return call(function); }
 
 Tensor Module::operator()(const Tensor& x) const {
   Tensor y = call([&] { return forward(x); });
   if (current_log != nullptr) [[unlikely]]
     current_log->called(*this, x, y);
   return y;
-}
-
-Tensor Module::forward_activated(const Tensor& x, kernels::Activation activation) const {
-  return operators::activate(forward(x), activation);
-}
-Tensor Module::forward_pooled(const Tensor& x, kernels::Activation activation) const {
-  return operators::max_pool2d(forward_activated(x, activation), 2);
-}
-Tensor Module::forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
-  return operators::activate(operators::add(forward(x), added), activation);
 }
 
 // Runs in constructors, where describe() would use members that do not exist yet.

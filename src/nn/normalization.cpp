@@ -1,7 +1,6 @@
 #include "tern/nn/normalization.hpp"
 
-#include <typeinfo>
-
+#include "nn/call_log.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/operators/arithmetic.hpp"
 
@@ -37,30 +36,39 @@ BatchNorm::BatchNorm(const char* name, int least_rank, int most_rank, std::int64
   ignore("num_batches_tracked");
 }
 
-Tensor BatchNorm::forward(const Tensor& x) const { return compute(x, {}, kernels::Activation::none); }
-
-Tensor BatchNorm::forward_activated(const Tensor& x, kernels::Activation activation) const {
-  return is_plain() ? compute(x, {}, activation) : Module::forward_activated(x, activation);
+Tensor BatchNorm::operator()(const Tensor& x, const Tensor& added, Activation activation) const {
+  if (call_log() != nullptr) [[unlikely]] {
+    const Tensor y = (*this)(x);
+    return operators::activate(added.defined() ? operators::add(y, added) : y, activation);
+  }
+  return run([&] { return compute(x, added, activation); });
 }
 
-Tensor BatchNorm::forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
-  return is_plain() ? compute(x, added, activation) : Module::forward_added(x, added, activation);
-}
-
-bool BatchNorm::is_plain() const {
-  return typeid(*this) == typeid(BatchNorm1d) || typeid(*this) == typeid(BatchNorm2d);
-}
-
-Tensor BatchNorm::compute(const Tensor& x, const Tensor& added, kernels::Activation activation) const {
+void BatchNorm::check(const Tensor& x) const {
   if (x.rank() < least_rank_ || x.rank() > most_rank_ || x.size(1) != channels_)
     throw ShapeError(
         message(name_, ": input is ", x.shape(), ", expected ", shapes_of(least_rank_, most_rank_, channels_)));
-  const bool batch_statistics = training() || !running_mean_.defined();
-  expects<ShapeError>(!batch_statistics || x.numel() != channels_, name_, ": input ", x.shape(),
+  expects<ShapeError>(!options_in(training(), {}).training || x.numel() != channels_, name_, ": input ", x.shape(),
                       " has one value per channel, whose deviation is 0; train with more, or call eval()");
-  return operators::batch_norm(
-      x, weight_, bias_, running_mean_, running_var_,
-      {.training = batch_statistics, .momentum = momentum_, .epsilon = epsilon_, .activation = activation}, added);
+}
+
+operators::BatchNormOptions BatchNorm::options_in(bool training, Activation activation) const {
+  return {.training = training || !running_mean_.defined(),
+          .momentum = momentum_,
+          .epsilon = epsilon_,
+          .activation = activation};
+}
+
+Tensor BatchNorm::compute(const Tensor& x, const Tensor& added, Activation activation) const {
+  check(x);
+  return operators::batch_norm(x, weight_, bias_, running_mean_, running_var_, options_in(training(), activation),
+                               added);
+}
+
+AsOperator BatchNorm::as_operator(bool training) const {
+  return {{&operators::op("batch_norm"), operators::Attributes({options_in(training, Activation::none)})},
+          {weight_, bias_, running_mean_, running_var_},
+          [module = *this](const Tensor& x) { module.check(x); }};
 }
 
 namespace {

@@ -1,7 +1,5 @@
 #include "tern/nn/pooling.hpp"
 
-#include <typeinfo>
-
 #include "nn/layer.hpp"
 
 namespace tern::nn {
@@ -17,11 +15,8 @@ std::string describe_pool(const char* name, Pair kernel, const Options& options)
 
 }  // namespace
 
-bool MaxPool2d::fusable_max_pool2d() const {
-  const auto is = [](Pair pair, std::int64_t both) { return pair.h == both && pair.w == both; };
-  return typeid(*this) == typeid(MaxPool2d) && is(kernel_, 2) && is(options_.stride.value_or(kernel_), 2) &&
-         is(options_.padding, 0) && is(options_.end_padding.value_or(0), 0) && is(options_.dilation, 1) &&
-         !options_.ceil_mode;
+AsOperator MaxPool2d::as_operator(bool) const {
+  return {{&operators::op("max_pool2d"), operators::Attributes({kernel_, options_})}};
 }
 
 std::string MaxPool2d::describe() const { return describe_pool("MaxPool2d", kernel_, options_); }

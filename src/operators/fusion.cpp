@@ -79,6 +79,13 @@ const Pattern patterns[]{
 
 }  // namespace
 
+bool fuses_behind(const OpForm& next) {
+  const OpForm firsts[]{{&op("conv2d"), Attributes({Conv2dOptions{}})},
+                        {&op("linear"), Attributes({Activation::none})},
+                        {&op("batch_norm"), Attributes({BatchNormOptions{}})}};
+  return std::ranges::any_of(firsts, [&](const OpForm& first) { return fused(first, next, 0).has_value(); });
+}
+
 bool fuses_second_input(const OpForm& next) { return next.op->name() == "add"; }
 
 std::optional<Fused> fused(const OpForm& first, const OpForm& next, std::size_t position) {

@@ -7,12 +7,6 @@
 
 namespace tern::operators {
 
-/// A call without its tensors.
-struct OpForm {
-  const Op* op = nullptr;
-  Attributes attributes = {};
-};
-
 /// The operator that computes `next` of the result of `first`, where `next` reads it as its input number `position`.
 /// Its inputs are those of `first`, filled up with undefined ones to `inputs`, and then the others of `next`.
 struct Fused {
@@ -21,6 +15,9 @@ struct Fused {
   bool exact = true;  ///< has the bits of the two in turn; else it rounds once where they round twice
 };
 std::optional<Fused> fused(const OpForm& first, const OpForm& next, std::size_t position);
+
+/// Whether some operator computes `next` of its own result.
+bool fuses_behind(const OpForm& next);
 
 /// Whether fusing adds another input of `next`, which must have the shape of the result of `first` then.
 bool fuses_second_input(const OpForm& next);

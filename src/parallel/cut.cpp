@@ -19,8 +19,7 @@ struct CostedPiece {
 std::vector<CostedPiece> pieces_of(const nn::Sequential& net, const std::vector<double>& costs) {
   std::vector<CostedPiece> pieces;
   for (std::size_t i = 0; i < net.size(); ++i) {
-    const bool fusable = net[i].fusable_activation() != kernels::Activation::none || net[i].fusable_max_pool2d();
-    if (i == 0 || !fusable) pieces.push_back({.first = i});
+    if (i == 0 || !net.joins_behind(i)) pieces.push_back({.first = i});
     pieces.back().cost += costs[i];
   }
   return pieces;

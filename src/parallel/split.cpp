@@ -1,7 +1,5 @@
 #include "tern/parallel/split.hpp"
 
-#include <typeinfo>
-
 #include "nn/layer.hpp"
 #include "parallel/holdings.hpp"
 #include "parallel/split_shards.hpp"
@@ -76,13 +74,9 @@ ColumnLinear::ColumnLinear(const Group& ranks, std::int64_t in, std::int64_t out
   check_layouts("ColumnLinear", input_, output_);
 }
 
-Tensor ColumnLinear::forward_activated(const Tensor& x, Activation activation) const {
-  return typeid(*this) == typeid(ColumnLinear) ? compute(x, activation) : Module::forward_activated(x, activation);
-}
-
-Tensor ColumnLinear::compute(const Tensor& x, Activation activation) const {
+Tensor ColumnLinear::forward(const Tensor& x) const {
   const Tensor copy = exchange(group(), x, input_, Layout::copies);
-  return exchange(group(), operators::linear(copy, weight_, bias_, activation), Layout::features, output_);
+  return exchange(group(), operators::linear(copy, weight_, bias_), Layout::features, output_);
 }
 
 std::string ColumnLinear::describe() const {

@@ -179,11 +179,32 @@ TEST_CASE("nn: Sequential computes an activation in the layer before it, to the 
   CHECK(nn::Sequential(models::Mlp({.layers = {4, 2}}))(ones({3, 1, 2, 2})).shape() == Shape{3, 2});
 }
 
-TEST_CASE("nn: batch norm adds and takes the relu in its kernel, a class that derives from it does not", "[nn]") {
+TEST_CASE("nn: Sequential fuses batch norm in training and in evaluation, and what is added later", "[nn]") {
+  const Device device("sequential");
+  Generator generator(6);
+  const Tensor x = randn({3, 2, 5, 4}, generator);
+  nn::Sequential net{nn::BatchNorm2d{2}, nn::Relu{}};
+  const nn::Sequential early = net;  // another handle, before there is more
+  net.add(nn::MaxPool2d{2}).add(nn::Tanh{});
+  const auto apart = [&] { return op::tanh(op::max_pool2d(op::relu(net[0](x)), 2)).values(); };
+  for (const bool training : {true, false, true}) {
+    net.train(training);
+    const std::vector<double> found = net(x).values();
+    CHECK(found == apart());
+    CHECK(early(x).values() == apart());
+  }
+  net.eval();
+  CHECK_THROWS_WITH(net(zeros({3, 3, 5, 4})), Catch::ContainsSubstring("BatchNorm2d: input is [3,3,5,4]"));
   struct Doubled : nn::BatchNorm2d {
     using nn::BatchNorm2d::BatchNorm2d;
-    Tensor forward(const Tensor& x) const override { return nn::BatchNorm2d::forward(x) * 2; }
+    Tensor forward(const Tensor& y) const override { return nn::BatchNorm2d::forward(y) * 2; }
   };
+  Doubled doubled(2);
+  doubled.eval();
+  CHECK(nn::Sequential(doubled, nn::Relu{})(x).values() == op::relu(doubled(x)).values());
+}
+
+TEST_CASE("nn: batch norm adds and takes the relu in its kernel", "[nn]") {
   for (const std::string& name : present_modes()) {
     const Device device(name);
     Generator generator(6);
@@ -204,20 +225,19 @@ TEST_CASE("nn: batch norm adds and takes the relu in its kernel, a class that de
         REQUIRE(first.size() == second.size());
         for (std::size_t i = 0; i < first.size(); ++i) CHECK(largest_difference(first[i], second[i]) < 1e-4);
       };
-      compare([&](const Tensor& x, const Tensor&) { return norm.call_activated(x, Activation::relu); },
+      compare([&](const Tensor& x, const Tensor&) { return norm(x, {}, Activation::relu); },
               [&](const Tensor& x, const Tensor&) { return op::relu(norm(x)); });
-      compare([&](const Tensor& x, const Tensor& added) { return norm.call_added(x, added, Activation::relu); },
+      compare([&](const Tensor& x, const Tensor& added) { return norm(x, added, Activation::relu); },
               [&](const Tensor& x, const Tensor& added) { return op::relu(norm(x) + added); });
-      compare([&](const Tensor& x, const Tensor&) { return norm.call_added(x, more, Activation::relu); },
+      compare([&](const Tensor& x, const Tensor&) { return norm(x, more, Activation::relu); },
               [&](const Tensor& x, const Tensor&) { return op::relu(norm(x) + more); });
-      compare([&](const Tensor& x, const Tensor& added) { return norm.call_added(x, added, Activation::none); },
+      compare([&](const Tensor& x, const Tensor& added) { return norm(x, added, Activation::none); },
               [&](const Tensor& x, const Tensor& added) { return norm(x) + added; });
     };
     nn::BatchNorm2d norm(8);
     check(norm);
     norm.eval();
     check(norm);
-    check(Doubled(8));
   }
 }
 

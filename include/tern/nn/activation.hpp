@@ -1,8 +1,6 @@
 #pragma once
 // Activations as modules; see the operators of the same names.
 
-#include <typeinfo>
-
 #include "tern/nn/module.hpp"
 #include "tern/operators/activation.hpp"
 
@@ -10,11 +8,10 @@ namespace tern::nn {
 
 class Relu : public Module {
  public:
+  using Operator = Relu;
   Tensor forward(const Tensor& x) const override { return operators::relu(x); }
   std::string describe() const override { return "Relu()"; }
-  Activation fusable_activation() const override {
-    return typeid(*this) == typeid(Relu) ? Activation::relu : Activation::none;
-  }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("relu")}}; }
 };
 
 class LeakyRelu : public Module {
@@ -29,20 +26,18 @@ class LeakyRelu : public Module {
 
 class Sigmoid : public Module {
  public:
+  using Operator = Sigmoid;
   Tensor forward(const Tensor& x) const override { return operators::sigmoid(x); }
   std::string describe() const override { return "Sigmoid()"; }
-  Activation fusable_activation() const override {
-    return typeid(*this) == typeid(Sigmoid) ? Activation::sigmoid : Activation::none;
-  }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("sigmoid")}}; }
 };
 
 class Tanh : public Module {
  public:
+  using Operator = Tanh;
   Tensor forward(const Tensor& x) const override { return operators::tanh(x); }
   std::string describe() const override { return "Tanh()"; }
-  Activation fusable_activation() const override {
-    return typeid(*this) == typeid(Tanh) ? Activation::tanh : Activation::none;
-  }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("tanh")}}; }
 };
 
 class Softplus : public Module {

@@ -20,12 +20,12 @@ struct Conv2dOptions {
 /// operators::conv2d with weight [out, in / groups, KH, KW] and bias [out].
 class Conv2d : public Module {
  public:
+  using Operator = Conv2d;
   Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& options = {},
          Generator& generator = default_generator());
 
-  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
-  Tensor forward_activated(const Tensor& x, Activation activation) const override;
-  Tensor forward_pooled(const Tensor& x, Activation activation) const override;
+  Tensor forward(const Tensor& x) const override { return operators::conv2d(x, weight_, bias_, options_); }
+  AsOperator as_operator(bool training) const;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
@@ -36,8 +36,6 @@ class Conv2d : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
-  Tensor compute(const Tensor& x, Activation activation) const;
-
   operators::Conv2dOptions options_;
   Parameter weight_, bias_;
 };
@@ -53,9 +51,11 @@ struct Conv1dOptions {
 /// operators::conv1d with weight [out, in / groups, K] and bias [out].
 class Conv1d : public Module {
  public:
+  using Operator = Conv1d;
   Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv1dOptions& options = {},
          Generator& generator = default_generator());
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return operators::conv1d(x, weight_, bias_, options_); }
+  AsOperator as_operator(bool training) const;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
@@ -88,8 +88,12 @@ class ConvTranspose2d : public Module {
 
 /// A convolution and its input.
 struct Conv2dInput {
+  template <std::derived_from<Conv2d> Layer>
+  Conv2dInput(const Layer& layer, Tensor input)
+      : conv(layer), x(std::move(input)), plain(std::same_as<typename Layer::Operator, Layer>) {}
   const Conv2d& conv;
   Tensor x;
+  bool plain;  ///< whether its forward is Conv2d's own
 };
 /// The outputs of several convolutions, concatenated along the channels by operators::conv2d_cat. If one of them is of
 /// a class derived from Conv2d, `forward` runs for each instead.

@@ -16,11 +16,12 @@ struct LinearOptions {
 /// activation(x weight^T + bias): x [..., in], weight [out, in], bias [out].
 class Linear : public Module {
  public:
+  using Operator = Linear;
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {},
          Generator& generator = default_generator());
 
-  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
-  Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  Tensor forward(const Tensor& x) const override { return operators::linear(x, weight_, bias_, activation_); }
+  AsOperator as_operator(bool training) const;
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
@@ -28,8 +29,6 @@ class Linear : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
-  Tensor compute(const Tensor& x, Activation activation) const;
-
   Activation activation_;
   Parameter weight_, bias_;
 };

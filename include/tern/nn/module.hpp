@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tern/kernels/activation.hpp"
+#include "tern/operators/op.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::nn {
@@ -46,6 +46,15 @@ class Parameter {
   Tensor tensor_;
 };
 
+/// What a layer is whose forward is one operator: its class has `using Operator = Layer;`, which names itself, and
+/// `AsOperator as_operator(bool training) const`. In a class that derives from it the name is another one's, so that a
+/// forward of its own is kept.
+struct AsOperator {
+  operators::OpForm form;
+  std::vector<Tensor> tensors = {};                 ///< its inputs behind x
+  std::function<void(const Tensor& x)> check = {};  ///< throws for an x that the module does not take
+};
+
 /// Base of all modules. A module is a handle, as a Tensor is: a copy shares the parameters, the buffers, the children
 /// and the training switch. One's own module registers its parts where it declares them:
 ///
@@ -75,24 +84,6 @@ class Module {
   /// Floating-point operations of `forward`, a multiply-add counted as two, without the children's. Only matrix
   /// products and convolutions count.
   virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
-
-  /// The activation that this module is, where a layer before it can compute it in its own kernel: none in a
-  /// class that derives from Relu, Sigmoid or Tanh, whose `forward` may be another.
-  virtual kernels::Activation fusable_activation() const { return kernels::Activation::none; }
-  /// `forward` and then the activation: in one kernel where the module can. A class that derives from Linear, Conv2d or
-  /// BatchNorm2d gets two, since its `forward` may be another.
-  virtual Tensor forward_activated(const Tensor& x, kernels::Activation activation) const;
-  /// Whether this module is max_pool2d(x, 2), which a convolution before it may compute in its own kernel; false in a
-  /// class that derives from MaxPool2d.
-  virtual bool fusable_max_pool2d() const { return false; }
-  /// `forward`, the activation, and then max_pool2d(x, 2): in one kernel where the module can.
-  virtual Tensor forward_pooled(const Tensor& x, kernels::Activation activation) const;
-  /// `forward` plus `added`, which has its shape, and then the activation: in one kernel where the module can.
-  virtual Tensor forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
-  /// Run `forward_activated`, `forward_pooled` and `forward_added`, as operator() runs `forward`.
-  Tensor call_activated(const Tensor& x, kernels::Activation activation) const;
-  Tensor call_pooled(const Tensor& x, kernels::Activation activation) const;
-  Tensor call_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
   std::vector<NamedTensor> named_parameters() const;
@@ -143,11 +134,14 @@ class Module {
   void add_child(const std::string& name, std::shared_ptr<Module> child);
   /// Adds the children [begin, end) of another module to this one, too, under their names.
   void add_children(const Module& of, std::size_t begin, std::size_t end);
+  /// Runs `function` as the forward of this module, for the messages of errors.
+  Tensor run(const std::function<Tensor()>& function) const;
   std::size_t child_count() const { return body_->children.size(); }
   const Module& child(std::size_t i) const { return *body_->children[i].second; }
 
  private:
   friend struct EvaluationScope;
+  friend class Sequential;
   friend struct Frame;
   struct Body {
     std::vector<NamedTensor> parameters, buffers;

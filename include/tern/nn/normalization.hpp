@@ -35,9 +35,12 @@ using BatchNorm2dOptions = BatchNormOptions;
 /// has no deviation and is a ShapeError, as in torch.
 class BatchNorm : public Module {
  public:
-  Tensor forward(const Tensor& x) const override;
-  Tensor forward_activated(const Tensor& x, kernels::Activation activation) const override;
-  Tensor forward_added(const Tensor& x, const Tensor& added, kernels::Activation activation) const override;
+  using Module::operator();
+  /// `forward`, plus `added`, which has its shape or is undefined, and then the activation: in one kernel where that is
+  /// none or relu.
+  Tensor operator()(const Tensor& x, const Tensor& added, Activation activation) const;
+  Tensor forward(const Tensor& x) const override { return compute(x, {}, Activation::none); }
+  AsOperator as_operator(bool training) const;
   std::string describe() const override { return message(name_, "(", channels_, ")"); }
 
  protected:
@@ -45,9 +48,9 @@ class BatchNorm : public Module {
   BatchNorm(const char* name, int least_rank, int most_rank, std::int64_t channels, const BatchNormOptions& options);
 
  private:
-  Tensor compute(const Tensor& x, const Tensor& added, kernels::Activation activation) const;
-  /// Whether `forward` is this class's own.
-  bool is_plain() const;
+  Tensor compute(const Tensor& x, const Tensor& added, Activation activation) const;
+  void check(const Tensor& x) const;
+  operators::BatchNormOptions options_in(bool training, Activation activation) const;
 
   const char* name_;
   int least_rank_, most_rank_;
@@ -60,6 +63,7 @@ class BatchNorm : public Module {
 /// For x [N, channels] or [N, channels, L].
 class BatchNorm1d : public BatchNorm {
  public:
+  using Operator = BatchNorm1d;
   explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm1d", 2, 3, channels, options) {}
 };
@@ -67,6 +71,7 @@ class BatchNorm1d : public BatchNorm {
 /// For x [N, channels, H, W].
 class BatchNorm2d : public BatchNorm {
  public:
+  using Operator = BatchNorm2d;
   explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, channels, options) {}
 };

@@ -11,10 +11,11 @@ using operators::MaxPool2dOptions;
 
 class MaxPool2d : public Module {
  public:
+  using Operator = MaxPool2d;
   explicit MaxPool2d(Pair kernel, const MaxPool2dOptions& options = {}) : kernel_(kernel), options_(options) {}
   Tensor forward(const Tensor& x) const override { return operators::max_pool2d(x, kernel_, options_); }
   std::string describe() const override;
-  bool fusable_max_pool2d() const override;
+  AsOperator as_operator(bool training) const;
 
  private:
   Pair kernel_;

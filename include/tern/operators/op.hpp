@@ -83,6 +83,12 @@ class Op {
   int results_;
 };
 
+/// A call without its tensors.
+struct OpForm {
+  const Op* op = nullptr;
+  Attributes attributes = {};
+};
+
 /// The operator of this name; null where there is none.
 const Op* find_op(std::string_view name);
 /// All of them, in alphabetical order.

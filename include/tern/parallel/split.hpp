@@ -52,15 +52,12 @@ class ColumnLinear : public SplitModule {
   ColumnLinear(const Group& group, std::int64_t in, std::int64_t out, const ColumnLinearOptions& options = {},
                Generator& generator = default_generator());
 
-  Tensor forward(const Tensor& x) const override { return compute(x, Activation::none); }
-  Tensor forward_activated(const Tensor& x, Activation activation) const override;
+  Tensor forward(const Tensor& x) const override;
   Layout layout(const std::string& /*name*/) const override { return Layout::rows; }
   std::string describe() const override;
   std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
-  Tensor compute(const Tensor& x, Activation activation) const;
-
   Layout input_, output_;
   nn::Parameter weight_, bias_;
 };
