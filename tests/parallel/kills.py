@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Kills and stops random ranks of trainings under mpirun, and checks that each ends in time, says why, leaves no
+"""Kills and stops random ranks of trainings, and checks that each ends in time, says why, leaves no
 process behind, and resumes, with another number of ranks, to the bits of the undisturbed training.
 
     tests/parallel/kills.py build/tools/tern --runs 200 --seed 1
+    TERN_TEST_KILLS=250 tests/parallel/kills.py build/tools/tern --transport threads --kill-only
 
+The ranks are processes under mpirun, or with --transport threads the threads of one process, which end together.
 Every second training runs with --restarts and must end by itself.
 """
 
@@ -22,6 +24,7 @@ import time
 MOST = 30  # seconds within which a disturbed training has to end
 CAUSES = [
     ("mpirun", re.compile(r"process rank (\d+) .*on node (\S+) exited on signal 9|exited on signal 9")),
+    ("tern", re.compile(r"killed by signal 9\); it starts again")),
     ("a rank", re.compile(r"tern: .*(rank \d+ \(\S+\) did not|the ranks did not|ranks did not end)")),
 ]
 
@@ -29,7 +32,7 @@ CAUSES = [
 def training(run, options):
     return ["train", "--dataset", "points.csv", "--layers", "3,32,32,3", "--dropout", "0.2", "--optimizer", "adam",
             "--mode", options.mode, "--batch-size", "16", "--shards", "4", "--epochs", str(options.epochs),
-            "--schedule", "constant", "--checkpoint-every", "20", "--run", run, "--parallel", "mpi",
+            "--schedule", "constant", "--checkpoint-every", "20", "--run", run, "--parallel", options.transport,
             "--rank-limit", str(options.limit), "--threads", "1"]
 
 
@@ -70,6 +73,22 @@ class Stress:
         self.counts, self.longest, self.failures = collections.Counter(), 0.0, []
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
+    def words(self, run, ranks, restarts=False):
+        """What starts a training of so many ranks."""
+        words = [self.options.tern] + training(run, self.options)
+        if self.options.transport == "threads":
+            return words + ["--ranks", str(ranks)] + (["--restarts", "2"] if restarts else [])
+        if restarts:
+            return words + ["--restarts", "2", "--launcher", " ".join(self.mpirun(ranks))]
+        return self.mpirun(ranks) + words
+
+    def victim(self, process, wanted, restarts):
+        """The process of a rank, -1 for mpirun; None where it has not started yet."""
+        found = processes_of(self.folder)
+        if self.options.transport == "threads":
+            return next((pid for pid in sorted(found, reverse=True) if (pid != process.pid) == restarts), None)
+        return next((pid for pid, rank in found.items() if rank == wanted), None)
+
     def mpirun(self, ranks):
         return [self.options.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
 
@@ -80,7 +99,7 @@ class Stress:
     def whole(self, run, ranks):
         """The undisturbed training, and how long it takes."""
         began = time.monotonic()
-        process = self.start(self.mpirun(ranks) + [self.options.tern] + training(run, self.options))
+        process = self.start(self.words(run, ranks))
         text, _ = process.communicate()
         if process.returncode != 0:
             sys.exit(f"the undisturbed training failed:\n{text}")
@@ -103,19 +122,14 @@ class Stress:
         run, ranks, again = f"r{number}", draw.randint(2, self.options.ranks), draw.randint(1, self.options.ranks)
         what, restarts = draw.choice([signal.SIGKILL, signal.SIGSTOP]), number % 2 == 1
         wanted = -1 if draw.random() < 0.1 else draw.randrange(ranks)
-        if wanted == -1:
-            what = signal.SIGKILL  # nobody looks after an mpirun that is stopped
-        words = self.mpirun(ranks) + [self.options.tern] + training(run, self.options)
-        if restarts:
-            words = [self.options.tern] + training(run, self.options) + [
-                "--restarts", "2", "--launcher", " ".join(self.mpirun(ranks))]
+        if wanted == -1 or self.options.kill_only or self.options.transport == "threads":
+            what = signal.SIGKILL  # nobody looks after an mpirun that is stopped, nor after a single process
         began = time.monotonic()
-        process = self.start(words)
+        process = self.start(self.words(run, ranks, restarts))
         self.await_moment(process, run, draw)
         victim = None
         while process.poll() is None and victim is None:
-            victim = next((pid for pid, rank in processes_of(self.folder).items()
-                           if rank == wanted), None)
+            victim = self.victim(process, wanted, restarts)
         struck = time.monotonic()
         try:
             if victim is not None:
@@ -137,7 +151,9 @@ class Stress:
         label = f"{what.name}{', restarts' if restarts else ''}"
         told = [name for name, cause in CAUSES if cause.search(text)]
         hit = victim is not None and (process.returncode != 0 or bool(told) or "starts again" in text)
-        if wanted == -1:
+        if process.returncode == -signal.SIGKILL and self.options.transport == "threads":
+            told = told or ["its exit code"]
+        if wanted == -1 and self.options.transport == "mpi":
             label += " of mpirun"
             told = told or ["its exit code"]  # the words of its ranks go with it
         if left:
@@ -153,8 +169,7 @@ class Stress:
         if restarts and process.returncode != 0:
             return self.fail(number, f"{label}: exit code {process.returncode} after restarts", text)
         if not restarts and process.returncode != 0:
-            process = self.start(self.mpirun(again) + [self.options.tern] + training(run, self.options) +
-                                 ["--resume"])
+            process = self.start(self.words(run, again) + ["--resume"])
             text, _ = process.communicate(timeout=120)
             if process.returncode != 0:
                 return self.fail(number, f"{label}: exit code {process.returncode} when it went on", text)
@@ -202,7 +217,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tern")
     parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--runs", type=int, default=int(os.environ.get("TERN_TEST_KILLS", 4)))
+    parser.add_argument("--transport", choices=["mpi", "threads"], default="mpi")
+    parser.add_argument("--kill-only", action="store_true", help="stop none")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, default=4, help="as many at most; in cuda no more than there are GPUs")
     parser.add_argument("--mode", default="vectorized")

@@ -325,6 +325,21 @@ TEST_CASE("usage: names that are not UTF-8 are refused before anything is traine
   CHECK_THAT(outcome.err, ContainsSubstring("--dataset: found") && ContainsSubstring("not UTF-8"));
 }
 
+TEST_CASE("usage: a training says how many threads it was given", "[tools][usage]") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "c.csv", "1,2,x\n3,4,y\n5,6,x\n7,8,y\n");
+  const auto said = [&](const char* mode, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"train", "--dataset", "c.csv", "--epochs", "1", "--mode", mode};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = tern(words, {.folder = folder.path()});
+    CHECK(outcome.code == 0);
+    return outcome.err;
+  };
+  CHECK_THAT(said("vectorized", {"--threads", "1"}), ContainsSubstring("in mode vectorized (at most 1 of "));
+  CHECK_THAT(said("vectorized", {}), !ContainsSubstring("at most"));
+  CHECK_THAT(said("sequential", {"--threads", "1"}), !ContainsSubstring("at most"));
+}
+
 TEST_CASE("usage: a resumed training says that it found nothing", "[tools][usage]") {
   const TemporaryFolder folder;
   write_bytes(folder / "c.csv", "1,2,x\n3,4,y\n5,6,x\n7,8,y\n");

@@ -72,9 +72,12 @@ std::vector<T> joined(const parallel::Group& group, std::vector<T> own) {
 // Each rank has seen the files of its own part, and perhaps some that were read ahead.
 std::vector<std::string> joined_files(const parallel::Group& group, const std::vector<std::string>& own) {
   if (group.size() == 1) return own;
+  std::string ended;  // by a byte that no name holds; a name need not be UTF-8
+  for (const std::string& file : own) ended += file + '\0';
   std::set<std::string> files;
-  for (const std::string& text : group.all_gather(Json(own).dump(-1, ' ', false, Json::error_handler_t::replace)))
-    for (const Json& file : parse_json(text, "another rank")) files.insert(file.get<std::string>());
+  for (const std::string& text : group.all_gather(ended))
+    for (std::size_t begin = 0, end = 0; (end = text.find('\0', begin)) != std::string::npos; begin = end + 1)
+      files.insert(text.substr(begin, end - begin));
   return {files.begin(), files.end()};
 }
 

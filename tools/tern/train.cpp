@@ -173,10 +173,16 @@ class Train : public Command {
                           ", which is not UTF-8 and cannot be kept in the settings; rename it");
   }
 
+  // A mode's description counts the threads of the machine, where it has some.
+  std::string bound_on_threads(const Device& device) const {
+    const bool counts = device.description().find_first_of("0123456789") == 0;
+    return settings_.threads > 0 && counts ? message("at most ", settings_.threads, " of ") : "";
+  }
+
   void introduce(const TrainingData& data, Training& training, const Device& device, const parallel::Group& group) {
     const Blueprint& blueprint = training.blueprint();
     say(message(describe_net(blueprint), ", ", grouped(training.net().parameter_count()), " parameters, in mode ",
-                device.name(), " (", device.description(), ")"));
+                device.name(), " (", bound_on_threads(device), device.description(), ")"));
     const std::int64_t aside = data.three_way() ? training.validation_examples() : 0;
     say(message(grouped(data.train.size() - aside), " training", data.three_way() ? ", " : " and ",
                 data.three_way() ? message(grouped(aside), " validation and ") : "", grouped(data.held_out.size()), " ",
