@@ -13,6 +13,7 @@
 #include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
+#include "tern/modes/observer.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/shape.hpp"
 #include "tern/parallel/batch_norm.hpp"
@@ -50,6 +51,8 @@ struct DataParallel::Body {
   std::string joint;                           // a module that sums over all ranks
   std::vector<Bucket> buckets;
   std::vector<Bucket> statistics_buckets;
+  std::map<std::vector<std::int64_t>, std::vector<std::int64_t>>
+      agreements;  // what all ranks agreed on, by this rank's values
 
   Body(const Group& ranks, const nn::Module& module, const DataParallelOptions& chosen)
       : group(ranks),
@@ -119,6 +122,20 @@ struct DataParallel::Body {
       text += message(whole[i].name, taking[i] != 0 ? " to train" : " frozen", '\n');
     group.check_same("DataParallel", text);
     choose(std::move(taking));
+  }
+
+  void remember(const std::vector<std::int64_t>& words, const std::vector<std::int64_t>& agreed) {
+    constexpr std::size_t most = 256;
+    if (agreements.size() >= most) agreements.clear();
+    const auto [known, fresh] = agreements.emplace(words, agreed);
+    if (!fresh && known->second != agreed) known->second.clear();  // the same words mean one or the other
+  }
+  std::vector<std::int64_t> agreed_before(const std::vector<std::int64_t>& words) const {
+    const auto known = agreements.find(words);
+    expects<ParallelError>(known != agreements.end() && !known->second.empty(),
+                           "DataParallel: the ranks have not agreed on which parameters this step uses, which they "
+                           "cannot do while it is recorded; let every call use the same ones, or take no Step");
+    return known->second;
   }
 
   void check(std::int64_t batch) const {
@@ -219,10 +236,17 @@ struct DataParallel::Pass {
     for (Tensor& tensor : body.parameters) tensor.zero_grad();
   }
 
-  /// The elementwise maximum over the ranks. A replay exchanges nothing, so when a Step records on devices, all ranks
-  /// must decide alike; a rank without examples adopts the others' values.
-  std::vector<std::int64_t> agree(std::vector<std::int64_t> words) const {
-    if (!idle && !body.elements.on_host() && Recording::running() != nullptr) return words;
+  /// The elementwise maximum over the ranks. A replay exchanges nothing, so when a Step records on devices, it takes
+  /// what the ranks agreed on in its first run; a rank without examples adopts the others' values.
+  std::vector<std::int64_t> agree(const std::vector<std::int64_t>& words) const {
+    if (idle || body.elements.on_host()) return largest(words);
+    if (Recording::current() != nullptr) return body.agreed_before(words);
+    const Unobserved hidden;  // not part of what a replay repeats
+    std::vector<std::int64_t> agreed = largest(words);
+    body.remember(words, agreed);
+    return agreed;
+  }
+  std::vector<std::int64_t> largest(const std::vector<std::int64_t>& words) const {
     Tensor all = tensor(words, {static_cast<std::int64_t>(words.size())});
     body.group.all_reduce(all, Reduction::max);
     return all.to_vector<std::int64_t>();

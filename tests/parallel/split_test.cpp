@@ -166,7 +166,11 @@ TEST_CASE("split layers: a whole model's state goes in and comes out", "[paralle
       if (found.size() != whole.size()) return message(found.size(), " tensors");
       for (const auto& [name, tensor] : found)
         if (tensor.values() != whole.at(name).values()) return message(name, " has other bits");
-      if (group.size() > 1 && net.parameter_count() >= whole_net().parameter_count()) return "a rank has all of it";
+      // A module counts what this rank holds, the whole state everything.
+      std::int64_t everything = 0;
+      for (const auto& [name, tensor] : found) everything += tensor.numel();
+      if (everything != whole_net().parameter_count()) return message(everything, " elements in all");
+      if (group.size() > 1 && net.parameter_count() >= everything) return "a rank has all of it";
       nn::State wrong = whole;
       wrong["0.weight"] = ones({23, 7});
       const std::string error = said<Error>([&] { parallel::load_whole_state(net, wrong); });

@@ -296,6 +296,38 @@ TEST_CASE("whole: what one rank alone has used is the others' too, on devices", 
   });
 }
 
+TEST_CASE("whole: what one rank alone has used is the others' too, in the first run of a step", "[parallel]") {
+  const Points all = points(8);
+  check_ranks(2, [&](const Group& host) -> std::string {
+    const Device device("debug");
+    const Group group(std::make_shared<Acted>(host, *current_scope().mode->memory));
+    const nn::Sequential net = plain_net();
+    DataParallel ranks(group, net);
+    optim::SGD sgd(net.parameters(), {.learning_rate = 0.5, .weight_decay = 0.1});
+    const auto train = [&](const Tensor& x) {
+      sgd.zero_grad();
+      const Tensor loss = ranks
+                              .backward(8,
+                                        [&](const data::Rows& rows) -> ShardLoss {
+                                          // The second rank passes the last layer by.
+                                          if (host.rank() == 1)
+                                            return operators::mean(net[0](x.slice(0, rows.begin, rows.end)));
+                                          return mean_loss(net, all, rows.begin, rows.end);
+                                        })
+                              .loss;
+      sgd.step();
+      return loss;
+    };
+    // A group that is acted cannot be recorded, so every call is the first one of a Step.
+    for (int i = 0; i < 3; ++i) {
+      Step step(train);
+      (void)step.run({all.x});
+      if (std::string apart = apart_in(host, net); !apart.empty()) return message("call ", i, ": ", apart);
+    }
+    return {};
+  });
+}
+
 TEST_CASE("whole: batch norm of all ranks needs an example in each, and says so", "[parallel]") {
   std::string said;
   try {

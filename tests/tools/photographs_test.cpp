@@ -103,9 +103,9 @@ TEST_CASE("photographs: names of any length and any bytes come from all ranks wh
   for (const char* of : {"p/dark/", "p/light/"})
     for (int i = 0; i < 3; ++i) names.push_back(of + std::string(100, static_cast<char>('a' + i)) + ".png");
   for (const std::string& name : names) write_bytes(folder / name, "no image");
-  const std::vector<std::string> train{"train",    "--dataset", "p",         "--layers",     "768,8,2", "--image-size",
-                                       "16",       "--epochs",  "1",         "--batch-size", "4",       "--validation",
-                                       "0.3",      "--corrupt", "skip",      "--shards",     "4",       "--run"};
+  const std::vector<std::string> train{"train", "--dataset", "p",    "--layers",     "768,8,2", "--image-size",
+                                       "16",    "--epochs",  "1",    "--batch-size", "4",       "--validation",
+                                       "0.3",   "--corrupt", "skip", "--shards",     "4",       "--run"};
   std::string alone;
   for (const char* ranks : {"1", "2", "3"}) {
     std::vector<std::string> words = train;
@@ -114,8 +114,8 @@ TEST_CASE("photographs: names of any length and any bytes come from all ranks wh
     INFO(done.err);
     REQUIRE(done.code == 0);
     CHECK(events_of(folder / ranks).back()["unreadable"] == 7);
-    std::vector<std::string> test{"test",      "--model", ranks,      "--dataset", "p",
-                                  "--corrupt", "skip",    "--format", "json",      "--ranks", ranks};
+    std::vector<std::string> test{"test", "--model",  ranks,  "--dataset", "p",  "--corrupt",
+                                  "skip", "--format", "json", "--ranks",   ranks};
     const Outcome tested = tern(test, {.folder = folder.path()});
     INFO(tested.err);
     REQUIRE(tested.code == 0);
