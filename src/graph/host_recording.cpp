@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "memory/block_source.hpp"
@@ -36,6 +38,7 @@ class Watch : public BlockSource, public kernels::Tape, public Observer {
   }
   void begins() override { block_source = nullptr; }
   void touches(const void*, bool) override {}
+  void elementwise(const void*, const void*, const void*) override {}
   void ends(std::unique_ptr<kernels::Launch>) noexcept override { block_source = this; }
   void begin_move(const Move&) override { throw Unrecordable{"it moves bytes between memories"}; }
   void draws(Generator&) override { throw Unrecordable{"it draws random numbers"}; }
@@ -54,32 +57,85 @@ class Watch : public BlockSource, public kernels::Tape, public Observer {
   Tape* tape_;
 };
 
-/// The first run: which blocks there are, and from when to when.
+/// The first run: which blocks there are, from when to when, and which kernel may write into the block that it reads.
 class Measure final : public Watch {
  public:
   void* take(std::size_t bytes) override {
     void* const block = fresh(bytes);
-    live_[block] = blocks.size();
+    live_[static_cast<const std::byte*>(block)] = blocks.size();
     blocks.push_back({bytes, event_, 0});
+    uses_.push_back({});
     ++event_;
     return block;
   }
   bool give_back(void* block) noexcept override {
-    if (const auto found = live_.find(block); found != live_.end()) {
+    if (const auto found = live_.find(static_cast<const std::byte*>(block)); found != live_.end()) {
       blocks[found->second].end = ++event_;
       live_.erase(found);
     }
     return false;  // it is the pool's
   }
-  /// What still lives is needed to the end.
+  void touches(const void* pointer, bool) override {
+    const std::size_t i = find(pointer);
+    if (i == none) return;
+    if (uses_[i].first == none) uses_[i].first = launch_;
+    uses_[i].last = launch_;
+  }
+  void elementwise(const void* out, const void* in, const void* other) override {
+    const std::size_t to = find(out), from = find(in);
+    if (to == none || from == none || to == from || find(other) == from) return;
+    const auto starts = [&](const void* pointer) { return live_.contains(static_cast<const std::byte*>(pointer)); };
+    if (starts(out) && starts(in) && blocks[to].bytes == blocks[from].bytes) pairs_.push_back({to, from, launch_});
+  }
+  void begins() override {
+    Watch::begins();
+    ++launch_;
+  }
+
+  /// What still lives is needed to the end. A block that is written first where another one is read last takes its
+  /// place.
   void finish() {
-    for (const auto& [block, i] : live_) blocks[i].end = event_ + 1;
+    std::vector<bool> stays(blocks.size());
+    for (const auto& [block, i] : live_) {
+      blocks[i].end = event_ + 1;
+      stays[i] = true;
+    }
+    place_of.resize(blocks.size());
+    std::iota(place_of.begin(), place_of.end(), std::size_t{0});
+    std::vector<bool> handed_on(blocks.size());
+    for (const auto& [to, from, launch] : pairs_) {
+      if (uses_[to].first != launch || uses_[from].last != launch || stays[from] || handed_on[from] ||
+          place_of[to] != to)
+        continue;
+      handed_on[from] = true;
+      place_of[to] = place_of[from];
+      Lifetime& whole = blocks[place_of[from]];
+      whole.end = std::max(whole.end, blocks[to].end);
+    }
   }
   std::vector<Lifetime> blocks;
+  std::vector<std::size_t> place_of;  ///< the block in whose place each one lies
 
  private:
-  std::map<void*, std::size_t> live_;
-  std::size_t event_ = 0;
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  struct Uses {
+    std::size_t first = none, last = none;  // launches
+  };
+  struct Pair {
+    std::size_t to, from, launch;
+  };
+
+  std::size_t find(const void* pointer) const {
+    auto entry = live_.upper_bound(static_cast<const std::byte*>(pointer));
+    if (pointer == nullptr || entry == live_.begin()) return none;
+    --entry;
+    return static_cast<const std::byte*>(pointer) < entry->first + blocks[entry->second].bytes ? entry->second : none;
+  }
+
+  std::map<const std::byte*, std::size_t> live_;
+  std::vector<Uses> uses_;
+  std::vector<Pair> pairs_;
+  std::size_t event_ = 0, launch_ = 0;
 };
 
 /// The second run, in the planned places.
@@ -97,14 +153,16 @@ class Record final : public Watch {
       return nullptr;  // the pool's, and the recording is dropped
     }
     std::byte* const place = block_.data() + plan_.offsets[next_];
-    live_[place] = {bytes, std::exchange(host_writes_next_, false) ? State::by_host : State::fresh};
+    const State state = std::exchange(host_writes_next_, false) ? State::by_host : State::fresh;
+    // Two owners: the second one takes over what the first is read for the last time for.
+    if (const auto [entry, first] = live_.try_emplace(place, Live{bytes, state}); !first) ++entry->second.owners;
     ++next_;
     return place;
   }
   bool give_back(void* block) noexcept override {
     auto* const place = static_cast<std::byte*>(block);
     if (!inside(place)) return false;
-    live_.erase(place);
+    if (const auto entry = live_.find(place); entry != live_.end() && --entry->second.owners == 0) live_.erase(entry);
     return true;
   }
 
@@ -146,6 +204,7 @@ class Record final : public Watch {
   struct Live {
     std::size_t bytes = 0;
     State state = State::fresh;
+    int owners = 1;
   };
 
   bool inside(const std::byte* place) const { return place >= block_.data() && place < block_.data() + block_.bytes(); }
@@ -173,15 +232,22 @@ HostRecording::HostRecording(const Graph& graph, const std::vector<Tensor>& inpu
   const NoGrad no_grad;
   for (const Tensor& input : inputs) inputs_.push_back(input.detach().clone());
   try {
-    std::vector<Lifetime> blocks;
+    std::vector<Lifetime> blocks, places;
+    std::vector<std::size_t> place_of;
     {
       Measure measure;
       std::vector<Tensor> results = graph.run(inputs_);
       for (Tensor& result : results) result = result.contiguous();
       measure.finish();
-      blocks = measure.blocks;
+      blocks = places = measure.blocks;
+      place_of = measure.place_of;
+      for (std::size_t i = 0; i < places.size(); ++i)
+        if (place_of[i] != i) places[i].bytes = 0;  // it needs no place of its own
     }
-    const MemoryPlan plan = plan_memory(blocks);
+    MemoryPlan plan = plan_memory(places);
+    std::vector<std::size_t> offsets;
+    for (const std::size_t place : place_of) offsets.push_back(plan.offsets[place]);
+    plan.offsets = std::move(offsets);
     block_ = std::make_unique<Block>(plan.bytes);
     Record record(blocks, plan, *block_, inputs_, actions_);
     std::vector<Tensor> results = graph.run(inputs_);

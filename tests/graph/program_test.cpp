@@ -126,8 +126,41 @@ TEST_CASE("program: the plan needs less memory than all results", "[graph]") {
         return y;
       },
       numbers({1, 1000})));
-  CHECK(chain.planned_bytes(1) == 2 * 4032);  // two blocks in turn, rounded to 64 bytes
-  CHECK(chain.planned_bytes(2) == 2 * 8000);
+  CHECK(chain.planned_bytes(1) == 4032);  // each result takes the place of the one before, rounded to 64 bytes
+  CHECK(chain.planned_bytes(2) == 8000);
+  const graph::Program rows(of(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 10; ++i) y = op::softmax(y);
+        return y;
+      },
+      numbers({1, 1000})));
+  CHECK(rows.planned_bytes(1) == 2 * 4032);  // two in turn: a row is read more than once
+}
+
+TEST_CASE("program: a kernel does not write over what is read later, or by itself in another order", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  const auto same = [](const std::function<std::vector<Tensor>(const Tensor&)>& function) {
+    const graph::Program program(graph::trace([&](const std::vector<Tensor>& x) { return function(x[0]); },
+                                              {numbers({6, 6})}, {.batch = false}));
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      const Tensor x = numbers({6, 6}, i);
+      CHECK(difference_of(program(std::vector{x}), function(x)) == "");
+    }
+  };
+  same([](const Tensor& x) {  // a result that is read again
+    const Tensor y = op::exp(x);
+    return std::vector{y, op::relu(y), op::tanh(y)};
+  });
+  same([](const Tensor& x) {  // both inputs are views of one block
+    const Tensor y = op::exp(x);
+    return std::vector{op::sub(y, y.transpose(0, 1))};
+  });
+  same([](const Tensor& x) {
+    const Tensor y = op::exp(x), z = op::neg(y);
+    return std::vector{op::add(op::mul(y, y), z)};
+  });
 }
 
 TEST_CASE("program: saved and loaded it has the same bits", "[graph]") {

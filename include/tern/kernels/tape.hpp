@@ -2,6 +2,7 @@
 // How the host records kernels, to call them again without the operators around them.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <tuple>
 #include <type_traits>
@@ -24,6 +25,9 @@ class Tape {
   virtual ~Tape() = default;
   /// A kernel is about to run: each of its pointers, and whether it may write there.
   virtual void touches(const void* pointer, bool writes) = 0;
+  /// The kernel computes each element of `out` from the one of `in` in its place, and perhaps from some of `other`: by
+  /// the contract of its slot `out` may be `in`.
+  virtual void elementwise(const void* out, const void* in, const void* other) = 0;
   virtual void begins() = 0;
   /// It has run, or thrown: `launch` is null then.
   virtual void ends(std::unique_ptr<Launch> launch) noexcept = 0;
@@ -36,6 +40,21 @@ template <class T>
 void touch(Tape& heard, const T& argument) {
   if constexpr (std::is_pointer_v<T>)
     if (argument != nullptr) heard.touches(argument, !std::is_const_v<std::remove_pointer_t<T>>);
+}
+
+// The slots of elementwise kernels, by their signatures.
+template <class T, class... Numbers>
+requires(std::is_arithmetic_v<T> &&
+         (std::is_arithmetic_v<Numbers> && ...)) void tell_elementwise(Tape& heard, T* out, const T* in,
+                                                                       std::int64_t /*n*/, Numbers... /*numbers*/) {
+  heard.elementwise(out, in, nullptr);
+}
+template <class T, class Strides>
+requires requires(const Strides& strides) { strides.stride[0][0]; }
+void tell_elementwise(Tape& heard, T* out, const T* a, const T* b, const Strides& strides) {
+  const auto side_by_side = [&](int input) { return strides.rank == 1 && strides.stride[input][0] == 1; };
+  if (side_by_side(0)) heard.elementwise(out, a, b);
+  if (side_by_side(1)) heard.elementwise(out, b, a);
 }
 
 template <class... Arguments>
@@ -66,6 +85,7 @@ template <class... Arguments>
     std::unique_ptr<Launch> launch = {};
   } ended{heard};
   (touch(*heard, arguments), ...);
+  if constexpr (requires { tell_elementwise(*heard, arguments...); }) tell_elementwise(*heard, arguments...);
   heard->begins();
   function(context, arguments...);
   ended.launch = std::make_unique<LaunchOf<Arguments...>>(function, arguments...);
