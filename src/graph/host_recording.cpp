@@ -149,7 +149,7 @@ class Record final : public Watch {
 
   void* take(std::size_t bytes) override {
     if (next_ == blocks_.size() || blocks_[next_].bytes != bytes) {
-      failed_ = "its two runs differ";
+      problem_ = "its two runs differ";
       return nullptr;  // the pool's, and the recording is dropped
     }
     std::byte* const place = block_.data() + plan_.offsets[next_];
@@ -184,7 +184,7 @@ class Record final : public Watch {
         action.weights = std::make_unique<kernels::WeightVersion>(*kernels::weight_version);
       actions_.push_back(std::move(action));
     } catch (const std::exception&) {
-      failed_ = "memory ran out";
+      problem_ = "memory ran out";
     }
   }
 
@@ -197,7 +197,7 @@ class Record final : public Watch {
     if (entry->second.state == State::by_kernel) throw Unrecordable{"the host looks at what a kernel computes"};
     if (writes) entry->second.state = State::by_host;
   }
-  const std::string& failed() const { return failed_; }
+  const std::string& problem() const { return problem_; }
 
  private:
   enum class State : std::uint8_t { fresh, by_host, kept, by_kernel };
@@ -223,7 +223,7 @@ class Record final : public Watch {
   std::map<std::byte*, Live> live_;
   std::size_t next_ = 0;
   bool host_writes_next_ = false;
-  std::string failed_;
+  std::string problem_;
 };
 
 }  // namespace
@@ -259,7 +259,7 @@ HostRecording::HostRecording(const Graph& graph, const std::vector<Tensor>& inpu
       results_.push_back({place, result.dtype(), result.shape(), ours ? Tensor{} : result});
     }
     results.clear();
-    reason = record.failed();
+    reason = record.problem();
   } catch (const Unrecordable& cause) {
     reason = cause.reason;
   }

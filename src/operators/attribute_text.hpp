@@ -42,9 +42,9 @@ constexpr bool is_name(std::string_view text) {
 }
 
 template <class T>
-struct is_optional : std::false_type {};
+struct IsOptional : std::false_type {};
 template <class T>
-struct is_optional<std::optional<T>> : std::true_type {};
+struct IsOptional<std::optional<T>> : std::true_type {};
 template <class T>
 concept Struct = requires {
   typename T::Members;
@@ -79,7 +79,7 @@ void write(std::string& text, const T& value) {
     write(text, value.w);
   } else if constexpr (std::is_same_v<T, GeneratorOf>) {
     text += value.generator == nullptr ? "default" : "own";
-  } else if constexpr (is_optional<T>::value) {
+  } else if constexpr (IsOptional<T>::value) {
     if (value)
       write(text, *value);
     else
@@ -177,7 +177,7 @@ T read(Reader& text) {
   } else if constexpr (std::is_same_v<T, GeneratorOf>) {
     if (!text.eat("own")) text.need("default");
     return {};
-  } else if constexpr (is_optional<T>::value) {
+  } else if constexpr (IsOptional<T>::value) {
     if (text.eat("none")) return {};
     return read<typename T::value_type>(text);
   } else if constexpr (List<T>) {
