@@ -1,11 +1,18 @@
-// One inference of a network that the library ships: infer NET BATCH THREADS SECONDS prints the minimum, the median and
-// the 99th percentile of its milliseconds, host tensors in and out. MODE names another mode than vectorized.
+// Inference, or a training step, of a network that the library ships: infer NET BATCH THREADS SECONDS prints a line
+// with the least, the median and the 99th percentile of the milliseconds that it takes, and the least of the process's
+// processor time, which other programs on the machine disturb less. Host tensors in and out. Without SECONDS it reads
+// them from standard input, a line for each measurement, so that a peer can be measured between them (peers/infer.py).
+// MODE in the environment names another mode than vectorized; PHASE=train trains, PHASE=profile prints a profile.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,52 +22,88 @@ using namespace tern;
 
 namespace {
 
-struct Setting {
-  std::int64_t images;
-  int threads;
-  double seconds;
-};
+std::string setting(const char* name, const char* usual) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? usual : value;
+}
 
-template <class Net>
-void run(Net&& net, const Setting& setting) {
-  const char* const mode = std::getenv("MODE");
-  const Device device{mode == nullptr ? "vectorized" : mode, {.threads = setting.threads}};
-  const NoGrad none;
-  net.eval();
-  Generator generator{1};
-  const Tensor x = randn({setting.images, 3, 224, 224}, generator);
-  for (int i = 0; i < 3; ++i) net(x).values();
-  std::vector<double> times;
-  for (double total = 0; total < setting.seconds || times.size() < 5; total += times.back()) {
+double seconds_of(std::clock_t clocks) { return static_cast<double>(clocks) / CLOCKS_PER_SEC; }
+
+void measure(const std::function<void()>& run, double seconds) {
+  std::vector<double> times, processor;
+  for (double total = 0; total < seconds || times.size() < 3; total += times.back()) {
     const auto start = std::chrono::steady_clock::now();
-    net(x).values();
+    const std::clock_t clock = std::clock();
+    run();
+    processor.push_back(seconds_of(std::clock() - clock));
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   std::ranges::sort(times);
   const auto at = [&](double share) { return 1e3 * times[static_cast<std::size_t>(share * double(times.size() - 1))]; };
-  std::printf("%.4f %.4f %.4f\n", at(0), at(0.5), at(0.99));
+  std::printf("%.4f %.4f %.4f %.4f\n", at(0), at(0.5), at(0.99), 1e3 * *std::ranges::min_element(processor));
+  std::fflush(stdout);
+}
+
+template <class Net>
+std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t classes, bool trains) {
+  Generator generator{1};
+  const Tensor x = randn(shape, generator);
+  net->train(trains);
+  if (!trains)
+    return [=] {
+      const NoGrad none;
+      (*net)(x).values();
+    };
+  const Shape labels = (*net)(x).rank() == 4 ? Shape{shape[0], shape[2], shape[3]} : Shape{shape[0]};
+  const Tensor y = randint(0, classes, labels, generator);
+  const auto sgd =
+      std::make_shared<optim::SGD>(net->parameters(), optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
+  return [=] {
+    const Tensor loss = net->loss(x, y);
+    sgd->zero_grad();
+    loss.backward();
+    sgd->step();
+    loss.item();
+  };
+}
+
+std::function<void()> step_of(const std::string& name, std::int64_t images, bool trains) {
+  const auto classifier = [&](const auto& net) {
+    return step_of(net, {images, 3, net->image_size(), net->image_size()}, net->classes(), trains);
+  };
+  if (name == "mlp") return step_of(std::make_shared<models::Mlp>(models::mlp_big()), {images, 784}, 10, trains);
+  if (name == "lenet") return step_of(std::make_shared<models::LeNet>(), {images, 1, 28, 28}, 10, trains);
+  if (name == "alexnet") return classifier(std::make_shared<models::AlexNet>());
+  if (name == "googlenet") return classifier(std::make_shared<models::GoogLeNet>());
+  if (name == "resnet18") return classifier(std::make_shared<models::ResNet18>());
+  if (name == "resnet50") return classifier(std::make_shared<models::ResNet50>());
+  if (name == "mobilenet_v2") return classifier(std::make_shared<models::MobileNetV2>());
+  if (name == "vgg16") return classifier(std::make_shared<models::Vgg16>());
+  if (name == "unet") return step_of(std::make_shared<models::UNet>(), {images, 3, 128, 128}, 2, trains);
+  if (name == "vit_b_16")
+    return classifier(std::make_shared<models::VisionTransformer>(
+        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072}));
+  throw Error(message("infer: no network \"", name, "\""));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: infer NET BATCH THREADS SECONDS\n");
+  if (argc != 4 && argc != 5) {
+    std::fprintf(stderr, "usage: infer NET BATCH THREADS [SECONDS]\n");
     return 2;
   }
-  const std::string net = argv[1];
-  const Setting setting{std::atoi(argv[2]), std::atoi(argv[3]), std::atof(argv[4])};
-  if (net == "resnet18")
-    run(models::ResNet18(), setting);
-  else if (net == "resnet50")
-    run(models::ResNet50(), setting);
-  else if (net == "mobilenet_v2")
-    run(models::MobileNetV2(), setting);
-  else if (net == "vgg16")
-    run(models::Vgg16(), setting);
-  else if (net == "vit_b_16")
-    run(models::VisionTransformer({.width = 768, .heads = 12, .hidden = 3072}), setting);
-  else
-    std::fprintf(stderr, "infer: no network %s\n", net.c_str());
+  const Device device{setting("MODE", "vectorized"), {.threads = std::atoi(argv[3])}};
+  const std::string phase = setting("PHASE", "infer");
+  const std::function<void()> run = step_of(argv[1], std::atoi(argv[2]), phase == "train");
+  for (int i = 0; i < 3; ++i) run();
+  if (phase == "profile") {
+    const Profile profile;
+    for (int i = 0; i < 5; ++i) run();
+    std::printf("five inferences\n%s\n", profile.text().c_str());
+    return 0;
+  }
+  if (argc == 5) measure(run, std::atof(argv[4]));
+  for (double seconds = 0; argc == 4 && std::cin >> seconds;) measure(run, seconds);
   return 0;
 }

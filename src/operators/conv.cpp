@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "modes/branches.hpp"
+#include "operators/keeps_weights.hpp"
 #include "operators/layout.hpp"
 #include "operators/traced.hpp"
 #include "operators/window.hpp"
-#include "tern/kernels/weight_version.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
 
@@ -165,33 +165,12 @@ struct Backward {
   }
 };
 
-/// During its lifetime a kernel of this thread may cache what it derives from the weights at `pointer`, if those are
-/// the tensor's own elements and not a copy.
-class KeepsWeights {
- public:
-  KeepsWeights(const Prepared& prepared, const void* pointer, std::size_t element, const Memory& memory) {
-    const Tensor& weight = prepared.weight;
-    const auto* const own = static_cast<const std::byte*>(weight.storage().pointer_in(memory));
-    if (!prepared.keeps || own == nullptr) return;
-    if (own + static_cast<std::size_t>(weight.offset()) * element != pointer) return;
-    version_ = {weight.shared_storage(), weight.storage().version(), weight.offset()};
-    kernels::weight_version = &version_;
-  }
-  KeepsWeights(const KeepsWeights&) = delete;
-  KeepsWeights& operator=(const KeepsWeights&) = delete;
-  ~KeepsWeights() { kernels::weight_version = outer_; }
-
- private:
-  kernels::WeightVersion version_;
-  const kernels::WeightVersion* const outer_ = std::exchange(kernels::weight_version, nullptr);
-};
-
 void run(const Prepared& prepared, Tensor out) {
   visit("conv2d", out.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(multiply_adds(prepared.sizes) * 2);
     const T* const weight = call.in(prepared.weight);
-    const KeepsWeights keeps(prepared, weight, sizeof(T), *call.context().memory);
+    const KeepsWeights keeps(prepared.keeps, prepared.weight, weight, sizeof(T), *call.context().memory);
     call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), weight, call.in(prepared.bias),
                              prepared.sizes);
   });

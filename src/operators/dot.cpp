@@ -1,5 +1,6 @@
 #include "tern/operators/dot.hpp"
 
+#include "operators/keeps_weights.hpp"
 #include "operators/support.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/reduction.hpp"
@@ -123,11 +124,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   const Tensor whole = x.detach().contiguous(), whole_weight = weight.detach().contiguous(),
                whole_bias = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out(out_shape, x.dtype());
+  const bool keeps = !recording(x, weight, bias) && weight.is_contiguous();
   visit("linear", x.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(2 * sizes.rows * sizes.in * sizes.out);
-    call.table().dot.linear(call.context(), call.out(out), call.in(whole), call.in(whole_weight), call.in(whole_bias),
-                            sizes);
+    const T* const factors = call.in(whole_weight);
+    const KeepsWeights keeping(keeps, whole_weight, factors, sizeof(T), *call.context().memory);
+    call.table().dot.linear(call.context(), call.out(out), call.in(whole), factors, call.in(whole_bias), sizes);
   });
   if (recording(x, weight, bias))
     record("linear", out, {x, weight, bias},

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "tern/kernels/algorithms.hpp"
+#include "tern/kernels/weight_version.hpp"
+#include "vectorized/convolution/kept_linear.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
 #include "vectorized/sums.hpp"
@@ -13,6 +15,9 @@ using kernels::Activation;
 using product::Arrays;
 using product::Plan;
 using product::Problem;
+
+// Elements of weights whose packing is worth a look-up.
+constexpr std::int64_t least_kept = 64 * 64;
 
 /// Scratch per thread starts on its own cache line.
 std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
@@ -42,13 +47,27 @@ void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Mat
   multiply<T>(context, "matmul", {.shape = shape, .precision = context.precision}, {.c = out, .a = a, .b = b});
 }
 
+/// With weights that stay as they are, packed for the calls to come, where that keeps the bits; else false.
+template <class T>
+bool linear_by_kept(Context& context, const Problem& problem, const Arrays<T>& arrays, const kernels::Linear& shape) {
+  if (kernels::weight_version == nullptr || !forced_algorithm(context, "linear").empty()) return false;
+  if (shape.rows == 0 || shape.in * shape.out < least_kept) return false;
+  const Plan<T> plan(problem, arrays);
+  if (!plan.sums_in_chains()) return false;
+  const int threads = useful_threads(context, plan.nanoseconds());
+  if (!convolution::kept_linear(context, threads, arrays.c, arrays.a, arrays.b, arrays.column_bias, shape))
+    return false;
+  took_algorithm(context, "linear", "panels");
+  return true;
+}
+
 template <class T>
 void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
-  multiply<T>(context, "linear",
-              {.shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
-               .relu = shape.activation == Activation::relu,
-               .precision = context.precision},
-              {.c = y, .a = x, .b = weight, .column_bias = bias});
+  const Problem problem{.shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
+                        .relu = shape.activation == Activation::relu,
+                        .precision = context.precision};
+  const Arrays<T> arrays{.c = y, .a = x, .b = weight, .column_bias = bias};
+  if (!linear_by_kept(context, problem, arrays, shape)) multiply<T>(context, "linear", problem, arrays);
   if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
   if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
 }

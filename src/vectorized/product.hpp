@@ -43,6 +43,8 @@ class Plan {
   Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced = {});
   /// The name of the chosen algorithm.
   const char* algorithm() const { return algorithm_->name; }
+  /// Whether every element is one chain along k.
+  bool sums_in_chains() const { return algorithm_->sums == Sums::chains && slices_ == 1; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
   std::int64_t scratch() const { return packed_ + transposed_; }

@@ -114,6 +114,20 @@ TEST_CASE("algorithms: depthwise convolutions", "[device][algorithms]") {
   CHECK(forward.taken() == 1);
 }
 
+TEST_CASE("algorithms: 1x1 convolutions take channels-last images as they lie", "[device][algorithms]") {
+  const Device device{"vectorized"};
+  for (const std::int64_t outputs : {96, 21}) {
+    INFO("16 channels to " << outputs);
+    const Tensor weight = ones({outputs, 16, 1, 1}), planar = ones({1, 16, 9, 9});
+    const Tensor last = op::permute(ones({1, 9, 9, 16}), {0, 3, 1, 2});
+    const Profile profile;
+    CHECK(op::conv2d(last, weight).values() == op::conv2d(planar, weight).values());
+    const ProfileTable table = profile.table();
+    CHECK(row_of(table, "conv2d", false).algorithm == "im2col, rows");
+    for (const ProfileRow& row : table.rows) CHECK(row.name != "copy");
+  }
+}
+
 TEST_CASE("algorithms: products", "[device][algorithms]") {
   const Device device{"vectorized"};
   Generator generator(1);

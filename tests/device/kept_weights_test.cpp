@@ -178,3 +178,34 @@ TEST_CASE("kept weights: threads that infer with one network have the bits of on
     CHECK(wrong == std::vector<int>(4, 0));
   }
 }
+
+TEST_CASE("kept weights: linear layers have the bits of products, for any number of rows", "[device]") {
+  const NoGrad none;
+  const Limit limit(64 * megabytes);
+  Generator generator(3);
+  for (const auto& [in, out] : {std::pair{70, 90}, {600, 67}, {130, 1000}})
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      const Tensor weight = randn({out, in}, generator, 0, 1, dtype), bias = randn({out}, generator, 0, 1, dtype);
+      const KeptCount before = kept_count();
+      for (const std::int64_t rows : {1, 5, 13, 40, 197})
+        for (const int threads : {1, 3}) {
+          INFO(rows << " rows of " << in << " to " << out << ", " << threads << " threads");
+          const Device device{"vectorized", {.threads = threads}};
+          const Tensor x = randn({rows, in}, generator, 0, 1, dtype);
+          for (const bool shifts : {true, false}) {
+            const auto layer = [&](const Tensor& w) {
+              return op::linear(x, w, shifts ? bias : Tensor{}, Activation::relu).values();
+            };
+            const std::vector<double> expected = layer(weight.clone());  // of weights that nobody has seen: a product
+            for (int i = 0; i < 3; ++i) CHECK(layer(weight) == expected);
+          }
+        }
+      CHECK(kept_count().arrays <= before.arrays + 1);  // one for all numbers of rows
+      CHECK(kept_count().found > before.found + 10);
+    }
+  Tensor weight = randn({64, 64}, generator), x = randn({50, 64}, generator);
+  const Device device{"vectorized"};
+  for (int i = 0; i < 3; ++i) op::linear(x, weight);
+  weight.fill_(2);
+  CHECK(op::linear(x, weight).values() == op::linear(x, weight.clone()).values());
+}

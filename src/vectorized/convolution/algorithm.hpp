@@ -49,6 +49,9 @@ struct Algorithm {
 template <class T>
 PlanPointer<T> im2col(const Problem&, const Arrays<T>&);
 template <class T>
+PlanPointer<T> direct(const Problem&, const Arrays<T>&);  // of im2col, the forward pass with few outputs
+bool direct_fits(const Problem&);
+template <class T>
 PlanPointer<T> rows(const Problem&, const Arrays<T>&);
 template <class T>
 PlanPointer<T> winograd(const Problem&, const Arrays<T>&);

@@ -157,6 +157,7 @@ const Algorithm<T>& choose(Context& context, const Problem& problem, const Array
 template <class T>
 Layout choose_layout(const Context& context, Problem problem) {
   const bool empty = problem.N * problem.groups * problem.O * problem.K() * problem.positions() == 0;
+  const Layout lies = problem.layout;
   for (const Pass pass : {Pass::forward, Pass::grad_x, Pass::grad_weight}) {
     const std::string_view forced = forced_algorithm(context, decision(pass));
     if (forced.empty()) continue;
@@ -176,6 +177,9 @@ Layout choose_layout(const Context& context, Problem problem) {
   problem.pass = Pass::forward;
   problem.layout = Layout::channels_last;
   if (!empty && problem.groups >= 8 && depthwise_fits(problem)) return Layout::channels_last;
+  // A product of the image as it lies.
+  if (!empty && lies == Layout::channels_last && problem.plain() && problem.O >= 8 && problem.C >= 8)
+    return Layout::channels_last;
   // Lanes that are channels need enough of them to fill vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;

@@ -2,6 +2,7 @@
 
 #include "vectorized/convolution/choice.hpp"
 #include "vectorized/convolution/kept.hpp"
+#include "vectorized/convolution/kept_linear.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -167,6 +168,39 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 bool fuses_max_pool2d(const Context&, const Conv2d&) { return false; }
 
 }  // namespace
+
+template <class T>
+bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weight, const T* bias,
+                 const kernels::Linear& shape) {
+  Problem problem{.pass = Pass::forward,
+                  .N = 1,
+                  .C = shape.in,
+                  .O = shape.out,
+                  .H = 1,
+                  .W = 1,
+                  .OH = 1,
+                  .OW = 1,
+                  .layout = Layout::channels_last,
+                  .x_pitch = shape.in,
+                  .y_pitch = shape.out,
+                  .element = sizeof(T)};
+  const Problem of_weights = problem;  // they are packed alike for any number of rows
+  problem.H = problem.OH = shape.rows;
+  problem.activation = shape.activation;
+  problem.bias = bias != nullptr;
+  problem.threads = threads;
+  const PlanPointer<T> plan = rows<T>(problem, {.out = y, .in = x, .weight = weight, .bias = bias, .keeps = true});
+  const kernels::WeightVersion& version = *kernels::weight_version;
+  constexpr std::string_view algorithm = "linear";
+  const Kept kept = kept_weights(version, of_weights, algorithm, static_cast<std::size_t>(plan->shared()) * sizeof(T));
+  if (kept.data == nullptr) return false;
+  run_on_weights(context, threads, *plan, static_cast<T*>(kept.data.get()), kept.ready);
+  if (!kept.ready) keep(version, of_weights, algorithm, kept);
+  return true;
+}
+template bool kept_linear(Context&, int, float*, const float*, const float*, const float*, const kernels::Linear&);
+template bool kept_linear(Context&, int, double*, const double*, const double*, const double*, const kernels::Linear&);
+
 }  // namespace convolution
 
 template <class T>

@@ -320,6 +320,7 @@ template <class T>
 PlanPointer<T> im2col(const Problem& problem, const Arrays<T>& arrays) {
   switch (problem.pass) {
     case Pass::forward:
+      if (direct_fits(problem)) return direct(problem, arrays);
       return std::make_unique<Im2colForward<T>>(problem, arrays);
     case Pass::grad_x:
       return std::make_unique<Im2colGradX<T>>(problem, arrays);
