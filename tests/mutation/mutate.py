@@ -4,14 +4,17 @@
     tests/mutation/mutate.py OUT [--jobs 2] [--seconds N] [--only WORD ...] [--cmake=-DNAME=VALUE ...] [--report FILE]
     tests/mutation/mutate.py OUT --check
 
-Copies the sources to OUT/source, writes the faults of faults.txt into them behind a question for TERN_FAULT, builds the
+Copies the sources to OUT/source, writes the faults of faults*.txt into them behind a question for TERN_FAULT, builds the
 tests once, and runs for each fault the tests of its section until one fails; what survives these meets the whole suite.
 Outcomes are kept in OUT/outcomes.json, which the next run goes on from: --seconds ends a run in time, and a fault whose
 line or tests changed, or that --again names by a word of its line, runs anew (--again survived: all survivors). Prints
 the survivors, and writes a page with --report. A fault whose place is not found, or not exactly once, is left out and
 named.
 
-A section of faults.txt begins with "@ file | tests": the tests in the order of running, as in command() below. A fault
+--only compiles the faults of some files alone: where their headers stay as they are, a compiler's cache serves the rest.
+A fault has the same number however many stand before it, so that a new one compiles its own file.
+
+A section of faults*.txt begins with "@ file | tests": the tests in the order of running, as in command() below. A fault
 is a line "original => mutated", with "anchor >>> " in front where the original is not the only one in the file: then
 the first one behind the anchor, which must be the only one, is meant. What ends with ";" is a statement, the rest an
 expression. "= reason" behind a fault says why it changes nothing that a test could see; it is not counted. A line that
@@ -26,6 +29,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACES = ["CMakeLists.txt", "README.md", "benchmarks", "cmake", "docs", "examples", "include", "scripts", "src",
@@ -59,8 +63,9 @@ def command(test):
 
 
 class Fault:
-    def __init__(self, number, file, tests, line):
-        self.number, self.file, self.tests, self.line = number, file, tests, line
+    def __init__(self, file, tests, line):
+        self.file, self.tests, self.line = file, tests, line
+        self.number = zlib.crc32(f"{file} | {line}".encode()) >> 1  # an int's
         self.area = file.split("/")[1]
         self.anchor, change = line.split(" >>> ", 1) if " >>> " in line else (None, line)
         self.original, self.mutated = change.split(" => ", 1)
@@ -93,14 +98,15 @@ class Fault:
 
 def read_faults():
     faults, file, tests = [], None, []
-    for line in (pathlib.Path(__file__).parent / "faults.txt").read_text().splitlines():
+    files = sorted(pathlib.Path(__file__).parent.glob("faults*.txt"))
+    for line in [line for path in files for line in path.read_text().splitlines()]:
         if line.startswith("@ "):
             file, tests = (part.strip() for part in line[2:].split("|"))
             tests = tests.split()
         elif line.startswith("= "):
             faults[-1].equivalent = line[2:]
         elif line.strip() and not line.startswith("#"):
-            faults.append(Fault(len(faults) + 1, file, tests, line))
+            faults.append(Fault(file, tests, line))
     return faults
 
 
@@ -134,7 +140,7 @@ def write_sources(faults, source):
     texts["src/core/tern_fault.cpp"] = ('#include "tern_fault.hpp"\n\n#include <cstdlib>\n\nconst int tern_fault = '
                                         '[] {\n  const char* text = std::getenv("TERN_FAULT");\n'
                                         "  return text == nullptr ? 0 : std::atoi(text);\n}();\n")
-    texts["src/tern_fault.hpp"] = ("#pragma once\n/// The fault that is alive, 0 for none.\n"
+    texts["include/tern_fault.hpp"] = ("#pragma once\n/// The fault that is alive, 0 for none.\n"
                                    "extern const int tern_fault;\n")
     for place in PLACES:
         for path in [ROOT / place, *(ROOT / place).rglob("*")]:
@@ -242,7 +248,8 @@ def main():
     if options.check:
         print(f"{len(faults) - len(wrong)} of {len(faults)} faults have their place")
         sys.exit(bool(wrong))
-    faults = [fault for fault in faults if not fault.lost]
+    faults = [fault for fault in faults if not fault.lost
+              and (not options.only or any(word in fault.file for word in options.only))]
     begin = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / "outcomes.json"
@@ -251,9 +258,7 @@ def main():
         fault.outcome = known.get(fault.key(), "")
         if any(word in fault.outcome or word in fault.line for word in options.again):
             fault.outcome = ""
-    waiting = [fault for fault in faults if not fault.outcome and not fault.equivalent
-               and (not options.only or any(word in fault.file for word in options.only))]
-    # All faults are compiled in, so that the build serves every choice of them.
+    waiting = [fault for fault in faults if not fault.outcome and not fault.equivalent]
     write_sources(faults, options.out.resolve() / "source")
     suite = [] if options.near else SUITE
     names = sorted({test for fault in waiting for test in fault.tests}.union(suite))
@@ -278,7 +283,7 @@ def main():
                 known.update({fault.key(): outcome})
                 kept.write_text(json.dumps({key: value for key, value in known.items() if value}, indent=1))
                 if outcome:
-                    print(f"{fault.number:4} {outcome:40} {fault.file}: {fault.line}", flush=True)
+                    print(f"{outcome:40} {fault.file}: {fault.line}", flush=True)
         list(pool.map(try_out, waiting))
     if options.report:
         report(faults, options.report)
