@@ -102,6 +102,17 @@ TEST_CASE("auto: a mode that its products alone make too slow is not tried", "[d
   CHECK_THAT(device.explain(), ContainsSubstring("sequential is not tried, its products would take about "));
 }
 
+TEST_CASE("auto: a mode that is hopeless in its first call gets no second one", "[device][auto]") {
+  const Device device{"auto"};
+  Clockwork clockwork{{{"sequential", microseconds(300000)}}};
+  Step step([&](const Tensor& x) { return clockwork(x); });
+  REQUIRE(settles(step, ones({3})));
+  CHECK(step.chosen()->name != "sequential");
+  CHECK(clockwork.runs["sequential"] == 1);
+  step(ones({3}));
+  CHECK_THAT(device.explain(), ContainsSubstring("sequential one call took "));
+}
+
 TEST_CASE("auto: a single call of other sizes stays where the others run, and is no trial", "[device][auto]") {
   const Device device{"auto"};
   Clockwork clockwork{{{"vectorized", microseconds(20000)}, {"cuda", microseconds(20000)}}};

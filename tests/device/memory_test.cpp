@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "memory/system_memory.hpp"
 #include "support/catch.hpp"
@@ -30,6 +32,37 @@ TEST_CASE("memory: what the host's gives back to the system is no longer reserve
   CHECK(host_memory().statistics().reserved >= before + bytes);
   host_memory().trim();
   CHECK(host_memory().statistics().reserved == before);
+}
+TEST_CASE("memory: of small blocks a thread keeps some, and none behind its end", "[device][memory]") {
+  Memory& memory = host_memory();
+  constexpr std::size_t bytes = 8192, most = 64;
+  const auto use = [&](int count) {
+    std::vector<void*> all;
+    for (int i = 0; i < count; ++i) all.push_back(memory.allocate(bytes, nullptr));
+    for (void* block : all) memory.release(block, bytes, nullptr);
+  };
+  memory.trim();
+  std::size_t before = memory.statistics().reserved;
+  use(300);
+  memory.trim();
+  CHECK(memory.statistics().reserved <= before + most * bytes);
+  before = memory.statistics().reserved;
+  std::thread([&] { use(40); }).join();
+  memory.trim();
+  CHECK(memory.statistics().reserved == before);
+}
+TEST_CASE("memory: as much as was ever used at once may lie free", "[device][memory]") {
+  Memory& memory = host_memory();
+  memory.trim();
+  constexpr std::size_t large = std::size_t{48} << 20, other = std::size_t{5} << 20;
+  const std::size_t before = memory.statistics().reserved;
+  std::vector<void*> all;
+  for (int i = 0; i < 4; ++i) all.push_back(memory.allocate(large, nullptr));
+  for (void* block : all) memory.release(block, large, nullptr);
+  void* const small = memory.allocate(other, nullptr);
+  CHECK(memory.statistics().reserved >= before + 4 * large + other);
+  memory.release(small, other, nullptr);
+  memory.trim();
 }
 TEST_CASE("memory: the host's does not keep every size that a growing buffer had", "[device][memory]") {
   Memory& memory = host_memory();

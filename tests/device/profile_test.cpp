@@ -116,6 +116,9 @@ TEST_CASE("profile: operators by direction, with calls, FLOPs and bytes", "[devi
     const std::string text = table.text();
     CHECK_THAT(text, ContainsSubstring("conv2d backward") && ContainsSubstring("GFLOP/s") &&
                          ContainsSubstring("of roofline") && ContainsSubstring("wall time"));
+    CHECK_THAT(text, !ContainsSubstring(message('(', name, ')')));  // there is but one
+    // A decision about a part of an operator is named without the operator.
+    if (device.name() == "vectorized") CHECK(conv_backward->algorithm.starts_with("grad_weight "));
   }
 }
 
@@ -231,6 +234,65 @@ TEST_CASE("profile: a mode with a timer is timed on the device, without a wait u
   const auto& ranges = clock_of_device.ranges;
   CHECK(std::count(ranges.begin(), ranges.end(), "matmul") == 2);
   CHECK(std::count(ranges.begin(), ranges.end(), "matmul backward") == 1);
+}
+
+TEST_CASE("profile: what is changed in place is read and written", "[device]") {
+  const Device device{"vectorized"};
+  Tensor parameter = ones({100}).set_requires_grad();
+  parameter.set_grad(ones({100}));
+  optim::SGD sgd({parameter}, {.learning_rate = 0.1});
+  const Profile profile;
+  sgd.step();
+  const ProfileTable table = profile.table();
+  REQUIRE(find(table, "sgd", false) != nullptr);
+  const double bytes = find(table, "sgd", false)->bytes;
+  CHECK(bytes >= 4 * 300);  // and the rate
+  CHECK(bytes <= 4 * 300 + 8);
+}
+
+TEST_CASE("profile: what an operator waits for counts once", "[device]") {
+  const Tensor a = ones({1 << 24});
+  const Device device(testing::fake_mode());
+  Profile profile;
+  const Tensor b = op::add(a.slice(0, 0, 4), 1.0);  // moves all of it
+  profile.stop();
+  const ProfileTable table = profile.table();
+  REQUIRE(find(table, "host to fake", false) != nullptr);
+  CHECK(table.seconds <= table.wall_seconds);
+}
+
+TEST_CASE("profile: modes are told apart, whatever their names", "[device]") {
+  const std::string odd = R"(odd "one\)";
+  const Mode& other = register_mode(odd, tern::mode("sequential"));
+  const Tensor x = ones({5});
+  const Profile profile;
+  for (const Mode* const mode : {&tern::mode("sequential"), &other}) {
+    const Device device(*mode);
+    op::exp(x);
+  }
+  CHECK_THAT(profile.table().text(), ContainsSubstring("exp (sequential)") && ContainsSubstring("exp (" + odd + ")"));
+  const nlohmann::json trace = trace_of(profile);
+  int found = 0;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("name") == "exp") found += event.at("args").at("mode") == odd;
+  CHECK(found == 1);
+}
+
+TEST_CASE("profile: a device's work does not begin before the host has queued it", "[device]") {
+  const Device device(timed_mode());
+  const Tensor a = ones({4, 4});
+  op::matmul(a, a);
+  clock_of_device = {};
+  const Profile profile;
+  op::exp(a);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the device's clock stands
+  op::matmul(a, a);
+  const nlohmann::json trace = trace_of(profile);
+  double queued = -1, began = -1;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("name") == "matmul") (event.at("tid") == 1 ? queued : began) = event.at("ts").get<double>();
+  CHECK(queued >= 5000);
+  CHECK(began >= queued - 0.002);
 }
 
 TEST_CASE("profile: ranges without times", "[device]") {

@@ -139,4 +139,5 @@ TEST_CASE("freeze: stars and question marks", "[nn][load]") {
   CHECK(nn::freeze(net, {"*a*a*"}).size() == 2);  // layer1... has one "a" but for "bias"
   CHECK(nn::freeze(net, {"*"}).size() == 4);
   CHECK(nn::freeze(net, {"layer12.bias", "layer12.b*"}).size() == 1);
+  CHECK(nn::freeze(net, {"layer12.bias*"}) == Names{"layer12.bias"});  // a star stands for nothing as well
 }

@@ -63,7 +63,21 @@ TEST_CASE("optim: entries of a state belong to parameters", "[optim]") {
     CHECK_FALSE(adam.owner_of(name).defined());
   optim::Groups groups;
   groups.add(std::make_unique<optim::Adam>(std::vector{two.body, two.head}, optim::AdamOptions{}));
+  const Tensor third = ones({3}).set_requires_grad();
+  groups.add(std::make_unique<optim::Adam>(std::vector{third}, optim::AdamOptions{}));
   CHECK(groups.owner_of("group0.1.exp_avg").is(two.head));
+  CHECK(groups.owner_of("group1.0.exp_avg").is(third));
+}
+
+TEST_CASE("optim: a group that is added later takes the factor of the others", "[optim]") {
+  Tensor parameter = ones({1}).set_requires_grad();
+  optim::Groups groups;
+  groups.set_learning_rate(0.5);
+  groups.add(std::make_unique<optim::SGD>(std::vector{parameter}, optim::SgdOptions{.learning_rate = 0.25}));
+  CHECK(groups[0].learning_rate() == 0.125);
+  parameter.set_grad(ones({1}));
+  groups.step();
+  CHECK(parameter.item() == 1 - 0.125);
 }
 
 TEST_CASE("optim: groups' rates in a loop are those of single steps", "[optim]") {
@@ -149,6 +163,36 @@ TEST_CASE("optim: what the composed optimisers have after their first step", "[o
   optim::Lion lion({parameter}, {.learning_rate = 0, .beta1 = 0.5, .beta2 = 0.75});
   lion.step();
   CHECK(lion.state().at("0.exp_avg").values() == Values{0.125, -1});
+}
+
+TEST_CASE("optim: moments that a failed recording made are made again", "[optim]") {
+  const Device device(replaying_mode());
+  const auto trained = [](auto make, bool recorded) {
+    Tensor parameter = ones({4}).set_requires_grad();
+    auto optimizer = make(std::vector{parameter});
+    const nn::State fresh = optimizer.state();
+    const auto function = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      const Tensor loss = op::sum(parameter * x);
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    Step step(function);
+    for (int i = 0; i < 4; ++i) {
+      // The second call is the one that is recorded, and makes the moments again.
+      if (i == 1) optimizer.load_state(fresh);
+      if (i == 1 && recorded) fail_recordings(1);
+      (void)(recorded ? step(ones({4})) : function(ones({4})));
+    }
+    CHECK(step.unrecorded().empty() != recorded);
+    return parameter.values();
+  };
+  const auto check = [&](auto make) { CHECK(trained(make, true) == trained(make, false)); };
+  check(
+      [](std::vector<Tensor> all) { return optim::RMSprop(std::move(all), {.learning_rate = 0.1, .momentum = 0.9}); });
+  check([](std::vector<Tensor> all) { return optim::Adagrad(std::move(all), {.learning_rate = 0.1}); });
+  check([](std::vector<Tensor> all) { return optim::Lion(std::move(all), {.learning_rate = 0.1}); });
 }
 
 TEST_CASE("optim: gradients of any size are clipped", "[optim]") {

@@ -76,6 +76,23 @@ TEST_CASE("compare: runs that are under way, of other data, or no runs", "[tools
   CHECK_THAT(both.out, ContainsSubstring("interrupted"));
   CHECK(both.out.find("\nb") < both.out.find("\na"));  // as they were given: no figure says which is better
 
+  // Nor does one that both have, of other data; of the same data it does, and times add up.
+  const auto epoch = [](const std::string& data, const char* accuracy) {
+    return R"({"event":"start","settings":{},"data":{"source":")" + data + R"("}}
+{"event":"epoch","epoch":1,"validation_accuracy":0.1,"seconds":60}
+{"event":"epoch","epoch":2,"validation_accuracy":)" +
+           accuracy + R"(,"seconds":5}
+)";
+  };
+  write("poor", epoch("x", "0.5"));
+  write("good", epoch("x", "0.75"));
+  write("other", epoch("y", "0.9"));
+  const std::string same = tern({"compare", "poor", "good"}, {.folder = folder.path()}).out;
+  CHECK(same.find("\ngood") < same.find("\npoor"));
+  CHECK_THAT(same, ContainsSubstring("1:05"));
+  const std::string apart = tern({"compare", "poor", "other"}, {.folder = folder.path()}).out;
+  CHECK(apart.find("\npoor") < apart.find("\nother"));
+
   write("odd", R"({"event":"start","net":7,"settings":[],"data":3}
 {"event":"epoch","epoch":1e300,"loss":{},"seconds":-1}
 {"event":"end","reason":null}

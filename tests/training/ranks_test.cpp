@@ -245,6 +245,8 @@ TEST_CASE("trainer: options and data that differ between ranks are found before 
   CHECK_THAT(told([](Change& rank) { rank.options.clip_norm = 1; }), ContainsSubstring("clip_norm 1"));
   CHECK_THAT(told([](Change& rank) { rank.options.average = 0.5; }), ContainsSubstring("average 0.5"));
   CHECK_THAT(told([](Change& rank) { rank.options.epochs = 2; }), ContainsSubstring("epochs 2"));
+  CHECK_THAT(told([](Change& rank) { rank.options.patience = 2; }), ContainsSubstring("patience 2"));
+  CHECK_THAT(told([](Change&) { default_generator().skip(3); }), ContainsSubstring("position 3"));
   CHECK_THAT(told([](Change& rank) { rank.options.shards = 4; }), ContainsSubstring("shards 4"));
   CHECK_THAT(told([](Change& rank) { rank.options.schedule = optim::StepLr{.step_size = 1}; }),
              ContainsSubstring("schedule by epoch: 1"));
@@ -264,6 +266,82 @@ TEST_CASE("trainer: options and data that differ between ranks are found before 
                labels[5] = (labels[5] + 1) % 3;
              }),
              ContainsSubstring("fingerprint "));
+}
+
+TEST_CASE("trainer: ranks with another past, and all ranks of a grid, are compared before the first step",
+          "[trainer][parallel]") {
+  const auto said = [](int ranks, const std::function<void(const Group&)>& program) -> std::string {
+    try {
+      parallel::launch({.ranks = ranks, .limit = std::chrono::seconds(10)}, program);
+    } catch (const ParallelError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  CHECK_THAT(said(2,
+                  [](const Group& group) {
+                    manual_seed(7);
+                    Split training(group, {.epochs = 2});
+                    training.trainer.run(1);
+                    io::Checkpoint snapshot = training.trainer.snapshot();
+                    std::vector<training::EpochResult> history = training.trainer.history();
+                    history[0].loss += group.rank();
+                    snapshot.tensors["history"] = training::table_of(history);
+                    training.trainer.restore(snapshot, "here");
+                    training.trainer.run();
+                  }),
+             ContainsSubstring("epoch 1: loss"));
+  // Targets that are told apart from the examples.
+  CHECK_THAT(said(2,
+                  [](const Group& group) {
+                    manual_seed(7);
+                    nn::Sequential net{nn::Flatten(), nn::Linear(48, 1)};
+                    optim::SGD sgd(net.parameters(), {.learning_rate = 0.1});
+                    const auto source = std::make_shared<const data::SyntheticImages>(
+                        data::SyntheticImagesOptions{.count = 8, .size = 4, .classes = 2});
+                    Trainer trainer(
+                        net, sgd, data::DataLoader(source, {.batch_size = 4, .targets = full({2, 1}, group.rank())}),
+                        [&](const Tensor& x, const Tensor& y) { return parallel::ShardLoss{op::mse(net(x), y)}; },
+                        {.epochs = 1}, group);
+                    trainer.run();
+                  }),
+             ContainsSubstring("fingerprint "));
+  // Ranks of one model are alike, those beside them are not.
+  CHECK_THAT(said(4,
+                  [](const Group& group) {
+                    manual_seed(7);
+                    const parallel::Mesh mesh(group, 2);
+                    nn::Sequential net{parallel::ColumnLinear(mesh.model, 4, 4), parallel::RowLinear(mesh.model, 4, 3)};
+                    optim::SGD sgd(net.parameters(), {.learning_rate = 0.1 + mesh.data.rank()});
+                    Trainer trainer(
+                        net, sgd, data::DataLoader(points(24), {.batch_size = 12}),
+                        [&](const Tensor& x, const Tensor& labels) { return loss_of(net, x, labels); }, {.epochs = 1},
+                        mesh.data);
+                    trainer.run();
+                  }),
+             ContainsSubstring("learning rate 1.1"));
+}
+
+TEST_CASE("trainer: of all ranks that hold parts of a model one alone writes", "[trainer][parallel]") {
+  const TemporaryFolder folder;
+  const auto place = [&](int rank) { return folder / message("rank", rank); };
+  check(4, [&](const Group& group) -> std::string {
+    const parallel::Mesh mesh(group, 2);
+    Generator generator(3);
+    nn::Sequential net{parallel::ColumnLinear(mesh.model, 4, 4, {}, generator),
+                       parallel::RowLinear(mesh.model, 4, 3, {}, generator)};
+    optim::SGD sgd(net.parameters(), {.learning_rate = 0.1});
+    Trainer trainer(
+        net, sgd, data::DataLoader(points(24), {.batch_size = 12}),
+        [&](const Tensor& x, const Tensor& labels) { return loss_of(net, x, labels); },
+        {.epochs = 1, .checkpoints = place(group.rank())}, mesh.data);
+    trainer.run();
+    return {};
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    CAPTURE(rank);
+    CHECK(io::checkpoint_steps(place(rank)).empty() == (rank > 0));
+  }
 }
 
 TEST_CASE("trainer: any rank stops all, at one step", "[trainer][parallel]") {
