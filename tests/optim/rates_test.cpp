@@ -165,36 +165,6 @@ TEST_CASE("optim: what the composed optimisers have after their first step", "[o
   CHECK(lion.state().at("0.exp_avg").values() == Values{0.125, -1});
 }
 
-TEST_CASE("optim: moments that a failed recording made are made again", "[optim]") {
-  const Device device(replaying_mode());
-  const auto trained = [](auto make, bool recorded) {
-    Tensor parameter = ones({4}).set_requires_grad();
-    auto optimizer = make(std::vector{parameter});
-    const nn::State fresh = optimizer.state();
-    const auto function = [&](const Tensor& x) {
-      optimizer.zero_grad();
-      const Tensor loss = op::sum(parameter * x);
-      loss.backward();
-      optimizer.step();
-      return loss;
-    };
-    Step step(function);
-    for (int i = 0; i < 4; ++i) {
-      // The second call is the one that is recorded, and makes the moments again.
-      if (i == 1) optimizer.load_state(fresh);
-      if (i == 1 && recorded) fail_recordings(1);
-      (void)(recorded ? step(ones({4})) : function(ones({4})));
-    }
-    CHECK(step.unrecorded().empty() != recorded);
-    return parameter.values();
-  };
-  const auto check = [&](auto make) { CHECK(trained(make, true) == trained(make, false)); };
-  check(
-      [](std::vector<Tensor> all) { return optim::RMSprop(std::move(all), {.learning_rate = 0.1, .momentum = 0.9}); });
-  check([](std::vector<Tensor> all) { return optim::Adagrad(std::move(all), {.learning_rate = 0.1}); });
-  check([](std::vector<Tensor> all) { return optim::Lion(std::move(all), {.learning_rate = 0.1}); });
-}
-
 TEST_CASE("optim: gradients of any size are clipped", "[optim]") {
   for (const double size : {3e19, 1e30, 3e-24, 1e-3}) {
     CAPTURE(size);
