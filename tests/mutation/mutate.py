@@ -4,21 +4,22 @@
     tests/mutation/mutate.py OUT [--jobs 2] [--seconds N] [--only WORD ...] [--cmake=-DNAME=VALUE ...] [--report FILE]
     tests/mutation/mutate.py OUT --check
 
-Copies the sources to OUT/source, writes the faults of faults*.txt into them behind a question for TERN_FAULT, builds the
-tests once, and runs for each fault the tests of its section until one fails; what survives these meets the whole suite.
-Outcomes are kept in OUT/outcomes.json, which the next run goes on from: --seconds ends a run in time, and a fault whose
-line or tests changed, or that --again names by a word of its line, runs anew (--again survived: all survivors). Prints
-the survivors, and writes a page with --report. A fault whose place is not found, or not exactly once, is left out and
-named.
+Copies the sources to OUT/source, writes the faults of faults*.txt into them behind a question for TERN_FAULT, builds
+the tests once, and runs for each fault the tests of its section until one fails; what survives these meets the whole
+suite. Outcomes are kept in OUT/outcomes.json, which the next run goes on from: --seconds ends a run in time, and a
+fault whose line or tests changed, or that --again names by a word of its line, runs anew (--again survived: all
+survivors). Prints the survivors, and writes a page with --report. A fault whose place is not found, or not exactly
+once, is left out and named.
 
---only compiles the faults of some files alone: where their headers stay as they are, a compiler's cache serves the rest.
-A fault has the same number however many stand before it, so that a new one compiles its own file.
+--only compiles the faults of some files alone: where no header changes, a compiler's cache serves the rest. A fault
+has the same number however many stand before it, so that a new one compiles its own file alone. Put TMPDIR into
+memory (/dev/shm): checkpoints wait for the disk.
 
-A section of faults*.txt begins with "@ file | tests": the tests in the order of running, as in command() below. A fault
-is a line "original => mutated", with "anchor >>> " in front where the original is not the only one in the file: then
-the first one behind the anchor, which must be the only one, is meant. What ends with ";" is a statement, the rest an
-expression. "= reason" behind a fault says why it changes nothing that a test could see; it is not counted. A line that
-begins with "#" is a remark.
+A section of faults*.txt begins with "@ file | tests": the tests in the order of running, as in command() below. A
+fault is a line "original => mutated", with "anchor >>> " in front where the original is not the only one in the file:
+then the first one behind the anchor, which must be the only one, is meant. What ends with ";" is a statement, the rest
+an expression. "= reason" behind a fault says why it changes nothing that a test could see; it is not counted. A line
+that begins with "#" is a remark.
 """
 import argparse
 import concurrent.futures
