@@ -22,6 +22,8 @@ Block::~Block() {
 
 namespace {
 
+std::size_t bytes_of(const Tensor& x) { return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()); }
+
 /// Thrown out of a run that cannot be recorded, and caught where it began.
 struct Unrecordable {
   std::string reason;
@@ -228,55 +230,38 @@ class Record final : public Watch {
 
 }  // namespace
 
-HostRecording::HostRecording(const Graph& graph, const std::vector<Tensor>& inputs, std::string& reason) {
-  const NoGrad no_grad;
-  for (const Tensor& input : inputs) inputs_.push_back(input.detach().clone());
-  try {
-    std::vector<Lifetime> blocks, places;
-    std::vector<std::size_t> place_of;
-    {
-      Measure measure;
-      std::vector<Tensor> results = graph.run(inputs_);
-      for (Tensor& result : results) result = result.contiguous();
-      measure.finish();
-      blocks = places = measure.blocks;
-      place_of = measure.place_of;
-      for (std::size_t i = 0; i < places.size(); ++i)
-        if (place_of[i] != i) places[i].bytes = 0;  // it needs no place of its own
-    }
-    MemoryPlan plan = plan_memory(places);
-    std::vector<std::size_t> offsets;
-    for (const std::size_t place : place_of) offsets.push_back(plan.offsets[place]);
-    plan.offsets = std::move(offsets);
-    block_ = std::make_unique<Block>(plan.bytes);
-    Record record(blocks, plan, *block_, inputs_, actions_);
-    std::vector<Tensor> results = graph.run(inputs_);
-    for (Tensor& result : results) {
-      result = result.contiguous();
-      const auto* place = static_cast<const std::byte*>(result.storage().pointer_in(host_memory()));
-      const bool ours = place != nullptr && place >= block_->data() && place < block_->data() + block_->bytes();
-      if (place != nullptr) place += static_cast<std::size_t>(result.offset()) * size_of(result.dtype());
-      results_.push_back({place, result.dtype(), result.shape(), ours ? Tensor{} : result});
-    }
-    results.clear();
-    reason = record.problem();
-  } catch (const Unrecordable& cause) {
-    reason = cause.reason;
-  }
-  if (reason.empty()) return;
-  actions_.clear();
-  results_.clear();
+std::vector<Tensor> HostRecording::measure() {
+  Measure measured;
+  std::vector<Tensor> results = graph_.run(inputs_);
+  for (Tensor& result : results) result = result.contiguous();
+  measured.finish();
+  blocks_ = measured.blocks;
+  std::vector<Lifetime> places = blocks_;
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (measured.place_of[i] != i) places[i].bytes = 0;  // it needs no place of its own
+  plan_ = plan_memory(places);
+  std::vector<std::size_t> offsets;
+  for (const std::size_t place : measured.place_of) offsets.push_back(plan_.offsets[place]);
+  plan_.offsets = std::move(offsets);
+  // An input or a constant that is a result would be the caller's to change.
+  for (Tensor& result : results) result = result.clone();
+  return results;
 }
 
-std::vector<Tensor> HostRecording::run(const std::vector<Tensor>& inputs, Context& context) {
-  const auto bytes_of = [](const Tensor& x) { return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()); };
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor whole = inputs[i].detach().contiguous();
-    if (whole.numel() == 0) continue;
-    const auto* const from = static_cast<const std::byte*>(whole.storage().read_host());
-    std::memcpy(inputs_[i].storage().write_host(),
-                from + static_cast<std::size_t>(whole.offset()) * size_of(whole.dtype()), bytes_of(whole));
+void HostRecording::record(std::string& reason) {
+  block_ = std::make_unique<Block>(plan_.bytes);
+  Record recording(blocks_, plan_, *block_, inputs_, actions_);
+  for (Tensor& whole : graph_.run(inputs_)) {
+    const Tensor result = whole.contiguous();
+    const auto* place = static_cast<const std::byte*>(result.storage().pointer_in(host_memory()));
+    const bool ours = place != nullptr && place >= block_->data() && place < block_->data() + block_->bytes();
+    if (place != nullptr) place += static_cast<std::size_t>(result.offset()) * size_of(result.dtype());
+    results_.push_back({place, result.dtype(), result.shape(), ours ? Tensor{} : result});
   }
+  reason = recording.problem();
+}
+
+void HostRecording::replay(Context& context) const {
   const kernels::WeightVersion* const outer = kernels::weight_version;
   for (const Action& action : actions_) {
     if (action.launch == nullptr) {
@@ -287,6 +272,9 @@ std::vector<Tensor> HostRecording::run(const std::vector<Tensor>& inputs, Contex
     action.launch->run(context);
   }
   kernels::weight_version = outer;
+}
+
+std::vector<Tensor> HostRecording::results() const {
   std::vector<Tensor> results;
   for (const Result& result : results_) {
     if (result.held.defined()) {
@@ -298,6 +286,32 @@ std::vector<Tensor> HostRecording::run(const std::vector<Tensor>& inputs, Contex
     results.push_back(std::move(out));
   }
   return results;
+}
+
+std::vector<Tensor> HostRecording::run(const std::vector<Tensor>& inputs, Context& context, std::string& reason) {
+  const NoGrad no_grad;
+  const bool first = inputs_.empty();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (first) {
+      inputs_.push_back(inputs[i].detach().clone());
+      continue;
+    }
+    const Tensor whole = inputs[i].detach().contiguous();
+    if (whole.numel() == 0) continue;
+    const auto* const from = static_cast<const std::byte*>(whole.storage().read_host());
+    std::memcpy(inputs_[i].storage().write_host(),
+                from + static_cast<std::size_t>(whole.offset()) * size_of(whole.dtype()), bytes_of(whole));
+  }
+  try {
+    if (first) return measure();
+    if (recorded())
+      replay(context);
+    else
+      record(reason);
+  } catch (const Unrecordable& cause) {
+    reason = cause.reason;
+  }
+  return reason.empty() ? results() : std::vector<Tensor>{};
 }
 
 }  // namespace tern::graph

@@ -35,13 +35,15 @@ struct Action {
   std::vector<std::byte> bytes = {};  ///< what the host wrote while it was recorded
 };
 
+/// The first call runs the graph and plans the memory, the second runs it there and is recorded, later ones run the
+/// recording. All return the results, in the scope of the thread.
 class HostRecording {
  public:
-  /// Runs the graph twice with these inputs, in the scope of the thread: to plan the memory, and to record. Where it
-  /// cannot be recorded `reason` says why, and run may not be called.
-  HostRecording(const Graph& graph, const std::vector<Tensor>& inputs, std::string& reason);
+  explicit HostRecording(const Graph& graph) : graph_(graph) {}
 
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Context& context);
+  /// Where the graph cannot be recorded `reason` says why, the results are empty, and run may not be called again.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Context& context, std::string& reason);
+  bool recorded() const { return block_ != nullptr; }
   std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes(); }
 
  private:
@@ -52,6 +54,14 @@ class HostRecording {
     Tensor held;  ///< an input or a constant that is a result as well
   };
 
+  std::vector<Tensor> measure();
+  void record(std::string& reason);
+  void replay(Context& context) const;
+  std::vector<Tensor> results() const;
+
+  Graph graph_;
+  std::vector<Lifetime> blocks_;  ///< of the first run
+  MemoryPlan plan_;
   std::vector<Tensor> inputs_;  ///< the kernels read these
   std::unique_ptr<Block> block_;
   std::vector<Action> actions_;

@@ -68,7 +68,7 @@ struct Program::State {
   }
 
   /// A recording for this batch that no other thread uses; null where none can be made.
-  std::unique_ptr<HostRecording> take(std::int64_t n, const std::vector<Tensor>& inputs) {
+  std::unique_ptr<HostRecording> take(std::int64_t n) {
     {
       const std::lock_guard lock(mutex);
       if (!reason.empty()) return nullptr;
@@ -82,13 +82,25 @@ struct Program::State {
         return recording;
       }
     }
+    return std::make_unique<HostRecording>(graph);
+  }
+
+  /// One call with a recording; the graph itself runs where that is not possible.
+  std::vector<Tensor> run(std::int64_t n, const std::vector<Tensor>& inputs) {
+    std::unique_ptr<HostRecording> recording = take(n);
+    if (recording == nullptr) return graph.run(inputs);
     std::string problem;
-    auto recording = std::make_unique<HostRecording>(graph, inputs, problem);
-    if (problem.empty()) return recording;
-    const std::lock_guard lock(mutex);
-    reason = problem;
-    free.clear();
-    return nullptr;
+    std::vector<Tensor> results = recording->run(inputs, current_scope().context, problem);
+    if (problem.empty()) {
+      put_back(n, std::move(recording));
+      return results;
+    }
+    {
+      const std::lock_guard lock(mutex);
+      reason = problem;
+      free.clear();
+    }
+    return graph.run(inputs);
   }
 
   void put_back(std::int64_t n, std::unique_ptr<HostRecording> recording) {
@@ -127,11 +139,7 @@ std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const
     const std::lock_guard lock(state_->mutex);
     return {state_->step->run(inputs)};
   }
-  std::unique_ptr<HostRecording> recording = state_->take(n, inputs);
-  if (recording == nullptr) return state_->graph.run(inputs);
-  std::vector<Tensor> results = recording->run(inputs, current_scope().context);
-  state_->put_back(n, std::move(recording));
-  return results;
+  return state_->run(n, inputs);
 }
 
 Tensor Program::operator()(const Tensor& x) const {
@@ -147,10 +155,10 @@ std::size_t Program::planned_bytes(std::int64_t batch) const {
   for (const int id : own.inputs) inputs.push_back(zeros(own.values[id].shape_at(batch), own.values[id].dtype));
   const NoGrad no_grad;
   const Device device(state_->scope);
-  std::unique_ptr<HostRecording> recording = state_->take(batch, inputs);
-  if (recording == nullptr) return 0;
-  const std::size_t bytes = recording->bytes();
-  state_->put_back(batch, std::move(recording));
+  for (int i = 0; i < 2; ++i) state_->run(batch, inputs);
+  std::unique_ptr<HostRecording> recording = state_->take(batch);
+  const std::size_t bytes = recording == nullptr ? 0 : recording->bytes();
+  if (recording != nullptr) state_->put_back(batch, std::move(recording));
   return bytes;
 }
 

@@ -105,6 +105,7 @@ TEST_CASE("program: what cannot be recorded runs operator by operator, and says 
       of([&](const Tensor& i) { return op::embedding(table, i); }, tensor<std::int64_t>({1, 2}, {2})));
   CHECK(difference_of({looks(tensor<std::int64_t>({4, 0}, {2}))},
                       {op::embedding(table, tensor<std::int64_t>({4, 0}, {2}))}) == "");
+  looks(tensor<std::int64_t>({1, 1}, {2}));  // would be recorded
   CHECK_THAT(looks.unrecorded(), ContainsSubstring("the host looks at an input"));
   CHECK_THROWS_AS(looks(tensor<std::int64_t>({5, 0}, {2})), NumericError);
   const Device debug{"debug"};
