@@ -1,12 +1,6 @@
 #include "tern/data/idx.hpp"
 
-// The library always has zlib; tern_single.hpp may do without.
-#ifndef TERN_ZLIB_BUILT
-#define TERN_ZLIB_BUILT 1
-#endif
-#if TERN_ZLIB_BUILT
 #include <zlib.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -52,7 +46,6 @@ class PlainStream {
   std::uint64_t position_ = 0;
 };
 
-#if TERN_ZLIB_BUILT
 /// A sequential reader of gzipped bytes.
 class PackedStream {
  public:
@@ -108,19 +101,6 @@ class PackedStream {
   std::uint64_t position_ = 0;
   bool ended_ = false;
 };
-#else
-/// Says that nothing packed is read here.
-class PackedStream {
- public:
-  explicit PackedStream(const Source& source) {
-    throw FileError(source.name +
-                    ": a packed file (.gz), which this program was compiled without zlib for; unpack it, or compile "
-                    "with -DTERN_ZLIB and -lz");
-  }
-  std::size_t read(std::span<std::byte> /*bytes*/) { return 0; }
-  std::uint64_t count(std::uint64_t /*most*/) { return 0; }
-};
-#endif
 
 struct Header {
   DType dtype = DType::uint8;

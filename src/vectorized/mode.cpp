@@ -57,9 +57,6 @@ std::span<const Decision> known_decisions() {
   return known;
 }
 
-#ifdef TERN_SINGLE_HPP  // one instruction set, and no library of Highway's to link
-void limit_instructions() {}
-#else
 /// TERN_SIMD=AVX2 excludes better instruction sets, TERN_SIMD=baseline all but the least; those for bfloat16 are the
 /// best. Called before any kernel runs. Throws DeviceUnavailable with the names that this library and this processor
 /// support.
@@ -82,7 +79,6 @@ void limit_instructions() {
                              " (baseline)");
   hwy::SetSupportedTargetsForTest(allowed);
 }
-#endif
 
 }  // namespace
 
