@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "data_sets.hpp"
 #include "early_stopping.hpp"
 #include "errors.hpp"
 #include "evaluation.hpp"
@@ -121,6 +122,68 @@ TEST_CASE("inside: a score of several batches is that of all rows, with its erro
     if (rows == 4) CHECK(found.error == Approx(std::sqrt((fourth - squares * squares) / n)));
     CHECK(found.error > 0);
     CHECK(found.error < found.loss);
+  }
+}
+
+namespace {
+
+/// A source whose example 5 cannot be read.
+class WithHole final : public data::ExampleSource {
+ public:
+  std::int64_t size() const override { return 12; }
+  std::int64_t classes() const override { return 2; }
+  Shape shape() const override { return {1}; }
+  std::int64_t label(std::int64_t index) const override { return index % 2; }
+  std::string name() const override { return "a set with a hole"; }
+  std::optional<std::int64_t> read(std::int64_t index, const random::Words&, std::span<float> to) const override {
+    to[0] = static_cast<float>(index);
+    return index == 5 ? std::nullopt : std::optional(label(index));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("inside: what cannot be read is missing among the rows of a prediction", "[tools][inside]") {
+  const Blueprint blueprint{.input = {1}, .classes = {"a", "b"}, .cost = "cross-entropy"};
+  Generator generator(1);
+  nn::Linear net(1, 2, {}, generator);
+  Examples examples;
+  examples.source = std::make_shared<const WithHole>();
+  const Prediction found = predict(net, blueprint, examples);
+  CHECK(found.rows == std::vector<std::int64_t>{0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11});
+  CHECK(found.actual == std::vector<std::int64_t>{0, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1});
+}
+
+TEST_CASE("inside: an evaluation has what it is in rows, and no ROC AUC of one class", "[tools][inside]") {
+  Prediction prediction{.classes = 2,
+                        .scores = {0.9f, 0.1f, 0.2f, 0.8f, 0.3f, 0.7f},
+                        .predicted = {0, 1, 1},
+                        .actual = {0, 0, 1},
+                        .rows = {0, 1, 2}};
+  CHECK(evaluate(prediction).confusion.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 1, 0, 1});
+  CHECK(evaluate(prediction).auc == 0.5);
+  prediction.actual = {1, 1, 1};
+  CHECK_FALSE(evaluate(prediction).auc);
+}
+
+TEST_CASE("inside: what is held out has no part in the scales", "[tools][inside]") {
+  const TemporaryFolder folder;
+  std::string text = "x,y\n";
+  for (int i = 0; i < 40; ++i) text += message(0.5 + i * i, ",", 3.25 * i * i, "\n");
+  write_bytes(folder / "t.csv", text);
+  Settings settings;
+  settings.dataset = folder / "t.csv";
+  settings.task = "regression";
+  const TrainingData data = load_training_data(settings);
+  REQUIRE(data.held_out.size() > 0);
+  for (const Tensor& part : {data.train.memory.images, data.train.memory.labels}) {
+    double sum = 0, squares = 0;
+    for (const double value : part.values()) {
+      sum += value;
+      squares += value * value;
+    }
+    CHECK(std::abs(sum) < 1e-4);
+    CHECK(squares == Approx(static_cast<double>(data.train.size())).epsilon(1e-4));
   }
 }
 
