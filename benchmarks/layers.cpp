@@ -30,7 +30,7 @@ struct Request {
   std::vector<std::int64_t> sizes;
 
   std::int64_t size(std::size_t i) const {
-    expects(i < sizes.size(), kind, ": ", sizes.size(), " sizes came, at least ", i + 1, " are wanted");
+    expects(i < sizes.size(), kind, ": ", sizes.size(), " sizes found, expected at least ", i + 1);
     return sizes[i];
   }
 };

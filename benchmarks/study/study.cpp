@@ -152,7 +152,8 @@ int study_main(const Options& options) {
   study.cells = read_cells(options.out);
   write_tables(options.out, study);
   write_text(options.out + "/report.html", report(study));
-  std::cerr << (finished ? "report: " : "interrupted; the same command goes on where this one stopped. Report so far: ")
+  std::cerr << (finished ? "report: "
+                         : "interrupted; the same command continues where this one stopped. Report so far: ")
             << options.out << "/report.html\n";
   return finished ? 0 : 130;
 }
@@ -164,7 +165,7 @@ int main(int argc, char** argv) {
   Setting& setting = options.setting;
   CLI::App app{
       "Trains networks in several modes and batch sizes; writes the loss and time of every step and a report.\n"
-      "Started again with the same options it goes on where it was stopped.\n"
+      "Started again with the same options it continues where it stopped.\n"
       "Example: study --nets alexnet --batches 1,32,128 --seconds-per-cell 60 --out study"};
   app.add_option("--nets", options.nets, "alexnet, googlenet, vgg16, resnet18; the first two by default")
       ->delimiter(',');

@@ -1,6 +1,6 @@
 // The table for several cards. Streams belong to a thread and a card, cuDNN's handles and plans to a stream, cuBLASLt's
 // handle to a card. Kernels need not know about several cards: every slot first makes its context's card current. The
-// runtime is asked which card is current, because a program may change it, too. Compiled by the library's compiler,
+// runtime reports which card is current, because a program may change it, too. Compiled by the library's compiler,
 // like everything that reads the lists of the contract.
 
 #include "cuda/cuda.hpp"

@@ -139,8 +139,7 @@ void Reader::check_suspect() const {
   });
   expects<FileError>(!suspect_->counts && !words, suspect_->place, "found a first row of numbers whose ",
                      name_of(*columns_.target), ", ", shown(suspect_->label),
-                     ", never comes again: that may be a header; expected to be told whether it is one by ",
-                     "CsvOptions::header");
+                     ", occurs only once: this may be a header; say whether it is one with ", "CsvOptions::header");
 }
 
 // A trained net finds its columns by their names.
@@ -154,8 +153,8 @@ void Reader::check_unique_names() const {
     expects<FileError>(
         again == names_.end(),
         records_.place(again == names_.end() ? 0 : fields()[static_cast<std::size_t>(again - names_.begin())].offset),
-        "found two columns named ", shown(names_[column]), ", expected a name of its own for each; ",
-        "a column without a name is called by its number");
+        "found two columns named ", shown(names_[column]), ", expected unique names; ",
+        "a column without a name is named by its number");
   }
 }
 
@@ -167,7 +166,7 @@ void Reader::check_header_of_words(const Table& table) const {
   const auto check = [&](const std::string& name, const std::vector<std::string>& words) {
     expects<FileError>(std::find(words.begin(), words.end(), name) == words.end(), source_.name,
                        ":1:1: found a first row of words, of which ", shown(name),
-                       " comes again in its column: that may be no header; expected to be told whether it is one by ",
+                       " occurs again in its column: this may not be a header; say whether it is one with ",
                        "CsvOptions::header");
   };
   for (std::size_t c = 0; c < table.categories.size(); ++c) check(table.columns[c], table.categories[c]);
@@ -255,7 +254,7 @@ float Reader::read_number(std::size_t column) {
   }
   std::string way_out;
   if (feature && means_missing(field.raw))
-    way_out = "; CsvOptions::missing says what stands for a value that is missing";
+    way_out = "; CsvOptions::missing accepts missing values";
   else if (feature && !value)
     way_out = "; CsvOptions::categorical takes the values of a column as categories";
   throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
@@ -269,7 +268,7 @@ float Reader::read_category(std::size_t feature) {
     if (options_.missing) return std::numeric_limits<float>::quiet_NaN();
     throw FileError(message(records_.place(field.offset), "found ", field.raw.empty() ? "nothing" : shown(field.raw),
                             " in ", name_of(column),
-                            ", expected a category; CsvOptions::missing says what stands for a value that is missing"));
+                            ", expected a category; CsvOptions::missing accepts missing values"));
   }
   const std::int64_t found = categories_[feature]->find(field.escaped ? CsvRecords::text(field) : field.raw);
   if (found < 0)

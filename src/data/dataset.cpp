@@ -124,7 +124,7 @@ void Dataset::check() const {
   expects<ShapeError>(images.rank() >= 1 && labels.rank() == 1 && images.size(0) == labels.size(0), source,
                       ": expected images [n, ...] and labels [n], found ", images.shape(), " and ", labels.shape());
   expects<NumericError>(classes > 0, source, ": expected at least one class, found ", classes,
-                        "; labels that are no classes have no_classes");
+                        "; for labels that are not classes, set no_classes");
   const std::vector<std::int64_t> values = labels.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < values.size(); ++i)
     expects<NumericError>(values[i] >= 0 && values[i] < classes, source, ": label ", values[i], " at position ", i,

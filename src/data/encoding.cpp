@@ -129,7 +129,7 @@ Encoding encoding_of(const Table& table, const Tensor& features, Missing missing
     Column column{.name = table.columns[c]};
     const std::vector<float> there = present(values, c, table.columns.size());
     expects<FileError>(!there.empty(), table.source, ": found no value in ", column.name,
-                       " of any row to train on, expected some; --ignore leaves the column out");
+                       " of any row to train on, expected at least one; --ignore leaves the column out");
     if (table.categories[c].empty()) {
       describe_numbers(column, there, missing);
     } else {
@@ -137,7 +137,7 @@ Encoding encoding_of(const Table& table, const Tensor& features, Missing missing
       const std::size_t different = column.categories.size();
       expects<FileError>(different <= most_categories && (rows < fewest_rows || different <= rows / 2), table.source,
                          ": found ", different, " different texts in ", column.name, " of ", rows,
-                         " rows to train on, expected categories that come again; --ignore leaves the column out");
+                         " rows to train on, expected repeated categories; --ignore leaves the column out");
     }
     column.indicator = missing == Missing::indicator && there.size() < rows;
     result.columns.push_back(std::move(column));

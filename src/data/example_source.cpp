@@ -31,7 +31,7 @@ std::optional<std::int64_t> Replacing::read(std::int64_t index, const random::Wo
     if (const auto found = source_->read(candidate, draw, to)) return found;
   }
   throw FileError(
-      message(name(), ": no example of class ", wanted, " can be read, expected one to stand in for example ", index));
+      message(name(), ": no example of class ", wanted, " can be read, expected one to replace example ", index));
 }
 
 Dataset collect(const ExampleSource& source) {

@@ -63,7 +63,7 @@ bool can_read_images() { return false; }
 void expect_image_libraries(const std::string& who) {
   throw FileError(message(who,
                           ": this build of Tern reads no images; install libjpeg-dev and libpng-dev, and configure "
-                          "and build it again (with TERN_IMAGES=ON it then insists on them)"));
+                          "and build it again (with TERN_IMAGES=ON they are required)"));
 }
 
 DecodedImage decode_image(std::span<const std::byte> bytes, const std::string& name, const DecodeRequest&) {

@@ -96,7 +96,7 @@ struct DataLoader::State {
     expects<ShapeError>(source != nullptr, "DataLoader: expected a source of examples, found null");
     check_options();
     expects<ShapeError>(!options.resident, source->name(),
-                        ": a source makes its examples anew; give the loader collect(source) to keep them resident");
+                        ": a source makes its examples on request; pass collect(source) to keep them resident");
     expects<ShapeError>(options.mean == 0 && options.deviation == 1, source->name(),
                         ": mean and deviation of LoaderOptions are for a Dataset of uint8; give them to the source");
     dataset = described(*source);

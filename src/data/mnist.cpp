@@ -193,7 +193,7 @@ Mnist load_mnist(const MnistOptions& options) {
                           missing(root), ", there or in ", set.folder,
                           "/raw below it. Put the four files there, name another folder, or allow the download from ",
                           published(options.fashion).mirrors[0],
-                          " (MnistOptions::download); MnistOptions::synthetic draws digits instead"));
+                          " (MnistOptions::download); MnistOptions::synthetic generates digits instead"));
 }
 
 }  // namespace tern::data

@@ -59,7 +59,7 @@ Dataset read_npz(const std::string& file, const NpzOptions& options) {
     const std::vector<std::int64_t> labels = result.labels.to_vector<std::int64_t>();
     const auto [least, most] = std::ranges::minmax(labels);
     expects<FileError>(least >= 0, file, ": found the class ", least,
-                       ", expected none below 0; NpzOptions::numbers says that these are no classes");
+                       ", expected none below 0; set NpzOptions::numbers if these are not classes");
     // Each class is an output of a net; a number far above the number of examples is not a class.
     constexpr std::int64_t few = 65536;
     expects<FileError>(most < std::max(few, result.size()), file, ": found the class ", most, " among ", result.size(),

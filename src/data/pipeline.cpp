@@ -120,8 +120,9 @@ Batch Pipeline::finish(Assembly& assembly) const {
   batch.whole = shared() ? whole_of(batch.position) : batch.size;
   const Rows rows = plan_.share.rows(batch.whole);
   batch.first = rows.begin;
-  expects<ShapeError>(batch.size == rows.size(), plan_.source->name(),
-                      ": examples were left out, which several ranks or shards cannot do; name or replace them");
+  expects<ShapeError>(
+      batch.size == rows.size(), plan_.source->name(),
+      ": examples were left out, which is not possible with several ranks or shards; use data::Replacing");
   return batch;
 }
 

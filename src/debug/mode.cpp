@@ -13,7 +13,7 @@ Mode mode(const std::string& name, const Mode& kernels) {
   Mode made = kernels;
   made.name = name;
   made.description =
-      message("the kernels of ", kernels.name, " on a device that is acted, to find faults; seed ", card.seed());
+      message("the kernels of ", kernels.name, " on a simulated device, to find faults; seed ", card.seed());
   made.memory = &card;
   made.capture = &capture();
   made.timer = nullptr;

@@ -81,7 +81,7 @@ template <class T>
 T take(std::map<std::string, std::string>& metadata, const std::string& key, const std::string& file) {
   const auto found = metadata.find(key);
   const auto value = found == metadata.end() ? std::nullopt : integer<T>(found->second);
-  expects<FileError>(value.has_value(), file, ": not a whole checkpoint: the metadata '", key,
+  expects<FileError>(value.has_value(), file, ": an incomplete checkpoint: the metadata '", key,
                      "' is missing or not a number");
   metadata.erase(found);
   return *value;
@@ -123,7 +123,7 @@ std::map<std::string, Tensor> Checkpoint::part(const std::string& prefix) const 
 }
 
 std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep) {
-  expects<FileError>(keep >= 1, folder, ": save_checkpoint keeps at least 1 checkpoint, asked for ", keep);
+  expects<FileError>(keep >= 1, folder, ": save_checkpoint: expected to keep at least 1 checkpoint, found ", keep);
   expects<FileError>(checkpoint.step >= 0 && checkpoint.epoch >= 0 && checkpoint.batch >= 0, folder,
                      ": save_checkpoint: step, epoch and batch count from 0");
   std::map<std::string, std::string> metadata = checkpoint.metadata;
@@ -201,7 +201,7 @@ std::optional<Resumed> resume_checkpoint(const std::string& folder) {
   if (resumed.skipped.empty()) return std::nullopt;
   std::string all;
   for (const std::string& sentence : resumed.skipped) all += "\n  " + sentence;
-  throw FileError(message(folder, ": none of the checkpoints there is valid; move them away to begin anew:", all));
+  throw FileError(message(folder, ": none of the checkpoints there is valid; move them away to start over:", all));
 }
 
 }  // namespace tern::io

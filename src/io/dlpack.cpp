@@ -68,7 +68,7 @@ Tensor from_dlpack(DLManagedTensor* managed) {
   const DLTensor& foreign = managed->dl_tensor;
   expects<DeviceUnavailable>(foreign.device.device_type == kDLCPU || foreign.device.device_type == kDLCUDAHost,
                              "from_dlpack: the elements are on a device of kind ", int{foreign.device.device_type},
-                             " (of DLPack's DLDeviceType); have the other library bring them to the host first");
+                             " (of DLPack's DLDeviceType); move them to the host in the other library first");
   const DType dtype = dtype_of_type(foreign.dtype);
   expects<ShapeError>(foreign.ndim >= 0 && foreign.ndim <= Shape::max_rank, "from_dlpack: ", foreign.ndim,
                       " dimensions, expected at most ", Shape::max_rank);

@@ -131,7 +131,7 @@ void download(const std::vector<std::string>& addresses, const std::string& file
     }
     said += message("\n  ", address, ": ", problem);
   }
-  throw FileError(message(file, ": could not be downloaded; fetch it by hand and put it there. Tried", said));
+  throw FileError(message(file, ": could not be downloaded; fetch it manually and put it there. Tried", said));
 }
 
 }  // namespace tern::io

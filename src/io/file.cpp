@@ -126,7 +126,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), name_.c_str()) != 0) fail("renaming", errno);
   temporary_.clear();
   if (const int error = flush_folder(folder_of(name_)))
-    throw FileError(message(name_, ": is written, but its folder could not be brought to the disk: ", reason(error)));
+    throw FileError(message(name_, ": is written, but its folder could not be flushed to the disk: ", reason(error)));
 }
 
 void remove_leftovers(const std::string& file) {
@@ -143,7 +143,7 @@ void remove_leftovers(const std::string& file) {
 void make_folders(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  expects<FileError>(!error, folder, ": the folder cannot be made: ", error.message(), advice(error.value()));
+  expects<FileError>(!error, folder, ": the folder cannot be created: ", error.message(), advice(error.value()));
 }
 
 }  // namespace tern::io

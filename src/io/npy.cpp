@@ -119,7 +119,7 @@ class HeaderReader {
         return;
       }
     throw FileError(message(file_, ": elements of NumPy's type '", type,
-                            "', which Tern does not have; save array.astype('float32') or 'int64'"));
+                            "', which Tern does not support; save array.astype('float32') or 'int64'"));
   }
 
   std::string_view text_;

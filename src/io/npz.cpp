@@ -97,7 +97,7 @@ void check_apart(const Reader& zip, const std::vector<Entry>& entries) {
   std::ranges::sort(extents, {}, &Extent::begin);
   for (std::size_t i = 1; i < extents.size(); ++i)
     expects<FileError>(extents[i].begin >= extents[i - 1].end, zip.file(),
-                       ": two arrays in it lie over each other; numpy.savez puts one behind the other");
+                       ": two of its arrays overlap; write it again with numpy.savez");
 }
 
 /// The bytes of an entry, unpacked and compared with their checksum.
@@ -114,7 +114,7 @@ std::vector<std::byte> unpacked(const Reader& zip, const Entry& entry) {
                        entry.name, " says that ", entry.packed, " bytes hold ", entry.bytes);
     bytes.resize(static_cast<std::size_t>(entry.bytes));
     z_stream stream{};
-    expects<FileError>(inflateInit2(&stream, -MAX_WBITS) == Z_OK, zip.file(), ": zlib does not start");
+    expects<FileError>(inflateInit2(&stream, -MAX_WBITS) == Z_OK, zip.file(), ": zlib failed to start");
     stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(packed.data()));
     stream.avail_in = static_cast<uInt>(packed.size());
     int state = Z_OK;
@@ -168,7 +168,7 @@ std::vector<std::byte> content_of(const std::string& file) {
 
 void save_npz(const std::string& file, const std::map<std::string, Tensor>& tensors) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  expects<FileError>(tensors.size() < 65535, file, ": ", tensors.size(), " tensors; a zip of this kind holds 65,534");
+  expects<FileError>(tensors.size() < 65535, file, ": ", tensors.size(), " tensors; a zip holds at most 65,534");
   AtomicFile output(file);
   std::string entries;
   std::uint64_t position = 0;

@@ -182,7 +182,7 @@ void* HostMemory::fresh(int index) {
     if (!large || size <= available_on_system())
       block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   }
-  expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes wanted, ", in_use_.load(),
+  expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes requested, ", in_use_.load(),
                        " in use by tensors, ", available_on_system(), " available on the system; use a smaller batch");
   keep(block);
   reserved_.fetch_add(size);

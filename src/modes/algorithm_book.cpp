@@ -38,12 +38,12 @@ std::pair<const char*, const char*> find_algorithm(const char* who, const Mode& 
   if (decision == nullptr) {
     std::string list;
     for (const Decision& known : mode.decisions) list += message(list.empty() ? "" : ", ", known.name);
-    throw Error(message(who, ": mode ", mode.name, " has no choice of algorithms called \"", name, "\"; it has ",
+    throw Error(message(who, ": mode ", mode.name, " has no decision named \"", name, "\"; it has ",
                         list.empty() ? "none" : list));
   }
   for (const char* known : decision->algorithms)
     if (known != nullptr && algorithm == known) return {decision->name, known};
-  throw Error(message(who, ": ", name, " knows no algorithm \"", algorithm, "\" in mode ", mode.name, "; it knows ",
+  throw Error(message(who, ": ", name, " has no algorithm \"", algorithm, "\" in mode ", mode.name, "; it has ",
                       known_algorithms(*decision)));
 }
 

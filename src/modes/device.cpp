@@ -49,7 +49,8 @@ void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
 }
 
 void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const Scope& outside) {
-  expects(options.threads >= 0, "Device: ", options.threads, " threads make no sense; 0 inherits, 1 and more bound");
+  expects(options.threads >= 0, "Device: ", options.threads,
+          " threads; expected 0 (inherited) or a limit of 1 or more");
   inherit(scope, mode, outside);
   if (options.threads != 0) scope.context.threads = options.threads;
   scope.context.precision = options.precision.value_or(scope.context.precision);
@@ -128,7 +129,7 @@ Scope& detail::default_scope() {
 
 void set_mode(std::string_view name) {
   if (unverified(name) == auto_name)
-    throw DeviceUnavailable("set_mode: only a Device finds its mode by trial; \"fastest\" is the fastest present");
+    throw DeviceUnavailable("set_mode: only a Device tries modes; \"fastest\" is the fastest one present");
   process_mode.store(&find(name), std::memory_order_release);
 }
 
@@ -277,7 +278,7 @@ std::string Device::explain() const {
   if (mode().inner != nullptr) {
     text += ": its own are";
     for (const char* const each : mode().own) text += message(each == mode().own.front() ? " " : ", ", each);
-    text += message("; the others run in ", mode().inner, ", where tensors go and come back from by themselves");
+    text += message("; the others run in ", mode().inner, "; tensors move there and back automatically");
   }
   if (scope.verify) text += message("; each operator also runs in ", reference_mode().name, " and is compared");
   if (scope.automatic != 0)

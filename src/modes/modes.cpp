@@ -267,7 +267,7 @@ const Mode& register_mode(std::string name, Mode mode) {
   expects(!name.empty() && name != "auto" && name != "fastest" && !is_debug(name), "register_mode: \"", name,
           "\" cannot be a mode's name");
   expects(name.find(':') == std::string::npos, "register_mode: \"", name,
-          "\" cannot be a mode's name: a colon stands before the number of a device");
+          "\" cannot be a mode's name: a colon precedes a device number");
   expects(mode.memory != nullptr, "register_mode: mode \"", name, "\" has no memory");
   expects(mode.places == nullptr || (mode.places->count > 0 && &mode.places->memory(0) == mode.memory),
           "register_mode: mode \"", name,

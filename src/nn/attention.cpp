@@ -9,7 +9,7 @@ namespace {
 Tensor start_projections(std::int64_t width, std::int64_t heads, DType dtype, Generator& generator) {
   expects<ShapeError>(heads > 0 && width > 0 && width % heads == 0, "MultiheadAttention: ", heads,
                       " heads do not divide a width of ", width);
-  expects<DTypeError>(is_floating(dtype), "MultiheadAttention: weights are floating, not ", dtype);
+  expects<DTypeError>(is_floating(dtype), "MultiheadAttention: weights must be floating, not ", dtype);
   return init::xavier_uniform_(Tensor({3 * width, width}, dtype), generator);
 }
 

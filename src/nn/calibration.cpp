@@ -21,8 +21,8 @@ Calibration calibration(std::span<const float> probabilities, std::span<const st
     const auto row = probabilities.subspan(i * static_cast<std::size_t>(classes), static_cast<std::size_t>(classes));
     const auto most = std::max_element(row.begin(), row.end());
     const auto confidence = static_cast<double>(*most);
-    expects<NumericError>(std::isfinite(confidence), "calibration: the probabilities of position ", i,
-                          " are no numbers");
+    expects<NumericError>(std::isfinite(confidence), "calibration: the probabilities at position ", i,
+                          " are not numbers");
     const auto place = static_cast<std::int64_t>(confidence * static_cast<double>(bins));
     CalibrationBin& bin = result.bins[static_cast<std::size_t>(std::clamp<std::int64_t>(place, 0, bins - 1))];
     bin.confidence += confidence;

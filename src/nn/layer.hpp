@@ -12,7 +12,7 @@ namespace tern::nn {
 
 /// A weight [out, in, ...], initialised as Start says.
 inline Tensor start_weight(const char* layer, const Shape& shape, DType dtype, Start start, Generator& generator) {
-  expects<DTypeError>(is_floating(dtype), layer, ": weights are floating, not ", dtype);
+  expects<DTypeError>(is_floating(dtype), layer, ": weights must be floating, not ", dtype);
   for (const std::int64_t size : shape)
     expects<ShapeError>(size > 0, layer, ": sizes are positive; they give a weight of ", shape);
   Tensor weight(shape, dtype);

@@ -26,7 +26,7 @@ State translated(const State& state, const ImportOptions& options, const std::st
     if (!name.starts_with(options.prefix)) continue;
     const std::string own = renamed(name.substr(options.prefix.size()), options.rename);
     expects<FileError>(result.emplace(own, tensor).second, source, ": ", name,
-                       " and another tensor would both be called ", own, "; mend the renaming");
+                       " and another tensor would both be called ", own, "; change the renaming");
   }
   return result;
 }

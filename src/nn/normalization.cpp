@@ -49,7 +49,7 @@ void BatchNorm::check(const Tensor& x) const {
     throw ShapeError(
         message(name_, ": input is ", x.shape(), ", expected ", shapes_of(least_rank_, most_rank_, channels_)));
   expects<ShapeError>(!options_in(training(), {}).training || x.numel() != channels_, name_, ": input ", x.shape(),
-                      " has one value per channel, whose deviation is 0; train with more, or call eval()");
+                      " has one value per channel, whose deviation is 0; use a larger batch, or call eval()");
 }
 
 operators::BatchNormOptions BatchNorm::options_in(bool training, Activation activation) const {

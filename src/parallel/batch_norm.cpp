@@ -30,7 +30,7 @@ Tensor BatchNorm2d::forward(const Tensor& images) const {
   expects<ShapeError>(x.rank() == 4 && x.size(1) == channels_, "BatchNorm2d: input is ", x.shape(), ", expected [N,",
                       channels_, ",H,W]");
   expects<ShapeError>(!training() || group_.size() > 1 || x.numel() != channels_, "BatchNorm2d: input ", x.shape(),
-                      " has one value per channel, whose deviation is 0; train with more, or call eval()");
+                      " has one value per channel, whose deviation is 0; use a larger batch, or call eval()");
   const auto channel = [&](const Tensor& tensor) { return wide(tensor).reshape({1, channels_, 1, 1}); };
   Tensor normal;
   if (training()) {

@@ -35,7 +35,7 @@ std::vector<std::size_t> cut_stages(const nn::Sequential& net, std::vector<doubl
   const std::vector<CostedPiece> pieces = pieces_of(net, costs);
   expects<ShapeError>(stages <= pieces.size(), "Pipeline: ", stages, " ranks for a net of ", net.size(), " modules, ",
                       pieces.size(),
-                      " of them with the activations and 2x2 max pools behind them; every rank needs one at least");
+                      " of them with the activations and 2x2 max pools behind them; every rank needs at least one");
 
   // dearest[s][n]: the cost of the most expensive stage when the first n pieces form s stages; before[s][n]: where its
   // last stage begins.

@@ -331,10 +331,10 @@ ShardLoss DataParallel::Pass::run(std::int64_t batch, const std::function<ShardL
       return loss_of(rows);
     }();
     expects<ShapeError>(found.loss.defined() && found.loss.numel() == 1,
-                        "DataParallel: a shard gives one number, the mean loss of its examples");
+                        "DataParallel: the loss of a shard must be one number, the mean over its examples");
     const std::uint64_t drawn = generator.position() - start;
     expects(!draws || *draws == drawn, "DataParallel: a shard of the batch draws ", drawn,
-            " streams of random numbers, another one ", draws.value_or(0), "; every shard has to draw alike");
+            " streams of random numbers, another one ", draws.value_or(0), "; every shard must draw equally often");
     draws = drawn;
     kind = static_cast<std::int64_t>(scalar_of(found.loss.dtype()));
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(batch);

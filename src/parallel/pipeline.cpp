@@ -159,7 +159,7 @@ struct Pipeline::Pass {
   // Adds to the figures; returns the loss of the micro-batch.
   Tensor weighed(const ShardLoss& found) {
     expects<ShapeError>(found.loss.defined() && found.loss.numel() == 1,
-                        "Pipeline: a micro-batch gives one number, the mean loss of its examples");
+                        "Pipeline: the loss of a micro-batch must be one number, the mean over its examples");
     Tensor numbers = found.loss.detach().reshape({1}).to(DType::float64) / body.options.micro_batches;
     if (found.sums.defined())
       numbers = operators::cat({numbers, found.sums.detach().reshape({found.sums.numel()}).to(DType::float64)}, 0);

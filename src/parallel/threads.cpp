@@ -119,7 +119,7 @@ struct Room {
     }
     for (int other = 1; other < size; ++other)
       if (const Post& a = posts[0], &b = posts[static_cast<std::size_t>(other)]; !same(a, b))
-        fail(lock, message("the ranks do not fit together: rank 0 calls ", words(a), ", rank ", other, " ", words(b),
+        fail(lock, message("the ranks make different calls: rank 0 calls ", words(a), ", rank ", other, " ", words(b),
                            a.detail != b.detail ? ", with another root or reduction" : ""));
     std::ranges::fill(here, 0);
     std::ranges::fill(reads, brings == Brings::loan ? 1 : 0);
@@ -133,7 +133,7 @@ struct Room {
     std::string ranks;
     for (int rank = 0; rank < size; ++rank)
       if (here[static_cast<std::size_t>(rank)] == 0) ranks += message(ranks.empty() ? "" : ", ", rank);
-    return message("rank ", ranks, " did not come to ", post.call, " within ", limit.count(), " ms");
+    return message("rank ", ranks, " did not arrive at ", post.call, " within ", limit.count(), " ms");
   }
 
   void abandon(const std::string& reason) {

@@ -106,7 +106,7 @@ Tensor AutoChoice::call(const Call& function, const Mode* before) {
   try {
     return run(function, candidate);
   } catch (const OutOfMemory& error) {
-    candidate.out = message("has no room: ", error.what());
+    candidate.out = message("has too little memory: ", error.what());
     next();
     throw;
   } catch (...) {

@@ -134,7 +134,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
   if (!ran_)
     restless(
         "Step: the function keeps tensors that it makes, in a variable or a list, which a replay cannot repeat; "
-        "copy them into a tensor that lives on (copy_), or return them");
+        "copy them into a tensor that outlives the step (copy_), or return them");
   remember(run);
   return result;
 }

@@ -168,7 +168,7 @@ T below(T value) {
 
 Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype) {
   check_floating("rand", dtype);
-  expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is no interval");
+  expects<NumericError>(low <= high && std::isfinite(high - low), "rand: [", low, ", ", high, ") is not an interval");
   Tensor result(shape, dtype);
   const random::Key key = ShardStreams::shifted(generator.next());
   random::Words words{};  // four elements share a block

@@ -111,9 +111,9 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
   const Tensor totals = need("totals", {3}), since_best = need("since_best", {});
   const std::vector<EpochResult> history = epochs_in(need("history", {-1, history_columns}));
   const auto recorded = static_cast<std::int64_t>(history.size());
-  expects<FileError>(checkpoint.epoch == recorded, file, ": the checkpoint tells of ", recorded,
-                     " epochs and stands after ", checkpoint.epoch);
-  expects<FileError>(checkpoint.batch <= position_.batches, file, ": the checkpoint stands in batch ", checkpoint.batch,
+  expects<FileError>(checkpoint.epoch == recorded, file, ": the checkpoint lists ", recorded,
+                     " epochs but was written after ", checkpoint.epoch);
+  expects<FileError>(checkpoint.batch <= position_.batches, file, ": the checkpoint is at batch ", checkpoint.batch,
                      ", but an epoch has ", position_.batches, "; the data set has changed");
   if (const auto loader = checkpoint.metadata.find(loader_key); loader != checkpoint.metadata.end())
     expects<FileError>(loader->second == text_of(loader_), file, ": the checkpoint is of ", loader->second,
@@ -176,8 +176,8 @@ void Trainer::check_folder() const {
   const auto newest = io::resume_checkpoint(options_.checkpoints);
   expects<FileError>(newest->checkpoint.step <= position_.step, options_.checkpoints,
                      ": holds a checkpoint of another training after ", newest->checkpoint.step,
-                     " steps, and this one stands at ", position_.step,
-                     "; resume() goes on with that one, else choose another folder or move its checkpoints away");
+                     " steps, and this one is at ", position_.step,
+                     "; resume() continues that one; otherwise choose another folder or move its checkpoints away");
 }
 
 bool Trainer::resume() {

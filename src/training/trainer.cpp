@@ -322,13 +322,13 @@ bool Trainer::score(EpochResult& result, const Callbacks& callbacks) {
 bool Trainer::score_share(const Tensor& figures, const Callbacks& callbacks) const {
   const data::DataLoader& loader = *options_.validation;
   const data::Rows own = parallel::share_of(group_, loader.batches());
-  const auto asked = [&] { return held_->any_of_model(callbacks.stop && callbacks.stop()); };
-  if (own.size() == 0) return asked();
+  const auto stop_requested = [&] { return held_->any_of_model(callbacks.stop && callbacks.stop()); };
+  if (own.size() == 0) return stop_requested();
   for (const data::Batch& batch : loader.epoch(0, own.begin)) {
     if (batch.position >= own.end) break;
     Tensor row = figures[batch.position - own.begin];
     add_to(row, loss_(batch.images, batch.labels), batch.size);
-    if (asked()) return true;
+    if (stop_requested()) return true;
   }
   return false;
 }

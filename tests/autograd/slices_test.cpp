@@ -331,17 +331,18 @@ TEST_CASE("ownership: a leaf's gradient can be read and changed whatever led to 
   }
 }
 
-TEST_CASE("backward: a leaf behind a gradient that is none is told as soon as the others have come", "[autograd]") {
+TEST_CASE("backward: a leaf behind a gradient that is none is reported as soon as the others are complete",
+          "[autograd]") {
   // `cut` has no gradient for its input; what is behind it must wait for nothing.
   Tensor x = tensor<double>({1}).set_requires_grad(), z = tensor<double>({1}).set_requires_grad();
   const Tensor inner = op::mul(op::mul(x, 2.0), 1.0);
   Tensor out = tensor<double>({3});
   autograd::record("cut", out, {inner}, [](const Tensor&) { return autograd::Gradients{Tensor()}; });
-  std::vector<bool> told;
+  std::vector<bool> reported;
   op::add(op::mul(z, 1.0), op::add(op::mul(x, 5.0), out)).backward({.complete = [&](const Tensor& leaf) {
-    told.push_back(leaf.is(x));
+    reported.push_back(leaf.is(x));
   }});
-  CHECK(std::ranges::count(told, true) == 1);
-  CHECK(told.size() == 2);
+  CHECK(std::ranges::count(reported, true) == 1);
+  CHECK(reported.size() == 2);
   CHECK(x.grad().values() == Values{5});
 }

@@ -72,7 +72,7 @@ struct CUstream_st {
       work.pop_front();
       busy = true;
       lock.unlock();
-      // Late, so that whoever does not wait is seen.
+      // Late, so that a missing wait shows.
       std::this_thread::sleep_for(std::chrono::microseconds(20));
       next();
       lock.lock();

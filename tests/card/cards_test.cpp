@@ -279,7 +279,7 @@ TEST_CASE("cards: a profile times the work of both", "[card][cards]") {
   CHECK(std::count(modes.begin(), modes.end(), "card:1") == 1);
 }
 
-TEST_CASE("cards: shared memory is asked for on each card, once", "[card][cards]") {
+TEST_CASE("cards: shared memory is requested on each card, once", "[card][cards]") {
   static const int kernel = 0;
   for (int round = 0; round < 2; ++round)
     for (const int device : {0, 1}) {

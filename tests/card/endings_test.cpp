@@ -102,7 +102,7 @@ TEST_CASE("card: what a thread's work reported is not the next thread's error", 
   }).join();
   CHECK(first_stream == second_stream);
   CHECK(trouble.empty());
-  // Whoever reads what the first thread has made still hears of it.
+  // A reader of the first thread's results still gets the error.
   CHECK_THROWS_WITH(first.values(), Catch::ContainsSubstring("the label 7"));
   CHECK(all_are(first, 1));
 }

@@ -1,4 +1,4 @@
-// What typical mistakes are told, word for word: operator, expected, came, what to try.
+// The messages of typical mistakes, word for word: operator, expected, came, what to try.
 
 #include "support/catch.hpp"
 #include "tern/modes/device.hpp"

@@ -268,7 +268,7 @@ TEST_CASE("numbers: a tensor lives in any number of memories", "[core]") {
   CHECK(x.values() == Values{4, 4, 4});
 }
 
-TEST_CASE("numbers: a mode of one's own runs once it is registered", "[core]") {
+TEST_CASE("numbers: a mode of your own runs once it is registered", "[core]") {
   const Mode mine = mode("sequential");
   CHECK_THROWS_WITH(Device(mine), ContainsSubstring("register_mode"));
   CHECK(current_scope().mode->name == "vectorized");

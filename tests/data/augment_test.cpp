@@ -119,7 +119,7 @@ TEST_CASE("augment: images are rotated between their pixels", "[data][augment]")
   const double part = std::sqrt(0.5);
   const std::vector<double> half = rotated(quarter / 2).values();
   CHECK(half[1 * 5 + 2] == Approx(5 * (2 - part) + 2 - part).margin(1e-3));
-  // What is drawn lies within what was asked for.
+  // What is drawn lies within what was requested.
   const std::vector<double> drawn = Augment{{.rotation = 30}}.draw(1, arange(0, 500)).values();
   double least = 1, most = -1;
   for (std::size_t i = 4; i < drawn.size(); i += Augment::numbers()) {
@@ -233,7 +233,7 @@ TEST_CASE("augment: two images and their labels are mixed", "[data][augment]") {
   }
 }
 
-TEST_CASE("augment: nothing asked for is nothing done", "[data][augment]") {
+TEST_CASE("augment: nothing requested is nothing done", "[data][augment]") {
   const Tensor images = numbered({2, 1, 3, 3});
   const Augment none;
   CHECK(none(images, none.draw(0, arange(0, 2))).values() == images.values());

@@ -54,7 +54,7 @@ TEST_CASE("csv: a table to predict may have a target without values", "[data]") 
   const CsvOptions numbers{.labelled = CsvTarget::optional, .numbers = true, .header = false, .features = 2};
   CHECK_FALSE(parsed("1,2,\n3,4,\n", numbers).labels.defined());
   CHECK(parsed("1,2,5\n", numbers).labels.values() == std::vector<double>{5});
-  // Whoever predicts may leave it out.
+  // Predictions may leave it out.
   CsvOptions ignoring = known;
   ignoring.ignore = {"k"};
   CHECK_FALSE(parsed("p,q,k\n1,2,perhaps\n", ignoring).labels.defined());
@@ -89,15 +89,15 @@ TEST_CASE("csv: features and target have names of their own", "[data]") {
 TEST_CASE("csv: in a table of words a header whose words come again has to be called one", "[data]") {
   const std::string rows = "40-49,left,no\n30-39,left,yes\n40-49,right,no\n";
   CHECK_THAT(problem_of(rows, found),
-             ContainsSubstring("of which '40-49' comes again") && ContainsSubstring("CsvOptions::header"));
-  CsvOptions told = found;
-  told.header = false;
-  CHECK(parsed(rows, told).features.shape() == Shape{3, 2});
-  told.header = true;
-  CHECK(parsed(rows, told).features.shape() == Shape{2, 2});
+             ContainsSubstring("of which '40-49' occurs again") && ContainsSubstring("CsvOptions::header"));
+  CsvOptions options = found;
+  options.header = false;
+  CHECK(parsed(rows, options).features.shape() == Shape{3, 2});
+  options.header = true;
+  CHECK(parsed(rows, options).features.shape() == Shape{2, 2});
   CHECK(parsed("age,side,kind\n" + rows, found).header);
   // A target alone, and a table that has numbers too.
-  CHECK_THAT(problem_of("a,no\nb,yes\nc,no\n", found), ContainsSubstring("of which 'no' comes again"));
+  CHECK_THAT(problem_of("a,no\nb,yes\nc,no\n", found), ContainsSubstring("of which 'no' occurs again"));
   CHECK(parsed("left,size,kind\nleft,1,a\nright,2,b\n", found).header);
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("csv: a header is found, or given", "[data]") {
   CHECK(table.columns == Names{"width", "height"});
   CHECK(table.target == "kind");
   CHECK(table.features.shape() == Shape{2, 2});
-  // Names that are numbers cannot be told from data.
+  // Names that are numbers cannot be distinguished from data.
   CHECK(parsed("1,2,x\n3,4,y\n", {.header = true}).columns == Names{"1", "2"});
   CHECK_THAT(problem_of("width,height,kind\n1,2,x\n", {.header = false}),
              ContainsSubstring("t.csv:1:1: found 'width'"));
@@ -70,7 +70,7 @@ TEST_CASE("csv: a first row of numbers may be a header and has to be called one 
   CHECK(parsed("0,1,2\n5,6,3\n", {.labelled = CsvTarget::absent}).features.shape() == Shape{2, 3});
 }
 
-TEST_CASE("csv: a target is a number where it is told or looks like one", "[data]") {
+TEST_CASE("csv: a target is a number where it is set or looks like one", "[data]") {
   const CsvOptions found{.numbers = std::nullopt};
   const Table fractions = parsed("1,2.5\n2,3\n", found);
   CHECK(fractions.numbers());

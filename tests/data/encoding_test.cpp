@@ -1,4 +1,4 @@
-// Columns of a table: what is found in a file, and what a net is told of it.
+// Columns of a table: what is found in a file, and what a net gets of it.
 
 #include "tern/data/encoding.hpp"
 
@@ -50,7 +50,7 @@ TEST_CASE("encoding: columns of words are categories, and holes are NaN", "[data
              ContainsSubstring("t.csv:3:1: found '?' in x, expected a category; CsvOptions::missing"));
 }
 
-TEST_CASE("encoding: a mistyped number makes no categories, and categories may be told", "[data]") {
+TEST_CASE("encoding: a mistyped number makes no categories, and categories may be named", "[data]") {
   const std::string text = "a,b,c\n1,5,x\n2,6,y\n3,7o,x\n";
   CHECK_THAT(problem_of(text, found),
              ContainsSubstring("t.csv:4:3: found '7o' in b, expected a number; CsvOptions::categorical"));

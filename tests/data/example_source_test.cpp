@@ -143,7 +143,7 @@ TEST_CASE("source: examples left out make their batch smaller", "[data]") {
   }
 }
 
-TEST_CASE("source: the first failure in order is thrown where its batch is asked for", "[data]") {
+TEST_CASE("source: the first failure in order is thrown where its batch is requested", "[data]") {
   const Counted source(40, {}, {13, 17, 14, 30});
   for (const int workers : {1, 2, 5})
     for (const int prefetch : {0, 1, 4}) {
@@ -176,7 +176,7 @@ TEST_CASE("source: what a loader knows without reading", "[data]") {
   CHECK(flat(DataLoader(Counted(0)), 0).sizes.empty());
 }
 
-TEST_CASE("source: a loader reads no further ahead than it was told", "[data]") {
+TEST_CASE("source: a loader reads no further ahead than requested", "[data]") {
   class Watched final : public ExampleSource {
    public:
     explicit Watched(std::atomic<int>& reads) : reads_(&reads) {}

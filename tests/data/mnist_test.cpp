@@ -116,14 +116,15 @@ TEST_CASE("mnist: a download that brings other bytes is refused and leaves nothi
   const Isolated isolated;
   const TemporaryFolder& folder = isolated.folder;
   write_bytes(folder / "train-images-idx3-ubyte.gz", "not those");
-  std::string told;
+  std::string reported;
   MnistOptions options{
       .folder = folder / "target", .download = true, .mirrors = {"file://" + folder.path(), "file:///none"}};
-  options.say = [&](const std::string& sentence) { told = sentence; };
+  options.say = [&](const std::string& sentence) { reported = sentence; };
   CHECK_THAT(said<FileError>([&] { load_mnist(options); }), ContainsSubstring("SHA-256") &&
                                                                 ContainsSubstring("440fcabf73cc546f") &&
                                                                 ContainsSubstring("file:///none"));
-  CHECK_THAT(told, ContainsSubstring("downloading MNIST (11.6 MB") && ContainsSubstring(folder / "target/MNIST/raw"));
+  CHECK_THAT(reported,
+             ContainsSubstring("downloading MNIST (11.6 MB") && ContainsSubstring(folder / "target/MNIST/raw"));
   CHECK(std::filesystem::is_empty(folder / "target/MNIST/raw"));
 }
 

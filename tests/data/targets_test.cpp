@@ -31,7 +31,7 @@ Dataset numbered(std::int64_t n, DType images, DType labels, const Shape& target
       .images = filled({2, 3}, images), .labels = filled(target, labels), .classes = no_classes, .source = "numbered"};
 }
 
-/// Squares as they are asked for: the label is the number of the example.
+/// Squares, made on request: the label is the number of the example.
 class Squares final : public ExampleSource {
  public:
   std::int64_t size() const override { return 11; }
@@ -143,7 +143,7 @@ TEST_CASE("targets: a CSV file whose last column is a number", "[data][targets]"
   CHECK_THAT(fails("a,b\n1,2\n3,\n", {.numbers = true}),
              ContainsSubstring("homes.csv:3:3: found nothing in b, expected a number"));
   CHECK_THAT(fails("a,b\n1,2\n3,large\n", {.numbers = true}), ContainsSubstring("found 'large' in b"));
-  CHECK_THAT(fails("0,1\n5,2\n6,3\n", {.numbers = true}), ContainsSubstring("that may be a header"));
+  CHECK_THAT(fails("0,1\n5,2\n6,3\n", {.numbers = true}), ContainsSubstring("this may be a header"));
   CHECK(parse_csv(testing::as_bytes("4,9\n5,2\n"), "homes.csv", {.numbers = true}).labels.size(0) == 2);
 }
 

@@ -144,7 +144,7 @@ TEST_CASE("auto: a mode without room for the step is left out, and other errors 
   broken = false;
   REQUIRE(settles(step, ones({3})));
   CHECK(step.chosen()->name != fastest_mode());
-  CHECK_THAT(device.explain(), ContainsSubstring(fastest_mode() + " has no room: too large for here"));
+  CHECK_THAT(device.explain(), ContainsSubstring(fastest_mode() + " has too little memory: too large for here"));
 }
 
 TEST_CASE("auto: a reset, another device and checks of the scope", "[device][auto]") {

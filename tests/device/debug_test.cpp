@@ -52,7 +52,7 @@ TEST_CASE("debug: kernels run when somebody waits, in an order that the seed fix
   unsetenv("TERN_DEBUG_SEED");
 }
 
-TEST_CASE("debug: a bad label is told by the next wait, as on a card", "[device][debug]") {
+TEST_CASE("debug: a bad label is reported by the next wait, as on a card", "[device][debug]") {
   const Device device{"debug"};
   const Tensor labels = tensor<std::int64_t>({0, 7});
   CHECK_THROWS_AS(op::cross_entropy(ones({2, 3}), labels).item(), NumericError);
@@ -61,7 +61,7 @@ TEST_CASE("debug: a bad label is told by the next wait, as on a card", "[device]
   CHECK(op::one_hot(labels, 8).values()[15] == 1);
 }
 
-TEST_CASE("debug: it is asked for by its name alone", "[device][debug]") {
+TEST_CASE("debug: it is requested by its name alone", "[device][debug]") {
   CHECK(mode("debug").name == "debug");
   CHECK(&mode("debug") == &mode("debug"));
   CHECK(mode("debug:vectorized").name == "debug:vectorized");

@@ -70,7 +70,7 @@ TEST_CASE("dtypes: one kernel of one table is one line", "[device][dtypes]") {
   CHECK(static_cast<const Mode&>(mine).table<double>() == &mine.float64);
 }
 
-TEST_CASE("dtypes: channels last is asked of the table that runs", "[device][dtypes]") {
+TEST_CASE("dtypes: channels last is queried from the table that runs", "[device][dtypes]") {
   Mode mine = plain();
   mine.operators.channels_last = true;
   CHECK(mine.channels_last(DType::bfloat16));

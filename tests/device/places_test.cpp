@@ -180,7 +180,7 @@ TEST_CASE("places: where memories have no straight way, bytes go through the hos
   }
 }
 
-TEST_CASE("places: a straight move is forbidden and told as any other", "[device][places]") {
+TEST_CASE("places: a straight move is forbidden and reported as any other", "[device][places]") {
   (void)fake_cards_mode();
   Tensor x;
   {
@@ -203,7 +203,7 @@ TEST_CASE("places: a straight move is forbidden and told as any other", "[device
   CHECK(fake_card(1).copies_across == across + 1);
 }
 
-TEST_CASE("places: a straight move is told the stream that made the bytes", "[device][places]") {
+TEST_CASE("places: a straight move gets the stream that made the bytes", "[device][places]") {
   (void)fake_cards_mode();
   fake_card(0).streams = fake_card(1).streams = true;
   Tensor x;

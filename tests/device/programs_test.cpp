@@ -1,6 +1,6 @@
 // Random training programs, run as they stand in the sequential mode and through Steps that are recorded and replayed:
 // they see the same bits, on the replaying mode and on the debug device. TERN_TEST_PROGRAMS is their number, 400 and 64
-// where nothing is asked for.
+// where nothing is requested.
 
 #include <atomic>
 #include <cstdlib>
@@ -363,13 +363,14 @@ struct Tally {
   }
 };
 
-std::uint64_t asked(const char* variable, std::uint64_t otherwise) {
+std::uint64_t requested(const char* variable, std::uint64_t otherwise) {
   const char* const value = std::getenv(variable);
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
 void run_programs(const Mode& steps_on, std::uint64_t otherwise) {
-  const std::uint64_t first = asked("TERN_TEST_FIRST_PROGRAM", 0), count = asked("TERN_TEST_PROGRAMS", otherwise);
+  const std::uint64_t first = requested("TERN_TEST_FIRST_PROGRAM", 0),
+                      count = requested("TERN_TEST_PROGRAMS", otherwise);
   Tally tally{steps_on};
   // Every fourth runs while others do.
   for (std::uint64_t number = first; number < first + count && tally.different < 10; number += 8) {

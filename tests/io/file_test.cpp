@@ -114,7 +114,7 @@ TEST_CASE("files: a folder that cannot be written", "[io]") {
   CHECK_THAT(said<FileError>([&] { write_whole(folder / "file", "x"); }),
              ContainsSubstring("Permission denied") && ContainsSubstring("choose another folder"));
   CHECK_THAT(said<FileError>([&] { make_folders(folder / "a/b"); }),
-             ContainsSubstring("a/b: the folder cannot be made"));
+             ContainsSubstring("a/b: the folder cannot be created"));
 }
 
 TEST_CASE("files: a full disk leaves the older file and nothing else", "[io]") {

@@ -94,7 +94,7 @@ TEST_CASE("pretrained: a file with torchvision's names fits ResNet18 as it is", 
 
 TEST_CASE("pretrained: a new head learns on a frozen body, then all of it", "[models][pretrained]") {
   const testing::TemporaryFolder folder;
-  // As a program of one's own saves it, in which torchvision's network is a part and its head has another name.
+  // As another program saves it, in which torchvision's network is a part and its head has another name.
   nn::State there;
   const TorchvisionResNet18 body("model.backbone.");
   for (const auto& [name, tensor] : body.state()) {

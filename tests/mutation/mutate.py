@@ -91,10 +91,10 @@ class Fault:
         return text.index(self.original, begin)
 
     def code(self):
-        asked = f"tern_fault == {self.number}"
+        alive = f"tern_fault == {self.number}"
         if self.original.endswith(";"):
-            return f"{{ if ({asked}) {{ {self.mutated} }} else {{ {self.original} }} }}"
-        return f"({asked} ? ({self.mutated}) : ({self.original}))"
+            return f"{{ if ({alive}) {{ {self.mutated} }} else {{ {self.original} }} }}"
+        return f"({alive} ? ({self.mutated}) : ({self.original}))"
 
 
 def read_faults():

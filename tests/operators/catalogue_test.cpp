@@ -33,7 +33,7 @@ bool whole_requested() {
   return choice != nullptr && std::string(choice) == "1";
 }
 
-/// Each so many-th sample where the whole was not asked for. TERN_TEST_EVERY=N takes each N-th of these, beginning with
+/// Each so many-th sample where the whole was not requested. TERN_TEST_EVERY=N takes each N-th of these, beginning with
 /// TERN_TEST_FIRST from 0 to N - 1: for slow tools, or a part of the whole. TERN_TEST_CHECK=threads makes one of the
 /// checks of support/checks.hpp alone.
 CheckOptions options(std::size_t every, bool deterministic = true) {
@@ -49,7 +49,7 @@ CheckOptions options(std::size_t every, bool deterministic = true) {
           .only = only == nullptr ? "" : only};
 }
 
-/// Whether only a part is asked for, which may hold nothing of some kinds.
+/// Whether only a part is requested, which may hold nothing of some kinds.
 bool limited() {
   const char* const names[]{"TERN_TEST_OPERATOR", "TERN_TEST_FIRST", "TERN_TEST_CHECK"};
   return std::any_of(std::begin(names), std::end(names), [](const char* name) { return std::getenv(name) != nullptr; });

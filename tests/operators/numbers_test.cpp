@@ -297,7 +297,7 @@ TEST_CASE("numbers: a normalised gradient whose factors' product is below the ra
   }
 }
 
-TEST_CASE("numbers: more memory than is free is asked for and refused", "[numbers]") {
+TEST_CASE("numbers: more memory than is free is requested and refused", "[numbers]") {
   std::ifstream file("/proc/meminfo");
   std::string word;
   double total = 0, available = 0;  // KiB

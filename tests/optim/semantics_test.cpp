@@ -97,7 +97,7 @@ TEST_CASE("semantics: a second scheduler starts where the first one did", "[opti
   CHECK(sgd.learning_rate() == 0.2);
   second.step();
   CHECK(sgd.learning_rate() == 0.4);
-  // A rate of one's own is a new start.
+  // A rate that is set is a new start.
   sgd.set_learning_rate(0.1);
   optim::Scheduler third(sgd, [](std::int64_t) { return 0.5; });
   CHECK(sgd.learning_rate() == 0.05);

@@ -279,7 +279,7 @@ TEST_CASE("data parallel: batch norm of 16-bit images counts and averages in flo
   }
 }
 
-TEST_CASE("data parallel: a loop of one's own, with gradients that are added up first", "[parallel][ranks]") {
+TEST_CASE("data parallel: a loop of your own, with gradients that are added up first", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [](const Group& group) -> std::string {
       nn::Linear net(3, 2);
@@ -380,7 +380,7 @@ TEST_CASE("data parallel: mistakes are typed errors that name them", "[parallel]
                  return operators::sum(net(ones({1, 2})));
                });
              }),
-             ContainsSubstring("has to draw alike"));
+             ContainsSubstring("must draw equally often"));
   CHECK_THAT(said<ShapeError>([&] { fixed.backward(0, [&](const data::Rows&) -> ShardLoss { return Tensor(); }); }),
              ContainsSubstring("0 examples"));
 }

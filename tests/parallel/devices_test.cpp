@@ -153,7 +153,7 @@ TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its sh
     return;
   }
   // By the library the wait would be one of NCCL's.
-  std::atomic<int> waited = 0, told = 0;
+  std::atomic<int> waited = 0, reported = 0;
   const auto program = [&](const Group& host) {
     const Device device{device_name(host.rank())};
     const Group group = parallel::on_devices(host);
@@ -168,13 +168,13 @@ TEST_CASE("groups: a rank that fails on its GPU ends the others' wait for its sh
     try {
       group.all_reduce(x);
     } catch (const ParallelError& error) {
-      if (std::string(error.what()).find("rank 1 is gone") != std::string::npos) ++told;
+      if (std::string(error.what()).find("rank 1 is gone") != std::string::npos) ++reported;
       throw;
     }
   };
   CHECK_THROWS_WITH(parallel::launch({.ranks = 2, .limit = std::chrono::seconds(60)}, program),
                     ContainsSubstring("on purpose"));
-  CHECK(told == waited);
+  CHECK(reported == waited);
   // The devices are as good as before.
   check_ranks(2, [](const Group& host) -> std::string {
     const Device device{device_name(host.rank())};

@@ -296,7 +296,7 @@ TEST_CASE("group: calls that do not fit together name the ranks", "[parallel]") 
                    std::this_thread::sleep_for(std::chrono::milliseconds(200));
                  },
                  20),
-             ContainsSubstring("rank 1 did not come to barrier within 20 ms"));
+             ContainsSubstring("rank 1 did not arrive at barrier within 20 ms"));
 }
 
 TEST_CASE("group: what one rank throws ends the others and is thrown", "[parallel]") {
@@ -316,7 +316,7 @@ TEST_CASE("group: what one rank throws ends the others and is thrown", "[paralle
   CHECK(ends[2] == ends[0]);
 }
 
-TEST_CASE("group: a rank that has left ends no other, and whoever waits for it is told", "[parallel]") {
+TEST_CASE("group: a rank that has left ends no other, and a rank that waits for it gets an error", "[parallel]") {
   std::string error;
   parallel::launch({.ranks = 3}, [&](const Group& group) {
     const Group subgroup = group.split(group.rank() == 2 ? 1 : 0);

@@ -149,21 +149,21 @@ class Stress:
         took = time.monotonic() - struck
         left = self.clear(patience=self.options.limit + 5)
         label = f"{what.name}{', restarts' if restarts else ''}"
-        told = [name for name, cause in CAUSES if cause.search(text)]
-        hit = victim is not None and (process.returncode != 0 or bool(told) or "starts again" in text)
+        named = [name for name, cause in CAUSES if cause.search(text)]
+        hit = victim is not None and (process.returncode != 0 or bool(named) or "starts again" in text)
         if process.returncode == -signal.SIGKILL and self.options.transport == "threads":
-            told = told or ["its exit code"]
+            named = named or ["its exit code"]
         if wanted == -1 and self.options.transport == "mpi":
             label += " of mpirun"
-            told = told or ["its exit code"]  # the words of its ranks go with it
+            named = named or ["its exit code"]  # the words of its ranks go with it
         if left:
             self.fail(number, f"{label}: {left} processes were left", text)
         if not hit:
             self.counts[f"{label}: over before the signal came"] += 1
-        elif not told:
+        elif not named:
             self.fail(number, f"{label} of rank {wanted} of {ranks}: nobody says why", text)
         else:
-            self.counts[f"{label}: ended, the cause named by {told[0]}"] += 1
+            self.counts[f"{label}: ended, the cause named by {named[0]}"] += 1
             if not restarts:
                 self.longest = max(self.longest, took)
         if restarts and process.returncode != 0:
@@ -175,7 +175,7 @@ class Stress:
                 return self.fail(number, f"{label}: exit code {process.returncode} when it went on", text)
         self.compare(number, label, run, reference, text)
         if self.options.verbose:
-            print(number, label, ranks, f"rank {wanted}", f"{took:.1f} s", told, f"{time.monotonic() - began:.1f} s",
+            print(number, label, ranks, f"rank {wanted}", f"{took:.1f} s", named, f"{time.monotonic() - began:.1f} s",
                   flush=True)
 
     def saved(self, run):

@@ -66,7 +66,7 @@ TEST_CASE("group: a rank that fails in a call frees nothing that another still r
           call(group, x);
         });
       } catch (const ParallelError& error) {
-        CHECK_THAT(error.what(), ContainsSubstring("did not come to"));
+        CHECK_THAT(error.what(), ContainsSubstring("did not arrive at"));
       }
     };
     fails_or_not([](const Group& group, const Tensor& x) { group.all_reduce(x); });

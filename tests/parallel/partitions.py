@@ -197,7 +197,7 @@ class Partitions:
             problem = f"exit code {process.returncode}"
         elif (lasting or restarts) and not CAUSE.search(text):
             problem = "nobody says why"
-        elif restarts and "what started them went on" not in text:
+        elif restarts and "their launcher ran on" not in text:
             problem = "nobody ended the mpirun that waits for a machine behind a cut"
         self.cable.heal()
         self.clear()

@@ -35,7 +35,7 @@ class Draws {
   std::mt19937_64 generator_;
 };
 
-/// What a rank throws that is told to fail.
+/// What a rank throws that must fail.
 struct Planned : std::runtime_error {
   Planned() : std::runtime_error("as planned") {}
 };
@@ -58,7 +58,7 @@ inline std::map<std::string, int> parts_in(const nn::Module& net) {
   return parts;
 }
 
-/// What a rank holds, a line for each thing: whoever has the same thing has the same line.
+/// What a rank holds, a line for each thing: ranks with the same thing have the same line.
 class Lines {
  public:
   explicit Lines(const nn::Module& net) : parts_(parts_in(net)) {

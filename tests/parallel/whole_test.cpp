@@ -104,7 +104,7 @@ TEST_CASE("whole: gradients of split layers are clipped by the norm of the whole
 
 namespace {
 
-/// Splits its weight; the base class is not told when it is made.
+/// Splits its weight; the base class does not know when it is made.
 class Halves : public parallel::SplitModule {
  public:
   explicit Halves(const Group& group)
@@ -121,7 +121,7 @@ class Halves : public parallel::SplitModule {
 
 }  // namespace
 
-TEST_CASE("whole: a split layer of one's own is known where the ranks have seen it", "[parallel][ranks]") {
+TEST_CASE("whole: a split layer of your own is known where the ranks have seen it", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [&](const Group& group) -> std::string {
       const Halves net(group);
@@ -347,7 +347,7 @@ TEST_CASE("whole: batch norm of all ranks needs an example in each, and says so"
   CHECK_THAT(said, ContainsSubstring("0, BatchNorm2d"));
 }
 
-TEST_CASE("whole: the loss of a 16-bit net is told in float32", "[parallel][ranks]") {
+TEST_CASE("whole: the loss of a 16-bit net is reported in float32", "[parallel][ranks]") {
   for (const int count : rank_counts())
     check_ranks(count, [&](const Group& group) -> std::string {
       const nn::Linear net(4, 3, {.dtype = DType::bfloat16});

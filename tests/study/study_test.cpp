@@ -208,7 +208,7 @@ TEST_CASE("study: its page is whole on every screen and in print, also where a l
   CHECK(browser.complaints() == "");
 }
 
-TEST_CASE("study: killed, it goes on where it was", "[study]") {
+TEST_CASE("study: killed, it continues where it was", "[study]") {
   const tern::testing::TemporaryFolder folder;
   const std::string out = folder / "out";
   // Steps enough for the kill to come in the middle.
@@ -254,7 +254,7 @@ TEST_CASE("study: gone on with at another commit, every cell names its own", "[s
   CHECK_THAT(cells[2], ContainsSubstring("alexnet,vectorized,strict,2,") && ContainsSubstring(",\"second\","));
 }
 
-TEST_CASE("study: asked to stop, it ends after a step and leaves no half cell", "[study]") {
+TEST_CASE("study: on a request to stop, it ends after a step and leaves no half cell", "[study]") {
   const tern::testing::TemporaryFolder folder;
   const std::string out = folder / "out";
   const pid_t child = start(with(tiny, {"--out", out, "--epochs", "100000"}), folder / "log");
@@ -263,7 +263,7 @@ TEST_CASE("study: asked to stop, it ends after a step and leaves no half cell", 
   kill(child, SIGTERM);
   CHECK(wait_for(child) == 130);
   CHECK(fs::is_empty(out + "/cells"));
-  CHECK_THAT(text_of(folder / "log"), ContainsSubstring("goes on where"));
+  CHECK_THAT(text_of(folder / "log"), ContainsSubstring("continues where"));
 }
 
 TEST_CASE("study: cells that do not fit, take too long or fail are recorded, and the rest runs", "[study]") {

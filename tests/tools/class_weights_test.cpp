@@ -112,7 +112,8 @@ TEST_CASE("class weights: what they are not for is said", "[tools][class_weights
   refused({"--class-weights", "1,2,3"}, "--class-weights has 3 numbers, but there are 2 classes: common, rare");
   refused({"--class-weights", "1,0"}, "found 0 in '1,0', expected balanced, or a number above 0");
   refused({"--class-weights", "heavy"}, "--class-weights: found 'heavy', expected a number");
-  refused({"--class-weights", "balanced", "--cost", "mse"}, "--class-weights are of --cost cross-entropy, not of mse");
+  refused({"--class-weights", "balanced", "--cost", "mse"},
+          "--class-weights are for --cost cross-entropy, not for mse");
   refused({"--class-weights", "balanced", "--target", "x"}, "--class-weights: the target is a number, not classes");
 }
 

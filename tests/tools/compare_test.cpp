@@ -100,7 +100,7 @@ TEST_CASE("compare: runs that are under way, of other data, or no runs", "[tools
   CHECK(tern({"compare", "a", "odd"}, {.folder = folder.path()}).code == 0);
   const Outcome one = tern({"compare", "a"}, {.folder = folder.path()});
   CHECK(one.code == 2);
-  CHECK_THAT(one.err, ContainsSubstring("two runs or more"));
+  CHECK_THAT(one.err, ContainsSubstring("two or more runs"));
   const Outcome none = tern({"compare", "a", "nowhere"}, {.folder = folder.path()});
   CHECK(none.code == 3);
   CHECK_THAT(none.err, ContainsSubstring("nowhere/metrics.jsonl"));

@@ -1,4 +1,4 @@
-// The dashboard before whoever connects: strangers, slow ones, those that send too much and those that read nothing.
+// The dashboard and its clients: strangers, slow ones, those that send too much and those that read nothing.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

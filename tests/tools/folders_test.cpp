@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A table, and trainings on it that take as long as they are asked to.
+/// A table, and trainings on it that take as long as requested.
 struct Place {
   TemporaryFolder folder;
   Place() { write_bytes(folder / "c.csv", clusters(60)); }
@@ -60,7 +60,7 @@ TEST_CASE("folders: two trainings do not share one", "[tools][folders]") {
        {begins, place.train("r", {"--resume", "--epochs", "1"}), place.train("./r/", {"--epochs", "1"})}) {
     const Outcome refused = place.run(second);
     CHECK(refused.code == 3);
-    CHECK_THAT(refused.err, ContainsSubstring("another training is at work in this folder"));
+    CHECK_THAT(refused.err, ContainsSubstring("another training is running in this folder"));
   }
   CHECK(first->running());
   CHECK_FALSE(fs::exists(place.folder / "r/previous"));
@@ -79,7 +79,7 @@ TEST_CASE("folders: two searches do not share one", "[tools][folders]") {
   place.wait_for("t/tune.json", *first);
   const Outcome refused = place.run(search);
   CHECK(refused.code == 3);
-  CHECK_THAT(refused.err, ContainsSubstring("t: another training is at work"));
+  CHECK_THAT(refused.err, ContainsSubstring("t: another training is running"));
   first->signal(SIGINT);
   CHECK(first->wait().code == 130);
 }

@@ -114,7 +114,7 @@ TEST_CASE("folds: what cannot be cut is an error with the way out", "[tools][fol
   refused({"--folds", "3", "--restarts", "1"}, 2, "one process");
   const Outcome digits = folds.run({"train", "--dataset", "synthetic-digits", "--folds", "3"});
   CHECK(digits.code == 2);
-  CHECK_THAT(digits.err, ContainsSubstring("comes with a test part"));
+  CHECK_THAT(digits.err, ContainsSubstring("has its own test part"));
 }
 
 }  // namespace tern::testing

@@ -110,7 +110,7 @@ TEST_CASE("importance: pictures have no columns", "[tools][importance]") {
   const Outcome outcome =
       tern({"test", "--model", "run", "--dataset", "synthetic-digits", "--limit", "20", "--importance"}, here);
   CHECK(outcome.code == 2);
-  CHECK_THAT(outcome.err, ContainsSubstring("--importance is of a table's columns, but this model takes images"));
+  CHECK_THAT(outcome.err, ContainsSubstring("--importance is for a table's columns, but this model takes images"));
 }
 
 TEST_CASE("calibration: a test says how sure the model is, as its predictions do", "[tools][importance]") {

@@ -89,7 +89,7 @@ TEST_CASE("init: as many classes of other names are other classes", "[tools][ini
   CHECK_THAT(tuned("fly.csv"),
              ContainsSubstring("Weights of base: 4 of 4 tensors were taken\n") && !ContainsSubstring("other classes"));
   CHECK_THAT(tuned("wasp.csv"), ContainsSubstring("Weights of base: 2 of 4 tensors were taken\n") &&
-                                    ContainsSubstring("other classes apart: the last layer begins anew"));
+                                    ContainsSubstring("had other classes: the last layer is new"));
 }
 
 TEST_CASE("init: weights of elsewhere, and a refit from them", "[tools][init]") {
@@ -168,9 +168,9 @@ TEST_CASE("init: columns are matched by their names", "[tools][init]") {
     };
     CHECK(accuracy(base.out) > 80);
     CHECK(accuracy(exchanged.out) > accuracy(base.out) - 5);
-    CHECK_THAT(exchanged.err, !ContainsSubstring("begin anew"));
+    CHECK_THAT(exchanged.err, !ContainsSubstring("inputs are new"));
     const Outcome wider = again("more.csv");
-    CHECK_THAT(wider.err, ContainsSubstring("do not know all values of these columns, whose inputs begin anew: r\n"));
+    CHECK_THAT(wider.err, ContainsSubstring("do not know all values of these columns, whose inputs are new: r\n"));
     CHECK(accuracy(wider.out) > 60);
   }
 }

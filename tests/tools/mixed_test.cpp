@@ -180,7 +180,7 @@ TEST_CASE("mixed: an embedding that cannot be is refused", "[tools][mixed]") {
   refused(shop.train(table, {"--embedding", "auto", "--layers", "27,8,3"}),
           "--layers begins with 27, but an example of f.csv has 12 values with its --embedding");
   refused(shop.run({"train", "--dataset", "synthetic-digits", "--limit", "50", "--embedding", "auto"}),
-          "--embedding is of a table's columns");
+          "--embedding is for a table's columns");
   // A model file is not believed.
   REQUIRE(shop.train(table, {"--embedding", "auto", "--epochs", "1"}).code == 0);
   const std::string file = shop.folder / "run/model.safetensors";
@@ -209,7 +209,7 @@ TEST_CASE("mixed: missing values are refused, filled, shown or left out", "[tool
   const auto words = std::vector<std::pair<std::string, std::string>>{
       {"mean", "52 values are missing: each is taken for the mean of its column, or its most frequent category."},
       {"median", "52 values are missing: each is taken for the median"},
-      {"indicator", "52 values are missing: an input more says where"},
+      {"indicator", "52 values are missing: an extra input per such column says where"},
       {"drop", "52 values are missing: 49 of 240 rows are left out."}};
   for (const auto& [missing, note] : words) {
     INFO(missing);

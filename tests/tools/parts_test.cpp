@@ -115,7 +115,7 @@ TEST_CASE("parts: shares that leave nothing are errors with the way out", "[tool
           "--early-stop watches the validation examples, of which there are none");
   const Outcome digits = trainings.run({"train", "--dataset", "synthetic-digits", "--test-fraction", "0.2"});
   CHECK(digits.code == 2);
-  CHECK_THAT(digits.err, ContainsSubstring("synthetic-digits comes with a test part"));
+  CHECK_THAT(digits.err, ContainsSubstring("synthetic-digits has its own test part"));
   // Without validation examples all others are trained on.
   CHECK(trainings.train("t", {"--test-fraction", "0.2", "--validation", "0", "--quiet"}).code == 0);
   CHECK(events_of(trainings.folder / "t").front()["data"]["training_examples"] == 120);

@@ -162,7 +162,7 @@ TEST_CASE("photographs: those that cannot be read are counted, named and tested 
   INFO(trained.err);
   REQUIRE(trained.code == 0);
   CHECK_THAT(trained.err,
-             ContainsSubstring("1 image could not be read: p/train/dark/3.png; others of its class stood in"));
+             ContainsSubstring("1 image could not be read: p/train/dark/3.png; replaced by others of their class"));
   CHECK_THAT(trained.err,
              ContainsSubstring("2 images could not be read: p/val/dark/0.png, p/val/light/7.png; left out"));
   const auto events = events_of(folder / "run");

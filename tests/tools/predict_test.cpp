@@ -108,7 +108,7 @@ TEST_CASE("predict: what is no picture is said, or left out", "[tools][predict]"
   refused(3, {"new/notes.txt", "--corrupt", "skip"}, "none of the pictures could be read");
   refused(2, {"new/d.png", "--out", "new/d.png"}, "new/d.png is read here");
   refused(2, {"new/d.png", "--sheet", "new/d.png"}, "new/d.png is read here");
-  refused(2, {"new", "--dataset", "p"}, "--dataset and pictures are both given");
+  refused(2, {"new", "--dataset", "p"}, "--dataset and pictures are both set");
 
   write_bytes(shades.path("new/dark/0.png"), "broken");
   const Outcome left = shades.predict({"new", "--corrupt", "skip", "--format", "json", "--sheet", "s.html"});
@@ -125,20 +125,20 @@ TEST_CASE("predict: the sheet shows what differs first, and marks it", "[tools][
   const Shades shades;
   REQUIRE(shades.predict({"new", "--sheet", "s.html", "--out", "classes.txt"}).code == 0);
   const Json sheet = sheet_of(shades.path("s.html"));
-  CHECK_THAT(sheet["note"].get<std::string>(), ContainsSubstring("2 of 3 (66.7 %) are what the folder's name says"));
+  CHECK_THAT(sheet["note"].get<std::string>(), ContainsSubstring("2 of 3 (66.7 %) agree with the folder's name"));
   REQUIRE(sheet["parts"].size() == 3);
   const Json& first = sheet["parts"][0];
-  CHECK(first["heading"] == "1 picture: the model says another class than the folder's name");
+  CHECK(first["heading"] == "1 picture: the model predicts another class than the folder's name");
   CHECK(first["pictures"][0]["wrong"] == "folder: dark");
   CHECK(first["pictures"][0]["title"] == "light");
   CHECK(first["pictures"][0]["pixels"]["width"] == 16);
   for (const Json& picture : sheet["parts"][1]["pictures"]) CHECK_FALSE(picture.contains("wrong"));
-  CHECK(sheet["parts"][2]["heading"] == "1 picture in a folder that is named after no class");
+  CHECK(sheet["parts"][2]["heading"] == "1 picture in folders without a class name");
 
   // Of a data set the labels are compared.
   REQUIRE(shades.predict({"--dataset", "p", "--sheet", "t.html", "--out", "classes.txt"}).code == 0);
   CHECK_THAT(sheet_of(shades.path("t.html"))["note"].get<std::string>(),
-             ContainsSubstring("16 of 16 (100.0 %) are what the label says"));
+             ContainsSubstring("16 of 16 (100.0 %) agree with the label"));
 
   if (!Browser::available()) return;
   Browser browser("file://" + shades.path("s.html"));

@@ -94,7 +94,7 @@ TEST_CASE("ranks: a test says the same for any number of them", "[tools][ranks]"
 #endif
   const Outcome columns = tern(test({"--ranks", "2", "--importance"}), {.folder = folder.path()});
   CHECK(columns.code == 2);
-  CHECK_THAT(columns.err, ContainsSubstring("--importance is worked out by one rank"));
+  CHECK_THAT(columns.err, ContainsSubstring("--importance runs in one rank"));
   // The figures at the end of a training are all ranks' work, too.
   const auto end_of = [&](const std::string& run) {
     auto last = events_of(folder / run).back();
@@ -185,7 +185,7 @@ TEST_CASE("ranks: what does not go together is said", "[tools][ranks]") {
     CHECK(done.code == 2);
     return done.err;
   };
-  CHECK_THAT(words({"--ranks", "3", "--shards", "2"}), ContainsSubstring("3 ranks want a shard of each batch each"));
+  CHECK_THAT(words({"--ranks", "3", "--shards", "2"}), ContainsSubstring("3 ranks need at least one shard each"));
   CHECK_THAT(words({"--shards", "14"}), ContainsSubstring("a batch has 13 examples"));
   CHECK_THAT(words({"--parallel", "pigeons"}), ContainsSubstring("threads or mpi"));
 }
@@ -235,7 +235,7 @@ TEST_CASE("ranks: what started a training, and does not end with it, is ended", 
       run("again", {"--epochs", "200", "--rank-limit", "1", "--restarts", "1", "--launcher", "./launcher"});
   INFO(done.err);
   REQUIRE(done.code == 0);
-  CHECK_THAT(done.err, ContainsSubstring("what started them went on for more than --rank-limit); it starts again"));
+  CHECK_THAT(done.err, ContainsSubstring("their launcher ran on for more than --rank-limit); it starts again"));
   CHECK(model_of(folder, "again") == model_of(folder, "whole"));
 }
 
@@ -398,7 +398,7 @@ TEST_CASE("ranks: other rows under the same name are an error before the first s
   const Outcome outcome = two(words, words, folder.path(), other.path());
   INFO(outcome.err);
   CHECK(outcome.code == 3);
-  CHECK_THAT(outcome.err, ContainsSubstring("c.csv: rank 1 has read something else than rank 0"));
+  CHECK_THAT(outcome.err, ContainsSubstring("c.csv: rank 1 has read other data than rank 0"));
   CHECK_FALSE(std::filesystem::exists(folder / "r/model.safetensors"));
   write_bytes(other / "c.csv", text);
   CHECK(two(words, words, folder.path(), other.path()).code == 0);
@@ -408,7 +408,7 @@ TEST_CASE("ranks: other rows under the same name are an error before the first s
   const std::vector<std::string> test{"test", "--model", "r", "--dataset", "c.csv", "--parallel", "mpi"};
   const Outcome tested = two(test, test, folder.path(), other.path());
   CHECK(tested.code == 3);
-  CHECK_THAT(tested.err, ContainsSubstring("rank 1 has read something else"));
+  CHECK_THAT(tested.err, ContainsSubstring("rank 1 has read other data"));
 }
 
 TEST_CASE("ranks: one that stops is named by rank and machine, and ends all", "[tools][ranks]") {
@@ -425,7 +425,7 @@ TEST_CASE("ranks: one that stops is named by rank and machine, and ends all", "[
   INFO(done.err);
   CHECK_FALSE(done.timed_out);
   CHECK(done.code == 5);
-  CHECK(((done.err.find("rank 1 (") != std::string::npos && done.err.find("did not come") != std::string::npos) ||
+  CHECK(((done.err.find("rank 1 (") != std::string::npos && done.err.find("did not arrive") != std::string::npos) ||
          done.err.find("the ranks did not finish within") != std::string::npos));
   CHECK(process_with(folder.path(), "OMPI_COMM_WORLD_RANK=1") == 0);
 }

@@ -1,4 +1,4 @@
-// A target that is a number: found or told, learnt, tested, predicted, searched for and drawn.
+// A target that is a number: found or set, learnt, tested, predicted, searched for and drawn.
 
 #include <cmath>
 #include <filesystem>
@@ -60,7 +60,7 @@ struct Priced {
 
 }  // namespace
 
-TEST_CASE("regression: a target of numbers is found, learnt and told in its unit", "[tools][regression]") {
+TEST_CASE("regression: a target of numbers is found, learnt and reported in its unit", "[tools][regression]") {
   const Priced priced;
   CHECK_THAT(priced.trained.err, ContainsSubstring("a regression of price"));
   CHECK_THAT(priced.trained.err, ContainsSubstring("--task classification"));
@@ -126,9 +126,9 @@ TEST_CASE("regression: costs, and what they are refused for", "[tools][regressio
     CHECK(outcome.code == code);
     CHECK_THAT(outcome.err, ContainsSubstring(words));
   };
-  refused({"--run", "r", "--cost", "hinge"}, 2, "--cost hinge tells classes apart, but the target is a number");
+  refused({"--run", "r", "--cost", "hinge"}, 2, "--cost hinge is for classes, but the target is a number");
   refused({"--run", "r", "--task", "classification"}, 3, "--task regression takes it as a number");
-  refused({"--run", "r", "--layers", "3,8,2"}, 2, "--layers ends with 2, but p.csv has one number to be met");
+  refused({"--run", "r", "--layers", "3,8,2"}, 2, "--layers ends with 2, but p.csv has one number to predict");
   refused({"--run", "r", "--task", "number"}, 2, "--task: found 'number', expected auto, classification or regression");
   refused({"--resume", "--task", "classification"}, 2, "--task");
   write_bytes(priced.folder / "same.csv", "1,2.5\n2,2.5\n3,2.5\n");
@@ -139,7 +139,7 @@ TEST_CASE("regression: costs, and what they are refused for", "[tools][regressio
              ContainsSubstring("word.csv:2:3: found 'many' in column 2, expected a number"));
 }
 
-TEST_CASE("regression: whole numbers are classes or a quantity, as they are told", "[tools][regression]") {
+TEST_CASE("regression: whole numbers are classes or a quantity, as set", "[tools][regression]") {
   const TemporaryFolder folder;
   std::string few;
   for (int i = 0; i < 60; ++i) few += std::to_string(i % 7) + "," + std::to_string(1 + i % 3) + "\n";

@@ -162,7 +162,7 @@ TEST_CASE("dashboard: the curves are there and grow while the training runs", "[
     return;
   }
   {
-    // Whoever does not know the token finds nothing.
+    // Without the token there is nothing to find.
     Browser stranger(address.substr(0, address.rfind('/', address.size() - 2) + 1));
     CHECK(stranger.wait_for("document.readyState === 'complete'"));
     CHECK(stranger.evaluate("document.body.innerText.includes('mlp')") == false);

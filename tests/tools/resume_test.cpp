@@ -215,7 +215,7 @@ TEST_CASE("resume: Ctrl-C and SIGTERM finish the step, save and say so", "[tools
     const Outcome resumed = tern({"train", "--resume", "--run", run, "--epochs", epochs}, {.folder = folder.path()});
     INFO(resumed.err);
     CHECK(resumed.code == 0);
-    CHECK_THAT(resumed.err, ContainsSubstring("Going on after step"));
+    CHECK_THAT(resumed.err, ContainsSubstring("Continuing after step"));
   }
 }
 

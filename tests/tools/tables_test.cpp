@@ -120,7 +120,7 @@ TEST_CASE("tables: held out means held out of these very rows", "[tools][tables]
   REQUIRE(plain.code == 0);
   CHECK(Json::parse(plain.out)["examples"] == 18);
   CHECK(trained.test(rearranged(trained.text, {2, 3, 1, 0}), {"--held-out"}).out == plain.out);
-  // The same number of rows in another order: which ones were held out cannot be told.
+  // The same number of rows in another order: which ones were held out is unknown.
   const Outcome sorted = trained.test(reversed(trained.text), {"--held-out"});
   CHECK(sorted.code == 3);
   CHECK_THAT(sorted.err,
@@ -157,7 +157,7 @@ TEST_CASE("tables: a header of numbers has to be called one", "[tools][tables]")
   const Outcome unsure = train({});
   CHECK(unsure.code == 3);
   CHECK_THAT(unsure.err,
-             ContainsSubstring("c.csv:1:1: found a first row of numbers whose column 4, '3', never comes again"));
+             ContainsSubstring("c.csv:1:1: found a first row of numbers whose column 4, '3', occurs only once"));
   CHECK_THAT(unsure.err, ContainsSubstring("--header yes or no"));
   CHECK(train({"--header", "yes"}).code == 0);
   CHECK(events_of(folder / "run").front()["data"]["classes"].size() == 3);
@@ -179,7 +179,7 @@ TEST_CASE("tables: a model remembers that its table had no header", "[tools][tab
   write_bytes(folder / "w.csv", text);
   const Outcome unsure = tern({"train", "--dataset", "w.csv", "--epochs", "1"}, here);
   CHECK(unsure.code == 3);
-  CHECK_THAT(unsure.err, ContainsSubstring("comes again in its column") && ContainsSubstring("--header yes or no"));
+  CHECK_THAT(unsure.err, ContainsSubstring("occurs again in its column") && ContainsSubstring("--header yes or no"));
   REQUIRE(
       tern({"train", "--dataset", "w.csv", "--header", "no", "--epochs", "20", "--run", "w", "--quiet"}, here).code ==
       0);

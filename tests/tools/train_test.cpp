@@ -235,7 +235,7 @@ TEST_CASE("train: a table by default stops early and trains anew on all its rows
     }
   CHECK(refits == 1);
   // As one training on all rows that stops after as many epochs of the same schedule.
-  CHECK_THAT(trained.out, ContainsSubstring("trained anew for as many on all 64 training examples"));
+  CHECK_THAT(trained.out, ContainsSubstring("trained again for as many on all 64 training examples"));
   REQUIRE(tern({"train", "--dataset", "c.csv", "--epochs", "200", "--dropout", "0.5", "--run", "all"},
                {.folder = folder.path()})
               .code == 0);

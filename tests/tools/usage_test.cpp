@@ -51,14 +51,14 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {"--dataset c.csv", 2, "--dataset"},
       {"''", 2, "no verb ''"},
       {"train", 2, "--dataset is missing"},
-      {"train --dataset", 2, "--dataset wants a value"},
-      {"train --dataset --epochs 3", 2, "--dataset wants a value"},
-      {"train --dataset c.csv -- --epochs 3", 2, "no use for '--epochs'"},
-      {"train --dataset c.csv -", 2, "no use for '-'"},
+      {"train --dataset", 2, "--dataset needs a value"},
+      {"train --dataset --epochs 3", 2, "--dataset needs a value"},
+      {"train --dataset c.csv -- --epochs 3", 2, "does not accept '--epochs'"},
+      {"train --dataset c.csv -", 2, "does not accept '-'"},
       {"train --dataset c.csv ---epochs=3", 2, "there is no option ---epochs"},
       {"train --dataset ''", 2, "--dataset"},
       {"train --dataset=", 2, "--dataset"},
-      {"train c.csv", 2, "no use for 'c.csv'"},
+      {"train c.csv", 2, "does not accept 'c.csv'"},
       {"train --dataset c.csv --bogus 1", 2, "--bogus"},
       {"train --dataset c.csv --epoch 1", 2, "did you mean --epochs"},
       {"train --dataset c.csv --lerning_rate=1", 2, "did you mean --learning-rate"},
@@ -73,7 +73,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--epochs 1.5", 2, "--epochs: found '1.5'"},
       {t + "--epochs 99999999999999999999", 2, "--epochs"},
       {t + "--epochs 1 --epochs 2", 2, "--epochs is given 2 times"},
-      {t + "--epochs", 2, "--epochs wants a value"},
+      {t + "--epochs", 2, "--epochs needs a value"},
       {t + "--batch-size 0", 2, "--batch-size: found '0'"},
       {t + "--batch_number x", 2, "--batch-size: found 'x'"},
       {t + "--learning-rate 0", 2, "--learning-rate: found 0"},
@@ -82,8 +82,8 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--learning-rate 1e999", 2, "--learning-rate"},
       {t + "--learning-rate 0,1", 2, "--learning-rate: found '0,1'"},
       {t + "--momentum 1", 2, "--momentum: found 1"},
-      {t + "--momentum 0.5", 2, "--momentum is of --optimizer sgd"},
-      {t + "--nesterov", 2, "--nesterov is of --optimizer sgd"},
+      {t + "--momentum 0.5", 2, "--momentum is for --optimizer sgd"},
+      {t + "--nesterov", 2, "--nesterov is for --optimizer sgd"},
       {t + "--optimizer sgd --nesterov --momentum 0", 2, "--nesterov needs a --momentum"},
       {t + "--nesterov=perhaps", 2, "nesterov"},
       {t + "--weight-decay -0.1", 2, "--weight-decay: found -0.1"},
@@ -111,7 +111,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--net resnet101", 2, "--net: found 'resnet101'"},
       {t + "--net lenet", 2, "--net lenet takes examples of 1x28x28"},
       {t + "--net vgg16", 2, "--net vgg16 takes colour images"},
-      {t + "--net lenet --layers 3,3", 2, "--layers and --net are both given"},
+      {t + "--net lenet --layers 3,3", 2, "--layers and --net are both set"},
       {t + "--layers 3", 2, "--layers: found '3'"},
       {t + "--layers 3,0,3", 2, "--layers: found '0'"},
       {t + "--layers 3,,3", 2, "--layers: found ''"},
@@ -149,7 +149,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {"test --model all --dataset c.csv --held-out", 2, "--held-out"},
       {"test --model m --dataset c.csv --out nowhere/x", 3, "nowhere/x"},
       {"predict --model m", 2, "--dataset is missing"},
-      {"predict --model m --dataset c.csv c.jpg", 2, "both given"},
+      {"predict --model m --dataset c.csv c.jpg", 2, "both set"},
       {"predict --model m photo.jpg", 2, "photo.jpg is an image"},
       {"tune --dataset c.csv", 2, "--grid is missing"},
       {"tune --dataset c.csv --grid epochs", 2, "--grid: found 'epochs'"},
@@ -163,7 +163,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {"bench --batches 0", 2, "--batches: found '0'"},
       {"bench --modes gpu", 4, "gpu"},
       {"bench --seconds 0", 2, "--seconds: found 0"},
-      {"info now", 2, "no use for 'now'"},
+      {"info now", 2, "does not accept 'now'"},
       {"export --model m", 2, "--out is missing"},
       {"export --model m --out w --format onnx", 2, "--format: found 'onnx'"},
       {"export --model nowhere --out w", 3, "nowhere"},
@@ -346,7 +346,7 @@ TEST_CASE("usage: a resumed training says that it found nothing", "[tools][usage
   const Outcome outcome =
       tern({"train", "--dataset", "c.csv", "--epochs", "1", "--resume", "--run", "r"}, {.folder = folder.path()});
   CHECK(outcome.code == 0);
-  CHECK_THAT(outcome.err, ContainsSubstring("--resume found no checkpoint in r: the training begins anew"));
+  CHECK_THAT(outcome.err, ContainsSubstring("--resume found no checkpoint in r: the training starts over"));
 }
 
 TEST_CASE("usage: metrics that are none are named without the reader's own words", "[tools][usage]") {

@@ -130,7 +130,7 @@ TEST_CASE("words: files of other kinds are called by their name", "[tools][words
   CHECK_THAT(digits.err, ContainsSubstring("--download"));
 }
 
-TEST_CASE("words: a quantity and a loss that is none are told", "[tools][words]") {
+TEST_CASE("words: a quantity and a loss that is none are reported", "[tools][words]") {
   const TemporaryFolder folder;
   std::string prices;
   for (int i = 0; i < 100; ++i)

@@ -206,14 +206,14 @@ TEST_CASE("trainer: a stage of a pipeline is refused", "[trainer][parallel]") {
 
 namespace {
 
-/// What two ranks are told whose trainings differ as `change` says, before the first step.
+/// The error of two ranks whose trainings differ as `change` says, before the first step.
 struct Change {
   TrainerOptions options = {.epochs = 1, .shards = 2};
   data::LoaderOptions loader = {.batch_size = 8, .seed = 2, .resident = true};
   data::Dataset examples = points(24);
   optim::SgdOptions sgd = {.learning_rate = 0.1};
 };
-std::string told(const std::function<void(Change&)>& change) {
+std::string refusal(const std::function<void(Change&)>& change) {
   std::atomic<int> steps{0};
   try {
     parallel::launch({.ranks = 2, .limit = std::chrono::seconds(10)}, [&](const Group& group) {
@@ -239,28 +239,28 @@ std::string told(const std::function<void(Change&)>& change) {
 
 TEST_CASE("trainer: options and data that differ between ranks are found before the first step",
           "[trainer][parallel]") {
-  CHECK(told([](Change&) {}).empty());
-  CHECK_THAT(told([](Change& rank) { rank.sgd.learning_rate = 0.2; }), ContainsSubstring("learning rate 0.2"));
-  CHECK_THAT(told([](Change& rank) { rank.sgd.momentum = 0.9; }), ContainsSubstring("momentum 0.9"));
-  CHECK_THAT(told([](Change& rank) { rank.options.clip_norm = 1; }), ContainsSubstring("clip_norm 1"));
-  CHECK_THAT(told([](Change& rank) { rank.options.average = 0.5; }), ContainsSubstring("average 0.5"));
-  CHECK_THAT(told([](Change& rank) { rank.options.epochs = 2; }), ContainsSubstring("epochs 2"));
-  CHECK_THAT(told([](Change& rank) { rank.options.patience = 2; }), ContainsSubstring("patience 2"));
-  CHECK_THAT(told([](Change&) { default_generator().skip(3); }), ContainsSubstring("position 3"));
-  CHECK_THAT(told([](Change& rank) { rank.options.shards = 4; }), ContainsSubstring("shards 4"));
-  CHECK_THAT(told([](Change& rank) { rank.options.schedule = optim::StepLr{.step_size = 1}; }),
+  CHECK(refusal([](Change&) {}).empty());
+  CHECK_THAT(refusal([](Change& rank) { rank.sgd.learning_rate = 0.2; }), ContainsSubstring("learning rate 0.2"));
+  CHECK_THAT(refusal([](Change& rank) { rank.sgd.momentum = 0.9; }), ContainsSubstring("momentum 0.9"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.clip_norm = 1; }), ContainsSubstring("clip_norm 1"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.average = 0.5; }), ContainsSubstring("average 0.5"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.epochs = 2; }), ContainsSubstring("epochs 2"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.patience = 2; }), ContainsSubstring("patience 2"));
+  CHECK_THAT(refusal([](Change&) { default_generator().skip(3); }), ContainsSubstring("position 3"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.shards = 4; }), ContainsSubstring("shards 4"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.schedule = optim::StepLr{.step_size = 1}; }),
              ContainsSubstring("schedule by epoch: 1"));
-  CHECK_THAT(told([](Change& rank) { rank.options.augment.seed = 3; }), ContainsSubstring("seed 3"));
-  CHECK_THAT(told([](Change& rank) { rank.loader.seed = 3; }), ContainsSubstring("seed 3"));
-  CHECK_THAT(told([](Change& rank) { rank.loader.batch_size = 6; }), ContainsSubstring("batch size 6"));
-  CHECK_THAT(told([](Change&) { manual_seed(8); }), ContainsSubstring("random numbers: seed 8"));
+  CHECK_THAT(refusal([](Change& rank) { rank.options.augment.seed = 3; }), ContainsSubstring("seed 3"));
+  CHECK_THAT(refusal([](Change& rank) { rank.loader.seed = 3; }), ContainsSubstring("seed 3"));
+  CHECK_THAT(refusal([](Change& rank) { rank.loader.batch_size = 6; }), ContainsSubstring("batch size 6"));
+  CHECK_THAT(refusal([](Change&) { manual_seed(8); }), ContainsSubstring("random numbers: seed 8"));
   // As many examples, one number is another.
-  CHECK_THAT(told([](Change& rank) {
+  CHECK_THAT(refusal([](Change& rank) {
                rank.examples.images = rank.examples.images.clone();
                rank.examples.images.write<float>()[50] += 1e-6f;
              }),
              ContainsSubstring("training: 24 examples of 3 classes, fingerprint "));
-  CHECK_THAT(told([](Change& rank) {
+  CHECK_THAT(refusal([](Change& rank) {
                rank.examples.labels = rank.examples.labels.clone();
                auto labels = rank.examples.labels.write<std::int64_t>();
                labels[5] = (labels[5] + 1) % 3;
@@ -291,7 +291,7 @@ TEST_CASE("trainer: ranks with another past, and all ranks of a grid, are compar
                     training.trainer.run();
                   }),
              ContainsSubstring("epoch 1: loss"));
-  // Targets that are told apart from the examples.
+  // Targets that are distinguished from the examples.
   CHECK_THAT(said(2,
                   [](const Group& group) {
                     manual_seed(7);

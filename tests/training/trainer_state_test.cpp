@@ -27,7 +27,7 @@ data::Dataset points(std::int64_t count) {
           .source = "points"};
 }
 
-/// A training of a line with a rate of one's own.
+/// A training of a line with its own rate.
 struct Line {
   nn::Linear net;
   optim::SGD sgd;

@@ -215,7 +215,7 @@ TEST_CASE("trainer: examples that are resident, brought and recorded train alike
   CHECK(same(in(replaying_mode(), false), expected));
 }
 
-TEST_CASE("trainer: the steps of a loop are told one by one, and a checkpoint ends it", "[trainer]") {
+TEST_CASE("trainer: the steps of a loop are reported one by one, and a checkpoint ends it", "[trainer]") {
   const Device device(replaying_mode());
   constexpr std::int64_t batches = 11, every = 4;
   const auto loader = [] { return loader_of(8 * batches); };

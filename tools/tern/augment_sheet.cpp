@@ -87,9 +87,9 @@ void write_augment_sheet(const Settings& settings, const TrainingData& data) {
     }
     show(images, [&](std::int64_t i) { return caption_of(epoch, shares, i, blueprint); });
   }
-  write_sheet(settings.augment_sheet, "What becomes of pictures in training",
-              message(blueprint.source, ": left what they are, then what the first ", epochs_shown,
-                      " epochs train on. Each epoch draws anew, by --seed ", settings.seed, '.'),
+  write_sheet(settings.augment_sheet, "Pictures in training",
+              message(blueprint.source, ": on the left the originals, then what the first ", epochs_shown,
+                      " epochs train on. Each epoch draws other changes, from --seed ", settings.seed, '.'),
               parts, true);
 }
 

@@ -41,15 +41,16 @@ class Bench : public Command {
         .description =
             "Times training steps (forward, loss, backward, update) and inferences on random data. The time is the "
             "median "
-            "of the runs with the 10th and 90th percentile; the speed-up is over the first mode. benchmarks/ of the "
+            "of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. benchmarks/ of "
+            "the "
             "sources has more: peers, operators, the study of batch sizes.",
         .examples = {"tern bench --nets lenet --batches 32,128",
                      "tern bench --nets mlp-small,lenet --modes vectorized,cuda --precision tf32 --format csv"}};
     Option batches = list_option("batches", "SIZES", "batch sizes (default: 1,64)", batches_);
     Options own{list_option("nets", "NAMES", "nets (default: mlp-small,lenet)", nets_),
-                list_option("modes", "NAMES", "modes (default: all that are here)", modes_), std::move(batches),
+                list_option("modes", "NAMES", "modes (default: all available)", modes_), std::move(batches),
                 list_option("phases", "NAMES", "train and infer (default: both)", phases_)};
-    Option seconds{.name = "seconds", .value = "S", .help = "to measure each cell for (default: 0.5)"};
+    Option seconds{.name = "seconds", .value = "S", .help = "time to measure each cell (default: 0.5)"};
     seconds.set = [this](const std::string& text) {
       seconds_ = parse_number("seconds", text);
       expects<UsageError>(seconds_ > 0 && seconds_ <= 3600, "--seconds: found ", text,

@@ -18,7 +18,7 @@ constexpr int format = 1;
 class Reader {
  public:
   Reader(const Json& json, const std::string& file) : json_(json), file_(file) {
-    expects<FileError>(json.is_object(), file_, ": the description of the model is no JSON object");
+    expects<FileError>(json.is_object(), file_, ": the description of the model is not a JSON object");
   }
   template <class T>
   T take(const char* name) const {
@@ -49,7 +49,7 @@ class Reader {
 
  private:
   void check_integer(const Json& json, const char* name) const {
-    expects<FileError>(json.is_number_integer(), file_, ": '", name, "' in the description is no whole number");
+    expects<FileError>(json.is_number_integer(), file_, ": '", name, "' in the description is not a whole number");
   }
 
   const Json& json_;
@@ -212,9 +212,10 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   b.examples = reader.take<std::int64_t>("examples");
   b.fingerprint = reader.take_or_default<std::string>("fingerprint");
   b.validation = reader.take<double>("validation");
-  expects<FileError>(b.validation >= 0 && b.validation < 1, file, ": 'validation' in the description is no share");
+  expects<FileError>(b.validation >= 0 && b.validation < 1, file,
+                     ": 'validation' in the description is not a fraction");
   b.test = reader.take_or_default<double>("test");
-  expects<FileError>(b.test >= 0 && b.test < 1, file, ": 'test' in the description is no share");
+  expects<FileError>(b.test >= 0 && b.test < 1, file, ": 'test' in the description is not a fraction");
   b.folds = reader.take_or_default<std::int64_t>("folds");
   b.fold = reader.take_or_default<std::int64_t>("fold");
   expects<FileError>(b.folds == 0 ? b.fold == 0 : b.folds >= 2 && b.fold >= 1 && b.fold <= b.folds, file,
@@ -226,7 +227,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
   b.layers = reader.take<std::vector<std::int64_t>>("layers");
   b.activation = reader.one_of("activation", activation_names());
   b.dropout = reader.take<double>("dropout");
-  expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is no probability");
+  expects<FileError>(b.dropout >= 0 && b.dropout < 1, file, ": 'dropout' in the description is not a probability");
   b.cost = reader.one_of("cost", b.regression ? regression_cost_names() : cost_names());
   b.class_weights = reader.take_or_default<std::vector<double>>("class_weights");
   expects<FileError>(

@@ -29,7 +29,7 @@ void Training::restore(const io::Checkpoint& checkpoint, const std::string& file
   };
   const Tensor refit = need(refit_key);
   expects<FileError>(refit.dtype() == DType::int64 && refit.numel() == 1, file, ": '", refit_key,
-                     "' in the checkpoint is no count");
+                     "' in the checkpoint is not a count");
   if (const auto epochs = refit.item<std::int64_t>(); epochs != 0) {
     const Tensor searched = need(searched_key);
     expects<FileError>(
@@ -41,7 +41,7 @@ void Training::restore(const io::Checkpoint& checkpoint, const std::string& file
     const std::int64_t since_best = kept().best ? known - kept().epoch : known;
     expects<UsageError>(
         known >= *settings_.epochs || (*settings_.early_stop > 0 && since_best >= *settings_.early_stop), file,
-        ": this training has found its number of epochs and trains anew on all ",
+        ": this training has found its number of epochs and now trains on all ",
         "examples; more --epochs need another --run, or --refit no from the start");
   }
   trainer_->restore(checkpoint, file);

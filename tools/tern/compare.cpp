@@ -110,7 +110,7 @@ class Compare : public Command {
              .synopsis = "RUN... [OPTIONS]",
              .description =
                  "A line for each run: the settings that differ, and loss and accuracy (R2 of a regression) "
-                 "on the validation or test part. Of the same data the best comes first. tern report with "
+                 "on the validation or test part. Runs on the same data are listed best first. tern report with "
                  "the same folders draws their curves over each other.",
              .examples = {"tern compare runs/a runs/b", "tern compare tune/trial-* --format csv --out trials.csv"},
              .options = {},
@@ -121,7 +121,7 @@ class Compare : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const OptionNames&) override {
-    expects<UsageError>(folders_.size() >= 2, "tern compare wants the folders of two runs or more");
+    expects<UsageError>(folders_.size() >= 2, "tern compare needs the folders of two or more runs");
     keep_inputs(output_.file, folders_);
     std::vector<Summary> runs;
     for (const std::string& folder : folders_) {

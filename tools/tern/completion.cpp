@@ -137,7 +137,7 @@ class Completion : public Command {
     verb_ = {.name = "completion",
              .summary = "Prints the completion script of a shell.",
              .synopsis = "bash|zsh|fish",
-             .description = "Of the table of options that --help shows.",
+             .description = "From the options that --help lists.",
              .examples = {"source <(tern completion bash)"},
              .positional = "SHELL",
              .positionals = &shells_,
@@ -148,7 +148,7 @@ class Completion : public Command {
   int run(const OptionNames&) override {
     const std::string shell = shells_.size() == 1 ? shells_[0] : "";
     expects<UsageError>(shell == "bash" || shell == "zsh" || shell == "fish",
-                        "tern completion wants the name of a shell: bash, zsh or fish");
+                        "tern completion needs the name of a shell: bash, zsh or fish");
     print(shell == "bash" ? bash() : shell == "zsh" ? zsh() : fish());
     return success;
   }

@@ -120,7 +120,7 @@ Examples rows_of(const data::Table& table, const data::Dataset& set, const std::
   if (missing != "drop") return {.memory = set};
   const std::vector<std::int64_t> rows = data::whole_rows(table.features);
   expects<FileError>(!rows.empty(), table.source,
-                     ": found a missing value in every row, expected whole ones; --missing ",
+                     ": found a missing value in every row, expected complete ones; --missing ",
                      "mean, median or indicator keeps them");
   const auto count = static_cast<std::int64_t>(rows.size());
   if (count == table.features.size(0)) return {.memory = set};
@@ -152,7 +152,7 @@ std::vector<std::string> notes_on(const data::Table& table, const Blueprint& blu
   if (blueprint.missing == "drop")
     notes.push_back(message(found, grouped(rows - kept), " of ", grouped(rows), " rows are left out."));
   else if (blueprint.missing == "indicator")
-    notes.push_back(found + "an input more says where, for each such column.");
+    notes.push_back(found + "an extra input per such column says where.");
   else
     notes.push_back(message(found, "each is taken for the ", blueprint.missing, " of its column, or its most frequent ",
                             "category."));
@@ -309,21 +309,20 @@ data::SplitRows divided(const std::vector<std::int64_t>& labels, std::int64_t cl
 
 std::string own_test_part_words(const std::string& source) {
   return source +
-         " comes with a test part: in place of --test-fraction and --folds, --validation 0.1 holds examples out of the "
-         "others, and "
-         "tern test gives the figures of the test part";
+         " has its own test part: instead of --test-fraction and --folds, --validation 0.1 holds out some of the "
+         "others, and tern test evaluates the test part";
 }
 
 void check_held_out(std::int64_t examples, const std::string& fingerprint, const Blueprint& blueprint,
                     const std::string& source) {
   expects<UsageError>(blueprint.held_out() > 0,
-                      "--held-out: the training of this model held nothing out of its data set");
+                      "--held-out: the training of this model held out nothing from its data set");
   expects<FileError>(examples == blueprint.examples, source, ": found ", examples, " examples, expected the ",
                      blueprint.examples, " of the training, of which some were held out");
   expects<FileError>(blueprint.fingerprint.empty() || fingerprint == blueprint.fingerprint, source, ": found ",
                      examples,
-                     " examples that are not those of the training, or not in their order: which of them were held out "
-                     "cannot be told; test on all of a set without --held-out");
+                     " examples that are not those of the training, or not in their order: the held-out ones are "
+                     "unknown; leave out --held-out to test on all");
 }
 
 namespace {
@@ -342,7 +341,7 @@ TrainingData read_training_data(const Settings& settings) {
   const double validation = settings.validation.value_or(0.2);
   expects<UsageError>(settings.test_fraction == 0 || settings.test_fraction + validation < 1, "--test-fraction ",
                       settings.test_fraction, " and --validation ", validation,
-                      " leave nothing to train on; together they have to stay below 1");
+                      " leave nothing to train on; their sum must be below 1");
   if (is_table(settings.dataset)) return load_table(settings);
   if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_train(settings);
   return load_folder_to_train(settings);

@@ -183,7 +183,7 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   std::size_t cell = 5;
   for (const std::int64_t count : counts) cell = std::max(cell, std::to_string(count).size() + 1);
   for (const std::string& name : classes) cell = std::max(cell, std::min<std::size_t>(width_of(name), 12) + 1);
-  std::string text = "\nConfusion (rows: what it is, columns: what it was taken for)\n" + padded("", width);
+  std::string text = "\nConfusion (rows: true class, columns: predicted class)\n" + padded("", width);
   for (const std::string& name : classes) text += left_padded(shortened(name, 12), cell);
   for (std::size_t i = 0; i < classes.size(); ++i) {
     text += "\n" + padded(shortened(classes[i], width), width);
@@ -198,7 +198,7 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
 // Empty bins are skipped.
 std::string calibration_table(const nn::Calibration& calibration) {
   std::string text = message("Brier     ", fixed(calibration.brier, 4), "\nECE       ", fixed(calibration.error, 4),
-                             "\n\nHow sure it is (probability of what it says) and how often that is right\n",
+                             "\n\nConfidence (predicted probability) and how often it is right\n",
                              "probability       mean    right  examples\n");
   const std::size_t count = calibration.bins.size();
   for (std::size_t i = 0; i < count; ++i) {

@@ -15,7 +15,7 @@ FolderLock::FolderLock(const std::string& folder)
   if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(descriptor_);
   throw FileError(message(folder,
-                          ": another training is at work in this folder; wait for its end, or choose another "
+                          ": another training is running in this folder; wait until it ends, or choose another "
                           "--run"));
 }
 

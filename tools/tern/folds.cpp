@@ -137,7 +137,7 @@ std::string run_of(const std::string& folder, std::int64_t fold) { return messag
 void take_settings(const Options& options, const OptionNames& chosen, const std::string& folder) {
   const std::string config = RunFolder::config_in(folder);
   const Json saved = read_json_file(config);
-  expects<FileError>(saved.is_object(), config, ": the settings are no JSON object");
+  expects<FileError>(saved.is_object(), config, ": the settings are not a JSON object");
   expect_same(options, chosen, decides_training, saved, folder);
   apply_config(options, saved, config, chosen);
 }
@@ -189,7 +189,7 @@ int train_folds(Settings& settings, const Options& options, const OptionNames& c
     settings.resume = resume && fs::exists(settings.run, missing);
     if (!settings.quiet) say(message("Fold ", fold, " of ", whole.folds));
     if (const int code = train(); code != success) {
-      say(message("Fold ", fold, " of ", whole.folds, " did not end. To go on: tern train --resume --run ",
+      say(message("Fold ", fold, " of ", whole.folds, " did not finish. To continue: tern train --resume --run ",
                   shell_word(folder)));
       return code;
     }

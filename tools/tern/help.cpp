@@ -68,7 +68,7 @@ std::string verb_help(const Verb& verb, bool all) {
 std::string program_help() {
   std::string text =
       "usage: tern VERB [options]\n"
-      "Trains neural networks and says how good they are, without a line of C++.\n\n";
+      "Trains and evaluates neural networks, without a line of C++.\n\n";
   for (const Entry& entry : commands()) {
     const auto command = entry.make();
     if (command->verb().hidden) continue;
@@ -80,7 +80,7 @@ std::string program_help() {
   }
   return text +
          "\nexample: tern train --dataset iris.csv && tern test --model run --dataset iris.csv\n"
-         "tern VERB --help says more. Exit codes: 0 ok, 1 failed, 2 usage, 3 data, 4 device,\n"
+         "See tern VERB --help. Exit codes: 0 ok, 1 failed, 2 usage, 3 data, 4 device,\n"
          "5 another rank, 130 or 143 interrupted.\n";
 }
 

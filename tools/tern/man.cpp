@@ -68,7 +68,7 @@ class Man : public Command {
         plain(
             "Trains networks on tables (CSV), photographs (a folder per class) or digits (MNIST) in three device "
             "modes: "
-            "sequential, vectorized and cuda. Options may be written with hyphens or underscores, and values behind a "
+            "sequential, vectorized and cuda. Options may be written with hyphens or underscores, and values after a "
             "space or an equals sign.") +
         "\n";
     text += ".SH VERBS\n";
@@ -77,21 +77,21 @@ class Man : public Command {
     text +=
         paragraph("0", "all went well") +
         paragraph("1", "the work failed: a loss that is not finite, memory that ran out") +
-        paragraph("2", "the command line, or settings that do not go together") +
-        paragraph("3", "a file or a data set: missing, malformed, or not to be written") +
+        paragraph("2", "the command line, or contradictory settings") +
+        paragraph("3", "a file or a data set: missing, malformed, or not writable") +
         paragraph("4", "the mode is missing or its device failed to start") +
-        paragraph("5", "another rank failed, did not come or makes other calls") +
+        paragraph("5", "another rank failed, did not arrive or makes other calls") +
         paragraph("128 + N", "ended by signal N after saving: 130 by Ctrl-C, 143 by SIGTERM, also SIGHUP and SIGQUIT");
     text += ".SH ENVIRONMENT\n";
-    text += paragraph("TERN_DATA_DIR", "folder of the MNIST files, where --data names none") +
+    text += paragraph("TERN_DATA_DIR", "folder of the MNIST files, if --data names none") +
             paragraph("TERN_PLUGIN_PATH", "folder of libtern_cuda.so") +
-            paragraph("OMP_NUM_THREADS", "threads, where --threads names none") +
+            paragraph("OMP_NUM_THREADS", "threads, if --threads names none") +
             paragraph("NO_COLOR", "no colours on the terminal");
     text += ".SH FILES\n";
     text += paragraph("RUN/metrics.jsonl", "one JSON object per event of the training") +
             paragraph("RUN/config.json", "the settings, for --config") +
             paragraph("RUN/model.safetensors", "the trained model") +
-            paragraph("RUN/checkpoints/", "what --resume goes on from") +
+            paragraph("RUN/checkpoints/", "where --resume continues") +
             paragraph("RUN/previous/", "the training that was in the folder before");
     print(text);
     return success;

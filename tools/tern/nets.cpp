@@ -189,9 +189,9 @@ std::string misfit(const Blueprint& blueprint) {
 
 void choose_net(Blueprint& blueprint, const Settings& settings) {
   expects<UsageError>(settings.layers.empty() || settings.net.empty(),
-                      "--layers and --net are both given; one of them says what the network is");
+                      "--layers and --net are both set; use one of them");
   expects<UsageError>(blueprint.table || settings.embedding == "off",
-                      "--embedding is of a table's columns; the examples of ", blueprint.source, " are pictures");
+                      "--embedding is for a table's columns; the examples of ", blueprint.source, " are pictures");
   blueprint.activation = settings.activation;
   blueprint.dropout = settings.dropout.value_or(0);
   blueprint.cost = *settings.cost;
@@ -216,7 +216,7 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
     expects<UsageError>(
         blueprint.layers.back() == blueprint.outputs(), "--layers ends with ", blueprint.layers.back(), ", but ",
         blueprint.source, " has ",
-        blueprint.regression ? std::string("one number to be met") : message(blueprint.class_count(), " classes"));
+        blueprint.regression ? std::string("one number to predict") : message(blueprint.class_count(), " classes"));
     return;
   }
   blueprint.layers = net != nullptr ? net->hidden : table_hidden;

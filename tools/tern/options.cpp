@@ -184,7 +184,7 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
     if (!ended && *word == "--") {
       ended = true;
     } else if (ended || !word->starts_with("-") || *word == "-") {
-      expects<UsageError>(verb.positionals != nullptr, "tern ", verb.name, " has no use for '", *word,
+      expects<UsageError>(verb.positionals != nullptr, "tern ", verb.name, " does not accept '", *word,
                           "'; options begin with --");
       verb.positionals->push_back(*word);
     } else {
@@ -197,7 +197,7 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
         found[i].emplace_back("true");
       } else {
         expects<UsageError>(word + 1 != arguments.end() && !word[1].starts_with("--"), "--", verb.options[i].name,
-                            " wants a value; see tern ", verb.name, " --help");
+                            " needs a value; see tern ", verb.name, " --help");
         found[i].push_back(*++word);
       }
     }
@@ -206,7 +206,7 @@ OptionNames parse_arguments(const Verb& verb, const std::vector<std::string>& ar
   OptionNames chosen;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = verb.options[i];
-    expects<UsageError>(found[i].size() < 2 || option.repeats || option.value.empty(), "--", option.name, " is given ",
+    expects<UsageError>(found[i].size() < 2 || option.repeats || option.value.empty(), "--", option.name, " is set ",
                         found[i].size(), " times, expected once");
     for (const std::string& text : found[i]) option.set(text);
     if (!found[i].empty()) chosen.insert(option.name);
@@ -300,8 +300,8 @@ void expect_same(const Options& options, const OptionNames& chosen,
     if (!fixed(name)) continue;
     const Json now = present.value(name, Json()), before = saved.value(name, Json());
     expects<UsageError>(now == before, "--", name, " is ", shown(now), " here and ", shown(before),
-                        " in the training that --resume takes up in ", folder,
-                        "; leave it out, or begin anew in another --run");
+                        " in the training that --resume continues in ", folder,
+                        "; leave it out, or start over in another --run");
   }
 }
 

@@ -23,12 +23,11 @@ class Predict : public Command {
         .summary = "Predicts the class of each example, with its probability, or a number.",
         .synopsis = "--model FILE (--dataset DATA | PICTURE...) [options]",
         .description =
-            "Runs a trained model over examples. A CSV file may have the target or not. PICTURE is an image file or "
-            "a folder with images at any depth; where a folder around one is named like a class, that is compared "
-            "with what the model says. A regression predicts in the target's unit. Of classes the score is the "
-            "probability of the class (softmax) where the model was trained on cross-entropy, the sigmoid of the "
-            "output "
-            "for binary cross-entropy, and the output itself for the other costs.",
+            "Runs a trained model over examples. A CSV file may include the target. PICTURE is an image file or a "
+            "folder with images at any depth; if a folder around one has the name of a class, that is compared with "
+            "the prediction. A regression predicts in the target's unit. The score of a class is its probability "
+            "(softmax) if the model was trained on cross-entropy, the sigmoid of the output for binary cross-entropy, "
+            "and the output itself for other costs.",
         .examples = {"tern predict --model iris --dataset flowers.csv --format csv --out classes.csv",
                      "tern predict --model digits --dataset mnist --limit 10",
                      "tern predict --model photographs cat.jpg dog.png",
@@ -53,7 +52,7 @@ class Predict : public Command {
     expects<UsageError>(!model_.empty(), "--model is missing: a model file or the folder of a run");
     expects<UsageError>(settings_.dataset.empty() != paths_.empty(),
                         paths_.empty() ? "--dataset is missing: the examples to predict; or name pictures"
-                                       : "--dataset and pictures are both given; one of them says what to predict");
+                                       : "--dataset and pictures are both set; use one of them");
     for (const std::string& written : {output_.file, sheet_}) {
       keep_inputs(written, {model_, settings_.dataset});
       keep_inputs(written, paths_);
@@ -61,7 +60,8 @@ class Predict : public Command {
     const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
     const Blueprint& blueprint = model.blueprint;
-    expects<UsageError>(!scores_ || !blueprint.regression, "--scores are of classes, but this model predicts a number");
+    expects<UsageError>(!scores_ || !blueprint.regression,
+                        "--scores are for classes, but this model predicts a number");
     expects<UsageError>(!blueprint.table || sheet_.empty(), "--sheet is for pictures, but the model takes a table");
     expects<UsageError>(!blueprint.table || paths_.empty(), paths_.empty() ? "" : paths_[0],
                         " is an image, but the model was trained on a table; --dataset names one");

@@ -67,24 +67,23 @@ void write_predict_sheet(const std::string& file, const std::string& model, cons
   const Groups groups = groups_of(prediction, names);
   const std::string said = names.by == "folder" ? "the folder's name" : "the label";
   const std::string least = ", the least sure first";
-  add(groups.wrong, ": the model says another class than " + said, ", the surest first");
-  add(groups.right, ": the model says what " + said + " says", least);
-  add(groups.unknown, groups.wrong.size() + groups.right.size() == 0 ? "" : " in a folder that is named after no class",
-      least);
+  add(groups.wrong, ": the model predicts another class than " + said, ", the surest first");
+  add(groups.right, ": the model predicts what " + said + " says", least);
+  add(groups.unknown, groups.wrong.size() + groups.right.size() == 0 ? "" : " in folders without a class name", least);
 
   const std::size_t compared = groups.wrong.size() + groups.right.size();
-  std::string note = message("Beneath each picture stands which of ", blueprint.class_count(), " classes the model ",
-                             model, " (", describe_net(blueprint), ") takes it for");
-  note += prediction.probabilities ? ", and how sure it is: its probability, also as a bar.\n" : ".\n";
+  std::string note = message("Below each picture is its class, one of ", blueprint.class_count(), ", that the model ",
+                             model, " (", describe_net(blueprint), ") predicts");
+  note += prediction.probabilities ? ", with its probability, also as a bar.\n" : ".\n";
   if (compared > 0)
     note += message(groups.right.size(), " of ", compared, " (",
                     fixed(100.0 * static_cast<double>(groups.right.size()) / static_cast<double>(compared), 1),
-                    " %) are what ", said, " says. Framed in red: the others. Either may be wrong, the model or ", said,
+                    " %) agree with ", said, ". Framed in red: the others. Either may be wrong, the model or ", said,
                     ".\n");
-  note += "Pictures are shown as the model sees them, " +
-          (names.files.empty() ? size_words(blueprint) + " pixels."
-                               : "the middle cut out at " + size_words(blueprint) + " pixels.");
-  write_sheet(file, "What the model takes the pictures for", note, parts, false);
+  note +=
+      "Pictures are shown as the model sees them: " +
+      (names.files.empty() ? size_words(blueprint) + " pixels." : "cropped to " + size_words(blueprint) + " pixels.");
+  write_sheet(file, "Predicted classes", note, parts, false);
 }
 
 }  // namespace tern::tool

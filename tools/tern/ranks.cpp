@@ -26,7 +26,7 @@ constexpr std::int64_t most_shards = 4096;
 Options rank_options(Settings& settings) {
   Option shards{.name = "shards",
                 .value = "N",
-                .help = "shards of a batch whose gradients are summed alike by any number of ranks; 0: one per rank"};
+                .help = "shards per batch, whose sum is the same for any number of ranks; 0: one per rank"};
   shards.set = [&settings](const std::string& text) {
     settings.shards = parse_integer("shards", text, 0, most_shards);
   };
@@ -36,7 +36,7 @@ Options rank_options(Settings& settings) {
                 choice_option("parallel", "threads, or mpi: the processes that mpirun started", {"threads", "mpi"},
                               settings.parallel),
                 shards,
-                integer_option("rank-limit", "SECONDS", "the longest that a rank waits for another one; 0: no limit",
+                integer_option("rank-limit", "SECONDS", "longest time that a rank waits for another; 0: no limit",
                                settings.rank_limit, 0, 1 << 20)};
   for (Option& option : restart_options(settings)) table.push_back(std::move(option));
   for (Option& option : table) option.group = "Ranks";
@@ -44,20 +44,19 @@ Options rank_options(Settings& settings) {
 }
 
 Options restart_options(Settings& settings) {
-  Option launcher = text_option("launcher", "WORDS", "what --restarts starts the processes with (mpirun -n RANKS)",
-                                settings.launcher);
+  Option launcher = text_option("launcher", "WORDS",
+                                "command that starts the processes of --restarts (mpirun -n RANKS)", settings.launcher);
   launcher.typed_only = true;
-  return {integer_option("restarts", "N", "start again, at most N times, from the last checkpoint when a rank is lost",
+  return {integer_option("restarts", "N", "restart at most N times from the last checkpoint when a rank is lost",
                          settings.restarts, 0, 1 << 20),
           std::move(launcher)};
 }
 
 void complete_ranks(Settings& settings, int ranks) {
   if (!settings.shards) settings.shards = ranks > 1 ? std::max<std::int64_t>(usual_shards, ranks) : 1;
-  expects<UsageError>(
-      *settings.shards == 0 || *settings.shards >= ranks, "--shards ", *settings.shards, ": ", ranks,
-      " ranks want a shard of each batch each; a training that was begun with fewer shards goes on with "
-      "as few ranks");
+  expects<UsageError>(*settings.shards == 0 || *settings.shards >= ranks, "--shards ", *settings.shards, ": ", ranks,
+                      " ranks need at least one shard each; a training that started with fewer shards continues with "
+                      "as few ranks");
   expects<UsageError>(*settings.shards <= *settings.batch_size, "--shards ", *settings.shards, ": a batch has ",
                       *settings.batch_size, " examples (--batch-size, of all ranks)");
 }
@@ -106,10 +105,10 @@ void check_same_options(const parallel::Group& group, const Options& options) {
 
 void check_same_data(const parallel::Group& group, const std::string& what, const std::string& text) {
   const bool same = group.broadcast(text) == text;
-  const std::string difference =
-      first_difference(group, same ? std::string()
-                                   : message(what, ": rank ", group.rank(),
-                                             " has read something else than rank 0; all ranks need the same files"));
+  const std::string difference = first_difference(
+      group,
+      same ? std::string()
+           : message(what, ": rank ", group.rank(), " has read other data than rank 0; all ranks need the same files"));
   expects<FileError>(difference.empty(), difference);
 }
 

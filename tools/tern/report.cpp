@@ -21,7 +21,7 @@ class Report : public Command {
     out.kind = Value::file;
     out.brief = true;
     verb_ = {.name = "report",
-             .summary = "Makes one HTML file of one or several runs: curves, confusion, examples, settings.",
+             .summary = "Makes one HTML file from one or several runs: curves, confusion, examples, settings.",
              .synopsis = "RUN... [--out FILE]",
              .description =
                  "The file holds everything it needs and opens from disk. Of several runs it compares the curves and "
@@ -35,7 +35,7 @@ class Report : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const OptionNames&) override {
-    expects<UsageError>(!folders_.empty(), "tern report wants the folder of a run, or several");
+    expects<UsageError>(!folders_.empty(), "tern report needs the folder of a run, or several");
     keep_inputs(out_, folders_);
     std::vector<PageRun> runs;
     for (const std::string& folder : folders_) add(runs, folder, folder);

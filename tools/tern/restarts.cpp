@@ -159,8 +159,8 @@ bool worth_another(int code, bool launched) {
 }
 
 std::string reason_of(int code) {
-  if (code == rank_lost) return "a rank did not come or failed";
-  if (code == launcher_stuck) return "its ranks did, and what started them went on for more than --rank-limit";
+  if (code == rank_lost) return "a rank failed or did not arrive";
+  if (code == launcher_stuck) return "its ranks ended, but their launcher ran on for more than --rank-limit";
   if (code > 128) return message("killed by signal ", code - 128);
   return message("exit code ", code);
 }
@@ -174,7 +174,7 @@ int run_with_restarts(const Restarts& restarts, const std::string& verb, const s
                                         " --parallel mpi --ranks N, or --launcher \"mpirun -n N\"");
   expects<UsageError>(!inside, "--restarts starts mpirun itself; leave that out", otherwise);
   expects<UsageError>(restarts.parallel == "threads" || restarts.ranks > 1 || !restarts.launcher.empty(),
-                      "--restarts has to know how many processes to start", otherwise);
+                      "--restarts needs to know how many processes to start", otherwise);
   const std::vector<std::string> launcher = launcher_of(restarts);
   std::vector<std::string> own = without({"restarts", "launcher"}, words);  // handled by this process
   own.insert(own.end(), {"--restarts", "0"});                               // a configuration file may say otherwise

@@ -40,7 +40,7 @@ RunFolder::~RunFolder() {
 
 bool RunFolder::begin() {
   expects<UsageError>(!fs::exists(path_ + "/tune.json"), path_,
-                      " holds a search, whose results and report a training would displace; choose another --run");
+                      " holds a search, whose results and report a training would overwrite; choose another --run");
   const std::string previous = path_ + "/previous";
   std::error_code error;
   bool any = false;

@@ -108,7 +108,7 @@ void RunSession::take_settings(const io::Resumed& resumed, const OptionNames& ch
   const auto found = resumed.checkpoint.metadata.find("settings");
   expects<FileError>(found != resumed.checkpoint.metadata.end(), resumed.file, ": not a checkpoint of tern train");
   const Json saved = parse_json(found->second, resumed.file);
-  expects<FileError>(saved.is_object(), resumed.file, ": the settings are no JSON object");
+  expects<FileError>(saved.is_object(), resumed.file, ": the settings are not a JSON object");
   expect_same(options_, chosen, decides_training, saved, path_);
   apply_saved(saved, resumed.file, chosen);
 }
@@ -119,7 +119,7 @@ void RunSession::begin_again(const OptionNames& chosen) {
   const std::string config = RunFolder::config_in(path_), metrics = RunFolder::metrics_in(path_);
   if (!std::filesystem::exists(config, missing)) return;
   Json saved = read_json_file(config);
-  expects<FileError>(saved.is_object(), config, ": the settings are no JSON object");
+  expects<FileError>(saved.is_object(), config, ": the settings are not a JSON object");
   // The place of the model is stored only with the metrics: see write_config.
   if (std::filesystem::exists(metrics, missing))
     read_metrics(path_, [&](const Json& event) {
@@ -146,7 +146,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
   for (const std::string& file : {RunFolder::config_in(path_), RunFolder::model_in(path_)}) io::remove_leftovers(file);
   if (!resumed_) {
     if (settings_.resume && !settings_.quiet)
-      say(message("--resume found no checkpoint in ", path_, ": the training begins anew."));
+      say(message("--resume found no checkpoint in ", path_, ": the training starts over."));
     if (folder_->begin() && !settings_.quiet)
       say(message("The training that was in ", path_, " is now in ", path_, "/previous."));
     open_listeners();
@@ -163,7 +163,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
                          before.encoding == now.encoding && before.input == now.input &&
                          before.scaling.mean == now.scaling.mean && before.scaling.deviation == now.scaling.deviation,
                      now.source,
-                     ": the data set is not the one that this training began with, or not in its order; begin anew in "
+                     ": the data set is not the one that this training began with, or not in its order; start over in "
                      "another --run");
   training.restore(checkpoint, resumed_->file);
   folder_->resume(bytes_of_metrics(checkpoint, resumed_->file));
@@ -176,7 +176,7 @@ void RunSession::start(Training& training, const TrainingData& data) {
                   {"ranks", training.group().size()},
                   {"transport", training.group().transport()}});
   if (!settings_.quiet)
-    say(message("Going on after step ", checkpoint.step, ", epoch ", checkpoint.epoch, ", from ", resumed_->file));
+    say(message("Continuing after step ", checkpoint.step, ", epoch ", checkpoint.epoch, ", from ", resumed_->file));
 }
 
 void RunSession::open_listeners() {
@@ -363,7 +363,7 @@ RunResult RunSession::finish(Ended ended) {
   if (data_->train.folder) {
     end["unreadable"] = data_->train.unreadable_count() + static_cast<std::int64_t>(unreadable.size());
     const std::string trained = data_->train.unreadable(), validated = unreadable_words(unreadable);
-    if (!trained.empty()) say(trained + "; others of its class stood in");
+    if (!trained.empty()) say(trained + "; replaced by others of their class");
     if (!validated.empty()) say(validated + "; left out");
   }
   folder_->write(end);

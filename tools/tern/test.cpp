@@ -26,15 +26,15 @@ class Test : public Command {
         .summary = "Evaluates a model: accuracy, precision, recall, F1, confusion, ROC AUC; R2, RMSE, MAE.",
         .synopsis = "--model FILE --dataset DATA [options]",
         .description =
-            "Runs a trained model over labelled examples. A set that comes with a test part gives that part. A "
-            "quotient "
-            "without a denominator counts as 0: the precision of a class that was never predicted, the recall of a "
-            "class without examples. The macro average is over the classes that have examples or were predicted. "
-            "ROC AUC is for two classes, the second one in the table being the positive one. Of a regression RMSE and "
-            "MAE are in the target's unit, and R2 is the share of its variance that is explained. Where scores are "
-            "probabilities, ECE (expected calibration error) and the Brier score say how good these are. --importance "
-            "deals the values of one column after the other out anew among the rows and says by how much the accuracy "
-            "or R2 falls; as CSV this is then the table.",
+            "Runs a trained model over labelled examples. A set with its own test part is tested on that part. A "
+            "quotient with denominator 0 counts as 0: the precision of a class that was never predicted, the recall of "
+            "a class without examples. The macro average is over the classes that have examples or were predicted. "
+            "ROC AUC is for two classes, of which the second one in the table is positive. For a regression, RMSE and "
+            "MAE are in the target's unit, and R2 is the fraction of its variance that is explained. For "
+            "probabilities, "
+            "ECE (expected calibration error) and the Brier score measure their quality. --importance shuffles the "
+            "values of one column after another and reports by how much the accuracy or R2 falls; with CSV this is the "
+            "table.",
         .examples = {"tern test --model iris --dataset iris.csv --held-out",
                      "tern test --model digits --dataset mnist --format json",
                      "tern test --model iris --dataset iris.csv --importance --format csv --out columns.csv"},
@@ -43,8 +43,8 @@ class Test : public Command {
     held_out.group = "Data";
     held_out.brief = true;
     verb_.options.insert(verb_.options.begin() + 2, std::move(held_out));
-    Option importance =
-        switch_option("importance", "of a table's columns: how much worse it is when one is shuffled", importance_);
+    Option importance = switch_option(
+        "importance", "of a table's columns: how much worse the model is when one is shuffled", importance_);
     importance.brief = true;
     Option repeats = integer_option("repeats", "N", "shuffles of each column for --importance", repeats_, 1, 10000);
     Option seed = integer_option("seed", "N", "of these shuffles", seed_, 0, INT64_MAX);
@@ -54,7 +54,7 @@ class Test : public Command {
     }
     for (Option& option : rank_options(settings_)) {
       if (option.name != "ranks" && option.name != "parallel" && option.name != "rank-limit") continue;
-      if (option.name == "ranks") option.help = "threads that test together, each on a part of the examples";
+      if (option.name == "ranks") option.help = "threads that test together, each on its share of the examples";
       verb_.options.push_back(std::move(option));
     }
     add_output_options(verb_.options, output_);
@@ -82,7 +82,7 @@ class Test : public Command {
     }
     if (settings_.parallel != "threads") settings_.ranks = processes.size();
     expects<UsageError>(!importance_ || settings_.ranks == 1,
-                        "--importance is worked out by one rank; give it without --ranks and mpirun");
+                        "--importance runs in one rank; leave out --ranks and mpirun");
     const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
     // Missing files are fetched once.
@@ -123,7 +123,7 @@ class Test : public Command {
   }
 
   Importance find_importance(const Model& model, const Examples& set) const {
-    expects<UsageError>(model.blueprint.table, "--importance is of a table's columns, but this model takes images");
+    expects<UsageError>(model.blueprint.table, "--importance is for a table's columns, but this model takes images");
     return importance(*model.net, model.blueprint, set, repeats_, static_cast<std::uint64_t>(seed_),
                       [] { return false; });
   }

@@ -38,14 +38,14 @@ class Train : public Command {
         .synopsis = "--dataset DATA [--layers SIZES | --net NAME] [options]",
         .description =
             "Reads the examples, holds some of them out for validation, trains a network on the others and writes the "
-            "model "
-            "file. A run keeps its measurements, settings and checkpoints in a folder. Ctrl-C ends after the present "
-            "step with everything saved; --resume goes on there, bit for bit as if never stopped.",
+            "model file. A run keeps its measurements, settings and checkpoints in a folder. Ctrl-C stops after the "
+            "current "
+            "step and saves everything; --resume continues there with the same bits.",
         .examples = {"tern train --dataset iris.csv --run iris",
                      "tern train --dataset mnist --net lenet --epochs 5 --run digits",
                      "tern train --resume --run digits"},
         .options = training_options(settings_)};
-    Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
+    Option config = text_option("config", "FILE", "read options from a JSON file; the command line wins", config_);
     config.group = "Results";
     config.kind = Value::file;
     verb_.options.push_back(std::move(config));
@@ -193,24 +193,24 @@ class Train : public Command {
     if (!training.new_columns().empty()) {
       std::string names;
       for (const std::string& name : training.new_columns()) names += (names.empty() ? "" : ", ") + name;
-      say("These weights do not know all values of these columns, whose inputs begin anew: " + names);
+      say("These weights do not know all values of these columns, whose inputs are new: " + names);
     }
-    if (training.other_classes()) say("These weights told other classes apart: the last layer begins anew.");
+    if (training.other_classes()) say("These weights had other classes: the last layer is new.");
     if (!training.frozen().empty())
       say(message("Frozen: ", counted(static_cast<std::int64_t>(training.frozen().size()), "tensor"), " of ",
                   training.net().named_parameters().size(), ", ", grouped(trained_count(training)),
                   " parameters are trained"));
     if (group.size() > 1)
       say(message(group.size(), " ranks (", group.transport(), "), each batch of ", *settings_.batch_size, " in ",
-                  *settings_.shards == 0 ? group.size() : *settings_.shards, " parts",
+                  *settings_.shards == 0 ? group.size() : *settings_.shards, " shards",
                   *settings_.shards == 0 ? "" : ": the same bits for any number of ranks"));
     if (const std::int64_t stopping = training.stopping_examples(); stopping > 0)
       say(message(grouped(stopping), " of the training examples are set aside to find the best epoch",
-                  settings_.refit == "yes" ? "; then it trains anew on all of them, for as many epochs." : "."));
+                  settings_.refit == "yes" ? "; then it trains again on all of them, for as many epochs." : "."));
     else if (*settings_.early_stop > 0)
       say(message("The validation examples find the best epoch",
-                  settings_.refit == "yes" ? "; then it trains anew on them too, for as many epochs." : "."));
-    if (data.train.synthetic()) say("These digits are drawn by a generator: the accuracy says nothing about MNIST.");
+                  settings_.refit == "yes" ? "; then it trains again on them too, for as many epochs." : "."));
+    if (data.train.synthetic()) say("These digits are synthetic: the accuracy says nothing about MNIST.");
     if (data.train.source && blueprint.net == "mlp" && settings_.net.empty() && settings_.layers.empty())
       say("Without --net photographs get an mlp, which knows nothing of images; --net resnet18 is made for them.");
     if (looks_like_a_quantity(blueprint))
@@ -235,7 +235,7 @@ class Train : public Command {
     if (ended == Ended::interrupted) {
       const std::string file = session.interrupt();
       say(message("Interrupted after step ", training.position().step, "; saved in ", file,
-                  in_folds_ ? "" : ". To go on: tern train --resume --run " + shell_word(session.path())));
+                  in_folds_ ? "" : ". To continue: tern train --resume --run " + shell_word(session.path())));
       return 128 + training::SignalGuard::received();
     }
     const RunResult finished = session.finish(ended);
@@ -314,7 +314,7 @@ class Train : public Command {
             : message("within the error it is as good as epoch ", lowest->epoch, ", whose loss was the lowest\n");
     if (training.refit_epochs() == 0) return best + "; its weights are kept\n" + lower;
     return best +
-           message("; trained anew for as many on all ", grouped(data.train.size()),
+           message("; trained again for as many on all ", grouped(data.train.size()),
                    data.three_way() ? " training and validation examples\n" : " training examples\n") +
            lower;
   }

@@ -45,7 +45,7 @@ std::vector<double> class_weights(const Settings& settings, const TrainingData& 
   if (settings.class_weights.empty()) return {};
   const std::vector<std::string>& classes = data.blueprint.classes;
   expects<UsageError>(!data.blueprint.regression, "--class-weights: the target is a number, not classes");
-  expects<UsageError>(settings.cost == "cross-entropy", "--class-weights are of --cost cross-entropy, not of ",
+  expects<UsageError>(settings.cost == "cross-entropy", "--class-weights are for --cost cross-entropy, not for ",
                       *settings.cost);
   std::vector<double> weights = parse_class_weights(settings.class_weights);
   const bool balanced = weights.empty();
@@ -76,7 +76,7 @@ Blueprint with_net(const Settings& settings, const TrainingData& data) {
   choose_net(blueprint, settings);
   blueprint.class_weights = class_weights(settings, data);
   expects<UsageError>(blueprint.class_weights.empty() || !has_own_loss(blueprint), "--class-weights: --net ",
-                      blueprint.net, " trains on a loss of its own, which has none");
+                      blueprint.net, " has its own loss, which takes no class weights");
   return blueprint;
 }
 
@@ -123,14 +123,13 @@ void complete(Settings& s, const TrainingData& data) {
   const bool table = data.blueprint.table, regression = data.blueprint.regression;
   if (!s.cost) s.cost = regression ? "mse" : "cross-entropy";
   const std::vector<std::string> costs = regression ? regression_cost_names() : cost_names();
-  expects<UsageError>(
-      std::find(costs.begin(), costs.end(), *s.cost) != costs.end(), "--cost ", *s.cost,
-      " tells classes apart, but the target is a number: mse, mae or huber; --task classification takes ",
-      "each value as a class");
+  expects<UsageError>(std::find(costs.begin(), costs.end(), *s.cost) != costs.end(), "--cost ", *s.cost,
+                      " is for classes, but the target is a number: mse, mae or huber; --task classification takes ",
+                      "each value as a class");
   if (!s.optimizer) s.optimizer = table ? "adamw" : "sgd";
   const bool sgd = *s.optimizer == "sgd";
-  expects<UsageError>(sgd || !s.momentum, "--momentum is of --optimizer sgd, not of ", *s.optimizer);
-  expects<UsageError>(sgd || !s.nesterov, "--nesterov is of --optimizer sgd, not of ", *s.optimizer);
+  expects<UsageError>(sgd || !s.momentum, "--momentum is for --optimizer sgd, not for ", *s.optimizer);
+  expects<UsageError>(sgd || !s.nesterov, "--nesterov is for --optimizer sgd, not for ", *s.optimizer);
   if (sgd && !s.momentum) s.momentum = 0.9;
   expects<UsageError>(!s.nesterov || *s.momentum > 0, "--nesterov needs a --momentum above 0");
   const bool photographs = data.train.source != nullptr;

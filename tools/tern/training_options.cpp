@@ -175,7 +175,7 @@ Options training_options(Settings& settings) {
        list_option("ignore", "COLUMNS", "columns of a CSV file to leave out", settings.ignore),
        choice_option("missing", "a table's missing values: refuse, mean, median, drop (the row) or indicator",
                      missing_names(), settings.missing),
-       list_option("categorical", "COLUMNS", "a table's columns of categories, beside those of words",
+       list_option("categorical", "COLUMNS", "a table's columns of categories, besides those of words",
                    settings.categorical),
        choice_option("header", "whether a CSV file begins with names: auto, yes or no", {"auto", "yes", "no"},
                      settings.header),
@@ -187,11 +187,11 @@ Options training_options(Settings& settings) {
        choice_option("corrupt", "images that cannot be read: error or skip", {"error", "skip"}, settings.corrupt),
        optional_option("validation", "SHARE", "share of the examples held out, such as 0.2", settings.validation,
                        number_in(0, 1, false, "a share from 0 to below 1")),
-       number_option("test-fraction", "SHARE", "share kept for the final figures alone, beside --validation",
+       number_option("test-fraction", "SHARE", "share kept for the final figures only, besides --validation",
                      settings.test_fraction, 0, 1, "a share from 0 to below 1"),
-       integer_option("folds", "K", "cross-validation: train K times, each with another part held out; 0: not",
+       integer_option("folds", "K", "cross-validation: train K times, each with another part held out; 0: off",
                       settings.folds, 0, 1000),
-       integer_option("fold", "N", "one of --folds alone, from 1; 0: each in turn", settings.fold, 0, 1000),
+       integer_option("fold", "N", "only this one of --folds, from 1; 0: each in turn", settings.fold, 0, 1000),
        seed_option("split", "seed of the draw that holds examples out", settings.split)},
       {"dataset", "target", "validation"});
   add(table, "Network",
@@ -207,7 +207,7 @@ Options training_options(Settings& settings) {
        list_option("freeze", "PATTERNS", "parameters that are not trained: conv1.*,layer1.*", settings.freeze)},
       {"layers", "net"});
   add(table, "Training",
-      {optional_choice("cost", "what is minimised (cross-entropy), of a regression mse, mae or huber (mse)",
+      {optional_choice("cost", "what is minimised (cross-entropy), for a regression mse, mae or huber (mse)",
                        cost_names(), settings.cost),
        class_weights_option(settings.class_weights),
        optional_choice("optimizer", "sgd, adam or adamw", optimizer_names(), settings.optimizer),
@@ -233,12 +233,12 @@ Options training_options(Settings& settings) {
       {"optimizer", "learning-rate", "epochs", "batch-size", "seed"});
   data::AugmentOptions& augment = settings.augment;
   const std::string share = "a number from 0 to below 1";
-  add(table, "Augmentation of pictures, drawn anew in every epoch",
+  add(table, "Augmentation of pictures, drawn in every epoch",
       {switch_option("flip", "mirror every other one (photographs always are)", augment.mirror),
-       integer_option("crop", "N", "move by at most N pixels, filled up by mirrored edges; 0: not", augment.shift, 0,
+       integer_option("crop", "N", "shift by at most N pixels, filled with mirrored edges; 0: off", augment.shift, 0,
                       4096),
-       number_option("rotate", "DEGREES", "rotate by at most so much in either direction", augment.rotation, 0, 180.001,
-                     "degrees from 0 to 180"),
+       number_option("rotate", "DEGREES", "rotate by at most this angle in either direction", augment.rotation, 0,
+                     180.001, "degrees from 0 to 180"),
        number_option("brightness", "X", "multiply by 1 - X to 1 + X", augment.brightness, 0, 1, share),
        number_option("contrast", "X", "the distance from the mean, likewise", augment.contrast, 0, 1, share),
        number_option("saturation", "X", "the distance from grey, likewise", augment.saturation, 0, 1, share),
@@ -258,10 +258,10 @@ Options training_options(Settings& settings) {
                       settings.checkpoint_every, 0, INT64_MAX),
        integer_option("keep", "N", "checkpoints to keep", settings.keep, 1, 1000000),
        switch_option("dashboard", "serve a page that shows the training live", settings.dashboard),
-       integer_option("port", "N", "of the dashboard; 0: any that is free", settings.port, 0, 65535),
+       integer_option("port", "N", "port of the dashboard; 0: any free one", settings.port, 0, 65535),
        switch_option("tensorboard", "write TensorBoard event files too", settings.tensorboard),
        switch_option("verbose", "say more", settings.verbose),
-       switch_option("quiet", "say nothing but errors and the last line", settings.quiet)},
+       switch_option("quiet", "print only errors and the last line", settings.quiet)},
       {"run", "model", "resume", "dashboard"});
   return table;
 }

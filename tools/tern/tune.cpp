@@ -55,11 +55,11 @@ class Tune : public Command {
         .summary = "Searches for good options: many trainings, several at a time.",
         .synopsis = "--dataset DATA --grid NAME=VALUES... [options]",
         .description =
-            "Trains every combination of the values given by --grid, or a number of random ones, in threads: "
-            "each trial has a share of the cores, or a stream of its own on one of the GPUs. With --parallel mpi the "
+            "Trains every combination of the values of --grid, or a number of random ones, in threads: "
+            "each trial has a share of the cores, or its own stream on one of the GPUs. With --parallel mpi the "
             "processes that mpirun started share the trials. Takes all options of tern train. "
-            "The folder of the run gets results.csv, report.html and a run per trial. Interrupted or killed, "
-            "--resume goes on. --compare-serial without a --grid trains the nets mlp-small, mlp-medium and mlp-big.",
+            "The folder of the run gets results.csv, report.html and a run per trial. --resume continues an "
+            "interrupted search. --compare-serial without a --grid trains the nets mlp-small, mlp-medium and mlp-big.",
         .examples = {"tern tune --dataset iris.csv --grid learning-rate=0.01,0.001",
                      "tern tune --dataset iris.csv --random 20 --range learning-rate=0.0001:0.1 --halving 3",
                      "tern tune --dataset iris.csv --grid \"layers=4,8,3|4,32,3\" --grid seed=1,2,3",
@@ -68,7 +68,7 @@ class Tune : public Command {
     Option grid = text_option("grid", "NAME=VALUES", "values to try, such as learning-rate=0.1,0.01", ignored_);
     grid.repeats = true;
     grid.set = [this](const std::string& text) { grids_.push_back(text); };
-    Option range = text_option("range", "NAME=LOW:HIGH", "ends to draw from, with --random", ignored_);
+    Option range = text_option("range", "NAME=LOW:HIGH", "range to draw from, with --random", ignored_);
     range.repeats = true;
     range.set = [this](const std::string& text) { ranges_.push_back(text); };
     add({std::move(grid), std::move(range),
@@ -82,7 +82,7 @@ class Tune : public Command {
          integer_option("halving", "N", "one in N trials continues to more epochs; 0: all", halving_, 0, 100),
          switch_option("compare-serial", "time one after another against all at once", compare_)});
     add(restart_options(base_));
-    Option config = text_option("config", "FILE", "take options from a JSON file; those given here win", config_);
+    Option config = text_option("config", "FILE", "read options from a JSON file; the command line wins", config_);
     config.group = "Results";
     config.kind = Value::file;
     verb_.options.push_back(std::move(config));
@@ -139,8 +139,8 @@ class Tune : public Command {
     const bool resumed = !leads || (base_.resume && fs::exists(plan_file(), missing));
     if (leads && resumed)
       expects<UsageError>(grids_.empty() && ranges_.empty() && random_ == 0,
-                          "--resume goes on with the trials of the search in ", folder_,
-                          "; leave --grid, --range and --random out, or begin anew in another --run");
+                          "--resume continues the trials of the search in ", folder_,
+                          "; leave --grid, --range and --random out, or start over in another --run");
     if (!leads) base_.quiet = true;
     TunePlan plan = resumed ? saved_plan(chosen) : new_plan();
     const Device device{base_.mode, device_options(base_)};
@@ -156,7 +156,7 @@ class Tune : public Command {
     const double began = seconds_now();
     const Result result = search(plan, data, folder_);
     if (!result.finished) {
-      if (leads) say("Interrupted; to go on: tern tune --resume --run " + shell_word(folder_));
+      if (leads) say("Interrupted; to continue: tern tune --resume --run " + shell_word(folder_));
       return 128 + training::SignalGuard::received();
     }
     if (lock_)

@@ -209,7 +209,7 @@ std::string tune_report(const TunePlan& plan, const TuneRunner& runner) {
 std::string tune_best(const TunePlan& plan, const TuneRunner& runner) {
   const std::size_t best = runner.ranking().front();
   const TrialStatus status = runner.status()[best];
-  if (status.state != TrialState::done) return "no trial reached its end; the first says: " + status.problem;
+  if (status.state != TrialState::done) return "no trial finished; the error of the first: " + status.problem;
   return message("best: ", describe(plan.trials[best]), "; ", quality_name(plan), " ", quality(plan, status.accuracy),
                  ", loss ", fixed(status.validation_loss.value_or(status.loss), 4),
                  status.test ? message("; of the test part ", quality(plan, status.test)) : "", ", in ",

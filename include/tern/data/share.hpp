@@ -32,7 +32,7 @@ struct Share {
   void check(const char* who) const {
     expects<ShapeError>(ranks >= 1 && rank >= 0 && rank < ranks, who, ": rank ", rank, " of ", ranks, " ranks");
     expects<ShapeError>(shards == 0 || shards >= ranks, who, ": ", shards, " shards for ", ranks,
-                        " ranks; every rank needs one at least");
+                        " ranks; every rank needs at least one");
   }
 
  private:

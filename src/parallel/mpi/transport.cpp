@@ -344,7 +344,7 @@ class Mpi final : public Collective {
     const auto late = [&](const std::vector<std::size_t>& missing) {
       std::string ranks;
       for (const std::size_t rank : missing) ranks += (ranks.empty() ? "" : ", ") + named(static_cast<int>(rank));
-      return ranks + " did not come";
+      return ranks + " did not arrive";
     };
     wait(call, receiving, late);
     wait(call, sending, late);
@@ -352,7 +352,7 @@ class Mpi final : public Collective {
     for (std::size_t rank = 1; rank < others; ++rank)
       if (said[rank] != said[0]) {
         rank_failed = true;
-        throw ParallelError(message("the ranks do not fit together: rank 0 calls ", words(said[0]), ", rank ", rank,
+        throw ParallelError(message("the ranks make different calls: rank 0 calls ", words(said[0]), ", rank ", rank,
                                     " ", words(said[rank]),
                                     said[rank].detail != said[0].detail ? ", with another root or reduction" : ""));
       }
