@@ -18,7 +18,7 @@ namespace {
 /// What is timed: `make` gives, within a scope, what one run does.
 struct Problem {
   const char* title;
-  double operations;  ///< multiplications and additions of one run; 0: not told
+  double operations;  ///< multiplications and additions of one run; 0: unknown
   std::function<std::function<void()>()> make;
 };
 

@@ -10,10 +10,10 @@ namespace op = tern::operators;
 
 namespace {
 
-/// TERN_TEST_PROGRAMS is the number of random programs, 200 where nothing is asked for.
+/// TERN_TEST_PROGRAMS is the number of random programs, 200 by default.
 std::uint64_t program_count() {
-  const char* const asked = std::getenv("TERN_TEST_PROGRAMS");
-  return asked == nullptr ? 200 : std::strtoull(asked, nullptr, 10);
+  const char* const value = std::getenv("TERN_TEST_PROGRAMS");
+  return value == nullptr ? 200 : std::strtoull(value, nullptr, 10);
 }
 
 std::vector<Tensor> images(std::int64_t n, std::uint64_t seed) {
