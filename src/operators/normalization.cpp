@@ -125,7 +125,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   expects<ShapeError>(x.shape()[0] * sizes.area > 0, "batch_norm: input ", x.shape(),
                       " has no elements to normalise in training");
   expects<ShapeError>(x.shape()[0] * sizes.area > 1 || sizes.C == 0, "batch_norm: input ", x.shape(),
-                      " has one value per channel, whose deviation is 0; train with more");
+                      " has one value per channel, whose deviation is 0; use a larger batch");
   Tensor mean({sizes.C}, kept), inverse_deviation({sizes.C}, kept);
   visit("batch_norm", x.dtype(), [&]<class T>() {
     const Call<T> call;
