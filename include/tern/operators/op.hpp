@@ -31,7 +31,7 @@ class Attributes {
   template <class T>
   const T& get() const {
     const T* found = find<T>();
-    expects(found != nullptr, "attributes: none is of the type that was asked for");
+    expects(found != nullptr, "attributes: none is of the type that was requested");
     return *found;
   }
   /// These attributes with the first one of this type exchanged.
@@ -43,7 +43,7 @@ class Attributes {
         *found = std::move(changed);
         return result;
       }
-    throw Error("attributes: none is of the type that was asked for");
+    throw Error("attributes: none is of the type that was requested");
   }
   const std::vector<std::any>& values() const { return values_; }
 
