@@ -36,8 +36,7 @@ std::int64_t steps_of(const std::vector<Tensor>& inputs, const std::vector<Step:
   const std::int64_t steps = rows(inputs[0]);
   for (const Tensor& input : inputs) {
     expects<ShapeError>(rows(input) == steps && steps > 0,
-                        "Step: the inputs of a loop need the same number of rows, at "
-                        "least one; found ",
+                        "Step: the inputs of a loop need the same number of rows, at least one; found ",
                         inputs[0].shape(), " and ", input.shape());
     expects<AutogradError>(!input.requires_grad(),
                            "Step: an input of a loop requires a gradient; pass its detach(), or call step by step");

@@ -40,10 +40,8 @@ class Bench : public Command {
         .synopsis = "[--nets NAMES] [--modes NAMES] [--batches SIZES] [options]",
         .description =
             "Times training steps (forward, loss, backward, update) and inferences on random data. The time is the "
-            "median "
-            "of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. benchmarks/ of "
-            "the "
-            "sources has more: peers, operators, the study of batch sizes.",
+            "median of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. "
+            "benchmarks/ of the sources has more: peers, operators, the study of batch sizes.",
         .examples = {"tern bench --nets lenet --batches 32,128",
                      "tern bench --nets mlp-small,lenet --modes vectorized,cuda --precision tf32 --format csv"}};
     Option batches = list_option("batches", "SIZES", "batch sizes (default: 1,64)", batches_);

@@ -27,14 +27,13 @@ class Test : public Command {
         .synopsis = "--model FILE --dataset DATA [options]",
         .description =
             "Runs a trained model over labelled examples. A set with its own test part is tested on that part. A "
-            "quotient with denominator 0 counts as 0: the precision of a class that was never predicted, the recall of "
-            "a class without examples. The macro average is over the classes that have examples or were predicted. "
+            "quotient with denominator 0 counts as 0: the precision of a class that was never predicted, the recall "
+            "of a class without examples. The macro average is over the classes that have examples or were predicted. "
             "ROC AUC is for two classes, of which the second one in the table is positive. For a regression, RMSE and "
             "MAE are in the target's unit, and R2 is the fraction of its variance that is explained. For "
-            "probabilities, "
-            "ECE (expected calibration error) and the Brier score measure their quality. --importance shuffles the "
-            "values of one column after another and reports by how much the accuracy or R2 falls; with CSV this is the "
-            "table.",
+            "probabilities, ECE (expected calibration error) and the Brier score measure their quality. --importance "
+            "shuffles the values of one column after another and reports by how much the accuracy or R2 falls; with "
+            "CSV this is the table.",
         .examples = {"tern test --model iris --dataset iris.csv --held-out",
                      "tern test --model digits --dataset mnist --format json",
                      "tern test --model iris --dataset iris.csv --importance --format csv --out columns.csv"},

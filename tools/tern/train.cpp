@@ -39,8 +39,7 @@ class Train : public Command {
         .description =
             "Reads the examples, holds some of them out for validation, trains a network on the others and writes the "
             "model file. A run keeps its measurements, settings and checkpoints in a folder. Ctrl-C stops after the "
-            "current "
-            "step and saves everything; --resume continues there with the same bits.",
+            "current step and saves everything; --resume continues there with the same bits.",
         .examples = {"tern train --dataset iris.csv --run iris",
                      "tern train --dataset mnist --net lenet --epochs 5 --run digits",
                      "tern train --resume --run digits"},
