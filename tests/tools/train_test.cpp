@@ -160,7 +160,7 @@ TEST_CASE("train: drawn digits and IDX files are images", "[tools][train]") {
       {.folder = folder.path()});
   INFO(trained.err);
   REQUIRE(trained.code == 0);
-  CHECK_THAT(trained.err, ContainsSubstring("drawn by a generator"));
+  CHECK_THAT(trained.err, ContainsSubstring("These digits are synthetic"));
   const auto events = events_of(folder / "d");
   const Json& evaluation = events[events.size() - 2];
   REQUIRE(evaluation["event"] == "evaluation");

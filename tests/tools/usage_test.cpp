@@ -72,7 +72,7 @@ TEST_CASE("usage: bad command lines", "[tools][usage]") {
       {t + "--epochs many", 2, "--epochs: found 'many'"},
       {t + "--epochs 1.5", 2, "--epochs: found '1.5'"},
       {t + "--epochs 99999999999999999999", 2, "--epochs"},
-      {t + "--epochs 1 --epochs 2", 2, "--epochs is given 2 times"},
+      {t + "--epochs 1 --epochs 2", 2, "--epochs is set 2 times"},
       {t + "--epochs", 2, "--epochs needs a value"},
       {t + "--batch-size 0", 2, "--batch-size: found '0'"},
       {t + "--batch_number x", 2, "--batch-size: found 'x'"},
