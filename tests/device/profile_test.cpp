@@ -261,7 +261,7 @@ TEST_CASE("profile: what an operator waits for counts once", "[device]") {
   CHECK(table.seconds <= table.wall_seconds);
 }
 
-TEST_CASE("profile: modes are told apart, whatever their names", "[device]") {
+TEST_CASE("profile: modes are distinguished, whatever their names", "[device]") {
   const std::string odd = R"(odd "one\)";
   const Mode& other = register_mode(odd, tern::mode("sequential"));
   const Tensor x = ones({5});

@@ -85,7 +85,7 @@ class Doubled final : public parallel::ColumnLinear {
 
 }  // namespace
 
-TEST_CASE("split layers: a class of one's own computes what it says, with an activation behind it too", "[parallel]") {
+TEST_CASE("split layers: a class of the user's computes what it says, with an activation behind it too", "[parallel]") {
   Generator generator(3);
   const Doubled layer(Group(), 3, 4, {}, generator);
   const Tensor x = randn({2, 3}, generator);

@@ -72,7 +72,7 @@ TEST_CASE("trainer: before the first step there is no loss", "[trainer]") {
   CHECK(training.trainer.history().front().loss > 0);
 }
 
-TEST_CASE("trainer: pairs of examples are mixed where nothing else is asked for", "[trainer]") {
+TEST_CASE("trainer: pairs of examples are mixed by default", "[trainer]") {
   Masked plain({.epochs = 1}), mixed({.epochs = 1, .augment = {.mix = 0.5}});
   plain.trainer.run();
   mixed.trainer.run();
