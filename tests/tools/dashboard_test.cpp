@@ -1,5 +1,7 @@
 // The dashboard and its clients: strangers, slow ones, those that send too much and those that read nothing.
 
+#include "dashboard.hpp"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -253,6 +255,27 @@ TEST_CASE("dashboard: connections leave files to the training, and without files
   while (idle.size() < 200 && idle.back()->connected()) idle.push_back(std::make_unique<Client>(served.port()));
   std::this_thread::sleep_for(std::chrono::seconds(1));
   CHECK(served.stop() < 0.2);
+}
+
+TEST_CASE("dashboard: a reader that comes back says what it has, and hears that the run goes on",
+          "[tools][dashboard]") {
+  tool::Dashboard dashboard("a run", 0);
+  for (int i = 0; i < 3; ++i) dashboard.push("{\"event\":\"step\"}\n");
+  const std::string& address = dashboard.address();  // http://127.0.0.1:PORT/TOKEN/
+  const auto slash = address.find('/', 17);
+  const int port = std::stoi(address.substr(17));
+  const std::string host = " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) + "\r\n";
+  const std::string token = address.substr(slash);
+  {
+    const Client reader(port);
+    reader.send("GET " + token + "events?from=0" + host + "Last-Event-ID: 2\r\n\r\n");
+    const std::string events = reader.read(1.6);
+    CHECK_THAT(events, ContainsSubstring("id: 3\n") && !ContainsSubstring("id: 2\n"));
+    CHECK_THAT(events, ContainsSubstring(": waiting\n"));  // once a second
+  }
+  const Client other(port);
+  other.send("POST " + token + host + "\r\n");
+  CHECK_THAT(other.read(2), ContainsSubstring("405 Method Not Allowed"));
 }
 
 }  // namespace tern::testing
