@@ -135,6 +135,7 @@ bool direct_fits(const Problem& problem) {
   const Planes planes = planes_of(problem);
   if (planes.copied && problem.C * planes.phases > most_copied / planes.size()) return false;
   if (3 * problem.OW < planes.width) return false;
+  if (problem.strided() && problem.taps() == 1) return false;  // most of what is copied would not be read
   const bool slow_patches = problem.stride_w != 1 || problem.dilation_w != 1,
              dense = 5 * problem.OW >= 4 * planes.width;
   return problem.O <= (slow_patches ? many_outputs : dense ? some_outputs : few_outputs);
