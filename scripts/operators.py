@@ -51,7 +51,7 @@ def declarations(header):
     found, options, sentence = [], [], []
     body = text[text.index("namespace tern"):]
     for struct in re.findall(r"^(?:struct|enum class) \w+[^;{]*\{.*?^\};", body, re.M | re.S):
-        options.append(re.sub(r"\n+  using Members = [^;]*;", "", struct))
+        options.append(re.sub(r"\n+  using Members =[^;]*;", "", struct))
     body = re.sub(r"^(?:struct|enum class) \w+[^;{]*\{.*?^\};", "", body, flags=re.M | re.S)
     body = re.split(r"^namespace tern \{\ninline Tensor operator", body, flags=re.M)[0]
     lines = iter(body.splitlines())
