@@ -331,7 +331,7 @@ inline Action in_place(Dice& dice) {
 }
 
 /// A graph of smooth operators, with views, changes in place, dropped handles, two roots and a retained graph.
-inline Action graph(Dice& dice) {
+inline Action kept_graph(Dice& dice) {
   const std::int64_t n = 1 + dice.below(6), seed = dice.below(1 << 30), length = 3 + dice.below(9);
   const DType dtype = dice.floating();
   return {"graph",

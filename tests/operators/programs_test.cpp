@@ -87,8 +87,8 @@ TEST_CASE("programs: random ones give the same in both modes of the host, or the
   for (std::int64_t seed = first; seed < first + count; ++seed) {
     Dice dice(static_cast<std::uint64_t>(seed));
     for (std::int64_t i = 2 + dice.below(5); i > 0; --i) {
-      static const std::vector<Action (*)(Dice&)> kinds{elementwise, elementwise, reduction, movement, products,
-                                                        images,      losses,      in_place,  graph};
+      static const std::vector<Action (*)(Dice&)> kinds{elementwise, elementwise, reduction, movement,  products,
+                                                        images,      losses,      in_place,  kept_graph};
       const Action action = dice.of(kinds)(dice);
       const bool gradients = !dice.once_in(4);
       INFO("TERN_TEST_PROGRAMS=1 TERN_TEST_FIRST_PROGRAM=" << seed << ", " << action.name
