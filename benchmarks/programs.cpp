@@ -88,7 +88,10 @@ int main(int argc, char** argv) {
   const std::string net = argc > 1 ? argv[1] : "";
   if (argc == 3 && net == "start") return first_answer(argv[2]);
   if (argc == 4 && net == "save") {
-    const std::string which = argv[2];
+    if (std::string(argv[2]) != "resnet18") {
+      std::fprintf(stderr, "programs: only resnet18 is saved, not %s\n", argv[2]);
+      return 2;
+    }
     models::ResNet18 made;
     made.eval();
     graph::Program(made, {zeros({1, 3, 224, 224})}).save(argv[3]);

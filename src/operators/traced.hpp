@@ -1,5 +1,5 @@
 #pragma once
-// How a public operator tells who listens that it is called: its first line is
+// Each public operator reports its calls to the thread's listener. Its first line is
 //
 //     if (traces()) return traced("relu", x);
 

@@ -13,11 +13,6 @@ namespace op = tern::operators;
 
 namespace {
 
-Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
-  Generator generator(seed);
-  return randn(shape, generator);
-}
-
 graph::Graph of(const std::function<Tensor(const Tensor&)>& function, const Tensor& example) {
   return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {example});
 }

@@ -26,4 +26,10 @@ inline std::string difference_of(const std::vector<Tensor>& found, const std::ve
   return "";
 }
 
+/// Normally distributed, the same for a seed.
+inline Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return randn(shape, generator);
+}
+
 }  // namespace tern::testing

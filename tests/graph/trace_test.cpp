@@ -10,11 +10,6 @@ namespace op = tern::operators;
 
 namespace {
 
-Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
-  Generator generator(seed);
-  return randn(shape, generator);
-}
-
 std::vector<std::string> names_of(const graph::Graph& graph) {
   std::vector<std::string> names;
   for (const graph::Node& node : graph.structure().nodes) names.push_back(node.op->name());
