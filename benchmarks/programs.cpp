@@ -1,8 +1,8 @@
-// The latency of one inference: programs NET BATCH THREADS CALLS prints, for the module as it is written (eager) and
-// for the graph::Program made of it, the median and the 99th percentile in milliseconds, both timed in turn with the
-// copy of the input, and the peak of the memory that a call needs beside the weights, in MB. `programs start FILE`
-// prints the milliseconds from the start of the process to the first answer of a saved program for one image of 224 x
-// 224.
+// The latency of one inference: programs NET BATCH THREADS CALLS (or cuda in place of THREADS) prints, for the module
+// as it is written (eager) and for the graph::Program made of it, the median and the 99th percentile in milliseconds,
+// both timed in turn with the copy of the input, and the peak of the memory that a call needs beside the weights, in
+// MB. `programs start FILE` prints the milliseconds from the start of the process to the first answer of a saved
+// program for one image of 224 x 224.
 
 #include <algorithm>
 #include <chrono>
@@ -39,8 +39,9 @@ double peak_of(const Call& call) {
 }
 
 template <class Net>
-int measure(Net&& net, std::int64_t side, std::int64_t channels, std::int64_t batch, int threads, int calls) {
-  const Device device{"vectorized", {.threads = threads}};
+int measure(Net&& net, std::int64_t side, std::int64_t channels, std::int64_t batch, const std::string& place,
+            int calls) {
+  const Device device = place == "cuda" ? Device{"cuda"} : Device{"vectorized", {.threads = std::atoi(place.c_str())}};
   const NoGrad no_grad;
   net.eval();
   Generator generator{1};
@@ -101,11 +102,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: programs NET BATCH THREADS CALLS, programs save resnet18 FILE, programs start FILE\n");
     return 2;
   }
-  const int batch = std::atoi(argv[2]), threads = std::atoi(argv[3]), calls = std::atoi(argv[4]);
-  if (net == "lenet") return measure(models::LeNet(), 28, 1, batch, threads, calls);
-  if (net == "googlenet") return measure(models::GoogLeNet(), 224, 3, batch, threads, calls);
-  if (net == "resnet18") return measure(models::ResNet18(), 224, 3, batch, threads, calls);
-  if (net == "mobilenet_v2") return measure(models::MobileNetV2(), 224, 3, batch, threads, calls);
+  const int batch = std::atoi(argv[2]), calls = std::atoi(argv[4]);
+  if (net == "lenet") return measure(models::LeNet(), 28, 1, batch, argv[3], calls);
+  if (net == "googlenet") return measure(models::GoogLeNet(), 224, 3, batch, argv[3], calls);
+  if (net == "resnet18") return measure(models::ResNet18(), 224, 3, batch, argv[3], calls);
+  if (net == "mobilenet_v2") return measure(models::MobileNetV2(), 224, 3, batch, argv[3], calls);
   std::fprintf(stderr, "programs: no network %s\n", net.c_str());
   return 2;
 }

@@ -3,6 +3,7 @@
 #include "graph/random_graph.hpp"
 #include "graph/same_bits.hpp"
 #include "support/catch.hpp"
+#include "support/summary.hpp"
 
 using namespace tern;
 using namespace tern::testing;
@@ -28,13 +29,10 @@ graph::Structure traced(const std::function<Tensor(const Tensor&)>& function, co
       .structure();
 }
 
-}  // namespace
-
-TEST_CASE("passes: random programs keep their bits under passes in any order, and as programs", "[graph]") {
-  const char* const name = GENERATE("sequential", "vectorized", "debug");
+/// Random programs keep their bits in the mode of the scope under passes in any order, and as programs.
+void check_programs(const std::string& name, std::uint64_t count) {
   const Device device{name};
   const NoGrad no_grad;
-  const std::uint64_t count = std::string(name) == "debug" ? program_count() / 4 : program_count();
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     const RandomProgram program(seed);
     const graph::Graph graph = graph::trace(program, images(2, seed));
@@ -67,6 +65,22 @@ TEST_CASE("passes: random programs keep their bits under passes in any order, an
         REQUIRE(difference_of(ready(images(n, seed + other)), program(images(n, seed + other))) == "");
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("passes: random programs keep their bits under passes in any order, and as programs", "[graph]") {
+  const std::string name = GENERATE("sequential", "vectorized", "debug");
+  check_programs(name, name == "debug" ? program_count() / 4 : program_count());
+}
+
+TEST_CASE("passes: random programs keep their bits on cuda", "[graph][cuda]") {
+  const std::vector<std::string> modes = testing::available_modes();
+  if (std::ranges::find(modes, "cuda") == modes.end()) {
+    WARN("skipped: mode cuda is not available");
+    return;
+  }
+  check_programs("cuda", program_count());
 }
 
 TEST_CASE("passes: folding batch normalisation changes rounding alone", "[graph]") {
