@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t most_batches = 32;
 
 /// What keeps every call from being recorded; empty: nothing.
-std::string obstacle(const Scope& scope, const Graph& graph) {
+std::string obstacle(const Scope& scope) {
   if (scope.observer != nullptr) return "the device checks every operator";
-  if (scope.mode->capture != nullptr) return graph.structure().results.size() == 1 ? "" : "it has several results";
+  if (scope.mode->capture != nullptr) return "";
   return scope.mode->memory == &host_memory() ? "" : "the mode's memory is not the host's";
 }
 
@@ -33,29 +33,13 @@ Graph traced_in_evaluation(const nn::Module& module, const std::vector<Tensor>& 
   return trace(module, examples);
 }
 
-/// A Step takes a function of one, two or three tensors.
-std::optional<Step> step_of(const Graph& graph) {
-  switch (graph.structure().inputs.size()) {
-    case 1:
-      return Step([graph](const Tensor& a) { return graph.run({a})[0]; });
-    case 2:
-      return Step([graph](const Tensor& a, const Tensor& b) { return graph.run({a, b})[0]; });
-    case 3:
-      return Step([graph](const Tensor& a, const Tensor& b, const Tensor& c) { return graph.run({a, b, c})[0]; });
-    default:
-      return {};
-  }
-}
-
 }  // namespace
 
 struct Program::State {
   State(Graph made, bool folds) : graph(folds ? for_inference(made) : optimized(made)), scope(current_scope()) {
-    reason = obstacle(scope, graph);
-    if (reason.empty() && scope.mode->capture != nullptr) {
-      step = step_of(graph);
-      if (!step) reason = "it has more than three inputs";
-    }
+    reason = obstacle(scope);
+    if (reason.empty() && scope.mode->capture != nullptr)
+      step.emplace(Step::Function([graph = graph](const std::vector<Tensor>& inputs) { return graph.run(inputs); }));
     for (const Value& value : graph.structure().values)
       if (value.tensor.defined()) held.push_back(value.tensor);
     versions = present_versions();
@@ -137,7 +121,7 @@ std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const
   const Device device(state_->scope);
   if (state_->step) {
     const std::lock_guard lock(state_->mutex);
-    return {state_->step->run(inputs)};
+    return state_->step->run_all(inputs);
   }
   return state_->run(n, inputs);
 }

@@ -89,7 +89,7 @@ double AutoChoice::fastest() const {
   return least;
 }
 
-Tensor AutoChoice::call(const Call& function, const Mode* before) {
+std::vector<Tensor> AutoChoice::call(const Call& function, const Mode* before) {
   const std::uint64_t device = current_scope().automatic;
   if (chosen_ == nullptr && before != nullptr)
     warm_ = timed_ = 0;
@@ -115,20 +115,20 @@ Tensor AutoChoice::call(const Call& function, const Mode* before) {
   }
 }
 
-Tensor AutoChoice::run(const Call& function, Candidate& candidate) {
+std::vector<Tensor> AutoChoice::run(const Call& function, Candidate& candidate) {
   Device there(*candidate.mode);
   if (warm_ == warm_calls) {
     ++timed_;
     return function();
   }
   const auto begin = Clock::now();
-  Tensor result;
+  std::vector<Tensor> results;
   if (flops_ < 0) {
     CountsFlops count;
-    result = function();
+    results = function();
     flops_ = count.flops;
   } else {
-    result = function();
+    results = function();
   }
   there.synchronize();
   start_ = Clock::now();
@@ -140,7 +140,7 @@ Tensor AutoChoice::run(const Call& function, Candidate& candidate) {
   } else {
     warm_ = took > slow_seconds && candidate.mode->capture == nullptr ? warm_calls : warm_ + 1;
   }
-  return result;
+  return results;
 }
 
 // The last call's time ends where the next one begins, so the caller's work after it counts.
@@ -199,8 +199,7 @@ std::string AutoChoice::sentence() const {
   const auto list = [&](const char* between, const std::string& part) {
     text += (text.ends_with(' ') ? "" : between) + part;
   };
-  for (const StepKey::Input& input : key_.inputs)
-    if (input.present) list(", ", message(input.dtype, " ", input.shape));
+  for (const StepKey::Input& input : key_.inputs) list(", ", message(input.dtype, " ", input.shape));
   text += message(": ", chosen_->name);
   for (const Candidate& candidate : candidates_)
     if (candidate.mode == chosen_ && candidate.seconds > 0)

@@ -17,7 +17,7 @@ namespace tern {
 class AutoChoice {
  public:
   using Clock = std::chrono::steady_clock;
-  using Call = std::function<Tensor()>;
+  using Call = std::function<std::vector<Tensor>()>;
 
   /// `modes`: the probably fastest last.
   AutoChoice(StepKey key, const std::vector<const Mode*>& modes);
@@ -28,7 +28,7 @@ class AutoChoice {
   /// Runs one call inside the thread's Device{"auto"}, in the chosen mode or in the one on trial. If the previous call
   /// had another key and ran in `before`, the trial pauses and this call runs there as well: moving the data for one
   /// call would cost more than it gains. Null: the previous call had this key, or there was none.
-  Tensor call(const Call& function, const Mode* before);
+  std::vector<Tensor> call(const Call& function, const Mode* before);
   /// Where the last call ran.
   const Mode* last() const { return last_; }
 
@@ -40,7 +40,7 @@ class AutoChoice {
     std::string out = {};                // why it was dropped
   };
 
-  Tensor run(const Call& function, Candidate& candidate);
+  std::vector<Tensor> run(const Call& function, Candidate& candidate);
   void end_stretch();
   void next();
   void choose();

@@ -54,8 +54,9 @@ std::vector<Tensor> StepLoop::rows(std::int64_t step) const {
 // Whether each step starts from the same state as the one before, except for what Capture::Loop copies.
 bool Plan::can_loop(const StepLoop& loop) const {
   using Lists = Capture::Loop;
-  const bool returns = result_.source == Source::made;
-  if (!settled_ || (!returns && result_.source != Source::none)) return false;
+  if (!settled_ || results_.size() != 1) return false;
+  const Source source = results_[0].source;
+  if (source != Source::made && source != Source::none) return false;
   if (loop.inputs.size() + loop.changes.size() > Lists::most || random_.size() > Lists::most) return false;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].written) return false;
@@ -88,8 +89,8 @@ bool Plan::call_loop(StepLoop& loop, std::int64_t first, Scope& scope) {
   if (held(rows)) return false;
   // The result is a contiguous row of the results.
   Tensor made;
-  if (result_.source == Source::made) {
-    made = Tensor(made_[result_.index].storage, result_.dtype, result_.shape, result_.strides, result_.offset);
+  if (const View& result = results_[0]; result.source == Source::made) {
+    made = Tensor(made_[result.index].storage, result.dtype, result.shape, result.strides, result.offset);
     if (!loop.results.defined()) loop.results = rows_like(made, loop.count);
     const bool fits = made.is_contiguous() && made.shape() == loop.results[first].shape();
     if (!fits || made.dtype() != loop.results.dtype()) return false;

@@ -36,11 +36,11 @@ StepKey::StepKey(const Scope& scope, const std::vector<Tensor>& tensors)
       precision(scope.context.precision),
       deterministic(scope.context.deterministic),
       records_gradients(autograd::enabled()),
-      algorithms(algorithms_of(scope)) {
+      algorithms(algorithms_of(scope)),
+      inputs(tensors.size()) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Input& input = inputs[i];
-    input = {true,
-             tensors[i].dtype(),
+    input = {tensors[i].dtype(),
              tensors[i].shape(),
              tensors[i].strides(),
              records_gradients && tensors[i].requires_grad(),
@@ -78,7 +78,7 @@ void Plan::restless(const char* reason) {
   if (++restless_ >= patience) reason_ = reason;
 }
 
-Tensor Plan::call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
+std::vector<Tensor> Plan::call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
   replayed_ = 0;
   overlap_.clear();
   if (!reason_.empty()) return cut(function(inputs));
@@ -104,19 +104,20 @@ Tensor Plan::call(const StepFunction& function, const std::vector<Tensor>& input
     forget();
     return run(function, inputs, scope);
   }
-  Tensor result = replay(inputs, scope);
+  std::vector<Tensor> results = replay(inputs, scope);
   if (!settled_) forget();
-  return result;
+  return results;
 }
 
-Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
+std::vector<Tensor> Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
   Recording run(*scope.mode, inputs, false);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     run.name(inputs[i], Recording::Part::input, key_.inputs[i].same_storage);
-  Tensor result = cut(function(inputs));
+  std::vector<Tensor> results = cut(function(inputs));
   run.drop_inner_leaves();
   std::vector<const Storage*> expected;
-  if (result.defined()) expected.push_back(&result.storage());
+  for (const Tensor& result : results)
+    if (result.defined()) expected.push_back(&result.storage());
   for (const Recording::Gradient& gradient : run.gradients)
     if (const auto& after = gradient.leaf.body()->gradient) expected.push_back(&after->storage());
   for (const Recording::Switch& known : run.switches)
@@ -127,7 +128,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
       switches_.clear();
       known_gradients_.clear();
       known_random_.clear();
-      return result;
+      return results;
     }
   // What a first run creates for later ones (momenta) exists in the second.
   ran_ = run.kept(expected) == 0;
@@ -136,7 +137,7 @@ Tensor Plan::run(const StepFunction& function, const std::vector<Tensor>& inputs
         "Step: the function keeps tensors that it makes, in a variable or a list, which a replay cannot repeat; "
         "copy them into a tensor that outlives the step (copy_), or return them");
   remember(run);
-  return result;
+  return results;
 }
 
 bool Plan::repeats(const Recording& run) const {
@@ -222,9 +223,9 @@ void Plan::capture(const StepFunction& function, Recording& run, const std::vect
   const Capture& capture = *key_.mode->capture;
   void* const stream = scope.context.stream;
   capture.begin(stream);
-  Tensor result;
+  std::vector<Tensor> results;
   try {
-    result = cut(function(recorded));
+    results = cut(function(recorded));
     run.drop_inner_leaves();
     run.check_generators();
   } catch (...) {
@@ -232,10 +233,10 @@ void Plan::capture(const StepFunction& function, Recording& run, const std::vect
     throw;
   }
   recording_ = capture.end(stream);
-  keep(run, result, scope);
+  keep(run, results, scope);
 }
 
-void Plan::keep(Recording& run, const Tensor& result, const Scope& scope) {
+void Plan::keep(Recording& run, const std::vector<Tensor>& results, const Scope& scope) {
   using Part = Recording::Part;
   const auto written = [&](const Tensor& tensor) {
     const auto found = run.used.find(&tensor.storage());
@@ -258,10 +259,12 @@ void Plan::keep(Recording& run, const Tensor& result, const Scope& scope) {
     gradients_[i].after = view_of(*after, run);
     if (gradients_[i].after.source == Source::made) made_[gradients_[i].after.index].gradients.push_back(i);
   }
-  if (result.defined()) result_ = view_of(result, run);
-  if (result_.source == Source::made) made_[result_.index].result = true;
+  for (const Tensor& result : results) {
+    results_.push_back(result.defined() ? view_of(result, run) : View());
+    if (results_.back().source == Source::made) made_[results_.back().index].results.push_back(results_.size() - 1);
+  }
   for (Made& made : made_)
-    made.copied = (copies_gradients_ && !made.gradients.empty()) || (copies_result_ && made.result);
+    made.copied = (copies_gradients_ && !made.gradients.empty()) || (copies_results_ && !made.results.empty());
 
   for (const auto& [address, used] : run.used) {
     const std::shared_ptr<Storage> storage = used.storage.lock();
@@ -313,7 +316,7 @@ void Plan::forget() {
   for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
   undo_.clear();
   // Tensors in the recording's memory are released first.
-  result_ = {};
+  results_.clear();
   inputs_.clear();
   gradients_.clear();
   outside_.clear();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,10 +10,14 @@
 
 namespace tern {
 
-using StepFunction = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+using StepFunction = Step::Function;
 
-/// The result of a Step has no graph, because a replay makes none.
-inline Tensor cut(Tensor result) { return result.defined() && result.requires_grad() ? result.detach() : result; }
+/// The results of a Step have no graph, because a replay makes none.
+inline std::vector<Tensor> cut(std::vector<Tensor> results) {
+  for (Tensor& result : results)
+    if (result.defined() && result.requires_grad()) result = result.detach();
+  return results;
+}
 
 /// Copies between views of the same strides. In a dimension of stride 0, one element stands for all.
 void copy_view(Tensor to, Tensor from);
@@ -22,9 +25,7 @@ void copy_view(Tensor to, Tensor from);
 /// The properties of a call that determine which work is queued. What a run depends on besides (switches, gradients,
 /// generators) is known only after the first run: Plan::fits compares it.
 struct StepKey {
-  static constexpr std::size_t most_inputs = 3;
   struct Input {
-    bool present = false;
     DType dtype = DType::float32;
     Shape shape, strides;
     bool requires_grad = false;
@@ -38,7 +39,7 @@ struct StepKey {
   bool deterministic = true;
   bool records_gradients = true;
   std::string algorithms;  // that are forced
-  std::array<Input, most_inputs> inputs;
+  std::vector<Input> inputs;
 
   StepKey(const Scope& scope, const std::vector<Tensor>& tensors);
   bool operator==(const StepKey&) const = default;
@@ -68,7 +69,7 @@ class Plan {
   bool fits(const StepKey& key, const std::vector<Tensor>& inputs) const;
   /// Whether no call can ever fit: a leaf, a generator or a switch of the runs is gone.
   bool gone() const;
-  Tensor call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+  std::vector<Tensor> call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
   /// Replays the recording for the rows of `loop` from `first` on, as one launch. Returns false, with nothing changed,
   /// if there is no recording yet or the steps must be called one by one.
   bool call_loop(StepLoop& loop, std::int64_t first, Scope& scope);
@@ -115,7 +116,7 @@ class Plan {
   };
   struct Made {
     std::shared_ptr<Storage> storage;
-    bool result = false;                      // the result is a view of it
+    std::vector<std::size_t> results = {};    // the results that are views of it
     std::vector<std::size_t> gradients = {};  // the gradients that are views of it
     bool copied = false;                      // a copy is returned:
     std::shared_ptr<Storage> copy = {};       // this one, in this call
@@ -127,18 +128,18 @@ class Plan {
     std::uint64_t consumed;
   };
 
-  Tensor run(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
+  std::vector<Tensor> run(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
   bool record(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope);
   void capture(const StepFunction& function, Recording& run, const std::vector<Tensor>& recorded, Scope& scope);
   bool repeats(const Recording& run) const;
   void remember(Recording& run);
-  void keep(Recording& run, const Tensor& result, const Scope& scope);
+  void keep(Recording& run, const std::vector<Tensor>& results, const Scope& scope);
   View view_of(const Tensor& tensor, const Recording& run);
 
   bool held(const std::vector<Tensor>& inputs);
   bool overlaps(const std::vector<Tensor>& inputs) const;
   bool prepare(const std::vector<Tensor>& inputs, Scope& scope);
-  Tensor replay(const std::vector<Tensor>& inputs, Scope& scope);
+  std::vector<Tensor> replay(const std::vector<Tensor>& inputs, Scope& scope);
   void launch(const std::function<void()>& queue, std::int64_t times);
   void bring_back(const std::vector<Tensor>& inputs, Scope& scope);
   bool can_loop(const StepLoop& loop) const;
@@ -178,14 +179,14 @@ class Plan {
   std::int64_t served_ = 0;  // calls
   std::int64_t replayed_ = 0;
   bool settled_ = false;  // it did the same as the previous run
-  bool copies_result_ = false, copies_gradients_ = false;
+  bool copies_results_ = false, copies_gradients_ = false;
   std::vector<Input> inputs_;
   std::vector<Gradient> gradients_;
   std::vector<Outside> outside_;
   std::vector<std::pair<const Storage*, bool>> outside_sorted_;  // and whether the recording writes it
   std::vector<Made> made_;
   std::vector<Random> random_;
-  View result_;
+  std::vector<View> results_;
   std::vector<std::function<void()>> undo_;  // undoes the function's work on the host, until the recording is replayed
 };
 

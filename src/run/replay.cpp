@@ -38,11 +38,11 @@ bool Plan::held(const std::vector<Tensor>& inputs) {
       const auto& present = leaf_of(gradient, inputs).body()->gradient;
       look_at(gradient.after.handle, present != nullptr && present->is(gradient.after.handle));
     }
-    if (made.result) look_at(result_.handle, false);
+    for (const std::size_t position : made.results) look_at(results_[position].handle, false);
     if (!held && made.storage.use_count() == 1 + handles) continue;
     any = true;
     copies_gradients_ |= !made.gradients.empty();
-    copies_result_ |= made.result;
+    copies_results_ |= !made.results.empty();
   }
   // Pairs with the releases of former holders.
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -118,13 +118,15 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
   return true;
 }
 
-Tensor Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
+std::vector<Tensor> Plan::replay(const std::vector<Tensor>& inputs, Scope& scope) {
   launch([&] { key_.mode->capture->launch(recording_, scope.context.stream); }, 1);
   bring_back(inputs, scope);
-  Tensor result = hand_out(result_, inputs);
+  std::vector<Tensor> results;
+  results.reserve(results_.size());
+  for (View& view : results_) results.push_back(hand_out(view, inputs));
   for (Made& made : made_)
     if (made.copied) made.copy.reset();
-  return result;
+  return results;
 }
 
 void Plan::launch(const std::function<void()>& queue, std::int64_t times) {

@@ -10,7 +10,7 @@ namespace tern {
 
 struct Step::State {
   StepFunction function;
-  std::size_t arity = 0;
+  std::size_t arity = 0;                     // 0: any
   std::vector<std::shared_ptr<Plan>> plans;  // most recently used first
   std::size_t most = 32;
   std::int64_t replays = 0, launches = 0;
@@ -19,15 +19,16 @@ struct Step::State {
   std::vector<std::shared_ptr<AutoChoice>> choices;  // for calls in a Device{"auto"}; most recently used first
 
   std::shared_ptr<Plan> plan(const StepKey& key, const std::vector<Tensor>& tensors);
-  Tensor call(const std::vector<Tensor>& inputs, Scope& scope);
-  Tensor automatic(const std::vector<Tensor>& inputs, Scope& scope);
+  std::vector<Tensor> call(const std::vector<Tensor>& inputs, Scope& scope);
+  std::vector<Tensor> automatic(const std::vector<Tensor>& inputs, Scope& scope);
   bool loop(StepLoop& loop, std::int64_t first);
 };
 
 namespace {
 
 void check_inputs(const std::vector<Tensor>& inputs, std::size_t expected) {
-  expects(inputs.size() == expected, "Step: the function takes ", expected, " tensors, got ", inputs.size());
+  expects(expected == 0 || inputs.size() == expected, "Step: the function takes ", expected, " tensors, got ",
+          inputs.size());
   for (const Tensor& input : inputs) expects(input.defined(), "Step: an input is undefined");
 }
 
@@ -67,6 +68,12 @@ std::shared_ptr<Plan> Step::State::plan(const StepKey& key, const std::vector<Te
 }
 
 Tensor Step::run(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> results = run_all(inputs);
+  expects(results.size() == 1, "Step: the function returns ", results.size(), " tensors; call run_all");
+  return std::move(results[0]);
+}
+
+std::vector<Tensor> Step::run_all(const std::vector<Tensor>& inputs) {
   check_inputs(inputs, state_->arity);
   Scope& scope = current_scope();
   // The checks of a scope run beside the operators, so their cost would distort the trials.
@@ -76,6 +83,7 @@ Tensor Step::run(const std::vector<Tensor>& inputs) {
 
 Tensor Step::run_each(const std::vector<Tensor>& inputs, const std::vector<Change>& changes) {
   check_inputs(inputs, state_->arity);
+  expects(!inputs.empty(), "Step: a loop needs an input");
   std::vector<Change> copies = changes;
   for (Change& change : copies)
     if (change.values.defined()) change.values = change.values.contiguous();
@@ -106,7 +114,7 @@ bool Step::State::loop(StepLoop& loop, std::int64_t first) {
   return true;
 }
 
-Tensor Step::State::automatic(const std::vector<Tensor>& inputs, Scope& scope) {
+std::vector<Tensor> Step::State::automatic(const std::vector<Tensor>& inputs, Scope& scope) {
   StepKey key(scope, inputs);
   key.mode = nullptr;
   const Mode* const before = choices.empty() ? nullptr : choices.front()->last();
@@ -121,17 +129,17 @@ Tensor Step::State::automatic(const std::vector<Tensor>& inputs, Scope& scope) {
   }
   const std::shared_ptr<AutoChoice> choice = choices.front();  // the function may reset the step
   const bool undecided = choice->chosen() == nullptr;
-  Tensor result = choice->call([&] { return call(inputs, current_scope()); }, apart ? before : nullptr);
+  std::vector<Tensor> results = choice->call([&] { return call(inputs, current_scope()); }, apart ? before : nullptr);
   if (undecided && choice->chosen() != nullptr)
     std::erase_if(plans, [&](const auto& plan) {
       StepKey its = plan->key();
       const bool elsewhere = std::exchange(its.mode, nullptr) != choice->chosen();
       return elsewhere && its == key;
     });
-  return result;
+  return results;
 }
 
-Tensor Step::State::call(const std::vector<Tensor>& inputs, Scope& scope) {
+std::vector<Tensor> Step::State::call(const std::vector<Tensor>& inputs, Scope& scope) {
   if (scope.observer != nullptr && scope.mode->capture != nullptr) {
     unrecorded = "Step: the scope checks every operator (verify, numerics), which a replay does not run one by one";
     return cut(function(inputs));
@@ -146,29 +154,30 @@ Tensor Step::State::call(const std::vector<Tensor>& inputs, Scope& scope) {
       return cut(function(inputs));
     }
   const std::shared_ptr<Plan> known = plan(key, inputs);  // the function may reset the step
-  Tensor result = known->call(function, inputs, scope);
+  std::vector<Tensor> results = known->call(function, inputs, scope);
   replays += known->replayed();
   launches += known->replayed();
   unrecorded = known->reason();
-  return result;
+  return results;
 }
 
+Step::Step(Function function) : state_(std::make_unique<State>()) { state_->function = std::move(function); }
 Step::Step(std::function<Tensor(const Tensor&)> function) : state_(std::make_unique<State>()) {
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
-    return function(inputs[0]);
+    return std::vector{function(inputs[0])};
   };
   state_->arity = 1;
 }
 Step::Step(std::function<Tensor(const Tensor&, const Tensor&)> function) : state_(std::make_unique<State>()) {
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
-    return function(inputs[0], inputs[1]);
+    return std::vector{function(inputs[0], inputs[1])};
   };
   state_->arity = 2;
 }
 Step::Step(std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> function)
     : state_(std::make_unique<State>()) {
   state_->function = [function = std::move(function)](const std::vector<Tensor>& inputs) {
-    return function(inputs[0], inputs[1], inputs[2]);
+    return std::vector{function(inputs[0], inputs[1], inputs[2])};
   };
   state_->arity = 3;
 }

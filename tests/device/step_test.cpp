@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/logged_capture.hpp"
+#include "support/replaying.hpp"
 #include "support/summary.hpp"
 #include "tern/models/inception.hpp"
 #include "tern/operators/operators.hpp"
@@ -41,6 +42,37 @@ TEST_CASE("step: takes one, two or three inputs and passes on what is thrown", "
   CHECK_THROWS_AS(two.run({ones({2})}), Error);
   Step moved = std::move(two);
   CHECK(moved(ones({1}), ones({1})).item() == 2);
+}
+
+TEST_CASE("step: any number of inputs and results, recorded too", "[device]") {
+  for (const Mode* const place : {&testing::replaying_mode(), &mode("sequential")}) {
+    const Device device{*place};
+    const NoGrad no_grad;
+    // Two results share elements, one is an input, one is empty.
+    const auto function = [](const std::vector<Tensor>& x) {
+      Tensor sum = x[0];
+      for (std::size_t i = 1; i < x.size(); ++i) sum = op::add(sum, x[i]);
+      return std::vector{sum, sum.slice(0, 1, 2), op::mul(x[0], 2), x.back(), Tensor()};
+    };
+    Step step{Step::Function(function)};
+    std::vector<Tensor> kept;
+    std::vector<double> kept_values;
+    for (int i = 0; i < 12; ++i) {
+      std::vector<Tensor> x;
+      for (int k = 0; k < 3 + i % 2 * 2; ++k) x.push_back(full({3}, i + 10 * k));
+      const std::vector<Tensor> found = step.run_all(x), expected = function(x);
+      REQUIRE(found.size() == expected.size());
+      for (std::size_t k = 0; k + 1 < found.size(); ++k) CHECK(found[k].values() == expected[k].values());
+      CHECK(!found.back().defined());
+      kept.push_back(found[1]);
+      kept_values.push_back(expected[1].item());
+    }
+    for (std::size_t i = 0; i < kept.size(); ++i) CHECK(kept[i].item() == kept_values[i]);
+    if (place->capture != nullptr) CHECK(step.replays() > 4);
+    CHECK_THROWS_AS(step.run({ones({3}), ones({3})}), Error);
+    Step none(Step::Function([](const std::vector<Tensor>&) { return std::vector<Tensor>{}; }));
+    for (int i = 0; i < 4; ++i) CHECK(none.run_all({}).empty());
+  }
 }
 
 TEST_CASE("step: a training step gives the same bits as its function, in every mode", "[device]") {

@@ -10,11 +10,11 @@
 namespace tern {
 
 /// A training or inference step that a mode may record and replay. Called with input tensors, it runs the function and
-/// returns its result. A mode that can capture (cuda) records it once two runs do the same work: in the second call, or
-/// in the third if the first one created something that lasts, such as momenta. From then on each call is one launch
-/// with bitwise the same effect as the function. It uses the current inputs, parameters, gradients, learning rate and
-/// random numbers, and changes inputs, gradients and the random generator as the function does. In other modes the
-/// function just runs.
+/// returns its result; a function of a list takes any number of tensors, and returns any number. A mode that can
+/// capture (cuda) records it once two runs do the same work: in the second call, or in the third if the first one
+/// created something that lasts, such as momenta. From then on each call is one launch with bitwise the same effect as
+/// the function. It uses the current inputs, parameters, gradients, learning rate and random numbers, and changes
+/// inputs, gradients and the random generator as the function does. In other modes the function just runs.
 ///
 /// The cache key of a recording holds the scope, whether gradients are recorded, the inputs' dtypes, shapes, strides
 /// and requires_grad, which leaves have a gradient, whether modules train, and the seeds. Each combination gets its own
@@ -28,8 +28,10 @@ namespace tern {
 /// earlier result. Steps nest: an inner one is part of the outer one's work. One thread at a time.
 class Step {
  public:
-  using Function = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+  using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
+  /// Calls of a step may differ in the number of inputs; each number has a recording of its own.
+  explicit Step(Function function);
   explicit Step(std::function<Tensor(const Tensor&)> function);
   explicit Step(std::function<Tensor(const Tensor&, const Tensor&)> function);
   explicit Step(std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> function);
@@ -41,7 +43,9 @@ class Step {
   Tensor operator()(const Inputs&... inputs) {
     return run({inputs...});
   }
+  /// Throws Error if the function returns another number of tensors than one.
   Tensor run(const std::vector<Tensor>& inputs);
+  std::vector<Tensor> run_all(const std::vector<Tensor>& inputs);
 
   /// A tensor that changes between the steps of a loop, such as a learning rate: step k finds values[k] in it.
   struct Change {
