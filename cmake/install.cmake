@@ -10,6 +10,11 @@ if(TERN_CUDA_BUILT)
   install(TARGETS tern_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tern)
 endif()
 
+if(TERN_ONNX_BUILT)
+  set_target_properties(tern_onnx PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS tern_onnx EXPORT tern_targets)
+endif()
+
 foreach(transport tern_mpi tern_nccl)
   if(TARGET ${transport})
     set_target_properties(${transport} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "graph", "optim",
+FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "graph", "onnx", "optim",
           "data", "parallel", "training", "models"]
 MODES = ["sequential", "vectorized", "cuda", "debug"]
 SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]

@@ -1,0 +1,111 @@
+// Arithmetic and functions, element by element.
+
+#include "onnx/model.hpp"
+#include "onnx/table.hpp"
+
+namespace tern::onnx {
+
+namespace {
+
+using Unary = Tensor (*)(const Tensor&);
+using Binary = Tensor (*)(const Tensor&, const Tensor&);
+
+Operator unary(Unary function) {
+  return [function](const Call& call) { return Results{function(call.input(0))}; };
+}
+Operator binary(Binary function) {
+  return [function](const Call& call) { return Results{function(call.input(0), call.input(1))}; };
+}
+/// Of one input or more.
+Operator folded(Binary function) {
+  return [function](const Call& call) {
+    Tensor result = call.input(0);
+    for (int i = 1; i < call.inputs(); ++i) result = function(result, call.input(i));
+    return Results{result};
+  };
+}
+
+Results mean(const Call& call) {
+  Tensor sum = call.input(0);
+  for (int i = 1; i < call.inputs(); ++i) sum = op::add(sum, call.input(i));
+  return {op::div(sum, call.inputs())};
+}
+
+Results mod(const Call& call) {
+  const bool fmod = call.integer("fmod", 0) != 0;
+  return {fmod ? op::fmod(call.input(0), call.input(1)) : op::remainder(call.input(0), call.input(1))};
+}
+
+/// The exponent may have another dtype; the result has that of the base.
+Results power(const Call& call) {
+  const Tensor &x = call.input(0), &y = call.input(1);
+  if (call.knows(1) && y.numel() == 1 && is_floating(x.dtype()) && y.rank() <= x.rank())
+    return {op::pow(x, call.known_number(1))};
+  if (!is_floating(x.dtype())) {
+    const DType wide = DType::float64;
+    return {op::cast(op::pow(op::cast(x, wide), op::cast(y, wide)), x.dtype())};
+  }
+  return {op::pow(x, y.dtype() == x.dtype() ? y : op::cast(y, x.dtype()))};
+}
+
+Results clip(const Call& call) {
+  const Tensor& x = call.input(0);
+  if (call.opset() < 11) {
+    constexpr double most = 3.402823466e+38;
+    const double low = call.number("min", -most), high = call.number("max", most);
+    Tensor result = x;
+    if (call.has_attribute("min") && call.has_attribute("max")) return {op::clamp(x, low, high)};
+    if (call.has_attribute("min")) return {op::maximum(x, low)};
+    if (call.has_attribute("max")) return {op::minimum(x, high)};
+    return {x};
+  }
+  if (call.knows(1) && call.knows(2) && is_floating(x.dtype()))
+    return {op::clamp(x, call.known_number(1), call.known_number(2))};
+  Tensor result = x;
+  if (call.has(1)) result = op::maximum(result, call.input(1));
+  if (call.has(2)) result = op::minimum(result, call.input(2));
+  return {result};
+}
+
+Results cast_to(const Tensor& x, DType dtype) { return {x.dtype() == dtype ? x : op::cast(x, dtype)}; }
+
+Results cast(const Call& call) {
+  call.ignore({"saturate", "round_mode"});  // of eight-bit floats
+  const std::int64_t to = call.integer("to");
+  const std::optional<DType> dtype = dtype_of_element(to);
+  if (!dtype) call.refuse(message("makes elements of ", name_of_element(to)), "no tensor has such elements");
+  return cast_to(call.input(0), *dtype);
+}
+Results cast_like(const Call& call) {
+  call.ignore({"saturate", "round_mode"});
+  return cast_to(call.input(0), call.input(1).dtype());
+}
+
+}  // namespace
+
+void append_elementwise(Table& table) {
+  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Unary>>{
+           {"Abs", op::abs},     {"Acos", op::acos}, {"Acosh", op::acosh}, {"Asin", op::asin},
+           {"Asinh", op::asinh}, {"Atan", op::atan}, {"Atanh", op::atanh}, {"Ceil", op::ceil},
+           {"Cos", op::cos},     {"Cosh", op::cosh}, {"Erf", op::erf},     {"Exp", op::exp},
+           {"Floor", op::floor}, {"Log", op::log},   {"Neg", op::neg},     {"Reciprocal", op::reciprocal},
+           {"Round", op::round}, {"Sign", op::sign}, {"Sin", op::sin},     {"Sinh", op::sinh},
+           {"Sqrt", op::sqrt},   {"Tan", op::tan},   {"Tanh", op::tanh},   {"Sigmoid", op::sigmoid},
+       })
+    table[name] = unary(function);
+  table["Add"] = binary(op::add);
+  table["Sub"] = binary(op::sub);
+  table["Mul"] = binary(op::mul);
+  table["Div"] = binary(op::div);
+  table["Sum"] = folded(op::add);
+  table["Max"] = folded(op::maximum);
+  table["Min"] = folded(op::minimum);
+  table["Mean"] = mean;
+  table["Mod"] = mod;
+  table["Pow"] = power;
+  table["Clip"] = clip;
+  table["Cast"] = cast;
+  table["CastLike"] = cast_like;
+}
+
+}  // namespace tern::onnx

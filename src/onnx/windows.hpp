@@ -1,0 +1,26 @@
+#pragma once
+// The sizes of windows, as convolutions and pools of one and two dimensions have them.
+
+#include "onnx/table.hpp"
+
+namespace tern::onnx {
+
+/// Per spatial dimension.
+struct Windows {
+  Integers kernel = {}, stride = {}, dilation = {}, before = {}, after = {};
+  bool ceil = false;
+};
+
+/// The attributes of a node whose input has these spatial sizes.
+Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel);
+
+/// One dimension more in front of the spatial ones, of size 1, where there is one: kernels have two.
+Tensor widened(const Tensor& x);
+/// Back again, to `rank` dimensions.
+Tensor narrowed(const Tensor& x, int rank);
+/// Height and width; `absent` is the height of one dimension.
+inline Pair pair_of(const Integers& each, std::int64_t absent) {
+  return each.size() == 1 ? Pair(absent, each[0]) : Pair(each[0], each[1]);
+}
+
+}  // namespace tern::onnx

@@ -1,0 +1,150 @@
+// Runs cases of ONNX's backend suite: backend.py writes them to folders and counts what this program prints, a line for
+// each: the name, "passed", "refused" or "WRONG", and why.
+//
+// usage: onnx_backend MODE < cases     each line: name, rtol and atol, folder
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "onnx/model.hpp"
+#include "tern/onnx/onnx.hpp"
+#include "tern/tern.hpp"
+
+namespace {
+
+using namespace tern;
+namespace fs = std::filesystem;
+
+struct Case {
+  std::string name;
+  double rtol = 1e-3, atol = 1e-7;
+  fs::path folder;
+};
+
+std::string content_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::vector<Tensor> tensors_of(const fs::path& folder, const std::string& kind) {
+  std::vector<Tensor> tensors;
+  for (int i = 0; fs::exists(folder / message(kind, '_', i, ".pb")); ++i) {
+    const fs::path file = folder / message(kind, '_', i, ".pb");
+    const std::string bytes = content_of(file);
+    tensors.push_back(onnx::to_tensor(onnx::parse_tensor(bytes, file.string()), ""));
+  }
+  return tensors;
+}
+
+/// Empty where they agree.
+std::string difference(const Tensor& found, const Tensor& expected, double rtol, double atol) {
+  if (found.dtype() != expected.dtype()) return message("is ", found.dtype(), ", expected ", expected.dtype());
+  if (found.shape() != expected.shape()) return message("has shape ", found.shape(), ", expected ", expected.shape());
+  if (!is_floating(found.dtype()) && found.dtype() == DType::int64) {
+    if (found.to_vector<std::int64_t>() != expected.to_vector<std::int64_t>()) return "differs";
+    return "";
+  }
+  const std::vector<double> a = found.detach().values(), b = expected.values();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool same =
+        a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i]);
+    if (!same) return message("differs at ", i, ": ", a[i], ", expected ", b[i]);
+  }
+  return "";
+}
+
+bool decides(const onnx::OnnxError& error) {
+  for (const onnx::Lack& lack : error.lacks())
+    if (lack.what.find("known only when") != std::string::npos) return true;
+  return false;
+}
+
+/// Loads with what the case's inputs say of shapes, and runs. Where an operator decides by values of inputs, those of
+/// int64 (and then all) become constants.
+std::string run(const Case& one, int& fixed) {
+  const std::string file = (one.folder / "model.onnx").string();
+  const auto bytes = std::make_shared<const std::string>(content_of(file));
+  const onnx::ModelProto model = onnx::parse_model(bytes, file);
+  std::vector<std::string> names, outputs;
+  for (const onnx::ValueProto& value : model.graph.inputs) {
+    bool initialized = false;
+    for (const onnx::TensorProto& tensor : model.graph.initializers) initialized |= tensor.name == value.name;
+    if (!initialized) names.push_back(value.name);
+  }
+  for (int set = 0; fs::exists(one.folder / message("test_data_set_", set)); ++set) {
+    const fs::path folder = one.folder / message("test_data_set_", set);
+    const auto kinds = [&]() -> std::string {
+      for (const onnx::ValueProto& value : model.graph.inputs) {
+        if (!value.other.empty()) return "inputs: a " + value.other;
+        if (!onnx::dtype_of_element(value.element)) return "inputs: " + onnx::name_of_element(value.element);
+      }
+      for (const onnx::ValueProto& value : model.graph.outputs) {
+        if (!value.other.empty()) return "outputs: a " + value.other;
+        if (!onnx::dtype_of_element(value.element)) return "outputs: " + onnx::name_of_element(value.element);
+      }
+      return "";
+    }();
+    if (!kinds.empty()) return "refused\t" + kinds;
+    const std::vector<Tensor> inputs = tensors_of(folder, "input"), expected = tensors_of(folder, "output");
+    std::optional<graph::Graph> graph;
+    std::vector<Tensor> given;
+    for (int attempt = 0; !graph; ++attempt) {
+      onnx::LoadOptions options;
+      given.clear();
+      for (std::size_t i = 0; i < inputs.size() && i < names.size(); ++i) {
+        const Shape& shape = inputs[i].shape();
+        const bool constant = attempt == 2 || (attempt == 1 && inputs[i].dtype() == DType::int64);
+        if (constant)
+          options.constants[names[i]] = inputs[i];
+        else {
+          options.shapes[names[i]] = {shape.begin(), shape.end()};
+          given.push_back(inputs[i]);
+        }
+      }
+      try {
+        graph = onnx::load(file, options);
+        if (attempt > 0) ++fixed;
+      } catch (const onnx::OnnxError& error) {
+        if (attempt < 2 && decides(error)) continue;
+        return message("refused\t", error.what());
+      }
+    }
+    const std::vector<Tensor> results = graph->run(given);
+    if (results.size() != expected.size()) return message("WRONG\t", results.size(), " results");
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (const std::string text = difference(results[i], expected[i], one.rtol, one.atol); !text.empty())
+        return message("WRONG\tresult ", i, ' ', text);
+  }
+  return "passed\t";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: onnx_backend MODE < cases\n";
+    return 2;
+  }
+  const Device device{argv[1]};
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    Case one;
+    std::string folder;
+    words >> one.name >> one.rtol >> one.atol >> folder;
+    one.folder = folder;
+    int fixed = 0;
+    std::string outcome;
+    try {
+      outcome = run(one, fixed);
+    } catch (const std::exception& error) {
+      outcome = message("refused\tfailed: ", error.what());
+    }
+    for (char& c : outcome)
+      if (c == '\n') c = ' ';
+    std::cout << one.name << '\t' << outcome << (fixed > 0 ? "\tconstants" : "") << std::endl;
+  }
+}

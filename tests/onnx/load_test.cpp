@@ -1,0 +1,82 @@
+// Models become graphs.
+
+#include "onnx/models.hpp"
+#include "support/catch.hpp"
+
+namespace {
+
+using namespace tern;
+using test::attribute;
+using test::Model;
+using test::node;
+
+Tensor numbers(const Shape& shape, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return randn(shape, generator);
+}
+
+TEST_CASE("onnx: LeNet loads, runs at any batch, and has the operators' bits", "[onnx]") {
+  const graph::Graph net = test::lenet().read();
+  CHECK(net.structure().name == "net");
+  CHECK(net.structure().values[net.structure().inputs[0]].name == "image");
+  CHECK(net.structure().values[net.structure().results[0]].name == "logits");
+  std::map<std::string, Tensor> parameters;
+  for (const auto& [name, tensor] : net.named_parameters()) parameters[name] = tensor;
+  REQUIRE(parameters.size() == 6);
+  for (const std::int64_t batch : {1, 2, 5}) {
+    const Tensor x = numbers({batch, 1, 28, 28});
+    const Tensor pooled =
+        op::max_pool2d(op::relu(op::conv2d(x, parameters["features.weight"], parameters["features.bias"])), 2);
+    const Tensor hidden =
+        op::relu(op::linear(op::reshape(pooled, {batch, -1}), parameters["hidden.weight"], parameters["hidden.bias"]));
+    const Tensor expected = op::linear(hidden, parameters["head.weight"], parameters["head.bias"]);
+    CHECK(net(x).values() == expected.values());
+  }
+}
+
+TEST_CASE("onnx: an imported network learns", "[onnx]") {
+  const graph::Graph net = test::lenet().read();
+  const Tensor x = numbers({4, 1, 28, 28}), labels = tern::tensor<std::int64_t>({1, 2, 3, 4});
+  optim::SGD sgd(net.parameters(), {.learning_rate = 0.05});
+  const double before = op::cross_entropy(net(x), labels).item();
+  for (int step = 0; step < 20; ++step) {
+    sgd.zero_grad();
+    op::cross_entropy(net(x), labels).backward();
+    sgd.step();
+  }
+  CHECK(op::cross_entropy(net(x), labels).item() < 0.5 * before);
+}
+
+TEST_CASE("onnx: everything that is lacking is listed at once", "[onnx]") {
+  Model model;
+  model.input("x", {"2", "3"}).output("z");
+  model.add(node("com.x.Swish", {"x"}, {"a"})).add(node("com.x.Swish", {"x"}, {"b"}));
+  model.add(node("Wobble", {"a"}, {"c"})).add(node("Relu", {"x"}, {"d"}, {attribute("slope", 2.0f)}));
+  model.add(node("Add", {"c", "d"}, {"z"}));
+  try {
+    model.read();
+    FAIL("no error");
+  } catch (const onnx::OnnxError& error) {
+    REQUIRE(error.lacks().size() == 3);
+    CHECK(error.lacks()[0].op == "com.x.Swish");
+    CHECK(error.lacks()[0].count == 2);
+    CHECK(error.lacks()[1].op == "Wobble");
+    CHECK(error.lacks()[2].what == "has an attribute 'slope' that Tern does not know");
+    CHECK_THAT(error.what(), Catch::ContainsSubstring("LoadOptions{.operators"));
+  }
+}
+
+TEST_CASE("onnx: operators of one's own", "[onnx]") {
+  Model model;
+  model.input("x", {"N", "3"}).output("y");
+  model.add(node("com.x.Swish", {"x"}, {"y"}, {attribute("beta", 2.0f)}));
+  const graph::Graph net = model.read({.operators = {{"com.x.Swish", [](const onnx::Call& call) {
+                                                        const Tensor& x = call.input(0);
+                                                        const double beta = call.number("beta", 1);
+                                                        return std::vector{op::mul(x, op::sigmoid(op::mul(x, beta)))};
+                                                      }}}});
+  const Tensor x = numbers({5, 3});
+  CHECK(net(x).values() == op::mul(x, op::sigmoid(op::mul(x, 2.0))).values());
+}
+
+}  // namespace
