@@ -13,8 +13,8 @@ import pathlib
 import re
 import sys
 
-FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "graph", "onnx", "optim",
-          "data", "parallel", "training", "models"]
+FLOORS = ["core", "memory", "kernels", "modes", "tensor", "io", "autograd", "operators", "run", "nn", "graph", "onnx",
+          "optim", "data", "parallel", "training", "models"]
 MODES = ["sequential", "vectorized", "cuda", "debug"]
 SEEN_BY_MODES = ["core", "memory", "kernels", "modes"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:tern/)?([a-z_]+)/[\w./]+|tern/tern\.hpp)[">]')
