@@ -66,7 +66,7 @@ TEST_CASE("onnx: everything that is lacking is listed at once", "[onnx]") {
   }
 }
 
-TEST_CASE("onnx: operators of one's own", "[onnx]") {
+TEST_CASE("onnx: operators of the caller", "[onnx]") {
   Model model;
   model.input("x", {"N", "3"}).output("y");
   model.add(node("com.x.Swish", {"x"}, {"y"}, {attribute("beta", 2.0f)}));
