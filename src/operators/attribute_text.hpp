@@ -1,6 +1,6 @@
 #pragma once
-// Attributes as text and back. A value has no space in it: 3, 0.5, true, relu, float32, 2x2, [1,2], none, and of a
-// struct in a list (dim=0,before=1).
+// Attributes as text and back. A value has no space in it: 3, 0.5, true, relu, float32, 2x2, [1,2], none, text as it
+// is, and of a struct in a list (dim=0,before=1).
 
 #include <array>
 #include <cctype>
@@ -63,6 +63,8 @@ void write(std::string& text, const T& value) {
     text += value ? "true" : "false";
   } else if constexpr (std::is_same_v<T, DType>) {
     text += name_of(value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    text += value;
   } else if constexpr (std::is_enum_v<T>) {
     text += names_of<T>()[static_cast<std::size_t>(value)];
   } else if constexpr (std::is_integral_v<T>) {
@@ -123,6 +125,12 @@ class Reader {
     rest_.remove_prefix(size);
     return found;
   }
+  /// All up to the next space.
+  std::string_view piece() {
+    const std::string_view found = rest_.substr(0, rest_.find(' '));
+    rest_.remove_prefix(found.size());
+    return found;
+  }
   std::int64_t integer() {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
@@ -156,6 +164,8 @@ T read(Reader& text) {
     for (const DTypeFacts& facts : dtype_facts)
       if (facts.name == name) return facts.dtype;
     throw Error(message("attributes: '", name, "' is no dtype"));
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return std::string(text.piece());
   } else if constexpr (std::is_enum_v<T>) {
     const std::string_view name = text.word();
     constexpr auto names = names_of<T>();

@@ -1,7 +1,7 @@
 // Indexing and sorting. An index along any dimension becomes a row number, in float64, which is exact up to 2^53;
 // rows_at and add_rows do the rest.
 
-#include "operators/composed.hpp"
+#include "operators/indexing_parts.hpp"
 #include "operators/rows.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/indexing.hpp"
@@ -22,9 +22,6 @@ Tensor positions(std::int64_t count) {
   return all.slice(0, 0, count);
 }
 
-namespace {
-
-// An index of int32 or int64, as int64.
 Tensor checked_index(const char* op, const Tensor& index) {
   check_defined(op, "the index tensor", index);
   expects<DTypeError>(index.dtype() == DType::int64 || index.dtype() == DType::int32, op, ": the index is ",
@@ -32,13 +29,16 @@ Tensor checked_index(const char* op, const Tensor& index) {
   return index.to(DType::int64);
 }
 
+namespace {
+
 // `places` as int64, with -1 where an index is outside [0, size), so that rows_at detects it, too.
 Tensor whole_places(const Tensor& places, const Tensor& index, std::int64_t size) {
   const Tensor bad = not_equal(clamp(index, 0, static_cast<double>(size - 1)), index);
   return where(bad, number_like(places, -1), places).to(DType::int64).reshape({places.numel()});
 }
 
-// The positions of x[..., index[i][j][k], ...] among the elements of a tensor of `shape`: int64 [index.numel()].
+}  // namespace
+
 Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Tensor& given) {
   const Tensor index = checked_index(op, given);
   expects<ShapeError>(index.rank() == shape.rank(), op, ": an index of ", index.shape(), " for an input of ", shape,
@@ -62,21 +62,12 @@ Tensor places_of(const char* op, const Shape& shape, std::int64_t dim, const Ten
   return whole_places(places, numbers, shape[place]);
 }
 
-Tensor as_rows(const Tensor& x) { return x.reshape({x.numel(), 1}); }
-
 void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
   check_dtypes(op, x, source);
   check_defined(op, "the index tensor", index);
   expects<ShapeError>(source.shape() == index.shape(), op, ": a source of ", source.shape(), " for an index of ",
                       index.shape());
 }
-
-// Sorted places, equal ones adjacent.
-struct Runs {
-  Tensor order;        // the original position of each sorted place
-  Tensor places;       // non-decreasing
-  Tensor first, last;  // float64: 1 where a run of equal places begins, and ends
-};
 
 Runs runs_of(const char* op, const Tensor& places) {
   const Tensor order = argsort(places), sorted = rows_at(op, places, order);
@@ -86,6 +77,8 @@ Runs runs_of(const char* op, const Tensor& places) {
   end.fill_(1);
   return {order, sorted, cat({end, changes}, 0), cat({changes, end}, 0)};
 }
+
+namespace {
 
 // Integer sums, which wrap around: for each place, the prefix sum at its run's end minus the one before it.
 Tensor integer_sums(const char* op, const Tensor& source, const Tensor& places, std::int64_t count) {

@@ -1,6 +1,8 @@
 #include "operators/op_function.hpp"
 #include "operators/op_list.hpp"
+#include "tern/operators/bits.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/operators/thresholds.hpp"
 
 namespace tern::operators {
 
@@ -28,6 +30,8 @@ void append_arithmetic(OpList& ops) {
                                                              {"bitwise_and", bitwise_and},
                                                              {"bitwise_or", bitwise_or},
                                                              {"bitwise_xor", bitwise_xor},
+                                                             {"bitwise_left_shift", bitwise_left_shift},
+                                                             {"bitwise_right_shift", bitwise_right_shift},
                                                              {"logical_and", logical_and},
                                                              {"logical_or", logical_or},
                                                              {"logical_xor", logical_xor},
@@ -105,11 +109,19 @@ void append_functions(OpList& ops) {
                                                                                            {"hardswish", hardswish},
                                                                                            {"silu", silu},
                                                                                            {"mish", mish},
-                                                                                           {"logsigmoid", logsigmoid}})
+                                                                                           {"logsigmoid", logsigmoid},
+                                                                                           {"softsign", softsign},
+                                                                                           {"tanhshrink", tanhshrink}})
     ops.push_back(make_op(name, function));
   ops.push_back(make_op("leaky_relu", leaky_relu, {"negative_slope"}));
   ops.push_back(make_op("elu", elu, {"alpha"}));
   ops.push_back(make_op("celu", celu, {"alpha"}));
+  ops.push_back(make_op("threshold", threshold, {"threshold", "value"}));
+  ops.push_back(make_op("hardtanh", hardtanh, {"low", "high"}));
+  ops.push_back(make_op("shrink", shrink, {"lambda", "bias"}));
+  ops.push_back(make_op("hardshrink", hardshrink, {"lambda"}));
+  ops.push_back(make_op("softshrink", softshrink, {"lambda"}));
+  ops.push_back(make_op("glu", glu, {"dim"}));
   ops.push_back(make_op("softmax", softmax, {"dim", "dtype"}));
   ops.push_back(make_op("log_softmax", log_softmax, {"dim", "dtype"}));
 }

@@ -1,6 +1,9 @@
 #include "operators/op_function.hpp"
 #include "operators/op_list.hpp"
+#include "tern/operators/einsum.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/operators/sequences.hpp"
+#include "tern/operators/volumes.hpp"
 
 namespace tern::operators {
 
@@ -62,10 +65,27 @@ void append_losses(OpList& ops) {
   ops.push_back(make_op("sigmoid_focal_loss", sigmoid_focal_loss, {"alpha", "gamma", "reduce"}));
 }
 
+// Volumes and rows.
+void append_volumes(OpList& ops) {
+  ops.push_back(make_op("conv3d", conv3d, {"options"}));
+  ops.push_back(make_op("conv_transpose3d", conv_transpose3d, {"options"}));
+  ops.push_back(make_op("max_pool3d", max_pool3d, {"kernel", "options"}));
+  ops.push_back(make_op("max_pool3d_with_indices", max_pool3d_with_indices, {"kernel", "options"}));
+  ops.push_back(make_op("avg_pool3d", avg_pool3d, {"kernel", "options"}));
+  ops.push_back(make_op("adaptive_avg_pool3d", adaptive_avg_pool3d, {"output"}));
+  ops.push_back(make_op("conv_transpose1d", conv_transpose1d, {"options"}));
+  ops.push_back(make_op("max_pool1d", max_pool1d, {"kernel", "options"}));
+  ops.push_back(make_op("max_pool1d_with_indices", max_pool1d_with_indices, {"kernel", "options"}));
+  ops.push_back(make_op("avg_pool1d", avg_pool1d, {"kernel", "options"}));
+  ops.push_back(make_op("adaptive_avg_pool1d", adaptive_avg_pool1d, {"output"}));
+  ops.push_back(make_op("lp_pool2d", lp_pool2d, {"order", "kernel", "options"}));
+}
+
 }  // namespace
 
 void append_networks(OpList& ops) {
   ops.push_back(make_op("matmul", matmul, {"options"}));
+  ops.push_back(make_op("einsum", einsum, {"equation"}));
   ops.push_back(make_op("linear", linear, {"activation"}));
   ops.push_back(make_op("conv2d", conv2d, {"options"}));
   ops.push_back(make_op("conv2d_max_pool2d", conv2d_max_pool2d, {"options"}));
@@ -88,6 +108,7 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("interpolate", interpolate, {"output", "options"}));
   ops.push_back(make_op("interpolate_by", interpolate_by, {"scale", "options"}));
   append_losses(ops);
+  append_volumes(ops);
 }
 
 }  // namespace tern::operators

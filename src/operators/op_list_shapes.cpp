@@ -1,6 +1,8 @@
 #include "operators/op_function.hpp"
 #include "operators/op_list.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/operators/patches.hpp"
+#include "tern/operators/scattering.hpp"
 
 namespace tern::operators {
 
@@ -36,6 +38,12 @@ void append_shapes(OpList& ops) {
   ops.push_back(make_op("diag", diag, {"diagonal"}));
   ops.push_back(make_op("flatten", flatten, {"begin", "end"}));
   ops.push_back(make_op("squeeze", squeeze, {"dims"}));
+  ops.push_back(make_op("unfold", unfold, {"kernel", "options"}));
+  ops.push_back(make_op("fold", fold, {"output", "kernel", "options"}));
+  ops.push_back(make_op("pixel_shuffle", pixel_shuffle, {"factor"}));
+  ops.push_back(make_op("pixel_unshuffle", pixel_unshuffle, {"factor"}));
+  ops.push_back(make_op("depth_to_space", depth_to_space, {"block"}));
+  ops.push_back(make_op("space_to_depth", space_to_depth, {"block"}));
 
   ops.push_back(make_op("embedding", embedding, {}, always<Effect::reads>));
   ops.push_back(make_op("one_hot", one_hot, {"classes", "dtype"}, always<Effect::reads>));
@@ -43,6 +51,11 @@ void append_shapes(OpList& ops) {
   ops.push_back(make_op("gather", gather, {"dim"}, always<Effect::reads>));
   ops.push_back(make_op("scatter", scatter, {"dim"}, always<Effect::reads>));
   ops.push_back(make_op("scatter_add", scatter_add, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("gather_nd", gather_nd, {"batch_dims"}, always<Effect::reads>));
+  ops.push_back(make_op("scatter_nd", scatter_nd, {"join"}, always<Effect::reads>));
+  ops.push_back(make_op("scatter_reduce", scatter_reduce, {"dim", "options"}, always<Effect::reads>));
+  ops.push_back(make_op("compress", compress, {"dim"}, always<Effect::reads>));
+  ops.push_back(make_op("unique", unique, {"options"}, always<Effect::reads>));
   ops.push_back(make_op("masked_select", masked_select, {}, always<Effect::reads>));
   ops.push_back(make_op("nonzero", nonzero, {}, always<Effect::reads>));
   ops.push_back(make_op("argsort", argsort, {"dim", "descending"}));

@@ -197,6 +197,13 @@ const std::vector<Operator>& catalogue() {
     append("arithmetic", further_function_cases());
     append("shape", rearranging_cases());
     append("options", option_cases());
+    append("activation", threshold_cases());
+    append("integer", bit_cases());
+    append("conv", volume_conv_cases());
+    append("pooling", volume_cases());
+    append("shape", patch_cases());
+    append("dot", einsum_cases());
+    append("indexing", scattering_cases());
     return result;
   }();
   return all;

@@ -153,6 +153,18 @@ std::vector<Operator> attention_cases();
 std::vector<Operator> further_function_cases();
 std::vector<Operator> rearranging_cases();
 std::vector<Operator> option_cases();
+std::vector<Operator> threshold_cases();
+std::vector<Operator> bit_cases();
+std::vector<Operator> volume_conv_cases();
+std::vector<Operator> volume_cases();
+std::vector<Operator> patch_cases();
+std::vector<Operator> einsum_cases();
+std::vector<Operator> scattering_cases();
+std::vector<Operator> rotary_cases();
+std::vector<Operator> recurrent_cases();
+std::vector<Operator> sampling_cases();
+std::vector<Operator> fourier_cases();
+std::vector<Operator> linalg_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);
