@@ -18,11 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/operators-index.md"
 FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "functions": "Further functions",
             "activation": "Activations", "thresholds": "Activations with a threshold", "bits": "Shifts",
-            "dot": "Products", "einsum": "Sums of products",
-            "attention": "Attention", "conv": "Convolutions", "pooling": "Pools", "sequences": "Rows", "volumes": "Volumes",
-            "patches": "Windows and blocks", "normalization": "Normalisations",
-            "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes", "indexing": "Indexing and order", "scattering": "Whole positions",
-            "resizing": "Images", "update": "Steps of optimisers"}
+            "dot": "Products", "einsum": "Sums of products", "attention": "Attention", "conv": "Convolutions",
+            "pooling": "Pools", "sequences": "Rows", "volumes": "Volumes", "patches": "Windows and blocks",
+            "normalization": "Normalisations", "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes",
+            "indexing": "Indexing and order", "scattering": "Whole positions", "resizing": "Images",
+            "update": "Steps of optimisers"}
 BEGIN = re.compile(r"(?:inline )?(Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) ([a-z]\w*)\(")
 DECLARED = re.compile(BEGIN.pattern + r"(.*)\)(?:;| \{ return .*\})(?:\s+///< (.*))?$")
 MOVING = {"copy", "cast", "fill"}
