@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "operators/composed.hpp"
+#include "operators/attention_parts.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/activation.hpp"
 #include "tern/operators/dot.hpp"
@@ -84,13 +84,12 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   return out;
 }
 
-// softmax(scores), where rows may be all -infinity: those are 0, and so is their gradient.
-Tensor weights_of(const Tensor& scores) {
+}  // namespace
+
+Tensor attention_weights(const Tensor& scores) {
   const Tensor masked = equal(max(scores.detach(), {-1}, true), -infinity);
   return replace(softmax(replace(scores, masked, 0)), masked, 0);
 }
-
-}  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
@@ -132,7 +131,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     check_dtypes(op, query, mask);
     scores = add(scores, mask.to(wide));
   }
-  const Tensor weights = mask.defined() ? weights_of(scores) : softmax(scores);
+  const Tensor weights = mask.defined() ? attention_weights(scores) : softmax(scores);
   return matmul(weights, value.to(wide)).to(query.dtype());
 }
 

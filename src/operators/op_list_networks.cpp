@@ -2,6 +2,8 @@
 #include "operators/op_list.hpp"
 #include "tern/operators/einsum.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/operators/recurrent.hpp"
+#include "tern/operators/rotary.hpp"
 #include "tern/operators/sequences.hpp"
 #include "tern/operators/volumes.hpp"
 
@@ -15,6 +17,12 @@ Tensor attention_with(const Tensor& query, const Tensor& key, const Tensor& valu
   AttentionOptions all = options;
   all.mask = mask;
   return scaled_dot_product_attention(query, key, value, all);
+}
+Tensor grouped_attention_with(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                              const GroupedAttentionOptions& options) {
+  GroupedAttentionOptions all = options;
+  all.mask = mask;
+  return grouped_attention(query, key, value, all);
 }
 Tensor cross_entropy_with(const Tensor& logits, const Tensor& labels, const Tensor& weight,
                           const CrossEntropyOptions& options) {
@@ -105,6 +113,11 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("group_norm", group_norm, {"groups", "epsilon"}));
   ops.push_back(make_op("instance_norm", instance_norm, {"epsilon"}));
   ops.push_back(make_op("scaled_dot_product_attention", attention_with, {"options"}));
+  ops.push_back(make_op("grouped_attention", grouped_attention_with, {"options"}));
+  ops.push_back(make_op("rotary_embedding", rotary_embedding, {"interleaved"}));
+  ops.push_back(make_op("rnn", rnn, {"options"}));
+  ops.push_back(make_op("lstm", lstm, {"options"}));
+  ops.push_back(make_op("gru", gru, {"options"}));
   ops.push_back(make_op("interpolate", interpolate, {"output", "options"}));
   ops.push_back(make_op("interpolate_by", interpolate_by, {"scale", "options"}));
   append_losses(ops);

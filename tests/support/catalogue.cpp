@@ -204,6 +204,8 @@ const std::vector<Operator>& catalogue() {
     append("shape", patch_cases());
     append("dot", einsum_cases());
     append("indexing", scattering_cases());
+    append("attention", rotary_cases());
+    append("recurrent", recurrent_cases());
     return result;
   }();
   return all;

@@ -1,0 +1,168 @@
+// Recurrent layers: the products with all inputs are one product; the steps follow one after the other.
+
+#include "tern/operators/recurrent.hpp"
+
+#include "operators/composed.hpp"
+#include "operators/traced.hpp"
+#include "tern/operators/dot.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+namespace {
+
+// The inputs of one direction, in the dtype that it computes in.
+struct Layer {
+  const char* op;
+  std::int64_t steps, batch, width;
+  DType wide;
+  Tensor weight, bias;          // of the hidden state
+  std::vector<Tensor> entered;  // weight_ih x + bias_ih of each step
+  Tensor lengths;               // [N, 1] float64
+
+  Layer(const char* name, std::int64_t gates, const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
+        const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& given_lengths)
+      : op(name) {
+    check_dtypes(op, x, weight_ih);
+    check_dtypes(op, x, weight_hh);
+    check_floating(op, "the input", x);
+    check_rank(op, "the input", x, 3);
+    check_rank(op, "weight_hh", weight_hh, 2);
+    steps = x.size(0), batch = x.size(1), width = weight_hh.size(1);
+    wide = scalar_of(x.dtype());
+    const bool fits =
+        width >= 1 && weight_hh.size(0) == gates * width && weight_ih.shape() == Shape{gates * width, x.size(2)};
+    expects<ShapeError>(fits, op, ": weight_ih ", weight_ih.shape(), " and weight_hh ", weight_hh.shape(),
+                        " for an input of ", x.shape(), ", expected [", gates, " H, ", x.size(2), "] and [", gates,
+                        " H, H]");
+    expects<ShapeError>(steps >= 1, op, ": no steps in an input of ", x.shape());
+    for (const Tensor& one : {bias_ih, bias_hh}) {
+      if (!one.defined()) continue;
+      check_dtypes(op, x, one);
+      expects<ShapeError>(one.shape() == Shape{gates * width}, op, ": a bias of ", one.shape(), ", expected [",
+                          gates * width, "]");
+    }
+    const auto widened = [&](const Tensor& of) { return of.defined() ? of.to(wide) : of; };
+    weight = widened(weight_hh);
+    bias = widened(bias_hh);
+    entered = unbind(linear(widened(x), widened(weight_ih), widened(bias_ih)), 0);
+    if (given_lengths.defined()) {
+      expects<DTypeError>(given_lengths.dtype() == DType::int64 || given_lengths.dtype() == DType::int32, op,
+                          ": lengths are ", given_lengths.dtype(), ", expected int64");
+      expects<ShapeError>(given_lengths.shape() == Shape{batch}, op, ": lengths ", given_lengths.shape(),
+                          ", expected [", batch, "]");
+      lengths = given_lengths.to(DType::float64).reshape({batch, 1});
+    }
+  }
+
+  Tensor start(const char* which, const Tensor& state, const Tensor& x) const {
+    if (!state.defined()) return number_like(entered[0], 0).expand({batch, width});
+    check_dtypes(op, x, state);
+    expects<ShapeError>(state.shape() == Shape{batch, width}, op, ": ", which, ' ', state.shape(), ", expected [",
+                        batch, ',', width, "]");
+    return state.to(wide);
+  }
+
+  // Gate number `index` of `gates`, which are side by side.
+  Tensor gate(const Tensor& gates, std::int64_t index) const {
+    return slice(gates, -1, index * width, (index + 1) * width);
+  }
+
+  // advance(gates of x, states) changes the states; the first one is the output.
+  template <class Advance>
+  std::vector<Tensor> run(std::vector<Tensor> states, bool reverse, DType dtype, Advance advance) const {
+    std::vector<Tensor> outputs(static_cast<std::size_t>(steps));
+    for (std::int64_t i = 0; i < steps; ++i) {
+      const std::int64_t t = reverse ? steps - 1 - i : i;
+      const auto at = static_cast<std::size_t>(t);
+      const std::vector<Tensor> before = states;
+      advance(entered[at], states);
+      outputs[at] = states[0];
+      if (!lengths.defined()) continue;
+      const Tensor lasts = greater(lengths, static_cast<double>(t));
+      outputs[at] = where(lasts, states[0], number_like(states[0], 0));
+      for (std::size_t k = 0; k < states.size(); ++k) states[k] = where(lasts, states[k], before[k]);
+    }
+    std::vector<Tensor> results{stack(outputs, 0).to(dtype)};
+    for (const Tensor& state : states) results.push_back(state.to(dtype));
+    return results;
+  }
+};
+
+Tensor limited(const Tensor& x, double clip) { return clip > 0 ? clamp(x, -clip, clip) : x; }
+
+}  // namespace
+
+std::vector<Tensor> rnn(const Tensor& x, const Tensor& hidden, const Tensor& weight_ih, const Tensor& weight_hh,
+                        const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& lengths,
+                        const RnnOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced<std::vector<Tensor>>("rnn", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
+  const Layer layer("rnn", 1, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  const Unshortened unshortened(x.dtype());
+  return layer.run({layer.start("hidden state", hidden, x)}, options.reverse, x.dtype(),
+                   [&](const Tensor& entered, std::vector<Tensor>& states) {
+                     const Tensor sum = add(entered, linear(states[0], layer.weight, layer.bias));
+                     states[0] = activate(limited(sum, options.clip), options.activation);
+                   });
+}
+
+std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& cell, const Tensor& weight_ih,
+                         const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& peepholes,
+                         const Tensor& lengths, const LstmOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced<std::vector<Tensor>>("lstm", x, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh, peepholes,
+                                       lengths, options);
+  const Layer layer("lstm", 4, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  std::vector<Tensor> peep;
+  if (peepholes.defined()) {
+    check_dtypes("lstm", x, peepholes);
+    expects<ShapeError>(peepholes.shape() == Shape{3 * layer.width}, "lstm: peepholes ", peepholes.shape(),
+                        ", expected [", 3 * layer.width, "]");
+    peep = chunk(peepholes.to(layer.wide), 3);
+  }
+  const Unshortened unshortened(x.dtype());
+  return layer.run({layer.start("hidden state", hidden, x), layer.start("cell state", cell, x)}, options.reverse,
+                   x.dtype(), [&](const Tensor& entered, std::vector<Tensor>& states) {
+                     const Tensor sum = add(entered, linear(states[0], layer.weight, layer.bias));
+                     const auto gate = [&](std::int64_t index, const Tensor& state, std::size_t peephole) {
+                       const Tensor own = layer.gate(sum, index);
+                       return limited(peep.empty() ? own : add(own, mul(state, peep[peephole])), options.clip);
+                     };
+                     const Tensor in = sigmoid(gate(0, states[1], 0));
+                     const Tensor kept = options.input_forget ? sub(1, in) : sigmoid(gate(1, states[1], 1));
+                     const Tensor candidate = tanh(limited(layer.gate(sum, 2), options.clip));
+                     states[1] = add(mul(kept, states[1]), mul(in, candidate));
+                     states[0] = mul(sigmoid(gate(3, states[1], 2)), tanh(states[1]));
+                   });
+}
+
+std::vector<Tensor> gru(const Tensor& x, const Tensor& hidden, const Tensor& weight_ih, const Tensor& weight_hh,
+                        const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& lengths,
+                        const GruOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced<std::vector<Tensor>>("gru", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
+  const Layer layer("gru", 3, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  const std::int64_t width = layer.width;
+  const auto rows = [&](const Tensor& of, std::int64_t begin, std::int64_t end) {
+    return of.defined() ? slice(of, 0, begin, end) : of;
+  };
+  const Unshortened unshortened(x.dtype());
+  return layer.run(
+      {layer.start("hidden state", hidden, x)}, options.reverse, x.dtype(),
+      [&](const Tensor& entered, std::vector<Tensor>& states) {
+        const Tensor state = states[0];
+        const std::int64_t joined = options.reset_after ? 3 : 2;  // gates that take the state as it is
+        const Tensor own = linear(state, rows(layer.weight, 0, joined * width), rows(layer.bias, 0, joined * width));
+        const Tensor both =
+            sigmoid(limited(add(slice(entered, -1, 0, 2 * width), slice(own, -1, 0, 2 * width)), options.clip));
+        const Tensor reset = layer.gate(both, 0), update = layer.gate(both, 1);
+        const Tensor past = options.reset_after ? mul(reset, layer.gate(own, 2))
+                                                : linear(mul(reset, state), rows(layer.weight, 2 * width, 3 * width),
+                                                         rows(layer.bias, 2 * width, 3 * width));
+        const Tensor candidate = tanh(limited(add(layer.gate(entered, 2), past), options.clip));
+        states[0] = add(candidate, mul(update, sub(state, candidate)));
+      });
+}
+
+}  // namespace tern::operators
