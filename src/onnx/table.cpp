@@ -16,6 +16,11 @@ const Table& table() {
     append_convolutions(made);
     append_pooling(made);
     append_normalization(made);
+    append_attention(made);
+    append_losses(made);
+    append_resizing(made);
+    append_quantization(made);
+    append_grids(made);
     return made;
   }();
   return all;

@@ -30,6 +30,11 @@ void append_products(Table& table);
 void append_convolutions(Table& table);
 void append_pooling(Table& table);
 void append_normalization(Table& table);
+void append_attention(Table& table);
+void append_losses(Table& table);
+void append_resizing(Table& table);
+void append_quantization(Table& table);
+void append_grids(Table& table);
 
 /// All of them.
 const Table& table();
