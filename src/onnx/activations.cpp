@@ -48,7 +48,14 @@ Results selu(const Call& call) {
 
 /// The slope has one number, or broadcasts towards x.
 Results prelu(const Call& call) {
-  const Tensor &x = call.input(0), &slope = call.input(1);
+  const Tensor& x = call.input(0);
+  Tensor slope = call.input(1);
+  // Before operator set 7 one number stood for each channel.
+  if (call.opset() < 7 && slope.rank() == 1 && slope.size(0) > 1) {
+    Shape channels = Shape::filled(x.rank(), 1);
+    channels[1] = -1;
+    slope = op::reshape(slope, channels);
+  }
   return {op::where(op::less(x, 0.0), op::mul(x, slope), x)};
 }
 

@@ -61,10 +61,10 @@ Tensor bias_of(const Call& call, std::int64_t q, std::int64_t k, const Sides& si
     if (call.has(4))
       rows = op::add(rows, static_cast<double>(call.input(4).size(2)));
     else if (call.has(6))
-      rows = op::add(op::reshape(op::sub(as(call.input(6), DType::int64), static_cast<double>(q)), {-1, 1, 1, 1}), rows);
+      rows =
+          op::add(op::reshape(op::sub(as(call.input(6), DType::int64), static_cast<double>(q)), {-1, 1, 1, 1}), rows);
     if (sides.causal) adds(as_bias(op::less_equal(columns, rows), dtype));
-    if (sides.left >= 0)
-      adds(as_bias(op::less_equal(op::sub(rows, columns), static_cast<double>(sides.left)), dtype));
+    if (sides.left >= 0) adds(as_bias(op::less_equal(op::sub(rows, columns), static_cast<double>(sides.left)), dtype));
     if (sides.right >= 0)
       adds(as_bias(op::less_equal(op::sub(columns, rows), static_cast<double>(sides.right)), dtype));
   }
@@ -94,8 +94,8 @@ Results attention(const Call& call) {
   value = repeated_heads(value, times);
   const auto finished = [&](const Tensor& y) { return packed ? joined_heads(y) : y; };
 
-  const bool plain = sides.left < 0 && sides.right < 0 && cap == 0 && !call.wants(3) && !call.has(3) &&
-                     !call.has(6) && !(sides.causal && call.has(4));
+  const bool plain = sides.left < 0 && sides.right < 0 && cap == 0 && !call.wants(3) && !call.has(3) && !call.has(6) &&
+                     !(sides.causal && call.has(4));
   if (plain && query.dtype() == DType::float32) {
     const Tensor y = op::scaled_dot_product_attention(query, key, value, {.is_causal = sides.causal, .scale = scale});
     return {finished(y), present_key, present_value};
@@ -126,7 +126,8 @@ Results rotary_embedding(const Call& call) {
   const Tensor own = op::permute(by_heads(call, x, heads), {0, 2, 1, 3});  // [N, L, heads, width]
   const std::int64_t n = own.size(0), l = own.size(1), h = own.size(2), width = own.size(3);
   const std::int64_t turned = part == 0 ? width : part, half = turned / 2;
-  if (turned > width || turned < 2) call.refuse(message("turns ", turned, " of ", width, " numbers"), "repair the file");
+  if (turned > width || turned < 2)
+    call.refuse(message("turns ", turned, " of ", width, " numbers"), "repair the file");
   const auto angles = [&](int input) {
     Tensor table = call.input(input);
     if (call.has(3)) {
@@ -140,8 +141,8 @@ Results rotary_embedding(const Call& call) {
   const Tensor b = interleaved ? op::slice(own, 3, 1, turned, 2) : op::slice(own, 3, half, turned);
   const Tensor real = op::sub(op::mul(cosine, a), op::mul(sine, b));
   const Tensor imaginary = op::add(op::mul(sine, a), op::mul(cosine, b));
-  Tensor result = interleaved ? op::reshape(op::stack({real, imaginary}, -1), {n, l, h, turned})
-                              : op::cat({real, imaginary}, -1);
+  Tensor result =
+      interleaved ? op::reshape(op::stack({real, imaginary}, -1), {n, l, h, turned}) : op::cat({real, imaginary}, -1);
   if (turned < width) result = op::cat({result, op::slice(own, 3, turned)}, -1);
   if (x.rank() == 3) return {op::reshape(result, x.shape())};
   return {op::permute(result, {0, 2, 1, 3})};
@@ -175,7 +176,7 @@ Results linear_attention(const Call& call) {
   std::vector<Tensor> steps;
   for (std::int64_t t = 0; t < l; ++t) {
     const auto at = [&](const Tensor& x) { return op::slice(x, 2, t, t + 1); };  // [N, heads, 1, width]
-    const Tensor k = op::transpose(at(key), 2, 3);                             // [N, heads, width, 1]
+    const Tensor k = op::transpose(at(key), 2, 3);                               // [N, heads, width, 1]
     if (gated) state = op::mul(state, op::transpose(at(decay), 2, 3));
     Tensor v = at(value);
     if (delta) v = op::mul(op::sub(v, op::matmul(at(key), state)), at(rate));

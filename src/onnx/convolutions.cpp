@@ -56,13 +56,21 @@ Integers kernel_of(const Call& call, const Tensor& weight) {
 void check_rank(const Call& call, const Tensor& x, const Tensor& weight) {
   if (x.rank() != weight.rank() || x.rank() < 3)
     call.refuse(message("has an input ", x.shape(), " and weights ", weight.shape()), "repair the file");
-  if (x.rank() > 4) call.refuse(message("has ", x.rank() - 2, " spatial dimensions"), "one and two are supported");
+  if (x.rank() > 5) call.refuse(message("has ", x.rank() - 2, " spatial dimensions"), "at most three are supported");
 }
 
 Results conv(const Call& call) {
   const Tensor &x = call.input(0), &weight = call.input(1), bias = call.optional(2);
   check_rank(call, x, weight);
   const Windows windows = windows_of(call, {x.shape().begin() + 2, x.shape().end()}, kernel_of(call, weight));
+  if (x.rank() == 5) {
+    const op::Conv3dOptions options{.stride = triple_of(windows.stride),
+                                    .padding = triple_of(windows.before),
+                                    .dilation = triple_of(windows.dilation),
+                                    .end_padding = triple_of(windows.after),
+                                    .groups = call.integer("group", 1)};
+    return {op::conv3d(x, weight, bias, options)};
+  }
   op::Conv2dOptions options{.stride = pair_of(windows.stride, 1),
                             .padding = pair_of(windows.before, 0),
                             .dilation = pair_of(windows.dilation, 1),
@@ -112,14 +120,8 @@ Results conv_transpose(const Call& call) {
       before[d] = 0;
       after[d] = extra[d];
     }
-    if (before[d] != 0 || after[d] != 0)
-      edges.push_back({static_cast<std::int64_t>(d) + 4 - std::ssize(kernel), before[d], after[d]});
+    if (before[d] != 0 || after[d] != 0) edges.push_back({static_cast<std::int64_t>(d) + 2, before[d], after[d]});
   }
-  op::ConvTranspose2dOptions options{.stride = pair_of(stride, 1),
-                                     .padding = 0,
-                                     .output_padding = 0,
-                                     .dilation = pair_of(dilation, 1),
-                                     .groups = groups};
   bool plain = true;
   Integers padding(rank), output_padding(rank);
   for (std::size_t d = 0; d < rank; ++d) {
@@ -127,14 +129,29 @@ Results conv_transpose(const Call& call) {
     output_padding[d] = after[d] - before[d];
     plain = plain && padding[d] >= 0 && output_padding[d] >= 0 && output_padding[d] < stride[d];
   }
-  if (plain) {
-    options.padding = pair_of(padding, 0);
-    options.output_padding = pair_of(output_padding, 0);
-    return {narrowed(op::conv_transpose2d(widened(x), widened(weight), bias, options), x.rank())};
-  }
-  Tensor result = op::pad(op::conv_transpose2d(widened(x), widened(weight), {}, options), edges);
-  if (bias.defined()) result = op::add(result, op::reshape(bias, {1, -1, 1, 1}));
-  return {narrowed(result, x.rank())};
+  const Integers none(rank, 0);
+  const auto transposed = [&](const Integers& cut, const Integers& added, const Tensor& with) {
+    if (rank == 3) {
+      const op::ConvTranspose3dOptions options{.stride = triple_of(stride),
+                                               .padding = triple_of(cut),
+                                               .output_padding = triple_of(added),
+                                               .dilation = triple_of(dilation),
+                                               .groups = groups};
+      return op::conv_transpose3d(x, weight, with, options);
+    }
+    const op::ConvTranspose2dOptions options{.stride = pair_of(stride, 1),
+                                             .padding = pair_of(cut, 0),
+                                             .output_padding = pair_of(added, 0),
+                                             .dilation = pair_of(dilation, 1),
+                                             .groups = groups};
+    return narrowed(op::conv_transpose2d(widened(x), widened(weight), with, options), x.rank());
+  };
+  if (plain) return {transposed(padding, output_padding, bias)};
+  const Tensor result = op::pad(transposed(none, none, {}), edges);
+  if (!bias.defined()) return {result};
+  Shape channels = Shape::filled(x.rank(), 1);
+  channels[1] = -1;
+  return {op::add(result, op::reshape(bias, channels))};
 }
 
 }  // namespace

@@ -5,23 +5,51 @@
 
 namespace tern::onnx {
 
+Tensor second_input(const Call& call) {
+  const Tensor& b = call.input(1);
+  if (call.opset() >= 7) return b;
+  call.ignore({"consumed_inputs"});
+  const bool broadcasts = call.integer("broadcast", 0) != 0;
+  if (!call.has_attribute("axis")) return b;
+  const int rank = call.input(0).rank(), axis = axis_of(call, call.integer("axis"), rank);
+  if (!broadcasts || axis + b.rank() > rank) call.refuse("has an axis that does not fit", "repair the file");
+  Shape shape = b.shape();
+  for (int d = axis + b.rank(); d < rank; ++d) shape.push_back(1);
+  return op::reshape(b, shape);
+}
+
 namespace {
+
+/// Operators compute with int8 as int32, and wrap around.
+Tensor widened(const Tensor& x) { return x.dtype() == DType::int8 ? op::cast(x, DType::int32) : x; }
+Tensor narrowed(const Tensor& x, DType dtype) {
+  if (dtype != DType::int8 || x.dtype() == dtype) return x;
+  const Tensor low = op::bitwise_and(x, full({}, 255, x.dtype()));
+  return op::cast(op::where(op::greater(low, 127.0), op::sub(low, 256.0), low), dtype);
+}
 
 using Unary = Tensor (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
 
 Operator unary(Unary function) {
-  return [function](const Call& call) { return Results{function(call.input(0))}; };
+  return [function](const Call& call) {
+    call.ignore({"consumed_inputs"});
+    const Tensor& x = call.input(0);
+    return Results{narrowed(function(widened(x)), x.dtype())};
+  };
 }
 Operator binary(Binary function) {
-  return [function](const Call& call) { return Results{function(call.input(0), call.input(1))}; };
+  return [function](const Call& call) {
+    const Tensor& a = call.input(0);
+    return Results{narrowed(function(widened(a), widened(second_input(call))), a.dtype())};
+  };
 }
 /// Of one input or more.
 Operator folded(Binary function) {
   return [function](const Call& call) {
-    Tensor result = call.input(0);
-    for (int i = 1; i < call.inputs(); ++i) result = function(result, call.input(i));
-    return Results{result};
+    Tensor result = widened(call.input(0));
+    for (int i = 1; i < call.inputs(); ++i) result = function(result, widened(call.input(i)));
+    return Results{narrowed(result, call.input(0).dtype())};
   };
 }
 
@@ -33,12 +61,13 @@ Results mean(const Call& call) {
 
 Results mod(const Call& call) {
   const bool fmod = call.integer("fmod", 0) != 0;
-  return {fmod ? op::fmod(call.input(0), call.input(1)) : op::remainder(call.input(0), call.input(1))};
+  const Tensor a = widened(call.input(0)), b = widened(call.input(1));
+  return {narrowed(fmod ? op::fmod(a, b) : op::remainder(a, b), call.input(0).dtype())};
 }
 
 /// The exponent may have another dtype; the result has that of the base.
 Results power(const Call& call) {
-  const Tensor &x = call.input(0), &y = call.input(1);
+  const Tensor &x = call.input(0), y = second_input(call);
   if (call.knows(1) && y.numel() == 1 && is_floating(x.dtype()) && y.rank() <= x.rank())
     return {op::pow(x, call.known_number(1))};
   if (!is_floating(x.dtype())) {
@@ -52,8 +81,8 @@ Results clip(const Call& call) {
   const Tensor& x = call.input(0);
   if (call.opset() < 11) {
     constexpr double most = 3.402823466e+38;
+    call.ignore({"consumed_inputs"});
     const double low = call.number("min", -most), high = call.number("max", most);
-    Tensor result = x;
     if (call.has_attribute("min") && call.has_attribute("max")) return {op::clamp(x, low, high)};
     if (call.has_attribute("min")) return {op::maximum(x, low)};
     if (call.has_attribute("max")) return {op::minimum(x, high)};
@@ -61,10 +90,10 @@ Results clip(const Call& call) {
   }
   if (call.knows(1) && call.knows(2) && is_floating(x.dtype()))
     return {op::clamp(x, call.known_number(1), call.known_number(2))};
-  Tensor result = x;
-  if (call.has(1)) result = op::maximum(result, call.input(1));
-  if (call.has(2)) result = op::minimum(result, call.input(2));
-  return {result};
+  Tensor result = widened(x);
+  if (call.has(1)) result = op::maximum(result, widened(call.input(1)));
+  if (call.has(2)) result = op::minimum(result, widened(call.input(2)));
+  return {narrowed(result, x.dtype())};
 }
 
 Results cast_to(const Tensor& x, DType dtype) { return {x.dtype() == dtype ? x : op::cast(x, dtype)}; }

@@ -48,7 +48,8 @@ Results mel_weights(const Call& call) {
   std::vector<std::int64_t> edges;
   for (std::int64_t i = 0; i < bins + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + from) / 2595) - 1);
-    edges.push_back(static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
+    edges.push_back(
+        static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
   }
   std::vector<double> values(static_cast<std::size_t>(spectrum * bins));
   const auto set = [&](std::int64_t row, std::int64_t bin, double value) {
@@ -147,16 +148,40 @@ Results max_unpool(const Call& call) {
     call.refuse("has attributes that do not fit", "repair the file");
   Shape inferred{x.size(0), x.size(1)};
   for (std::size_t d = 0; d < dims; ++d)
-    inferred.push_back((x.size(static_cast<std::int64_t>(d) + 2) - 1) * stride[d] - pads[d] - pads[dims + d] + kernel[d]);
-  // Positions are those of the tensor that was pooled; a larger result has them in its rows.
+    inferred.push_back((x.size(static_cast<std::int64_t>(d) + 2) - 1) * stride[d] - pads[d] - pads[dims + d] +
+                       kernel[d]);
+  // Positions are those of the inferred shape; a larger result has zeros behind it.
   const Shape shape = call.has(2) ? Shape(call.known_integers(2)) : inferred;
   call.check_size(shape);
-  const Tensor zeros = op::expand(full({}, 0, x.dtype()), {element_count(inferred)});
-  const Tensor flat = op::scatter(op::copy(zeros), 0, op::reshape(index, {-1}), op::reshape(x, {-1}));
-  if (shape == inferred) return {op::reshape(flat, shape)};
-  if (element_count(shape) < element_count(inferred)) call.refuse("has a smaller result than its windows");
-  const Tensor larger = op::expand(full({}, 0, x.dtype()), {element_count(shape)});
-  return {op::reshape(op::scatter(op::copy(larger), 0, op::reshape(index, {-1}), op::reshape(x, {-1})), shape)};
+  call.check_size(inferred);
+  const Tensor zeros = op::copy(op::expand(full({}, 0, x.dtype()), {element_count(inferred)}));
+  const Tensor flat = op::scatter(zeros, 0, op::reshape(index, {-1}), op::reshape(x, {-1}));
+  const Tensor result = op::reshape(flat, inferred);
+  std::vector<op::Padding> edges;
+  for (int d = 0; d < x.rank(); ++d)
+    if (shape.rank() != x.rank() || shape[d] < inferred[d])
+      call.refuse(message("has a result of ", shape));
+    else if (shape[d] > inferred[d])
+      edges.push_back({d, 0, shape[d] - inferred[d]});
+  return {edges.empty() ? result : op::pad(result, edges, 0)};
+}
+
+/// Columns of windows back to an image: torch's fold.
+Results col2im(const Call& call) {
+  const Tensor& x = call.input(0);
+  const Integers image = call.known_integers(1), block = call.known_integers(2);
+  const std::size_t dims = image.size();
+  const Integers stride = call.integers("strides", Integers(dims, 1)),
+                 dilation = call.integers("dilations", Integers(dims, 1));
+  const Integers pads = call.integers("pads", Integers(2 * dims, 0));
+  if (dims != 2 || block.size() != 2 || stride.size() != 2 || dilation.size() != 2 || pads.size() != 4)
+    call.refuse(message("has ", dims, " spatial dimensions"), "two are supported");
+  call.check_size({image[0] + pads[0] + pads[2], image[1] + pads[1] + pads[3]});
+  // Uneven padding is cut off afterwards.
+  const Tensor whole =
+      op::fold(x, {image[0] + pads[0] + pads[2], image[1] + pads[1] + pads[3]}, {block[0], block[1]},
+               {.dilation = {dilation[0], dilation[1]}, .padding = 0, .stride = {stride[0], stride[1]}});
+  return {op::slice(op::slice(whole, 2, pads[0], pads[0] + image[0]), 3, pads[1], pads[1] + image[1])};
 }
 
 }  // namespace
@@ -170,6 +195,7 @@ void append_grids(Table& table) {
   table["CenterCropPad"] = center_crop_pad;
   table["ReverseSequence"] = reverse_sequence;
   table["MaxUnpool"] = max_unpool;
+  table["Col2Im"] = col2im;
 }
 
 }  // namespace tern::onnx

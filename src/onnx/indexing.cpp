@@ -1,6 +1,7 @@
 // Elements by position.
 
 #include <algorithm>
+#include <optional>
 
 #include "onnx/table.hpp"
 
@@ -44,66 +45,29 @@ Results gather_elements(const Call& call) {
   return {op::gather(x, axis, positions(call, 1, x.size(axis)))};
 }
 
+op::Scatter join_of(const Call& call) {
+  const std::string how = call.text("reduction", "none");
+  if (how == "none") return op::Scatter::none;
+  if (how == "add") return op::Scatter::add;
+  if (how == "mul") return op::Scatter::mul;
+  if (how == "max") return op::Scatter::max;
+  if (how == "min") return op::Scatter::min;
+  call.refuse(message("has reduction '", how, "'"), "none, add, mul, max or min");
+}
+
 Results scatter_elements(const Call& call) {
   const Tensor& x = call.input(0);
   const int axis = axis_of(call, call.integer("axis", 0), x.rank());
   const Tensor index = positions(call, 1, x.size(axis));
-  const std::string how = call.text("reduction", "none");
-  if (how == "none") return {op::scatter(x, axis, index, call.input(2))};
-  if (how == "add") return {op::scatter_add(x, axis, index, call.input(2))};
-  call.refuse(message("has reduction '", how, "'"), "none or add");
-}
-
-/// Where tuples of positions [..., depth] lie in the first `depth` of these sizes, as [rows].
-Tensor linear_positions(const Tensor& tuples, const Integers& sizes) {
-  const std::int64_t depth = std::ssize(sizes);
-  const Tensor rows = op::reshape(tuples, {-1, depth});
-  const Tensor limits = tern::tensor(sizes, {depth});
-  Integers strides(sizes.size(), 1);
-  for (std::int64_t d = depth - 2; d >= 0; --d) strides[d] = strides[d + 1] * sizes[d + 1];
-  const Tensor from_start = op::where(op::less(rows, 0.0), op::add(rows, limits), rows);
-  return op::sum(op::mul(from_start, tern::tensor(strides, {depth})), {1});
+  return {op::scatter_reduce(x, axis, index, call.input(2), {.join = join_of(call)})};
 }
 
 Results gather_nd(const Call& call) {
-  const Tensor& x = call.input(0);
-  const Tensor index = op::cast(call.input(1), DType::int64);
-  const std::int64_t batches = call.integer("batch_dims", 0), depth = index.rank() == 0 ? 0 : index.size(-1);
-  if (batches < 0 || batches >= std::min(x.rank(), index.rank()) || depth < 1 || batches + depth > x.rank())
-    call.refuse(message("takes tuples ", index.shape(), " of ", x.shape(), " with ", batches, " batch dimensions"));
-  // The batch's own position is another number of each tuple.
-  Tensor tuples = index;
-  for (std::int64_t d = batches - 1; d >= 0; --d) {
-    Shape own = Shape::filled(index.rank(), 1), whole = index.shape();
-    own[static_cast<int>(d)] = index.size(d);
-    whole[index.rank() - 1] = 1;
-    const Tensor own_positions = op::reshape(arange(0, index.size(d)), own);
-    tuples = op::cat({op::expand(own_positions, whole), tuples}, -1);
-  }
-  const Integers sizes(x.shape().begin(), x.shape().begin() + batches + depth);
-  Shape flat{-1}, shape(index.shape().begin(), index.shape().end() - 1);
-  for (int d = static_cast<int>(batches + depth); d < x.rank(); ++d) {
-    flat.push_back(x.shape()[d]);
-    shape.push_back(x.shape()[d]);
-  }
-  return {op::reshape(op::index_select(op::reshape(x, flat), 0, linear_positions(tuples, sizes)), shape)};
+  return {op::gather_nd(call.input(0), call.input(1), call.integer("batch_dims", 0))};
 }
 
 Results scatter_nd(const Call& call) {
-  const Tensor& x = call.input(0);
-  const Tensor index = op::cast(call.input(1), DType::int64);
-  const std::int64_t depth = index.rank() == 0 ? 0 : index.size(-1);
-  if (depth < 1 || depth > x.rank()) call.refuse(message("takes tuples ", index.shape(), " of ", x.shape()));
-  const Integers sizes(x.shape().begin(), x.shape().begin() + depth);
-  std::int64_t inner = 1;
-  for (int d = static_cast<int>(depth); d < x.rank(); ++d) inner *= x.shape()[d];
-  const Tensor rows = linear_positions(index, sizes);
-  const Tensor places = op::expand(op::reshape(rows, {-1, 1}), {rows.size(0), inner});
-  const Tensor flat = op::reshape(x, {-1, inner}), source = op::reshape(call.input(2), {-1, inner});
-  const std::string how = call.text("reduction", "none");
-  if (how == "none") return {op::reshape(op::scatter(flat, 0, places, source), x.shape())};
-  if (how == "add") return {op::reshape(op::scatter_add(flat, 0, places, source), x.shape())};
-  call.refuse(message("has reduction '", how, "'"), "none or add");
+  return {op::scatter_nd(call.input(0), call.input(1), call.input(2), join_of(call))};
 }
 
 Results top_k(const Call& call) {
@@ -136,11 +100,15 @@ Results one_hot(const Call& call) {
 Results non_zero(const Call& call) { return {op::transpose(op::nonzero(call.input(0)), 0, 1)}; }
 
 Results compress(const Call& call) {
-  const Tensor& x = call.input(0);
-  const bool flat = !call.has_attribute("axis");
-  const Tensor rows = flat ? op::reshape(x, {-1}) : x;
-  const int axis = flat ? 0 : axis_of(call, call.integer("axis"), x.rank());
-  return {op::index_select(rows, axis, op::reshape(op::nonzero(call.input(1)), {-1}))};
+  std::optional<std::int64_t> axis;
+  if (call.has_attribute("axis")) axis = call.integer("axis");
+  return {op::compress(call.input(0), call.input(1), axis)};
+}
+
+Results unique(const Call& call) {
+  op::UniqueOptions options{.sorted = call.integer("sorted", 1) != 0};
+  if (call.has_attribute("axis")) options.dim = call.integer("axis");
+  return op::unique(call.input(0), options);
 }
 
 }  // namespace
@@ -156,6 +124,7 @@ void append_indexing(Table& table) {
   table["OneHot"] = one_hot;
   table["NonZero"] = non_zero;
   table["Compress"] = compress;
+  table["Unique"] = unique;
 }
 
 }  // namespace tern::onnx

@@ -19,6 +19,7 @@ Tensor as(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : op::ca
 
 Results batch_norm(const Call& call) {
   call.ignore({"spatial", "consumed_inputs"});
+  if (call.opset() < 7 && call.integer("is_test", 0) == 0) call.refuse("trains", "export the model for inference");
   const Tensor &x = call.input(0), &scale = call.input(1), &bias = call.input(2);
   const Tensor &mean = call.input(3), &variance = call.input(4);
   const double epsilon = call.number("epsilon", 1e-5f), momentum = call.number("momentum", 0.9f);

@@ -13,6 +13,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
 Results gemm(const Call& call) {
   const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
   const bool turn_a = call.integer("transA", 0) != 0, turn_b = call.integer("transB", 0) != 0;
+  if (call.opset() < 7) call.ignore({"broadcast"});
   Tensor a = call.input(0);
   const Tensor &b = call.input(1), c = call.optional(2);
   if (a.rank() != 2 || b.rank() != 2) call.refuse(message("multiplies ", a.shape(), " and ", b.shape()));
@@ -31,6 +32,7 @@ Results gemm(const Call& call) {
 void append_products(Table& table) {
   table["MatMul"] = [](const Call& call) { return Results{product(call.input(0), call.input(1))}; };
   table["Gemm"] = gemm;
+  table["Einsum"] = [](const Call& call) { return Results{op::einsum(call.text("equation", ""), call.all_inputs())}; };
 }
 
 }  // namespace tern::onnx

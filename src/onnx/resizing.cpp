@@ -25,13 +25,14 @@ struct Axis {
 };
 
 double place(const Rule& rule, const Axis& axis, std::int64_t i) {
-  const auto x = static_cast<double>(i), size = static_cast<double>(axis.size), wanted = static_cast<double>(axis.wanted);
+  const auto x = static_cast<double>(i), size = static_cast<double>(axis.size),
+             wanted = static_cast<double>(axis.wanted);
   const double half = (x + 0.5) / axis.scale - 0.5;
   if (rule.coordinates == "half_pixel") return half;
-  if (rule.coordinates == "half_pixel_symmetric")
-    return size / 2 * (1 - wanted / (axis.scale * size)) + half;
+  if (rule.coordinates == "half_pixel_symmetric") return size / 2 * (1 - wanted / (axis.scale * size)) + half;
   if (rule.coordinates == "pytorch_half_pixel") return axis.wanted > 1 ? half : 0;
-  if (rule.coordinates == "align_corners") return axis.wanted > 1 ? x * (size - 1) / (wanted - 1) : 0;
+  // The length that the scale says, which the size rounds down.
+  if (rule.coordinates == "align_corners") return axis.wanted > 1 ? x * (size - 1) / (axis.scale * size - 1) : 0;
   if (rule.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
   if (rule.coordinates == "tf_crop_and_resize")
     return axis.wanted > 1 ? axis.begin * (size - 1) + x * (axis.end - axis.begin) * (size - 1) / (wanted - 1)
@@ -90,10 +91,10 @@ Tensor along(const Tensor& x, const Rule& rule, const Axis& axis) {
   const Tensor matrix = op::cast(tern::tensor(weights, {axis.wanted, axis.size}), dtype);
   const Tensor own = dtype == x.dtype() ? x : op::cast(x, dtype);
   const int last = x.rank() - 1;
-  const Tensor result = axis.dim == last
-                            ? op::matmul(own, matrix, {.transpose_b = true})
-                            : op::transpose(op::matmul(op::transpose(own, axis.dim, last), matrix, {.transpose_b = true}),
-                                            axis.dim, last);
+  const Tensor result =
+      axis.dim == last ? op::matmul(own, matrix, {.transpose_b = true})
+                       : op::transpose(op::matmul(op::transpose(own, axis.dim, last), matrix, {.transpose_b = true}),
+                                       axis.dim, last);
   return dtype == x.dtype() ? result : op::cast(result, x.dtype());
 }
 
@@ -126,7 +127,6 @@ Tensor resized(const Call& call, Tensor x, const Rule& rule, const std::vector<A
     return op::interpolate(x, {whole[2], whole[3]},
                            {.mode = mode, .align_corners = rule.coordinates == "align_corners"});
   }
-  const Tensor before = x;
   for (const Axis& axis : axes) x = along(x, rule, axis);
   if (rule.coordinates != "tf_crop_and_resize") return x;
   for (const Axis& axis : axes) {
@@ -188,7 +188,9 @@ Results resize(const Call& call) {
     if (!sizes.empty()) {
       axis.wanted = static_cast<std::int64_t>(std::clamp(sizes[i], 0.0, 1e15));
       axis.scale = static_cast<double>(axis.wanted) / static_cast<double>(std::max<std::int64_t>(axis.size, 1));
-      common = i == 0 ? axis.scale : policy == "not_larger" ? std::min(common, axis.scale) : std::max(common, axis.scale);
+      common = i == 0                   ? axis.scale
+               : policy == "not_larger" ? std::min(common, axis.scale)
+                                        : std::max(common, axis.scale);
     } else {
       axis.scale = scales[i];
       if (!(axis.scale > 0) || axis.scale > 1e6) call.refuse(message("has a scale of ", axis.scale), "repair the file");

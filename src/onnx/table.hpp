@@ -6,7 +6,14 @@
 #include <vector>
 
 #include "tern/onnx/onnx.hpp"
+#include "tern/operators/bits.hpp"
+#include "tern/operators/einsum.hpp"
 #include "tern/operators/operators.hpp"
+#include "tern/operators/patches.hpp"
+#include "tern/operators/scattering.hpp"
+#include "tern/operators/sequences.hpp"
+#include "tern/operators/thresholds.hpp"
+#include "tern/operators/volumes.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::onnx {
@@ -53,5 +60,8 @@ inline Integers axes_of(const Call& call, int input) {
   if (call.has(input)) return call.known_integers(input);
   return call.integers("axes");
 }
+
+/// The second input of an operator of two. Before operator set 7 an attribute said where it lies in the first one.
+Tensor second_input(const Call& call);
 
 }  // namespace tern::onnx

@@ -1,5 +1,5 @@
 #pragma once
-// The sizes of windows, as convolutions and pools of one and two dimensions have them.
+// The sizes of windows, as convolutions and pools of one to three dimensions have them.
 
 #include "onnx/table.hpp"
 
@@ -18,6 +18,7 @@ Windows windows_of(const Call& call, const Integers& sizes, const Integers& kern
 Tensor widened(const Tensor& x);
 /// Back again, to `rank` dimensions.
 Tensor narrowed(const Tensor& x, int rank);
+inline Triple triple_of(const Integers& each) { return {each[0], each[1], each[2]}; }
 /// Height and width; `absent` is the height of one dimension.
 inline Pair pair_of(const Integers& each, std::int64_t absent) {
   return each.size() == 1 ? Pair(absent, each[0]) : Pair(each[0], each[1]);
