@@ -3,7 +3,7 @@
 
 Every case is loaded, run and compared by the program onnx_backend, with the suite's tolerances. A case passes, is
 refused (with a reason), or is WRONG. "Rounded" are cases of bfloat16 and float16 that miss the suite's tolerance by at
-most two units in the last place: the suite's values come from sums that round after each term. Where an operator decides
+most two units in the last place: the values come from sums that round after each term. Where an operator decides
 by the values of an input (the shape of Reshape), the input is given as a constant; such cases are counted among those
 that passed, and once more by themselves.
 
