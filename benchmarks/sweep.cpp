@@ -1,11 +1,12 @@
 // Times the parts of networks, and whole networks. Reads requests from standard input, one per line, so that a peer's
 // measurements can be interleaved (peers/sweep.py). A request is
 //   MODE PRECISION SECONDS conv PHASE LAYOUT N C H O K stride padding dilation groups    with square images
-//   MODE PRECISION SECONDS net PHASE NAME N                                              images of 224 x 224
-// PHASE is infer, train (forward, all gradients and, of a net, the update) or profile (a net's eager training, to
-// standard error); LAYOUT is that of x: first or last. Everything is recorded by Step. The answer is a JSON object with
-// the median, the 10th and the 90th percentile of the microseconds, the least, and the least of the process's processor
-// time, which other programs on the machine disturb less. THREADS in the environment limits the threads of the host.
+//   MODE PRECISION SECONDS net PHASE NAME N                                              images of the net's size
+// PHASE is infer, train (forward, all gradients and, of a net, the update), program (inference by graph::Program) or
+// profile (a net's eager training, to standard error); LAYOUT is that of x: first or last. Everything is recorded by
+// Step. The answer is a JSON object with the median, the 10th and the 90th percentile of the microseconds, the least,
+// and the least of the process's processor time, which other programs on the machine disturb less. THREADS in the
+// environment limits the threads of the host.
 
 #include <algorithm>
 #include <chrono>
@@ -60,38 +61,66 @@ Run conv(std::istream& words, bool trains) {
   return [step, grad] { return (*step)(grad); };
 }
 
-std::unique_ptr<nn::Module> net_of(const std::string& name) {
-  if (name == "alexnet") return std::make_unique<models::AlexNet>();
-  if (name == "googlenet") return std::make_unique<models::GoogLeNet>();
-  if (name == "resnet18") return std::make_unique<models::ResNet18>();
-  if (name == "resnet50") return std::make_unique<models::ResNet50>();
-  if (name == "mobilenet_v2") return std::make_unique<models::MobileNetV2>();
-  if (name == "vgg16") return std::make_unique<models::Vgg16>();
+/// A network with the shape of an input, without the batch.
+struct Network {
+  std::shared_ptr<nn::Module> module;
+  Shape image;
+  std::int64_t classes;
+};
+
+Network net_of(const std::string& name) {
+  const auto classifier = [](auto net) {
+    return Network{net, {3, net->image_size(), net->image_size()}, net->classes()};
+  };
+  if (name == "mlp") return {std::make_shared<models::Mlp>(models::mlp_big()), {784}, 10};
+  if (name == "lenet") return {std::make_shared<models::LeNet>(), {1, 28, 28}, 10};
+  if (name == "alexnet") return classifier(std::make_shared<models::AlexNet>());
+  if (name == "googlenet") return classifier(std::make_shared<models::GoogLeNet>());
+  if (name == "resnet18") return classifier(std::make_shared<models::ResNet18>());
+  if (name == "resnet50") return classifier(std::make_shared<models::ResNet50>());
+  if (name == "mobilenet_v2") return classifier(std::make_shared<models::MobileNetV2>());
+  if (name == "vgg16") return classifier(std::make_shared<models::Vgg16>());
+  if (name == "unet") return {std::make_shared<models::UNet>(), {3, 128, 128}, 2};
   if (name == "vit_b_16")
-    return std::make_unique<models::VisionTransformer>(
-        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072});
+    return classifier(std::make_shared<models::VisionTransformer>(
+        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072}));
   throw Error(message("net \"", name, "\" is unknown"));
+}
+
+Tensor loss_of(const nn::Module& net, const Tensor& in, const Tensor& labels) {
+  if (const auto* googlenet = dynamic_cast<const models::GoogLeNet*>(&net)) return googlenet->loss(in, labels);
+  return operators::cross_entropy(net(in), labels);
 }
 
 Run net(std::istream& words, const std::string& phase) {
   std::string name;
   std::int64_t N = 0;
   words >> name >> N;
-  const std::shared_ptr<nn::Module> net = net_of(name);
-  net->train(phase != "infer");
+  const Network network = net_of(name);
+  const std::shared_ptr<nn::Module>& net = network.module;
+  const bool trains = phase == "train" || phase == "profile";
+  net->train(trains);
   Generator generator(3);
-  const Tensor x = randn({N, 3, 224, 224}, generator), y = randint(0, 1000, {N}, generator);
-  if (phase == "infer") {
+  Shape shape{N};
+  for (const std::int64_t size : network.image) shape.push_back(size);
+  const Tensor x = randn(shape, generator);
+  if (phase == "program") {
+    const auto program = std::make_shared<graph::Program>(*net, std::vector{x});
+    return [program, x] { return (*program)(x); };
+  }
+  if (!trains) {
     auto step = std::make_shared<Step>([net](const Tensor& in) {
       const NoGrad none;
       return (*net)(in);
     });
     return [step, x] { return (*step)(x); };
   }
+  const Shape labels = name == "unet" ? Shape{N, shape[2], shape[3]} : Shape{N};
+  const Tensor y = randint(0, network.classes, labels, generator);
   const auto sgd =
       std::make_shared<optim::SGD>(net->parameters(), optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
-  const auto train = [net, sgd](const Tensor& in, const Tensor& labels) {
-    const Tensor loss = operators::cross_entropy((*net)(in), labels);
+  const auto train = [net, sgd](const Tensor& in, const Tensor& wanted) {
+    const Tensor loss = loss_of(*net, in, wanted);
     sgd->zero_grad();
     loss.backward();
     sgd->step();

@@ -115,6 +115,33 @@ class GoogLeNet(nn.Module):
         return functional.cross_entropy(self.to_end(second), labels) + 0.3 * heads
 
 
+def twice(channels, out):
+    return nn.Sequential(*[layer for c in (channels, out) for layer in (
+        nn.Conv2d(c, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True))])
+
+
+class UNet(nn.Module):
+    def __init__(self, classes=2):
+        super().__init__()
+        widths = [64 << level for level in range(5)]
+        self.down = nn.ModuleList(twice(c, o) for c, o in zip([3] + widths, widths))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * o, o, 2, stride=2) for o in widths[-2::-1])
+        self.join = nn.ModuleList(twice(2 * o, o) for o in widths[-2::-1])
+        self.out = nn.Conv2d(64, classes, 1)
+
+    def forward(self, x):
+        seen = [self.down[0](x)]
+        for level in self.down[1:]:
+            seen.append(level(functional.max_pool2d(seen[-1], 2)))
+        x = seen.pop()
+        for up, join in zip(self.up, self.join):
+            x = join(torch.cat([seen.pop(), up(x)], 1))
+        return self.out(x)
+
+    def loss(self, x, labels):
+        return functional.cross_entropy(self(x), labels)
+
+
 # name: (module with forward and loss, shape of an input, classes)
 NETS = {
     "mlp-small": (lambda: Classifier(mlp(196)), (784,), 10),
