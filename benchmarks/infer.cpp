@@ -2,7 +2,9 @@
 // with the least, the median and the 99th percentile of the milliseconds that it takes, and the least of the process's
 // processor time, which other programs on the machine disturb less. Host tensors in and out. Without SECONDS it reads
 // them from standard input, a line for each measurement, so that a peer can be measured between them (peers/infer.py).
-// MODE in the environment names another mode than vectorized; PHASE=train trains, PHASE=profile prints a profile.
+// MODE in the environment names another mode than vectorized; PHASE=program runs the network as a graph::Program,
+// PHASE=train trains, PHASE=profile prints a profile of inferences, PHASE=layers one of the graph that a
+// Program runs, operator by operator.
 
 #include <algorithm>
 #include <chrono>
@@ -44,11 +46,25 @@ void measure(const std::function<void()>& run, double seconds) {
   std::fflush(stdout);
 }
 
+enum class Phase { infer, program, layers, train };
+
 template <class Net>
-std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t classes, bool trains) {
+std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t classes, Phase phase) {
+  const bool trains = phase == Phase::train;
   Generator generator{1};
   const Tensor x = randn(shape, generator);
   net->train(trains);
+  if (phase == Phase::program) {
+    const auto program = std::make_shared<graph::Program>(*net, std::vector{x});
+    return [=] { (*program)(x).values(); };
+  }
+  if (phase == Phase::layers) {
+    const auto folded = std::make_shared<graph::Graph>(graph::for_inference(graph::trace(*net, x)));
+    return [=] {
+      const NoGrad none;
+      (*folded)(x).values();
+    };
+  }
   if (!trains)
     return [=] {
       const NoGrad none;
@@ -67,19 +83,19 @@ std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t c
   };
 }
 
-std::function<void()> step_of(const std::string& name, std::int64_t images, bool trains) {
+std::function<void()> step_of(const std::string& name, std::int64_t images, Phase phase) {
   const auto classifier = [&](const auto& net) {
-    return step_of(net, {images, 3, net->image_size(), net->image_size()}, net->classes(), trains);
+    return step_of(net, {images, 3, net->image_size(), net->image_size()}, net->classes(), phase);
   };
-  if (name == "mlp") return step_of(std::make_shared<models::Mlp>(models::mlp_big()), {images, 784}, 10, trains);
-  if (name == "lenet") return step_of(std::make_shared<models::LeNet>(), {images, 1, 28, 28}, 10, trains);
+  if (name == "mlp") return step_of(std::make_shared<models::Mlp>(models::mlp_big()), {images, 784}, 10, phase);
+  if (name == "lenet") return step_of(std::make_shared<models::LeNet>(), {images, 1, 28, 28}, 10, phase);
   if (name == "alexnet") return classifier(std::make_shared<models::AlexNet>());
   if (name == "googlenet") return classifier(std::make_shared<models::GoogLeNet>());
   if (name == "resnet18") return classifier(std::make_shared<models::ResNet18>());
   if (name == "resnet50") return classifier(std::make_shared<models::ResNet50>());
   if (name == "mobilenet_v2") return classifier(std::make_shared<models::MobileNetV2>());
   if (name == "vgg16") return classifier(std::make_shared<models::Vgg16>());
-  if (name == "unet") return step_of(std::make_shared<models::UNet>(), {images, 3, 128, 128}, 2, trains);
+  if (name == "unet") return step_of(std::make_shared<models::UNet>(), {images, 3, 128, 128}, 2, phase);
   if (name == "vit_b_16")
     return classifier(std::make_shared<models::VisionTransformer>(
         models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072}));
@@ -95,9 +111,13 @@ int main(int argc, char** argv) {
   }
   const Device device{setting("MODE", "vectorized"), {.threads = std::atoi(argv[3])}};
   const std::string phase = setting("PHASE", "infer");
-  const std::function<void()> run = step_of(argv[1], std::atoi(argv[2]), phase == "train");
+  const Phase kind = phase == "train"     ? Phase::train
+                     : phase == "program" ? Phase::program
+                     : phase == "layers"  ? Phase::layers
+                                          : Phase::infer;
+  const std::function<void()> run = step_of(argv[1], std::atoi(argv[2]), kind);
   for (int i = 0; i < 3; ++i) run();
-  if (phase == "profile") {
+  if (phase == "profile" || phase == "layers") {
     const Profile profile;
     for (int i = 0; i < 5; ++i) run();
     std::printf("five inferences\n%s\n", profile.text().c_str());

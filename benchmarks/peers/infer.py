@@ -212,9 +212,9 @@ NETS = {"mlp": mlp, "lenet": lenet, "alexnet": alexnet, "googlenet": googlenet,
 class Tern:
     """A process that holds the network between measurements."""
 
-    def __init__(self, program, net, batch, threads):
+    def __init__(self, program, net, batch, threads, phase="program"):
         self.process = subprocess.Popen([program, net, str(batch), str(threads)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+                                        stdout=subprocess.PIPE, text=True, env={**os.environ, "PHASE": phase})
 
     def __call__(self, seconds):
         self.process.stdin.write(f"{seconds}\n")
@@ -281,8 +281,9 @@ def main():
         names.append("OpenVINO " + openvino.__version__.split("-")[0])
     except ImportError:
         sys.stderr.write("without OpenVINO\n")
+    names.append("Tern, eager")
     if options.base:
-        names.append("before")
+        names.append("before, eager")
     simd = os.environ.get("TERN_SIMD", "")
     print(f"TERN_SIMD={simd}, {options.threads} threads; ms of the clock / of the processor\n")
     print("| network | images | Tern | " + " | ".join(names) + " | best peer / Tern |")
@@ -297,8 +298,9 @@ def main():
             if any("OpenVINO" in name for name in names):
                 sides.append(openvino_of(model, x, options.threads))
             peers = len(sides)
+            sides.append(Tern(options.infer, net, batch, options.threads, "infer"))
             if options.base:
-                sides.append(Tern(options.base, net, batch, options.threads))
+                sides.append(Tern(options.base, net, batch, options.threads, "infer"))
             best = [(float("inf"), float("inf"))] * len(sides)
             for _ in range(options.rounds):
                 for i, side in enumerate(sides):

@@ -76,6 +76,14 @@ float activated(Activation activation, float x) {
       return 1 / (1 + std::exp(-x));
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::relu6:
+      return x <= 0 ? 0 : x > 6 ? 6 : x;
+    case Activation::gelu:
+      return x * std::erfc(-x / std::sqrt(2.0F)) / 2;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::hardswish:
+      return x * (x <= -3 ? 0 : x >= 3 ? 6 : x + 3) / 6;
     default:
       return x;
   }

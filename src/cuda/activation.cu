@@ -72,6 +72,32 @@ struct GeluBackward {
   }
 };
 
+template <class T>
+struct Silu {
+  __device__ T operator()(T x) const { return x * sigmoid_of(x); }
+};
+template <class T>
+struct SiluBackward {
+  __device__ T operator()(T grad_out, T in) const {
+    const T share = sigmoid_of(in);
+    return grad_out * (share * (1 + in * (1 - share)));
+  }
+};
+template <class T>
+struct Hardswish {
+  __device__ T operator()(T x) const {
+    const T raised = x + 3, above = raised < 0 ? T(0) : raised;
+    return x * ((above > 6 ? T(6) : above) / 6);
+  }
+};
+template <class T>
+struct HardswishBackward {
+  __device__ T operator()(T grad_out, T in) const {
+    if (in <= -3) return 0;
+    return in >= 3 ? grad_out : grad_out * (in / 3 + T(0.5));
+  }
+};
+
 // ---- softmax ----
 
 template <class T, bool Logarithm>
@@ -198,6 +224,10 @@ kernels::Activations<T> activation() {
           .softplus_backward = unary_backward<SoftplusBackward<T>, T>,
           .gelu = unary<Gelu<T>, T>,
           .gelu_backward = unary_backward<GeluBackward<T>, T>,
+          .silu = unary<Silu<T>, T>,
+          .silu_backward = unary_backward<SiluBackward<T>, T>,
+          .hardswish = unary<Hardswish<T>, T>,
+          .hardswish_backward = unary_backward<HardswishBackward<T>, T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,

@@ -4,6 +4,7 @@
 // applied by a second. With channels last, where every block would need the statistics of many channels, a third kernel
 // between the two completes them.
 
+#include "cuda/fused.cuh"
 #include "cuda/moments.cuh"
 #include "tern/kernels/normalization.hpp"
 
@@ -26,7 +27,7 @@ __device__ __forceinline__ T normalised(T x, T mean, T inverse, T scale, T shift
 template <class T, bool HasAdded>
 struct Following {
   const T* added;
-  bool relu;
+  Activation activation;
 
   template <int L>
   struct Inputs {
@@ -40,7 +41,7 @@ struct Following {
   template <int L>
   __device__ T value(T normal, const Inputs<L>& inputs, int lane) const {
     const T sum = HasAdded ? normal + inputs.added.value[lane] : normal;
-    return relu && sum <= 0 ? T(0) : sum;
+    return activation == Activation::none ? sum : clip(sum, activation);
   }
 };
 
@@ -145,8 +146,8 @@ struct BatchNormForward : MomentsReducer<T> {
   }
 };
 
-/// How the gradient of y passes through a relu: there is none; from x, from which y is recomputed; or from y, and then
-/// the reducing kernel writes it.
+/// How the gradient of y passes through an activation: there is none; from x, from which y is recomputed; or from y,
+/// and then the reducing kernel writes it.
 enum class Through { nothing, x, y };
 
 template <class T, Through through>
@@ -157,9 +158,10 @@ struct BatchNormBackward {
   struct Channel {
     T mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
-  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< the relu's input; where its gradient is written
+  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< the activation's input; where its gradient is written
   const T *grad_y, *x, *weight, *bias, *y, *mean, *inverse_deviation;
   T count;
+  Activation activation;
 
   static constexpr int rows_at_once = 4;
   template <int L>
@@ -173,7 +175,7 @@ struct BatchNormBackward {
       const Pack<T, L> out = load<L>(y + offset);
 #pragma unroll
       for (int lane = 0; lane < L; ++lane)
-        if (out.value[lane] <= 0) inputs.gradient.value[lane] = 0;
+        if (!passes_clip(out.value[lane], activation)) inputs.gradient.value[lane] = 0;
       cuda::store<L>(grad_sum + offset, inputs.gradient);
     }
     return inputs;
@@ -184,10 +186,11 @@ struct BatchNormBackward {
   __device__ All<L> all(std::int64_t offset) const {
     return {load<L>((through == Through::y ? grad_sum : grad_y) + offset), load<L>(x + offset)};
   }
-  /// The gradient of the relu's input.
+  /// The gradient of the activation's input.
   __device__ T gradient(const Channel& channel, T gradient, T x) const {
     if (through != Through::x) return gradient;
-    return normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift) <= 0 ? T(0) : gradient;
+    const T y = normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift);
+    return passes_clip(y, activation) ? gradient : T(0);
   }
   template <int Rows, int L>
   static __device__ Inputs<Rows> of_lane(const Inputs<L> (&rows)[Rows], int lane) {

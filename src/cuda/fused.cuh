@@ -11,15 +11,32 @@ using kernels::Activation;
 template <class T>
 __device__ __noinline__ T activate_smoothly(T value, Activation activation) {
   if (activation == Activation::tanh) return tanh(value);
-  if (value >= T(0)) return T(1) / (T(1) + exp(-value));
-  const T small = exp(value);
-  return small / (T(1) + small);
+  if (activation == Activation::gelu) return value * normcdf(value);
+  if (activation == Activation::hardswish) {
+    const T raised = value + T(3), above = raised < T(0) ? T(0) : raised;
+    return value * ((above > T(6) ? T(6) : above) / T(6));
+  }
+  const T small = exp(-fabs(value)), share = (value < T(0) ? small : T(1)) / (T(1) + small);
+  return activation == Activation::silu ? value * share : share;
+}
+
+/// relu, or relu6; keeps NaN.
+template <class T>
+__device__ __forceinline__ T clip(T value, Activation activation) {
+  const T above = value <= T(0) ? T(0) : value;
+  return activation == Activation::relu6 && above > T(6) ? T(6) : above;
+}
+
+/// Whether a gradient passes: relu's behind NaN too, relu6's strictly between its bounds.
+template <class T>
+__device__ __forceinline__ bool passes_clip(T out, Activation activation) {
+  return activation == Activation::relu6 ? out > T(0) && out < T(6) : !(out <= T(0));
 }
 
 template <class T>
 __device__ __forceinline__ T activate(T value, Activation activation) {
   if (activation == Activation::none) return value;
-  if (activation == Activation::relu) return value > T(0) || value != value ? value : T(0);
+  if (activation == Activation::relu || activation == Activation::relu6) return clip(value, activation);
   return activate_smoothly(value, activation);
 }
 
@@ -27,7 +44,8 @@ __device__ __forceinline__ T activate(T value, Activation activation) {
 template <class T>
 __device__ __forceinline__ T through_activation(T gradient, T out, Activation activation) {
   if (activation == Activation::none) return gradient;
-  if (activation == Activation::relu) return out <= T(0) ? T(0) : gradient;
+  if (activation == Activation::relu || activation == Activation::relu6)
+    return passes_clip(out, activation) ? gradient : T(0);
   const T slope = activation == Activation::sigmoid ? out * (T(1) - out) : (T(1) - out) * (T(1) + out);
   return gradient * slope;
 }

@@ -36,18 +36,18 @@ void over_channels(Context& context, const BatchNorm& sizes, bool packable, cons
 
 /// Calls function(following) with the operation after the normalisation.
 template <class T, class Function>
-void with_following(const T* added, bool relu, Function function) {
+void with_following(const T* added, Activation activation, Function function) {
   if (added == nullptr)
-    function(Following<T, false>{added, relu});
+    function(Following<T, false>{added, activation});
   else
-    function(Following<T, true>{added, relu});
+    function(Following<T, true>{added, activation});
 }
 
 template <class T>
 void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
                 const T* weight, const T* bias, const T* added, const BatchNorm& sizes) {
   if (sizes.N * sizes.area == 0) return;
-  with_following(added, sizes.relu, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
+  with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
     BatchNormForward<T, HasAdded> pass;
     pass.y = y;
     pass.mean = mean;
@@ -86,7 +86,8 @@ void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T*
                                            .y = y,
                                            .mean = mean,
                                            .inverse_deviation = inverse_deviation,
-                                           .count = static_cast<T>(sizes.N * sizes.area)};
+                                           .count = static_cast<T>(sizes.N * sizes.area),
+                                           .activation = sizes.activation};
   constexpr int V = pack_size<T>;
   bool packable = true;
   for (const T* pointer : std::initializer_list<const T*>{grad_x, grad_sum, grad_y, x, through == Through::y ? y : x})
@@ -98,8 +99,9 @@ template <class T>
 void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y,
                          const T* x, const T* weight, const T* bias, const T* y, const T* mean,
                          const T* inverse_deviation, const BatchNorm& sizes) {
+  const bool activates = sizes.activation != Activation::none;
   const auto run = grad_added != nullptr ? batch_norm_backward_through<Through::y, T>
-                   : sizes.relu          ? batch_norm_backward_through<Through::x, T>
+                   : activates           ? batch_norm_backward_through<Through::x, T>
                                          : batch_norm_backward_through<Through::nothing, T>;
   run(context, grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, bias, y, mean, inverse_deviation, sizes);
 }
@@ -109,7 +111,7 @@ void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, c
                           const T* running_mean, const T* running_var, const BatchNorm& sizes) {
   constexpr int V = pack_size<T>;
   const bool packable = aligned<V>(x) && aligned<V>(y) && aligned<V>(added);
-  with_following(added, sizes.relu, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
+  with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
     using Pass = BatchNormInference<T, HasAdded>;
     const Pass pass{.y = y,
                     .x = x,

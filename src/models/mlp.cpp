@@ -18,6 +18,10 @@ Mlp::Mlp(const MlpOptions& options, std::uint64_t seed) {
     if (options.activation == Activation::relu) add(nn::Relu());
     if (options.activation == Activation::sigmoid) add(nn::Sigmoid());
     if (options.activation == Activation::tanh) add(nn::Tanh());
+    if (options.activation == Activation::relu6) add(nn::Relu6());
+    if (options.activation == Activation::gelu) add(nn::Gelu());
+    if (options.activation == Activation::silu) add(nn::Silu());
+    if (options.activation == Activation::hardswish) add(nn::Hardswish());
     if (options.dropout > 0) add(nn::Dropout(options.dropout));
   }
 }

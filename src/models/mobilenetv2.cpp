@@ -1,23 +1,17 @@
 #include "tern/models/mobilenetv2.hpp"
 
 #include "models/widths.hpp"
+#include "tern/nn/activation.hpp"
 #include "tern/nn/conv.hpp"
 #include "tern/nn/linear.hpp"
 #include "tern/nn/normalization.hpp"
 #include "tern/nn/shape.hpp"
-#include "tern/operators/activation.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
 
 namespace tern::models {
 
 namespace {
-
-class Relu6 : public nn::Module {
- public:
-  Tensor forward(const Tensor& x) const override { return operators::relu6(x); }
-  std::string describe() const override { return "Relu6()"; }
-};
 
 struct Convolution {
   std::int64_t in, out, kernel = 1, stride = 1, groups = 1;
@@ -30,7 +24,7 @@ nn::Conv2d plain(const Convolution& c, nn::Start start, Generator& generator) {
 }
 
 nn::Sequential activated(const Convolution& c, nn::Start start, Generator& generator) {
-  return nn::Sequential(plain(c, start, generator), nn::BatchNorm2d(c.out), Relu6());
+  return nn::Sequential(plain(c, start, generator), nn::BatchNorm2d(c.out), nn::Relu6());
 }
 
 class InvertedResidual : public nn::Module {

@@ -38,7 +38,7 @@ inline std::string describe_padding(Pair start, std::optional<Pair> end) {
 }
 
 inline const char* suffix(Activation activation) {
-  constexpr const char* names[]{"", ", relu", ", sigmoid", ", tanh"};
+  constexpr const char* names[]{"", ", relu", ", sigmoid", ", tanh", ", relu6", ", gelu", ", silu", ", hardswish"};
   return names[static_cast<int>(activation)];
 }
 

@@ -102,6 +102,28 @@ Tensor gelu(const Tensor& x) {
   return out;
 }
 
+Tensor silu(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("silu", x);
+  Tensor out = unary("silu", x, SLOT(silu));
+  if (recording(x))
+    record("silu", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      return Gradients{unary_backward("silu", grad, x.get(), SLOT(silu_backward))};
+    });
+  return out;
+}
+
+Tensor hardswish(const Tensor& x) {
+  if (traces()) [[unlikely]]
+    return traced("hardswish", x);
+  Tensor out = unary("hardswish", x, SLOT(hardswish));
+  if (recording(x))
+    record("hardswish", out, {x}, [x = Saved(x)](const Tensor& grad) {
+      return Gradients{unary_backward("hardswish", grad, x.get(), SLOT(hardswish_backward))};
+    });
+  return out;
+}
+
 Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   if (traces()) [[unlikely]]
     return traced("softmax", x, dim, dtype);
@@ -138,6 +160,14 @@ Tensor activate(const Tensor& x, Activation activation) {
       return sigmoid(x);
     case Activation::tanh:
       return tanh(x);
+    case Activation::relu6:
+      return relu6(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::silu:
+      return silu(x);
+    case Activation::hardswish:
+      return hardswish(x);
     default:
       check_defined("activate", "the input", x);
       return x;

@@ -96,18 +96,6 @@ Tensor hardsigmoid(const Tensor& x) {
   return compose("hardsigmoid", x, [](const Tensor& wide) { return div(relu6(add(wide, 3)), 6); });
 }
 
-Tensor hardswish(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("hardswish", x);
-  return compose("hardswish", x, [](const Tensor& wide) { return mul(wide, hardsigmoid(wide)); });
-}
-
-Tensor silu(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("silu", x);
-  return compose("silu", x, [](const Tensor& wide) { return mul(wide, sigmoid(wide)); });
-}
-
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   expects<NumericError>(beta != 0 && !std::isnan(beta), "softplus: beta ", beta, ", expected another number than 0");
   return compose("softplus", x, [&](const Tensor& wide) {

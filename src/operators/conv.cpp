@@ -182,6 +182,18 @@ bool fuses_max_pool2d(const kernels::Conv2d& sizes, DType dtype) {
                    [&](const auto& table, const auto& context) { return table.fuses_max_pool2d(context, sizes); });
 }
 
+/// Whether the activation is an operator of its own: its gradient needs its input; and each of the two rounds to 16
+/// bits.
+bool activates_apart(const Conv2dCall& call) {
+  if (kernels::by_output(call.options.activation)) return false;
+  return recording(call.x, call.weight, call.bias) || scalar_of(call.x.dtype()) != call.x.dtype();
+}
+
+Conv2dCall without_activation(Conv2dCall call) {
+  call.options.activation = Activation::none;
+  return call;
+}
+
 Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
   const kernels::Conv2d& sizes = prepared.sizes;
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, call.x.dtype());
@@ -200,8 +212,43 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     return traced("conv2d", x, weight, bias, options);
   return in_batch(x, 4, [&](const Tensor& images) {
     const Conv2dCall call = evenly_padded({images, weight, bias, options});
-    return convolved(call, prepare(call));
+    if (!activates_apart(call)) return convolved(call, prepare(call));
+    const Conv2dCall plain = without_activation(call);
+    return activate(convolved(plain, prepare(plain)), options.activation);
   });
+}
+
+Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added,
+                  const Conv2dOptions& options) {
+  if (traces()) [[unlikely]]
+    return traced("conv2d_add", x, weight, bias, added, options);
+  check_defined("conv2d_add", "what is added", added);
+  if (x.defined() && x.rank() == 3)
+    return conv2d_add(x.unsqueeze(0), weight, bias, added.unsqueeze(0), options).squeeze(0);
+  const Conv2dCall call = evenly_padded({x, weight, bias, options});
+  const Prepared prepared = prepare(call);
+  const kernels::Conv2d& sizes = prepared.sizes;
+  const Shape shape{sizes.N, sizes.O, sizes.OH, sizes.OW};
+  expects<DTypeError>(added.dtype() == x.dtype(), "conv2d_add: what is added is ", added.dtype(),
+                      ", beside an input of ", x.dtype(), "; convert one with to(...)");
+  expects<ShapeError>(added.shape() == shape, "conv2d_add: what is added is ", added.shape(), ", expected ", shape);
+  const bool clips = options.activation == Activation::none || options.activation == Activation::relu ||
+                     options.activation == Activation::relu6;
+  if (!clips || recording(x, weight, bias, added) || scalar_of(x.dtype()) != x.dtype()) {
+    const Conv2dCall plain = without_activation(call);
+    return activate(add(convolved(plain, prepare(plain)), added), options.activation);
+  }
+  const Tensor whole = in_layout(added, sizes.layout);
+  Tensor out = empty_in(sizes.layout, shape, x.dtype());
+  visit("conv2d_add", x.dtype(), [&]<class T>() {
+    const Call<T> use;
+    use.flops(multiply_adds(sizes) * 2);
+    const T* const factors = use.in(prepared.weight);
+    const KeepsWeights keeps(prepared.keeps, prepared.weight, factors, sizeof(T), *use.context().memory);
+    use.table().conv.conv2d_add(use.context(), use.out(out), use.in(prepared.x), factors, use.in(prepared.bias),
+                                use.in(whole), sizes);
+  });
+  return out;
 }
 
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
@@ -209,6 +256,7 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
     return traced("conv2d_max_pool2d", x, weight, bias, options);
   if (x.defined() && x.rank() == 3) return conv2d_max_pool2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
+  if (activates_apart(call)) return max_pool2d(conv2d(x, weight, bias, options), 2);
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
   const Shape shape{sizes.N, sizes.O, window_count("max_pool2d", "height", sizes.OH, 2, 2, 0, 0, 1, false),
@@ -369,7 +417,8 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& convolutions) {
     expects<ShapeError>(own.N == first.N && own.OH == first.OH && own.OW == first.OW, "conv2d_cat: outputs of ",
                         first.N, " images of ", first.OH, "x", first.OW, " and of ", own.N, " of ", own.OH, "x", own.OW,
                         " do not join");
-    joins = joins && own.layout == Layout::channels_last && call.x.dtype() == calls[0].x.dtype();
+    joins =
+        joins && !activates_apart(call) && own.layout == Layout::channels_last && call.x.dtype() == calls[0].x.dtype();
     channels += own.O;
   }
   if (!joins) {

@@ -121,6 +121,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   for (int i = 0; i < x.rank() - 1; ++i) sizes.rows *= x.shape()[i];
   Shape out_shape(x.shape().begin(), x.shape().end() - 1);
   out_shape.push_back(sizes.out);
+  if (!kernels::by_output(activation) && (recording(x, weight, bias) || scalar_of(x.dtype()) != x.dtype()))
+    return activate(linear(x, weight, bias), activation);
   const Tensor whole = x.detach().contiguous(), whole_weight = weight.detach().contiguous(),
                whole_bias = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out(out_shape, x.dtype());

@@ -16,6 +16,10 @@ std::optional<Activation> activation_of(const Op& op) {
   if (op.name() == "relu") return Activation::relu;
   if (op.name() == "sigmoid") return Activation::sigmoid;
   if (op.name() == "tanh") return Activation::tanh;
+  if (op.name() == "relu6") return Activation::relu6;
+  if (op.name() == "gelu") return Activation::gelu;
+  if (op.name() == "silu") return Activation::silu;
+  if (op.name() == "hardswish") return Activation::hardswish;
   return {};
 }
 
@@ -35,10 +39,17 @@ std::optional<Attributes> linear_activated(const Attributes& first, const OpForm
   return first.with(*activation_of(*next.op));
 }
 
-// Its kernel knows relu alone.
-std::optional<Attributes> norm_activated(const Attributes& first, const OpForm& next) {
-  if (activation_of(*next.op) != Activation::relu) return {};
-  return with_activation<BatchNormOptions>(first, next);
+// For kernels that know relu and relu6 alone.
+template <class Options>
+std::optional<Attributes> clipped(const Attributes& first, const OpForm& next) {
+  const Activation activation = *activation_of(*next.op);
+  if (activation != Activation::relu && activation != Activation::relu6) return {};
+  return with_activation<Options>(first, next);
+}
+
+std::optional<Attributes> conv_added(const Attributes& first, const OpForm&) {
+  if (first.get<Conv2dOptions>().activation != Activation::none) return {};
+  return first;
 }
 
 std::optional<Attributes> norm_added(const Attributes& first, const OpForm&) {
@@ -59,21 +70,23 @@ std::optional<Attributes> pooled(const Attributes& first, const OpForm& next) {
 
 struct Pattern {
   std::string_view first;
-  std::array<std::string_view, 3> next;
+  std::array<std::string_view, 7> next;
   std::string_view fused;
   std::size_t inputs;  // of the fused call, before those that `next` adds
   bool exact;
   Join join;
 };
 
-constexpr std::array<std::string_view, 3> activations{"relu", "sigmoid", "tanh"};
+constexpr std::array<std::string_view, 7> activations{"relu", "sigmoid", "tanh", "relu6", "gelu", "silu", "hardswish"};
 
 const Pattern patterns[]{
     {"conv2d", activations, "conv2d", 3, true, with_activation<Conv2dOptions>},
     {"conv1d", activations, "conv1d", 3, true, with_activation<Conv1dOptions>},
     {"linear", activations, "linear", 3, true, linear_activated},
-    {"batch_norm", activations, "batch_norm", 6, true, norm_activated},
+    {"batch_norm", activations, "batch_norm", 6, true, clipped<BatchNormOptions>},
     {"batch_norm", {"add"}, "batch_norm", 5, false, norm_added},
+    {"conv2d", {"add"}, "conv2d_add", 3, true, conv_added},
+    {"conv2d_add", activations, "conv2d_add", 4, true, clipped<Conv2dOptions>},
     {"conv2d", {"max_pool2d"}, "conv2d_max_pool2d", 3, true, pooled},
 };
 

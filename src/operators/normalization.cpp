@@ -9,6 +9,9 @@ namespace tern::operators {
 
 namespace {
 
+// The activations that the kernels have.
+bool clips(Activation activation) { return activation == Activation::relu || activation == Activation::relu6; }
+
 // [N, C, ...] as [N, C, area].
 std::int64_t area_of(const char* op, const Tensor& x) {
   check_defined(op, "the input", x);
@@ -73,7 +76,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                   const BatchNormOptions& options, const Tensor& added) {
   if (traces()) [[unlikely]]
     return traced("batch_norm", x, weight, bias, running_mean, running_var, options, added);
-  if (options.activation != Activation::none && options.activation != Activation::relu) {
+  if (options.activation != Activation::none && !clips(options.activation)) {
     BatchNormOptions plain = options;
     plain.activation = Activation::none;
     return activate(batch_norm(x, weight, bias, running_mean, running_var, plain, added), options.activation);
@@ -84,7 +87,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                                  options.epsilon,
                                  options.momentum,
                                  x.defined() ? layout_for(x) : Layout::channels_first,
-                                 options.activation == Activation::relu};
+                                 options.activation};
   const DType kept = scalar_of(x.dtype());
   check_per_channel("weight", x, weight, x.dtype());
   check_per_channel("bias", x, bias, x.dtype());
@@ -134,19 +137,19 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                                           call.scalars_inout(running_var), call.in(whole), call.in(scale),
                                           call.in(shift), call.in(whole_added), sizes);
   });
+  const bool activates = options.activation != Activation::none;
   if (recording(x, weight, bias, added))
     record("batch_norm", out, {x, weight, bias, added},
-           [x = Saved(whole), weight = Saved(scale), bias = Saved(sizes.relu ? shift : Tensor{}),
-            y = Saved(sizes.relu ? out : Tensor{}), mean = Saved(mean), inverse_deviation = Saved(inverse_deviation),
-            sizes, x_needs = needs(x), affine = weight.defined(), has_added = added.defined(),
+           [x = Saved(whole), weight = Saved(scale), bias = Saved(activates ? shift : Tensor{}),
+            y = Saved(activates ? out : Tensor{}), mean = Saved(mean), inverse_deviation = Saved(inverse_deviation),
+            sizes, activates, x_needs = needs(x), affine = weight.defined(), has_added = added.defined(),
             added_needs = added.defined() && needs(added)](const Tensor& grad) {
              const Tensor whole_grad = in_layout(grad, sizes.layout);
              Tensor grad_in = x_needs ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              Tensor grad_weight = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
              Tensor grad_bias = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
-             // Without a relu it is grad itself.
-             Tensor grad_added =
-                 has_added && sizes.relu ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
+             // Without an activation it is grad itself.
+             Tensor grad_added = has_added && activates ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              visit("batch_norm", grad.dtype(), [&]<class T>() {
                const Call<T> call;
                call.table().normalization.batch_norm_backward(
@@ -154,7 +157,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                    call.in(whole_grad), call.in(x.get()), call.in(weight.get()), call.in(bias.get()), call.in(y.get()),
                    call.scalars_in(mean.get()), call.scalars_in(inverse_deviation.get()), sizes);
              });
-             if (added_needs && !sizes.relu) grad_added = grad;
+             if (added_needs && !activates) grad_added = grad;
              return Gradients{grad_in, grad_weight, grad_bias, grad_added};
            });
   return out;

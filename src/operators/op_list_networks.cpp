@@ -96,6 +96,7 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("einsum", einsum, {"equation"}));
   ops.push_back(make_op("linear", linear, {"activation"}));
   ops.push_back(make_op("conv2d", conv2d, {"options"}));
+  ops.push_back(make_op("conv2d_add", conv2d_add, {"options"}));
   ops.push_back(make_op("conv2d_max_pool2d", conv2d_max_pool2d, {"options"}));
   ops.push_back(make_op("conv2d_cat", conv2d_cat_of, {"options"}));
   ops.push_back(make_op("conv1d", conv1d, {"options"}));

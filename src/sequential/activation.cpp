@@ -66,12 +66,6 @@ void softplus_backward(Context&, T* grad_in, const T* grad_out, const T* in, std
       grad_in, n, [](Scalar<T> grad, Scalar<T> x) { return grad * sigmoid_of(x); }, grad_out, in);
 }
 
-/// The normal distribution function. erfc(-x) equals 1 + erf(x) but keeps its digits where that is nearly 0.
-template <class T>
-T normal_distribution(T x) {
-  return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;
-}
-
 template <class T>
 T normal_density(T x) {
   return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
@@ -88,6 +82,34 @@ void gelu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::in
   const auto derivative = [](Scalar<T> x) { return normal_distribution(x) + x * normal_density(x); };
   map(
       grad_in, n, [&](Scalar<T> grad, Scalar<T> x) { return grad * derivative(x); }, grad_out, in);
+}
+
+template <class T>
+void silu(Context&, T* out, const T* in, std::int64_t n) {
+  map(out, n, silu_of<Scalar<T>>, in);
+}
+
+template <class T>
+void silu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
+  const auto gradient = [](Scalar<T> grad, Scalar<T> x) {
+    const Scalar<T> share = sigmoid_of(x);
+    return grad * (share * (1 + x * (1 - share)));
+  };
+  map(grad_in, n, gradient, grad_out, in);
+}
+
+template <class T>
+void hardswish(Context&, T* out, const T* in, std::int64_t n) {
+  map(out, n, hardswish_of<Scalar<T>>, in);
+}
+
+template <class T>
+void hardswish_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
+  const auto gradient = [](Scalar<T> grad, Scalar<T> x) {
+    if (x <= -3) return Scalar<T>(0);
+    return x >= 3 ? grad : grad * (x / 3 + Scalar<T>(0.5));
+  };
+  map(grad_in, n, gradient, grad_out, in);
 }
 
 template <class T>
@@ -172,6 +194,10 @@ kernels::Activations<T> activation() {
           .softplus_backward = softplus_backward<T>,
           .gelu = gelu<T>,
           .gelu_backward = gelu_backward<T>,
+          .silu = silu<T>,
+          .silu_backward = silu_backward<T>,
+          .hardswish = hardswish<T>,
+          .hardswish_backward = hardswish_backward<T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,

@@ -62,6 +62,16 @@ void conv2d(Context&, T* y, const T* x, const T* weight, const T* bias, const Co
 }
 
 template <class T>
+void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                const Conv2d& shape) {
+  Conv2d plain = shape;
+  plain.activation = kernels::Activation::none;
+  conv2d(context, y, x, weight, bias, plain);
+  for (std::int64_t i = 0; i < shape.N * shape.O * shape.OH * shape.OW; ++i)
+    y[i] = store<T>(activate(shape.activation, load(y[i]) + load(added[i])));
+}
+
+template <class T>
 void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                      const T* weight, const T* y, const Conv2d& shape) {
   if (grad_x != nullptr) {
@@ -143,6 +153,7 @@ template <class T>
 kernels::Conv<T> conv() {
   return {.layout = layout,
           .conv2d = conv2d<T>,
+          .conv2d_add = conv2d_add<T>,
           .conv2d_backward = conv2d_backward<T>,
           .fuses_max_pool2d = fuses_max_pool2d,
           .conv2d_max_pool2d = conv2d_max_pool2d<T>,

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "tern/core/convert.hpp"
 #include "tern/kernels/activation.hpp"
@@ -53,10 +54,35 @@ T sigmoid_of(T x) {
   return power / (1 + power);
 }
 
+template <class T>
+T relu6_of(T x) {
+  return smaller(larger(x, T(0)), T(6));
+}
+
+template <class T>
+T silu_of(T x) {
+  return x * sigmoid_of(x);
+}
+
+template <class T>
+T hardswish_of(T x) {
+  return x * (relu6_of(x + 3) / 6);
+}
+
+/// The normal distribution function. erfc(-x) equals 1 + erf(x) but keeps its digits where that is nearly 0.
+template <class T>
+T normal_distribution(T x) {
+  return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;
+}
+
 /// The gradient of an activation's input, from its output `y`.
 template <class T>
 T relu_gradient(T grad_y, T y) {
   return y <= 0 ? T(0) : grad_y;  // for NaN too
+}
+template <class T>
+T relu6_gradient(T grad_y, T y) {
+  return 0 < y && y < 6 ? grad_y : T(0);
 }
 template <class T>
 T sigmoid_gradient(T grad_y, T y) {
@@ -77,6 +103,14 @@ T activate(kernels::Activation activation, T x) {
       return sigmoid_of(x);
     case kernels::Activation::tanh:
       return std::tanh(x);
+    case kernels::Activation::relu6:
+      return relu6_of(x);
+    case kernels::Activation::gelu:
+      return x * normal_distribution(x);
+    case kernels::Activation::silu:
+      return silu_of(x);
+    case kernels::Activation::hardswish:
+      return hardswish_of(x);
     default:
       return x;
   }
@@ -92,6 +126,8 @@ Scalar<T> activate_gradient(kernels::Activation activation, const T* grad_y, con
       return sigmoid_gradient(load(grad_y[i]), load(y[i]));
     case kernels::Activation::tanh:
       return tanh_gradient(load(grad_y[i]), load(y[i]));
+    case kernels::Activation::relu6:
+      return relu6_gradient(load(grad_y[i]), load(y[i]));
     default:
       return load(grad_y[i]);
   }

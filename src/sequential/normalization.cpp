@@ -82,11 +82,11 @@ double value_or(const T* values, std::int64_t c, double otherwise) {
   return values != nullptr ? double{load(values[c])} : otherwise;
 }
 
-/// A normalised value, plus the added one, and its relu.
+/// A normalised value, plus the added one, and its activation.
 template <class T>
 double with_epilogue(double value, const T* added, std::int64_t i, const BatchNorm& shape) {
   value += value_or(added, i, 0);
-  return shape.relu && value <= 0 ? 0 : value;
+  return activate(shape.activation, value);
 }
 
 template <class T>
@@ -122,7 +122,7 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* g
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const auto normalized = [&](std::int64_t i) { return (double{load(x[i])} - mean[c]) * inverse_deviation[c]; };
-    const auto gradient = [&](std::int64_t i) { return shape.relu && load(y[i]) <= 0 ? 0 : double{load(grad_y[i])}; };
+    const auto gradient = [&](std::int64_t i) -> double { return activate_gradient(shape.activation, grad_y, y, i); };
     const double sum = sum_over_channel(shape, c, gradient);
     const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return gradient(i) * normalized(i); });
 

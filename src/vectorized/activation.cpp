@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "vectorized/activation_functions.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/softmax.hpp"
@@ -54,12 +55,6 @@ struct LeakyReluBackward {
   }
 };
 
-struct Sigmoid {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    return HWY_NAMESPACE::sigmoid(d, x);
-  }
-};
 struct SigmoidBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out) const {
@@ -67,12 +62,6 @@ struct SigmoidBackward {
   }
 };
 
-struct Tanh {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    return HWY_NAMESPACE::tanh(d, x);
-  }
-};
 struct TanhBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V out) const {
@@ -94,19 +83,30 @@ struct SoftplusBackward {
   }
 };
 
-struct Gelu {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    V density;
-    return hn::Mul(x, normal_distribution(d, x, density));
-  }
-};
 struct GeluBackward {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_out, V in) const {
     V density;
     const V probability = normal_distribution(d, in, density);
     return hn::Mul(grad_out, hn::Add(probability, hn::Mul(in, density)));
+  }
+};
+
+struct SiluBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_out, V in) const {
+    const V one = hn::Set(d, hn::TFromD<D>(1)), share = HWY_NAMESPACE::sigmoid(d, in);
+    return hn::Mul(grad_out, hn::Mul(share, hn::Add(one, hn::Mul(in, hn::Sub(one, share)))));
+  }
+};
+
+struct HardswishBackward {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V grad_out, V in) const {
+    const V three = hn::Set(d, hn::TFromD<D>(3)), half = hn::Set(d, hn::TFromD<D>(0.5));
+    const V between = hn::Mul(grad_out, hn::Add(hn::Div(in, three), half));
+    const V from_below = hn::IfThenZeroElse(hn::Le(in, hn::Neg(three)), between);
+    return hn::IfThenElse(hn::Ge(in, three), grad_out, from_below);
   }
 };
 
@@ -308,6 +308,26 @@ void gelu_backward(Context& context, T* grad_in, const T* grad_out, const T* sav
 }
 
 template <class T>
+void silu(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, exponential, Silu{}, out, n, in);
+}
+
+template <class T>
+void silu_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map_parallel(context, exponential, SiluBackward{}, grad_in, n, grad_out, saved);
+}
+
+template <class T>
+void hardswish(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, streamed, Hardswish{}, out, n, in);
+}
+
+template <class T>
+void hardswish_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map_parallel(context, streamed, HardswishBackward{}, grad_in, n, grad_out, saved);
+}
+
+template <class T>
 void softmax(Context& context, T* out, const T* in, const Axis& axis) {
   if (axis.length <= 0 || axis.inner <= 0) return;
   if (axis.inner == 1)
@@ -359,6 +379,10 @@ kernels::Activations<T> table() {
           .softplus_backward = softplus_backward<T>,
           .gelu = gelu<T>,
           .gelu_backward = gelu_backward<T>,
+          .silu = silu<T>,
+          .silu_backward = silu_backward<T>,
+          .hardswish = hardswish<T>,
+          .hardswish_backward = hardswish_backward<T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,

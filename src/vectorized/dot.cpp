@@ -2,6 +2,7 @@
 
 #include "tern/kernels/algorithms.hpp"
 #include "tern/kernels/weight_version.hpp"
+#include "vectorized/activated.hpp"
 #include "vectorized/convolution/kept_linear.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/product.hpp"
@@ -64,12 +65,13 @@ bool linear_by_kept(Context& context, const Problem& problem, const Arrays<T>& a
 template <class T>
 void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const kernels::Linear& shape) {
   const Problem problem{.shape = {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = true},
-                        .relu = shape.activation == Activation::relu,
+                        .activation = shape.activation,
                         .precision = context.precision};
   const Arrays<T> arrays{.c = y, .a = x, .b = weight, .column_bias = bias};
-  if (!linear_by_kept(context, problem, arrays, shape)) multiply<T>(context, "linear", problem, arrays);
-  if (shape.activation == Activation::sigmoid) activation<T>().sigmoid(context, y, y, shape.rows * shape.out);
-  if (shape.activation == Activation::tanh) activation<T>().tanh(context, y, y, shape.rows * shape.out);
+  if (linear_by_kept(context, problem, arrays, shape)) return;
+  multiply<T>(context, "linear", problem, arrays);
+  if (shape.activation != Activation::none && !clips(shape.activation))
+    activate_rest(context, shape.activation, y, shape.rows * shape.out);
 }
 
 template <class T>
@@ -80,9 +82,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Scratch activated(context, shape.activation == Activation::none ? 0 : static_cast<std::size_t>(n) * sizeof(T));
   const T* g = grad_y;
   if (shape.activation != Activation::none) g = activated.as<T>();
-  if (shape.activation == Activation::sigmoid)
-    activation<T>().sigmoid_backward(context, activated.as<T>(), grad_y, y, n);
-  if (shape.activation == Activation::tanh) activation<T>().tanh_backward(context, activated.as<T>(), grad_y, y, n);
+  if (shape.activation != Activation::none && shape.activation != Activation::relu)
+    through_activation(context, shape.activation, activated.as<T>(), grad_y, y, n);
 
   Problem to_x{.shape = {.m = shape.rows, .n = shape.in, .k = shape.out}, .precision = context.precision};
   Problem to_weight{.shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true},

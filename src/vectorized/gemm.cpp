@@ -39,9 +39,10 @@ constexpr std::int64_t lanes() {
 }
 
 template <class T>
-HWY_INLINE Vector<T> relu(Vector<T> value) {
+HWY_INLINE Vector<T> clipped(Vector<T> value, Vector<T> top) {
   const hn::ScalableTag<T> d;
-  return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+  value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+  return hn::IfThenElse(hn::Gt(value, top), top, value);
 }
 
 // ---- the outer-product tile ----------------------------------------------------------------------------------------
@@ -66,14 +67,14 @@ HWY_INLINE void start(Vector<T> (&sum)[M * V], const T* from, std::int64_t row) 
 }
 
 template <bool Relu, int I, int M, int V, class T>
-HWY_INLINE void finish(const Vector<T> (&sum)[M * V], T* c, std::int64_t c_row) {
+HWY_INLINE void finish(const Vector<T> (&sum)[M * V], T* c, std::int64_t c_row, Vector<T> top) {
   if constexpr (I < M * V) {
     T* to = c + I / V * c_row + I % V * lanes<T>();
     if constexpr (Relu)
-      hn::StoreU(relu<T>(sum[I]), hn::ScalableTag<T>(), to);
+      hn::StoreU(clipped<T>(sum[I], top), hn::ScalableTag<T>(), to);
     else
       hn::StoreU(sum[I], hn::ScalableTag<T>(), to);
-    finish<Relu, I + 1, M, V, T>(sum, c, c_row);
+    finish<Relu, I + 1, M, V, T>(sum, c, c_row, top);
   }
 }
 
@@ -157,10 +158,11 @@ void tile(const Block<T>& block) {
       if constexpr (ByRows && M > 8) a[2] += 1;
     }
   }
+  const Vector<T> top = hn::Set(hn::ScalableTag<T>(), block.top);
   if (block.relu)
-    finish<true, 0, M, V, T>(sum, block.c, block.c_row);
+    finish<true, 0, M, V, T>(sum, block.c, block.c_row, top);
   else
-    finish<false, 0, M, V, T>(sum, block.c, block.c_row);
+    finish<false, 0, M, V, T>(sum, block.c, block.c_row, top);
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 // They work on one thread and one block; their callers handle blocking, packing buffers and threads.
 
 #include <cstdint>
+#include <limits>
 
 namespace tern::vectorized {
 
@@ -22,8 +23,9 @@ struct Block {
   const T* row_bias = nullptr;     ///< [m]
   const T* column_bias = nullptr;  ///< [n]
   bool relu = false;
-  const T* b_next = nullptr;  ///< panels like b's that will be read next and are prefetched; or null
-  const T* a_next = nullptr;  ///< for the kernels' own use
+  T top = std::numeric_limits<T>::infinity();  ///< with relu: what larger results become
+  const T* b_next = nullptr;                   ///< panels like b's that will be read next and are prefetched; or null
+  const T* a_next = nullptr;                   ///< for the kernels' own use
   std::int64_t b_next_rows = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "vectorized/block_sum.hpp"
+#include "vectorized/clip.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
@@ -129,42 +130,54 @@ struct Normalize {
   }
 };
 /// Applied after the normalisation, and how its gradient begins.
-struct Relu {
+template <class T>
+struct Clip {
+  T top;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V value) const {
-    return hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
+    value = hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
+    return hn::IfThenElse(hn::Gt(value, hn::Set(d, top)), hn::Set(d, top), value);
   }
 };
+template <class T>
 struct Added {
-  bool relu;
+  bool clips;
+  T top;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V value, V added) const {
     const V sum = hn::Add(value, added);
-    return relu ? Relu{}(d, sum) : sum;
+    return clips ? Clip<T>{top}(d, sum) : sum;
   }
 };
-struct ThroughRelu {
+/// Through relu where y is NaN too; through relu6 strictly between its bounds.
+struct ThroughClip {
+  bool six;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_y, V y) const {
-    return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), grad_y);
+    const V zero = hn::Zero(d), top = hn::Set(d, hn::TFromD<D>(6));
+    if (six) return hn::IfThenElseZero(hn::And(hn::Gt(y, zero), hn::Lt(y, top)), grad_y);
+    return hn::IfThenZeroElse(hn::Le(y, zero), grad_y);
   }
 };
-/// op(grad_y through the relu, x).
+/// op(grad_y through the activation, x).
 template <class Op>
 struct Through {
   Op op;
+  ThroughClip clip;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V grad_y, V x, V y) const {
-    return op(d, ThroughRelu{}(d, grad_y, y), x);
+    return op(d, clip(d, grad_y, y), x);
   }
 };
 /// Turns the normalised values of a channel into y.
 template <class T, class Channel>
 void finish_channel(const Channel& channel, T* y, const T* added) {
+  const T top = top_of<T>(channel.p.activation);
+  const bool clipped = clips(channel.p.activation);
   if (added != nullptr)
-    channel.write(Added{channel.p.relu}, y, y, added);
-  else if (channel.p.relu)
-    channel.write(Relu{}, y, y);
+    channel.write(Added<T>{clipped, top}, y, y, added);
+  else if (clipped)
+    channel.write(Clip<T>{top}, y, y);
 }
 
 /// first * (grad_y - grad_mean - (x - mean) * inverse * slope) * second, in an order that keeps large x in T's range.
@@ -258,10 +271,12 @@ struct BatchNormBackward {
     const V count = hn::Set(d, static_cast<T>(static_cast<double>(p.N) * static_cast<double>(p.area)));
     const V center = channel.load(mean), inverse = channel.load(inverse_deviation);
     const GradientTimesNormalized<V> times{center, inverse};
-    const V sum = p.relu ? channel.sum(ThroughRelu{}, grad_y, y) : channel.sum(Same{}, grad_y);
+    const bool clipped = clips(p.activation);
+    const ThroughClip clip{p.activation == kernels::Activation::relu6};
+    const V sum = clipped ? channel.sum(clip, grad_y, y) : channel.sum(Same{}, grad_y);
     const V product =
-        p.relu ? channel.sum(Through<decltype(times)>{times}, grad_y, x, y) : channel.sum(times, grad_y, x);
-    if (grad_added != nullptr) channel.write(ThroughRelu{}, grad_added, grad_y, y);
+        clipped ? channel.sum(Through<decltype(times)>{times, clip}, grad_y, x, y) : channel.sum(times, grad_y, x);
+    if (grad_added != nullptr) channel.write(clip, grad_added, grad_y, y);
     if (grad_weight != nullptr) channel.store(product, grad_weight);
     if (grad_bias != nullptr) channel.store(sum, grad_bias);
     if (grad_x == nullptr) return;
@@ -271,8 +286,8 @@ struct BatchNormBackward {
     const V first = hn::IfThenElse(apart, hn::Mul(inverse, factor), inverse);
     const V second = hn::IfThenElse(apart, one, factor);
     const NormalizeGradient<V> whole{center, inverse, hn::Div(sum, count), hn::Div(product, count), first, second};
-    if (p.relu)
-      channel.write(Through<NormalizeGradient<V>>{whole}, grad_x, grad_y, x, y);
+    if (clipped)
+      channel.write(Through<NormalizeGradient<V>>{whole, clip}, grad_x, grad_y, x, y);
     else
       channel.write(whole, grad_x, grad_y, x);
   }
@@ -317,8 +332,10 @@ HWY_NOINLINE void inference_numbers(T* numbers, std::int64_t pitch, const T* wei
 /// the weight and the shift of each channel, [4, pitch].
 template <class T>
 HWY_NOINLINE void inference_rows(T* y, const T* x, const T* added, const T* numbers, std::int64_t pitch,
-                                 std::int64_t channels, std::int64_t rows, bool relu) {
+                                 std::int64_t channels, std::int64_t rows, kernels::Activation activation) {
   const hn::ScalableTag<T> d;
+  const bool clipped = clips(activation);
+  const Clip<T> clip{top_of<T>(activation)};
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t together = 4;  // rows that share the loads per channel
@@ -331,7 +348,7 @@ HWY_NOINLINE void inference_rows(T* y, const T* x, const T* added, const T* numb
       for (std::int64_t at = begin + c; at < end; at += channels) {
         V value = normalize(d, load_columns(d, x + at, count));
         if (added != nullptr) value = hn::Add(value, load_columns(d, added + at, count));
-        store_columns(relu ? Relu{}(d, value) : value, d, y + at, count);
+        store_columns(clipped ? clip(d, value) : value, d, y + at, count);
       }
     }
   }
@@ -382,7 +399,8 @@ void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, c
   inference_numbers(numbers, pitch, weight, bias, running_mean, running_var, p);
   parallel_for(context, p.N, streamed * static_cast<double>(p.C), [=, &p](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = begin * p.C;
-    inference_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, pitch, p.C, end - begin, p.relu);
+    inference_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, pitch, p.C, end - begin,
+                   p.activation);
   });
 }
 

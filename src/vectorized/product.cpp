@@ -213,7 +213,8 @@ template <class T>
 void Plan<T>::run_dots(const Part& part, T* /*scratch*/) const {
   const auto& shape = problem_.shape;
   sum_kernels<T>().dots(part.c, shape.n, part.a + part.first_k, shape.k, part.b + part.first_k, shape.k, part.m, part.n,
-                        part.k, false, part.bias, problem_.relu && slices_ == 1);
+                        part.k, false, part.bias, clips(problem_.activation) && slices_ == 1,
+                        top_of<T>(problem_.activation));
 }
 
 template <class T>
@@ -236,7 +237,8 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
       block.c_row = shape.n;
       block.accumulate = first > 0;
       block.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
-      block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      block.relu = clips(problem_.activation) && slices_ == 1 && first + block_k_ >= part.k;
+      block.top = top_of<T>(problem_.activation);
       const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
       std::int64_t done = 0;
       if (in_place(part.m)) {  // except the last columns
@@ -291,7 +293,8 @@ void Plan<T>::run_transposed(const Part& part, T* packed) const {
       block.c_row = transposed_row();
       block.accumulate = first > 0;
       block.row_bias = part.bias;
-      block.relu = problem_.relu && slices_ == 1 && first + block_k_ >= part.k;
+      block.relu = clips(problem_.activation) && slices_ == 1 && first + block_k_ >= part.k;
+      block.top = top_of<T>(problem_.activation);
       kernels.multiply(block);
     }
     kernels.transpose(part.c + column * shape.n, shape.n, transposed, transposed_row(), part.n, columns);
@@ -301,10 +304,15 @@ void Plan<T>::run_transposed(const Part& part, T* packed) const {
 template <class T>
 void Plan<T>::add(const T* partials) const {
   if (slices_ == 1) return;
+  const T top = top_of<T>(problem_.activation);
   for (std::int64_t i = 0; i < size(); ++i) {
     T total = partials[i];
     for (std::int64_t slice = 1; slice < slices_; ++slice) total += partials[slice * size() + i];
-    arrays_.c[i] = problem_.relu && total < T{0} ? T{0} : total;
+    if (clips(problem_.activation)) {
+      total = total < T{0} ? T{0} : total;
+      total = total > top ? top : total;
+    }
+    arrays_.c[i] = total;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/dot.hpp"
+#include "vectorized/clip.hpp"
 
 namespace tern::vectorized {
 struct Team;
@@ -20,7 +21,7 @@ namespace tern::vectorized::product {
 /// about it reads.
 struct Problem {
   kernels::Matmul shape;
-  bool relu = false;
+  kernels::Activation activation = kernels::Activation::none;  ///< relu and relu6; others are left to the caller
   Precision precision = Precision::strict;
   int threads = 1;
 };

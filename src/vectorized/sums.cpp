@@ -145,6 +145,7 @@ struct DotTile {
   bool accumulate;
   const T* column_bias;
   bool relu;
+  T top;
 };
 
 template <int M, int N, class T>
@@ -171,7 +172,10 @@ void dot_tile(const DotTile<T>& block) {
   if (block.column_bias != nullptr)
     for (int i = 0; i < M * N; ++i) total[i] += block.column_bias[i % N];
   if (block.relu)
-    for (int i = 0; i < M * N; ++i) total[i] = total[i] < T{0} ? T{0} : total[i];
+    for (int i = 0; i < M * N; ++i) {
+      const T raised = total[i] < T{0} ? T{0} : total[i];
+      total[i] = raised > block.top ? block.top : raised;
+    }
   for (int i = 0; i < M; ++i) {
     T* const c = block.c + i * block.c_row;
     if (block.accumulate)
@@ -191,7 +195,7 @@ constexpr std::array<DotFunction<T>, sizeof...(I)> dot_table(std::integer_sequen
 
 template <class T>
 void dots(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
-          std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu) {
+          std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu, T top) {
   static constexpr auto table = dot_table<T>(std::make_integer_sequence<int, dot_rows * dot_columns>());
   for (std::int64_t j = 0; j < n; j += dot_columns) {
     const std::int64_t columns = std::min<std::int64_t>(dot_columns, n - j);
@@ -199,7 +203,7 @@ void dots(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, 
       const std::int64_t rows = std::min<std::int64_t>(dot_rows, m - i);
       table[static_cast<std::size_t>((rows - 1) * dot_columns + columns - 1)](
           {c + i * c_row + j, c_row, a + i * a_row, a_row, b + j * b_row, b_row, k, accumulate,
-           column_bias == nullptr ? nullptr : column_bias + j, relu});
+           column_bias == nullptr ? nullptr : column_bias + j, relu, top});
     }
   }
 }

@@ -8,9 +8,10 @@ namespace tern::vectorized {
 
 template <class T>
 struct SumKernels {
-  /// c [m, n] = a [m, k] b^T with b [n, k], or c += it: vectors along k, nothing packed. For few elements of c.
+  /// c [m, n] = a [m, k] b^T with b [n, k], or c += it: vectors along k, nothing packed. For few elements of c. With
+  /// relu, results above `top` become that.
   void (*dots)(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
-               std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu);
+               std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu, T top);
   /// out[i] = saved[i] <= 0 ? 0 : grad[i].
   void (*relu_gradient)(T* out, const T* grad, const T* saved, std::int64_t n);
   /// out[j] = the sum of column j of in [rows, n], in fixed blocks of rows.

@@ -113,6 +113,23 @@ TEST_CASE("passes: a layer, its batch normalisation and its activation become on
   CHECK(difference_of({graph(ones({1, 1, 10, 10}))}, {before}) == "");
 }
 
+TEST_CASE("passes: a layer takes its normalisation, the shortcut and the activation", "[graph]") {
+  const Device device{"sequential"};
+  const nn::Conv2d conv{4, 4, 1};
+  nn::BatchNorm2d norm{4};
+  norm.eval();
+  const graph::Graph graph = graph::for_inference(
+      graph::trace([&](const std::vector<Tensor>& x) { return std::vector{norm(conv(x[0]), x[0], Activation::relu)}; },
+                   {ones({2, 4, 5, 5})}));
+  REQUIRE(nodes(graph.structure()) == 1);
+  CHECK(graph.structure().nodes[0].op->name() == "conv2d_add");
+  Generator generator{1};
+  const Tensor x = randn({3, 4, 5, 5}, generator);
+  const NoGrad no_grad;
+  const Tensor expected = norm(conv(x), x, Activation::relu);
+  CHECK(op::max(op::abs(op::sub(graph(x), expected))).item() <= 1e-5);
+}
+
 TEST_CASE("passes: what has another reader, another shape or another activation is not joined", "[graph]") {
   const Tensor weight = ones({4, 4, 3, 3}), scale = ones({4});
   const auto fused = [](graph::Structure structure, graph::Rounding rounding = graph::Rounding::fewer) {
@@ -132,6 +149,11 @@ TEST_CASE("passes: what has another reader, another shape or another activation 
   const graph::Structure sum = traced([&](const Tensor& x) { return op::relu(op::add(x, norm(x))); }, {1, 4, 6, 6});
   CHECK(fused(sum) == 1);
   CHECK(fused(sum, graph::Rounding::same) == 3);
+  CHECK(fused(traced([&](const Tensor& x) { return op::relu6(op::add(x, conv(x))); }, {1, 4, 6, 6}),
+              graph::Rounding::same) == 1);
+  CHECK(fused(traced([&](const Tensor& x) { return op::relu6(norm(x)); }, {1, 4, 6, 6})) == 1);
+  CHECK(fused(traced([&](const Tensor& x) { return op::silu(conv(x)); }, {1, 4, 6, 6})) == 1);
+  CHECK(fused(traced([&](const Tensor& x) { return op::silu(op::add(x, conv(x))); }, {1, 4, 6, 6})) == 2);
   CHECK(fused(traced([&](const Tensor& x) { return op::add(norm(x), scale.reshape({4, 1, 1})); }, {1, 4, 6, 6})) == 3);
   CHECK(fused(traced([&](const Tensor& x) { return op::tanh(norm(x)); }, {1, 4, 6, 6})) == 2);
   CHECK(fused(traced([&](const Tensor& x) { return op::max_pool2d(conv(x), 2, {.stride = Pair{1}}); }, {1, 4, 6, 6})) ==

@@ -54,9 +54,9 @@ class RandomProgram {
         return op::batch_norm(x, scale, bias, bias, scale, {.training = false});
       case 4:
       case 5:
-        return op::relu(x);
+        return which == 2 ? op::relu6(op::mul(x, 4)) : op::relu(x);
       case 6:
-        return op::sigmoid(x);
+        return which == 0 ? op::sigmoid(x) : which == 1 ? op::silu(x) : op::hardswish(x);
       case 7:
       case 8:
         return op::add(x, other);
@@ -65,7 +65,7 @@ class RandomProgram {
       case 10:
         return op::linear(x, matrix_);
       case 11:
-        return op::tanh(x);
+        return which == 0 ? op::tanh(x) : op::gelu(x);
       case 12:
         return op::cat({x.slice(1, 2, 4), other.slice(1, 0, 2)}, 1);
       case 13:

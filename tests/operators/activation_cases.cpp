@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/activated.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -112,9 +113,14 @@ Operator activate() {
     Activation activation;
     double (*function)(double);
   };
-  for (const Use& use : {Use{"none", Activation::none, [](double x) { return x; }}, Use{"relu", Activation::relu, relu},
-                         Use{"sigmoid", Activation::sigmoid, sigmoid},
-                         Use{"tanh", Activation::tanh, [](double x) { return std::tanh(x); }}})
+  for (const Use& use :
+       {Use{"none", Activation::none, [](double x) { return x; }}, Use{"relu", Activation::relu, relu},
+        Use{"sigmoid", Activation::sigmoid, sigmoid},
+        Use{"tanh", Activation::tanh, [](double x) { return std::tanh(x); }},
+        Use{"relu6", Activation::relu6, [](double x) { return activated(Activation::relu6, x); }},
+        Use{"gelu", Activation::gelu, [](double x) { return activated(Activation::gelu, x); }},
+        Use{"silu", Activation::silu, [](double x) { return activated(Activation::silu, x); }},
+        Use{"hardswish", Activation::hardswish, [](double x) { return activated(Activation::hardswish, x); }}})
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{33}, Shape{3, 5}})
       op.samples.push_back(
           {.name = message(use.name, " ", shape),

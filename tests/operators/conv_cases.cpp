@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "support/activated.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -16,20 +17,6 @@ using op::Conv2dOptions;
 std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
                      std::int64_t dilation) {
   return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
-}
-
-double apply(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::tanh:
-      return std::tanh(x);
-  }
-  return x;
 }
 
 Array convolution(const std::vector<Array>& in, const Conv2dOptions& options) {
@@ -57,7 +44,7 @@ Array convolution(const std::vector<Array>& in, const Conv2dOptions& options) {
                 if (h < 0 || h >= H || w < 0 || w >= W) continue;
                 sum += x[((n * C + first + c) * H + h) * W + w] * weight[((o * per_group + c) * KH + kh) * KW + kw];
               }
-          y[next++] = apply(options.activation, sum);
+          y[next++] = activated(options.activation, sum);
         }
   return y;
 }
@@ -70,10 +57,11 @@ struct Use {
 };
 
 Sample sample(const Use& use, bool exact = false, bool large = false) {
-  std::vector<Argument> arguments{exact ? integers(use.x, -4, 4) : uniform(use.x),
+  const double most = use.options.activation == Activation::relu6 ? 6 : 1;  // so that sums leave its range
+  std::vector<Argument> arguments{exact ? integers(use.x, -4, 4) : uniform(use.x, -most, most),
                                   exact ? integers(use.weight, -4, 4) : uniform(use.weight)};
   if (use.bias) arguments.push_back(exact ? integers({use.weight[0]}) : uniform({use.weight[0]}));
-  const auto terms = static_cast<double>(use.weight[1] * use.weight[2] * use.weight[3]);
+  const auto terms = most * static_cast<double>(use.weight[1] * use.weight[2] * use.weight[3]);
   const auto positions = static_cast<double>(use.x[0] * use.x[2] * use.x[3]);
   return {.name = message(use.name, " ", use.x, " * ", use.weight, exact ? " integers" : ""),
           .arguments = arguments,
@@ -126,6 +114,52 @@ Operator joined() {
   op.invalid = {{"nothing", Kind::shape, {"no convolutions"}, [] { op::conv2d_cat({}); }},
                 {"outputs of two sizes", Kind::shape, {"5x5", "3x3"}, [] {
                    op::conv2d_cat({{ones({1, 1, 5, 5}), ones({1, 1, 1, 1})}, {ones({1, 1, 5, 5}), ones({1, 1, 3, 3})}});
+                 }}};
+  return op;
+}
+
+/// A convolution, what is added, and the activation.
+Operator with_shortcut() {
+  Operator op{.name = "conv2d_add"};
+  const Use uses[]{{"plain", {2, 3, 7, 6}, {4, 3, 3, 3}},
+                   {"relu", {2, 3, 7, 6}, {4, 3, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+                   {"sigmoid", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::sigmoid}},
+                   {"stride 2", {1, 4, 9, 8}, {6, 2, 3, 3}, {.stride = 2, .padding = 1, .groups = 2}},
+                   {"1x1", {2, 40, 9, 7}, {24, 40, 1, 1}},
+                   {"1x1, relu6", {2, 24, 9, 7}, {20, 24, 1, 1}, {.activation = Activation::relu6}},
+                   {"wide", {2, 16, 9, 7}, {24, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+                   {"winograd", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+                   {"depthwise", {2, 20, 9, 11}, {20, 1, 3, 3}, {.padding = 1, .groups = 20}},
+                   {"no images", {0, 2, 5, 5}, {3, 2, 3, 3}}};
+  for (const Use& use : uses)
+    for (const bool bias : {true, false}) {
+      Use own = use;
+      own.bias = bias;
+      Conv2dOptions plain = use.options;
+      plain.activation = Activation::none;
+      Sample made = sample(own);
+      Array x(use.x), weight(use.weight);
+      const Array y = convolution({x, weight}, plain);
+      made.arguments.push_back(uniform(y.shape));
+      made.call = [options = use.options](const std::vector<Tensor>& in) {
+        return std::vector{op::conv2d_add(in[0], in[1], in.size() > 3 ? in[2] : Tensor{}, in.back(), options)};
+      };
+      made.reference = [plain, activation = use.options.activation](const std::vector<Array>& in) {
+        Array sum = convolution({in.begin(), in.end() - 1}, plain);
+        for (std::int64_t i = 0; i < sum.size(); ++i) sum[i] = activated(activation, sum[i] + in.back()[i]);
+        return std::vector{sum};
+      };
+      made.roundings = 2;  // the sum is another operator where it has a gradient, and in 16 bits
+      op.samples.push_back(made);
+    }
+  op.invalid = {{"a sum of another shape",
+                 Kind::shape,
+                 {"[1,2,5,5]", "[1,2,3,3]"},
+                 [] {
+                   op::conv2d_add(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), {}, ones({1, 2, 5, 5}));
+                 }},
+                {"a sum of another dtype", Kind::dtype, {"float64", "float32"}, [] {
+                   op::conv2d_add(ones({1, 1, 3, 3}), ones({2, 1, 3, 3}), {}, ones({1, 2, 1, 1}, DType::float64));
                  }}};
   return op;
 }
@@ -222,6 +256,10 @@ std::vector<Operator> conv_cases() {
       {"relu", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::relu}},
       {"sigmoid", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::sigmoid}},
       {"tanh", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::tanh}, false},
+      {"relu6", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::relu6}},
+      {"gelu", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::gelu}},
+      {"silu", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::silu}},
+      {"hardswish", {2, 3, 7, 6}, {4, 3, 3, 3}, {.activation = Activation::hardswish}, false},
       {"1x1", {2, 5, 4, 3}, {7, 5, 1, 1}},
       {"1x1 stride 2", {2, 5, 5, 7}, {3, 5, 1, 1}, {.stride = 2}},
       {"padded", {2, 2, 5, 5}, {3, 2, 3, 3}, {.padding = 1}},
@@ -287,7 +325,7 @@ std::vector<Operator> conv_cases() {
        {16, 8, 2, 4},
        {.padding = {1, 2}, .end_padding = Pair(0, 1)}}};
   for (const Use& use : uses) op.samples.push_back(sample(use));
-  for (const Use& use : {uses[1], uses[8], uses[14], uses[16], uses[17], uses[27]})
+  for (const Use& use : {uses[1], uses[12], uses[18], uses[20], uses[21], uses[31]})
     op.samples.push_back(sample(use, true));
   op.samples.push_back(
       sample({"large", {16, 3, 19, 21}, {31, 3, 5, 5}, {.padding = 2, .activation = Activation::relu}}, false, true));
@@ -338,11 +376,24 @@ std::vector<Operator> conv_cases() {
       {"wide, two groups, stride 2", {2, 16, 9, 9}, {16, 8, 3, 5}, {.stride = {2, 1}, .padding = {1, 2}, .groups = 2}},
       {"many channels", {1, 208, 4, 4}, {40, 208, 3, 3}, {.padding = 1, .activation = Activation::relu}},
       {"many channels, 1x1", {1, 528, 3, 3}, {72, 528, 1, 1}, {}, false},
+      {"wide, relu6", {2, 16, 9, 7}, {24, 16, 3, 3}, {.padding = 1, .activation = Activation::relu6}},
+      {"wide 1x1, relu6", {2, 40, 9, 7}, {24, 40, 1, 1}, {.activation = Activation::relu6}},
+      {"wide 1x1, hardswish", {2, 40, 9, 7}, {20, 40, 1, 1}, {.activation = Activation::hardswish}},
+      {"winograd, silu", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::silu}},
+      {"winograd, relu6", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu6}},
       {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
   for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
   // A kernel for each channel, and groups of few channels.
   const Use narrow[]{
       {"depthwise 3x3", {2, 20, 9, 11}, {20, 1, 3, 3}, {.padding = 1, .groups = 20, .activation = Activation::relu}},
+      {"depthwise 3x3, relu6",
+       {2, 20, 9, 11},
+       {20, 1, 3, 3},
+       {.padding = 1, .groups = 20, .activation = Activation::relu6}},
+      {"depthwise 3x3, silu",
+       {2, 20, 9, 11},
+       {20, 1, 3, 3},
+       {.padding = 1, .groups = 20, .activation = Activation::silu}},
       {"depthwise 3x3, stride 2", {3, 8, 9, 8}, {8, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 8}},
       {"depthwise 3x3, no padding", {1, 136, 6, 5}, {136, 1, 3, 3}, {.groups = 136}, false},
       {"depthwise 5x5", {1, 12, 10, 7}, {12, 1, 5, 5}, {.padding = {2, 1}, .groups = 12}},
@@ -363,7 +414,7 @@ std::vector<Operator> conv_cases() {
       {"thirty-two groups of sixteen", {1, 512, 4, 3}, {512, 16, 3, 3}, {.padding = 1, .groups = 32}},
       {"eight groups of thirty-two", {1, 256, 5, 4}, {256, 32, 3, 3}, {.padding = 1, .groups = 8}}};
   for (const Use& use : narrow) op.samples.push_back(sample(use, false, true));
-  for (const Use& use : {narrow[0], narrow[1], narrow[6], narrow[11]}) op.samples.push_back(sample(use, true, true));
+  for (const Use& use : {narrow[0], narrow[3], narrow[8], narrow[13]}) op.samples.push_back(sample(use, true, true));
   for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));
   op.invalid = {{"channels differ",
                  Kind::shape,
@@ -440,7 +491,7 @@ std::vector<Operator> conv_cases() {
                 {"integers", Kind::dtype, {"uint8"}, [] {
                    op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
                  }}};
-  return {op, joined(), max_pooled()};
+  return {op, joined(), with_shortcut(), max_pooled()};
 }
 
 }  // namespace tern::testing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "support/activated.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -182,24 +183,11 @@ Operator dot() {
   return op;
 }
 
-double apply(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::tanh:
-      return std::tanh(x);
-  }
-  return x;
-}
-
 Sample linear_sample(const Shape& x, std::int64_t out, bool with_bias, Activation activation, const char* name,
                      bool large) {
   const std::int64_t in = x.back();
-  std::vector<Argument> arguments{uniform(x), uniform({out, in})};
+  const double most = activation == Activation::relu6 ? 6 : 1;  // so that sums leave its range
+  std::vector<Argument> arguments{uniform(x, -most, most), uniform({out, in})};
   if (with_bias) arguments.push_back(uniform({out}));
   const double rows = static_cast<double>(in > 0 ? element_count(x) / in : 1);
   return {
@@ -214,11 +202,11 @@ Sample linear_sample(const Shape& x, std::int64_t out, bool with_bias, Activatio
             Array result = product(inputs[0], inputs[1], false, true);
             const std::int64_t columns = inputs[1].shape[0];
             for (std::int64_t i = 0; i < result.size(); ++i)
-              result[i] = apply(activation, result[i] + (inputs.size() > 2 ? inputs[2][i % columns] : 0));
+              result[i] = activated(activation, result[i] + (inputs.size() > 2 ? inputs[2][i % columns] : 0));
             return std::vector{result};
           },
-      .terms = std::max(1.0, static_cast<double>(in)),
-      .gradient_terms = std::max({1.0, rows, static_cast<double>(out), static_cast<double>(in)}) * 2,
+      .terms = std::max(1.0, most * static_cast<double>(in)),
+      .gradient_terms = std::max({1.0, rows, static_cast<double>(out), static_cast<double>(in)}) * 2 * most,
       .large = large};
 }
 
@@ -228,8 +216,10 @@ Operator linear() {
     Activation activation;
     const char* name;
   };
-  for (const Kinds& kind : {Kinds{Activation::none, "none"}, Kinds{Activation::relu, "relu"},
-                            Kinds{Activation::sigmoid, "sigmoid"}, Kinds{Activation::tanh, "tanh"}})
+  for (const Kinds& kind :
+       {Kinds{Activation::none, "none"}, Kinds{Activation::relu, "relu"}, Kinds{Activation::sigmoid, "sigmoid"},
+        Kinds{Activation::tanh, "tanh"}, Kinds{Activation::relu6, "relu6"}, Kinds{Activation::gelu, "gelu"},
+        Kinds{Activation::silu, "silu"}, Kinds{Activation::hardswish, "hardswish"}})
     for (const bool bias : {true, false})
       for (const auto& [x, out] :
            {std::pair<Shape, std::int64_t>{{1, 1}, 1}, {{3, 5}, 7}, {{17, 33}, 9}, {{5}, 4}, {{2, 3, 5}, 8}})
@@ -252,6 +242,8 @@ Operator linear() {
   op.samples.push_back(linear_sample({70, 300}, 36, true, Activation::relu, "relu", false));
   op.samples.push_back(linear_sample({130, 196}, 10, true, Activation::tanh, "tanh", true));
   op.samples.push_back(linear_sample({40, 784}, 196, false, Activation::relu, "relu", true));
+  op.samples.push_back(linear_sample({40, 784}, 196, true, Activation::relu6, "relu6", true));
+  op.samples.push_back(linear_sample({197, 192}, 256, true, Activation::gelu, "gelu", true));
   op.samples.push_back(linear_sample({128, 300}, 196, true, Activation::relu, "relu", true));
   op.samples.push_back(linear_sample({500, 61}, 67, true, Activation::tanh, "tanh", true));
   op.invalid.push_back({"features differ", Kind::shape, {"[2,3]", "[5,4]"}, [] {

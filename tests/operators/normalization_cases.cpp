@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "support/activated.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -111,8 +112,7 @@ std::vector<Array> batch_normalised(const std::vector<Array>& in, const op::Batc
         const double normal = (x[i] - used.mean) / std::sqrt(used.var + options.epsilon);
         y[i] = is_affine(in.size()) ? normal * in[3][c] + in[4][c] : normal;
         if (has_added(in.size())) y[i] += in.back()[i];
-        if (options.activation == Activation::relu && y[i] <= 0) y[i] = 0;
-        if (options.activation == Activation::sigmoid) y[i] = 1 / (1 + std::exp(-y[i]));
+        y[i] = activated(options.activation, y[i]);
       }
   }
   return {y, running_mean, running_var};
@@ -205,6 +205,11 @@ Operator batch_norm() {
         }
   add({{4, 3, 5, 7}, true, true, {}, false, false, true}, " added");
   add({{4, 3, 5, 7}, false, true, {}, false, false, true}, " added");
+  for (const bool training : {true, false})
+    for (const bool added : {true, false})
+      for (const Shape& x : {Shape{4, 3, 5, 7}, Shape{17, 9}, Shape{5, 8, 3, 2}, Shape{3, 36, 5, 5}})
+        add({x, training, true, {.activation = Activation::relu6}, false, false, added},
+            added ? " added, relu6" : " relu6");
   add({{5, 8, 3, 2}, true, true, {.activation = Activation::sigmoid}, false, false, true}, " added, sigmoid");
   op.samples.back().roundings = 2;
   for (const bool added : {true, false}) {  // channels of so many elements are shared out

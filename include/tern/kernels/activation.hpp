@@ -4,9 +4,11 @@
 
 namespace tern::kernels {
 
-/// An activation that linear and conv2d can apply to their output in the same pass. Its derivative is a function of the
-/// output.
-enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
+/// An activation that linear and conv2d can apply to their output in the same pass. Backward passes take those whose
+/// derivative is a function of the output: `by_output`.
+enum class Activation : std::uint8_t { none, relu, sigmoid, tanh, relu6, gelu, silu, hardswish };
+
+constexpr bool by_output(Activation activation) { return activation <= Activation::relu6; }
 
 /// An array seen as [outer, length, inner]; softmax and reductions run along `length`.
 struct Axis {
@@ -41,6 +43,12 @@ struct Activations {
   /// in * Phi(in), Phi the normal distribution function, by erf (not the tanh approximation). Backward saves in.
   Unary gelu;
   Backward gelu_backward;
+  /// in / (1 + exp(-in)). Backward saves in.
+  Unary silu;
+  Backward silu_backward;
+  /// in * relu6(in + 3) / 6. The derivative is 0 up to -3 and 1 from 3 on. Backward saves in.
+  Unary hardswish;
+  Backward hardswish_backward;
 
   /// exp(in - max) / sum along `length`; a row of -infinity alone gives NaN.
   Kernel<void(Context&, T* out, const T* in, const Axis&)> softmax;
@@ -55,8 +63,9 @@ struct Activations {
                              &Activations::leaky_relu_backward, &Activations::sigmoid, &Activations::sigmoid_backward,
                              &Activations::tanh, &Activations::tanh_backward, &Activations::softplus,
                              &Activations::softplus_backward, &Activations::gelu, &Activations::gelu_backward,
-                             &Activations::softmax, &Activations::softmax_backward, &Activations::log_softmax,
-                             &Activations::log_softmax_backward>;
+                             &Activations::silu, &Activations::silu_backward, &Activations::hardswish,
+                             &Activations::hardswish_backward, &Activations::softmax, &Activations::softmax_backward,
+                             &Activations::log_softmax, &Activations::log_softmax_backward>;
 };
 
 }  // namespace tern::kernels

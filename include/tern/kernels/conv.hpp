@@ -34,6 +34,9 @@ struct Conv {
   Kernel<Layout(const Context&, const Conv2d&)> layout;
   /// y = activation(x * weight + bias). `bias` may be null.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const Conv2d&)> conv2d;
+  /// y = activation(x * weight + bias + added): `added` is [N, O, OH, OW] in the layout of x, dense, and is not y. The
+  /// bits are those of conv2d without an activation, an addition and the activation.
+  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added, const Conv2d&)> conv2d_add;
   /// With g = grad_y * activation'(y): the gradients of the three inputs. A null gradient is not computed. Inputs that
   /// are not read may be null: y without an activation, weight without grad_x, x without the other two. grad_x sums
   /// over the outputs that exist; positions beyond y's edges contribute nothing, not zero times a weight.
@@ -53,8 +56,8 @@ struct Conv {
               const T* weight, const T* y, const Conv2d&)>
       conv2d_max_pool2d_backward;
 
-  using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_backward, &Conv::fuses_max_pool2d,
-                             &Conv::conv2d_max_pool2d, &Conv::conv2d_max_pool2d_backward>;
+  using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_add, &Conv::conv2d_backward,
+                             &Conv::fuses_max_pool2d, &Conv::conv2d_max_pool2d, &Conv::conv2d_max_pool2d_backward>;
 };
 
 }  // namespace tern::kernels

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tern/kernels/kernel.hpp"
+#include "tern/kernels/activation.hpp"
 
 namespace tern::kernels {
 
@@ -21,10 +21,10 @@ struct BatchNorm {
   std::int64_t N = 0, C = 0, area = 0;
   double epsilon = 1e-5, momentum = 0.1;
   Layout layout = Layout::channels_first;
-  bool relu = false;
+  Activation activation = Activation::none;  ///< or relu, or relu6
 
   using Members = MemberList<&BatchNorm::N, &BatchNorm::C, &BatchNorm::area, &BatchNorm::epsilon, &BatchNorm::momentum,
-                             &BatchNorm::layout, &BatchNorm::relu>;
+                             &BatchNorm::layout, &BatchNorm::activation>;
 };
 
 /// Rows [rows, length], each with its own statistics. Weights and biases are [groups, length / area], shared by
@@ -49,21 +49,21 @@ struct Normalization {
       local_response_norm_backward;
 
   /// y = (x - mean) * inverse_deviation * weight + bias with the batch's mean and biased variance, plus `added` (may be
-  /// null), then relu if BatchNorm::relu is set. Saves mean and inverse_deviation = 1 / sqrt(var + epsilon). Unless
+  /// null), then the activation. Saves mean and inverse_deviation = 1 / sqrt(var + epsilon). Unless
   /// running_mean is null, updates both running statistics in place: running = (1 - momentum) running + momentum batch,
   /// with the unbiased variance (biased for one element).
   Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
               Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added, const BatchNorm&)>
       batch_norm;
-  /// With a relu, y is an input and grad_y first passes through the relu; the result is grad_added. grad_added is null
-  /// if nothing was added; then a mode may recompute y from x, weight and bias. Without a relu, bias, y and grad_added
-  /// are null. grad_weight and grad_bias may both be null; grad_x may be null.
+  /// With an activation, y is an input and grad_y first passes through it; the result is grad_added. grad_added is null
+  /// if nothing was added; then a mode may recompute y from x, weight and bias. Without one, bias, y and grad_added are
+  /// null. grad_weight and grad_bias may both be null; grad_x may be null.
   Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
               const T* weight, const T* bias, const T* y, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
               const BatchNorm&)>
       batch_norm_backward;
-  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then relu if
-  /// set.
+  /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then the
+  /// activation.
   Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added, const Scalar<T>* running_mean,
               const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;

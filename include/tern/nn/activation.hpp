@@ -48,8 +48,26 @@ class Softplus : public Module {
 
 class Gelu : public Module {
  public:
+  using Operator = Gelu;
   Tensor forward(const Tensor& x) const override { return operators::gelu(x); }
   std::string describe() const override { return "Gelu()"; }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("gelu")}}; }
+};
+
+class Relu6 : public Module {
+ public:
+  using Operator = Relu6;
+  Tensor forward(const Tensor& x) const override { return operators::relu6(x); }
+  std::string describe() const override { return "Relu6()"; }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("relu6")}}; }
+};
+
+class Hardswish : public Module {
+ public:
+  using Operator = Hardswish;
+  Tensor forward(const Tensor& x) const override { return operators::hardswish(x); }
+  std::string describe() const override { return "Hardswish()"; }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("hardswish")}}; }
 };
 
 class Elu : public Module {
@@ -64,8 +82,10 @@ class Elu : public Module {
 
 class Silu : public Module {
  public:
+  using Operator = Silu;
   Tensor forward(const Tensor& x) const override { return operators::silu(x); }
   std::string describe() const override { return "Silu()"; }
+  AsOperator as_operator(bool /*training*/) const { return {{&operators::op("silu")}}; }
 };
 
 /// operators::prelu with a weight [1] or [channels], initialised to `start`.

@@ -25,6 +25,10 @@ Tensor softplus(const Tensor& x);
 Tensor softplus(const Tensor& x, double beta, double threshold = 20);
 /// x * Phi(x) with the exact normal distribution function.
 Tensor gelu(const Tensor& x);
+/// x * sigmoid(x).
+Tensor silu(const Tensor& x);
+/// x * relu6(x + 3) / 6. The derivative is 0 up to -3 and 1 from 3 on.
+Tensor hardswish(const Tensor& x);
 /// exp(x) / sum(exp(x)) along `dim`, stable. With `dtype`, x is converted to it first.
 Tensor softmax(const Tensor& x, std::int64_t dim = -1, std::optional<DType> dtype = {});
 /// log(softmax(x)), stable.
@@ -45,10 +49,6 @@ Tensor prelu(const Tensor& x, const Tensor& weight);
 Tensor relu6(const Tensor& x);
 /// relu6(x + 3) / 6.
 Tensor hardsigmoid(const Tensor& x);
-/// x * hardsigmoid(x).
-Tensor hardswish(const Tensor& x);
-/// x * sigmoid(x).
-Tensor silu(const Tensor& x);
 /// x * tanh(softplus(x)).
 Tensor mish(const Tensor& x);
 /// gelu by the approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).

@@ -36,6 +36,11 @@ struct Conv2dOptions {
 /// - 1) - 1) / stride) + 1. Padding is zeros; 0 times an infinite weight is NaN. Rounding: docs/numbers.md.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
+/// The activation of conv2d(...) + added: x with its shortcut, as residual networks add it. `added` has the shape of
+/// the result. One kernel in inference; with a gradient, the operators in turn. The bits are theirs in both.
+Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added,
+                  const Conv2dOptions& options = {});
+
 /// max_pool2d(conv2d(...), 2): the largest of each 2 x 2 outputs, in windows that do not overlap. One kernel that does
 /// not store the convolution, if the mode has it. The result is [N, O, OH / 2, OW / 2], rounded down.
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},

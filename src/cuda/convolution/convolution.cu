@@ -139,6 +139,42 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
 }
 
+template <class T>
+__global__ void add_kernel(T* y, const T* added, std::int64_t count, Activation activation) {
+  begin_kernel();
+  const std::int64_t step = global_threads();
+  for (std::int64_t i = global_thread(); i < count; i += step) y[i] = activate(y[i] + added[i], activation);
+}
+template <class T>
+__global__ void add_packs_kernel(T* y, const T* added, std::int64_t packs, Activation activation) {
+  begin_kernel();
+  constexpr int V = pack_size<T>;
+  const std::int64_t step = global_threads();
+  for (std::int64_t i = global_thread(); i < packs; i += step) {
+    Pack<T, V> values = load<V>(y + i * V);
+    const Pack<T, V> more = load<V>(added + i * V);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      values.value[lane] = activate(values.value[lane] + more.value[lane], activation);
+    store<V>(y + i * V, values);
+  }
+}
+
+template <class T>
+void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                const Conv2d& shape) {
+  Conv2d plain = shape;
+  plain.activation = Activation::none;
+  conv2d(context, y, x, weight, bias, plain);
+  const std::int64_t count = shape.N * shape.O * shape.OH * shape.OW;
+  if (count == 0) return;
+  constexpr int V = pack_size<T>;
+  if (count % V == 0 && aligned<V>(y) && aligned<V>(added))
+    launch(context, Grid(blocks_for(count / V), 256), add_packs_kernel<T>, y, added, count / V, shape.activation);
+  else
+    launch(context, Grid(blocks_for(count), 256), add_kernel<T>, y, added, count, shape.activation);
+}
+
 // ---- backward ----
 
 /// The outputs of a backward pass. The first three may be null; `index` belongs to a pooled y.
@@ -383,6 +419,7 @@ template <class T>
 kernels::Conv<T> conv() {
   return {.layout = convolution::layout<T>,
           .conv2d = convolution::conv2d<T>,
+          .conv2d_add = convolution::conv2d_add<T>,
           .conv2d_backward = convolution::conv2d_backward<T>,
           .fuses_max_pool2d = convolution::fuses_max_pool2d<T>,
           .conv2d_max_pool2d = convolution::conv2d_max_pool2d<T>,

@@ -112,12 +112,14 @@ Names names_of(Pass pass) {
   }
 }
 
-Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& in, const Descriptor* added, const Descriptor& out) {
+Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& in, const Descriptor* added, const Descriptor& out,
+                     Activation activation = Activation::none) {
   Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
       .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
-      .set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN)
-      .finalize();
+      .set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
+  if (activation == Activation::relu6) function.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 6.0);
+  function.finalize();
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function)
       .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, in)
@@ -172,12 +174,12 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
       .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
       .finalize();
   if (p.epilogue) {
-    const bool relu = p.activation == Activation::relu;
+    const bool relu = p.activation != Activation::none;
     Descriptor bias = tensor(id_bias, CUDNN_DATA_FLOAT, 1, p.O, 1, 1, p.O);
     Descriptor sum = relu ? between(id_sum) : std::move(y);
     operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, &bias, sum));
     if (relu) {
-      operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, sum, nullptr, y));
+      operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, sum, nullptr, y, p.activation));
       parts.push_back(std::move(y));
     }
     parts.push_back(std::move(bias));

@@ -30,8 +30,8 @@ struct Forward {
   float* y;
   const float *x, *weight, *bias;
   int tiles_n, split, per_split;  // blocks that share a sum, and the k of each
-  bool relu;
-  bool fours;  // y may be written four channels at a time
+  Activation activation;          ///< none, relu or relu6
+  bool fours;                     // y may be written four channels at a time
 };
 
 /// float32: each lane has rows 4 apart and columns 8 apart of its warp's part.
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
 
   const auto epilogue = [&](float sum, int o) {
     const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * s.O + o);
-    return p.relu ? activate(biased, Activation::relu) : biased;
+    return p.activation == Activation::none ? biased : clip(biased, p.activation);
   };
   float* const y = p.y + static_cast<std::int64_t>(group) * s.O;
   if (p.split == 1) {
@@ -325,7 +325,7 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
         .tiles_n = static_cast<int>(tiles_n),
         .split = plan.split,
         .per_split = static_cast<int>(ceil_div(ceil_div(sizes.length, plan.split), Tile::depth)) * Tile::depth,
-        .relu = problem.activation == Activation::relu,
+        .activation = problem.activation,
         .fours = aligned<4>(static_cast<const float*>(arrays.y)) && problem.y_channels % 4 == 0};
     const auto kernel = problem.tensor_cores() ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
     const std::int64_t blocks = ceil_div(sizes.positions, Tile::rows) * tiles_n * plan.split;
@@ -348,7 +348,8 @@ struct Implicit {
 
 // Without a library this is the only algorithm, also for the other activations, in a separate pass.
 bool fuses_epilogue(const Problem& requested) {
-  return requested.activation == Activation::none || requested.activation == Activation::relu;
+  return requested.activation == Activation::none || requested.activation == Activation::relu ||
+         requested.activation == Activation::relu6;
 }
 Task forward_task(const Problem& requested) {
   const Problem problem =

@@ -38,10 +38,11 @@ Task one_pass(const Problem& requested) {
   return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 
-// Relu is the only activation that the engines have.
+// Relu, with or without a top, is the only activation that the engines have.
 bool fuses_epilogue(const Problem& requested) {
   return requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
-         (requested.activation == Activation::none || requested.activation == Activation::relu);
+         (requested.activation == Activation::none || requested.activation == Activation::relu ||
+          requested.activation == Activation::relu6);
 }
 
 // ---- gradients: writing in place is a separate algorithm where engines may write bfloat16 or float32 ----

@@ -33,7 +33,8 @@ struct Problem : Conv2d {
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
   bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
   bool float_out = false;              ///< an engine's output is float32 nevertheless
-  bool epilogue = false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu or none)
+  bool epilogue =
+      false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu, relu6 or none)
   Precision precision = Precision::strict;
   bool deterministic = true;
   Alignments inputs{}, gradients{};  ///< the second for a whole backward: grad_x, grad_weight, grad_y, grad_bias

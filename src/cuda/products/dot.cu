@@ -1,6 +1,8 @@
 #include <array>
 
 #include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused_rows.cuh"
 #include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/sliced.cuh"
@@ -71,16 +73,23 @@ __global__ void bias_activation_kernel(T* y, const T* bias, std::int64_t count, 
 std::int64_t count_a(const Problem& p) { return (p.stride_a == 0 ? 1 : p.batch) * p.m * p.k; }
 std::int64_t count_b(const Problem& p) { return (p.stride_b == 0 ? 1 : p.batch) * p.k * p.n; }
 
-/// The library's part of the problem: bias and activation follow, bfloat16 factors are in the workspace.
+/// The library's part of the problem: bfloat16 factors are in the workspace. It adds the bias, and applies relu, if it
+/// has a kernel for that; else they follow.
 Problem of_library(const Problem& requested) {
   Problem problem = requested;
   problem.slot = Slot::matmul;
   problem.activation = Activation::none;
   problem.inputs.bias = 0;
-  if (!in_bf16(requested)) return problem;
-  problem.in = Element::bfloat16;
-  problem.inputs.a = problem.inputs.b = 256;
-  return problem;
+  if (in_bf16(requested)) {
+    problem.in = Element::bfloat16;
+    problem.inputs.a = problem.inputs.b = 256;
+  }
+  if (requested.out != Element::float32 || requested.inputs.bias == 0 || requested.inputs.bias % 16 != 0)
+    return problem;
+  Problem fused = problem;
+  fused.inputs.bias = requested.inputs.bias;
+  if (requested.activation == Activation::relu) fused.activation = Activation::relu;
+  return next_algorithm(fused, -1) < 0 ? problem : fused;
 }
 
 int next_of_library(const Problem& p, int plan) {
@@ -104,28 +113,40 @@ std::size_t workspace_of_library(const Problem& p, int plan) {
 
 template <class T>
 void finish(Context& context, const Problem& p, const Arrays& arrays) {
-  if (arrays.bias != nullptr || p.activation != Activation::none)
-    launch(context, Grid(blocks_for(p.m * p.n), 256), bias_activation_kernel<T>, static_cast<T*>(arrays.out),
-           static_cast<const T*>(arrays.bias), p.m * p.n, p.n, p.activation);
+  if (arrays.bias == nullptr && p.activation == Activation::none) return;
+  T* const out = static_cast<T*>(arrays.out);
+  const T* const bias = static_cast<const T*>(arrays.bias);
+  if constexpr (std::is_same_v<T, float>)
+    if (p.n % 4 == 0 && cuda::aligned<4>(out))
+      return finish_rows(context, out, out, bias, Rows{p.m, p.n, p.n}, p.activation);
+  launch(context, Grid(blocks_for(p.m * p.n), 256), bias_activation_kernel<T>, out, bias, p.m * p.n, p.n, p.activation);
 }
 
 void run_library(Context& context, const Problem& p, const Arrays& arrays, int plan, void* workspace) {
+  Problem left = p;
+  Arrays rest = arrays;
   if (p.k == 0) {
     check(cudaMemsetAsync(arrays.out, 0, static_cast<std::size_t>(p.batch * p.m * p.n * bytes_of(p.out)),
                           stream_of(context)),
           "clearing");
   } else {
     const LibraryParts parts(p, plan, workspace);
+    const Problem of = of_library(p);
     Arrays on{arrays.out, arrays.a, arrays.b};
+    if (of.inputs.bias != 0) {
+      on.bias = arrays.bias;
+      rest.bias = nullptr;
+      if (of.activation == p.activation) left.activation = Activation::none;
+    }
     if (in_bf16(p)) {
       round(context, parts.a, arrays.a, count_a(p));
       round(context, parts.b, arrays.b, count_b(p));
       on.a = parts.a;
       on.b = parts.b;
     }
-    run_algorithm(context, of_library(p), on, plan, parts.rest);
+    run_algorithm(context, of, on, plan, parts.rest);
   }
-  p.out == Element::float64 ? finish<double>(context, p, arrays) : finish<float>(context, p, arrays);
+  p.out == Element::float64 ? finish<double>(context, left, rest) : finish<float>(context, left, rest);
 }
 
 // ---- the algorithms ----

@@ -1,6 +1,7 @@
 // w (x - mean) / sqrt(var + epsilon) + b = x s + (b - mean s) with s = w / sqrt(var + epsilon), per channel: the scale
 // goes into the weight before, the rest into its bias. Computed in float64.
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "tern/autograd/tape.hpp"
@@ -44,8 +45,9 @@ bool is_layer(const Node& node) {
   return node.op->name() == "linear" && node.attributes.get<Activation>() == Activation::none;
 }
 
-bool holds(const Structure& structure, const Node& node, std::size_t from) {
-  for (std::size_t i = from; i < node.inputs.size(); ++i)
+/// Whether the inputs [from, to) are constants or left out.
+bool holds(const Structure& structure, const Node& node, std::size_t from, std::size_t to = 5) {
+  for (std::size_t i = from; i < std::min(to, node.inputs.size()); ++i)
     if (const int id = node.inputs[i]; id >= 0 && structure.values[id].kind != Kind::constant) return false;
   return true;
 }
@@ -65,13 +67,16 @@ void fold_batch_norm(Structure& structure) {
   for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
     Node& node = structure.nodes[i];
     for (const int id : node.results) maker[id] = i;
-    if (node.op->name() != "batch_norm" || node.inputs.size() != 5) continue;  // not with a sum
+    const std::size_t inputs = node.inputs.size();
+    if (node.op->name() != "batch_norm" || inputs < 5) continue;
+    const int added = inputs > 5 ? node.inputs[5] : -1;
     const auto& options = node.attributes.get<operators::BatchNormOptions>();
     const auto made = maker.find(node.inputs[0]);
     if (options.training || made == maker.end() || uses[node.inputs[0]] != 1) continue;
     Node& layer = structure.nodes[made->second];
     if (!is_layer(layer) || !layer.by_batch.empty() || !holds(structure, layer, 1) || !holds(structure, node, 1))
       continue;
+    if (added >= 0 && layer.op->name() != "conv2d") continue;
     // A linear layer's features are the last dimension, a norm's the second: the same for [N, features] alone.
     if (layer.op->name() == "linear" && structure.values[layer.results[0]].shape.size() != 2) continue;
     const Folded fold = folded(structure, layer, node);
@@ -87,9 +92,10 @@ void fold_batch_norm(Structure& structure) {
     const int weight = add("folded_weight", fold.weight), bias = add("folded_bias", fold.bias);
     const Activation activation = options.activation;
     node.inputs = {layer.inputs[0], weight, bias};
-    node.op = layer.op;
+    if (added >= 0) node.inputs.push_back(added);
+    node.op = added >= 0 ? &operators::op("conv2d_add") : layer.op;
     node.attributes = layer.attributes;
-    if (node.op->name() == "conv2d") {
+    if (layer.op->name() == "conv2d") {
       operators::Conv2dOptions conv = node.attributes.get<operators::Conv2dOptions>();
       conv.activation = activation;
       node.attributes = node.attributes.with(conv);

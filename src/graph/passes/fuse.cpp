@@ -70,7 +70,7 @@ Graph optimized(const Graph& graph) {
 Graph for_inference(const Graph& graph) {
   Structure structure = graph.structure();
   merge_common(structure);
-  // A normalisation that takes a sum along stays one pass over memory; what is left goes into the layers.
+  // Sums and activations first: they then go into the layers with the normalisations.
   fuse(structure, Rounding::fewer);
   fold_batch_norm(structure);
   fold_constants(structure);

@@ -105,12 +105,14 @@ void add_products(const Block& block) {
 // For sums in `sums`, 32 per row.
 void finish(const Block& block, const float* sums) {
   const __mmask16 front = first(block.columns), back = first(block.columns - tile_lines);
-  const __m512 zero = _mm512_setzero_ps();
+  const __m512 zero = _mm512_setzero_ps(), top = _mm512_set1_ps(block.top);
   for (std::int64_t i = 0; i < block.rows; ++i, sums += panel_lines) {
     float* const c = block.c + i * block.c_row;
     const __m512 low = _mm512_load_ps(sums), high = _mm512_load_ps(sums + tile_lines);
-    _mm512_mask_storeu_ps(c, front, block.relu ? _mm512_max_ps(zero, low) : low);  // the second operand if NaN
-    if (back != 0) _mm512_mask_storeu_ps(c + tile_lines, back, block.relu ? _mm512_max_ps(zero, high) : high);
+    // Both take the second operand if it is NaN.
+    const auto clipped = [&](__m512 value) { return _mm512_min_ps(top, _mm512_max_ps(zero, value)); };
+    _mm512_mask_storeu_ps(c, front, block.relu ? clipped(low) : low);
+    if (back != 0) _mm512_mask_storeu_ps(c + tile_lines, back, block.relu ? clipped(high) : high);
   }
 }
 

@@ -52,13 +52,13 @@ void multiply_rows(const Block& block, std::int64_t row) {
         for (int j = 0; j < V; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], of_row, pairs[j]);
       }
     }
-  const __m512 zero = _mm512_setzero_ps();
+  const __m512 zero = _mm512_setzero_ps(), top = _mm512_set1_ps(block.top);
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < V; ++j)  // the second operand of a maximum if NaN
+    for (int j = 0; j < V; ++j)  // both take the second operand if it is NaN
       _mm512_mask_storeu_ps(c + i * block.c_row + j * tile_lines, columns[j],
-                            block.relu ? _mm512_max_ps(zero, sum[i][j]) : sum[i][j]);
+                            block.relu ? _mm512_min_ps(top, _mm512_max_ps(zero, sum[i][j])) : sum[i][j]);
 }
 
 template <int V>

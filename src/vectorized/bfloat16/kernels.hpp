@@ -4,6 +4,7 @@
 // like those of gemm.hpp.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace tern::vectorized::bfloat16 {
@@ -33,7 +34,8 @@ struct Block {
   std::int64_t c_row, rows, columns;
   const float* column_bias;  ///< [columns] or null
   bool relu;
-  bool accumulate = false;  ///< start from c instead of the bias (or 0)
+  float top = std::numeric_limits<float>::infinity();  ///< with relu: what larger results become
+  bool accumulate = false;                             ///< start from c instead of the bias (or 0)
 };
 
 struct Kernels {

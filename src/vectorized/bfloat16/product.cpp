@@ -25,7 +25,7 @@ Bfloat16Product::Bfloat16Product(const Problem& problem, const Arrays<float>& ar
     : matrices_(problem.shape.batch),
       k_(problem.shape.k),
       steps_(divide_up(k_, depth)),
-      relu_(problem.relu),
+      activation_(problem.activation),
       arrays_(arrays),
       kernels_(&kernels) {
   const auto& shape = problem.shape;
@@ -126,7 +126,8 @@ void Bfloat16Product::run_part(std::int64_t part, const void* shared) const {
                           .rows = std::min(panel_lines, a_.lines - row),
                           .columns = std::min(panel_lines, b_.lines - column),
                           .column_bias = arrays_.column_bias == nullptr ? nullptr : arrays_.column_bias + column,
-                          .relu = relu_});
+                          .relu = clips(activation_),
+                          .top = top_of<float>(activation_)});
     }
 }
 

@@ -39,7 +39,7 @@ class Bfloat16Product {
 
   Factor a_, b_;
   std::int64_t matrices_ = 1, k_ = 0, steps_ = 0, row_parts_ = 1, column_parts_ = 1;
-  bool relu_ = false;
+  kernels::Activation activation_ = kernels::Activation::none;
   Arrays<float> arrays_;
   const bfloat16::Kernels* kernels_ = nullptr;
 };

@@ -29,6 +29,8 @@ class Plan {
   virtual void run(const Team& team, int phase, T* shared, T* scratch) const = 0;
   /// Whether the first phase only writes the shared scratch, from the weights alone.
   virtual bool first_prepares_weights() const { return false; }
+  /// Whether `run` also does what Arrays::added and Arrays::after want; else it leaves that out.
+  virtual bool finishes() const { return false; }
   /// After the run: false if the algorithm cannot handle the values and another one must compute the outputs.
   virtual bool done() const { return true; }
 };

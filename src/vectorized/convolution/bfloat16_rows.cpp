@@ -102,7 +102,8 @@ class Bfloat16Rows : public Plan<float> {
                            .rows = std::min(panel_lines, last - at),
                            .columns = std::min(panel_lines, problem_.O - output),
                            .column_bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + channel,
-                           .relu = problem_.activation == Activation::relu});
+                           .relu = clips(problem_.activation),
+                           .top = top_of<float>(problem_.activation)});
     }
   }
 

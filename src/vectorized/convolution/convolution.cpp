@@ -1,8 +1,10 @@
 // Convolution: the slots.
 
+#include "vectorized/activated.hpp"
 #include "vectorized/convolution/choice.hpp"
 #include "vectorized/convolution/kept.hpp"
 #include "vectorized/convolution/kept_linear.hpp"
+#include "vectorized/finish.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
@@ -66,6 +68,31 @@ void run_forward(Context& context, const Plan<T>& plan, const Call<T>& call, std
   if (kept.data != nullptr && !kept.ready) keep(version, problem, algorithm, kept);
 }
 
+/// Calls body(first element, elements) for the dense parts of y: all of it, or each position.
+template <class Body>
+void for_dense(const Problem& problem, const Body& body) {
+  const std::int64_t positions = problem.N * problem.positions();
+  const std::int64_t channels = problem.groups * problem.O;
+  if (problem.y_pitch == channels) return body(0, positions * channels);
+  for (std::int64_t p = 0; p < positions; ++p) body(p * problem.y_pitch, channels);
+}
+
+/// What an algorithm left out.
+template <class T>
+void finish(Context& context, const Problem& problem, const Arrays<T>& arrays) {
+  if (arrays.added == nullptr && arrays.after == Activation::none) return;
+  const auto& kernels = finish_kernels<T>();
+  const double nanoseconds = clips(arrays.after) || arrays.after == Activation::none ? 0.3 : 1.5;  // an element
+  std::int64_t done = 0;
+  for_dense(problem, [&](std::int64_t at, std::int64_t n) {
+    const T* const added = arrays.added == nullptr ? nullptr : arrays.added + done;
+    parallel_for(context, n, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+      kernels.run(arrays.out + at + begin, added == nullptr ? nullptr : added + begin, end - begin, arrays.after);
+    });
+    done += n;
+  });
+}
+
 /// Chooses an algorithm for each pass of a convolution, and runs them concurrently, the last one first.
 template <class T>
 void run_all(Context& context, std::span<const Call<T>> calls) {
@@ -88,31 +115,46 @@ void run_all(Context& context, std::span<const Call<T>> calls) {
     const auto& [problem, arrays] = calls[i];
     const Algorithm<T>& algorithm = surest<T>(problem);
     took_algorithm(context, decision(problem.pass), algorithm.name);
-    run_by(context, algorithm, problem, arrays);
+    Arrays<T> bare = arrays;
+    bare.added = nullptr;
+    bare.after = Activation::none;
+    run_by(context, algorithm, problem, bare);
+    finish(context, problem, arrays);
   }
+  const auto& [problem, arrays] = calls[0];
+  if (problem.pass == Pass::forward && plans[0]->done() && !plans[0]->finishes()) finish(context, problem, arrays);
 }
 
-/// Calls body(first element, elements) for the dense parts of y: all of it, or each position.
-template <class Body>
-void for_dense(const Problem& problem, const Body& body) {
-  const std::int64_t positions = problem.N * problem.positions(), channels = problem.groups * problem.O;
-  if (problem.y_pitch == channels) return body(0, positions * channels);
-  for (std::int64_t p = 0; p < positions; ++p) body(p * problem.y_pitch, channels);
+/// y = activation(x * weight + bias + added); `added` may be null.
+template <class T>
+void convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added, const Conv2d& shape) {
+  if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
+  Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
+  const bool inside = added == nullptr && clips(shape.activation);  // the kernels that sum apply it
+  const Activation after = inside ? Activation::none : shape.activation;
+  if (!inside) problem.activation = Activation::none;
+  problem.bias = bias != nullptr;
+  problem.threads = useful_threads(context, nanoseconds(problem));
+  const Call<T> call{problem,
+                     {.out = y,
+                      .in = x,
+                      .weight = weight,
+                      .bias = bias,
+                      .added = added,
+                      .after = after,
+                      .keeps = kernels::weight_version != nullptr}};
+  run_all(context, std::span(&call, 1));
 }
 
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
-  Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
-  problem.bias = bias != nullptr;
-  problem.threads = useful_threads(context, nanoseconds(problem));
-  const Call<T> call{problem,
-                     {.out = y, .in = x, .weight = weight, .bias = bias, .keeps = kernels::weight_version != nullptr}};
-  run_all(context, std::span(&call, 1));
-  if (shape.activation == Activation::sigmoid)
-    for_dense(problem, [&](std::int64_t at, std::int64_t n) { activation<T>().sigmoid(context, y + at, y + at, n); });
-  if (shape.activation == Activation::tanh)
-    for_dense(problem, [&](std::int64_t at, std::int64_t n) { activation<T>().tanh(context, y + at, y + at, n); });
+  convolve<T>(context, y, x, weight, bias, nullptr, shape);
+}
+
+template <class T>
+void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                const Conv2d& shape) {
+  convolve(context, y, x, weight, bias, added, shape);
 }
 
 template <class T>
@@ -135,11 +177,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (writes) {
     std::int64_t done = 0;
     for_dense(problem, [&](std::int64_t at, std::int64_t count) {
-      const auto& table = activation<T>();
-      const auto& gradient = relu                                      ? table.relu_backward
-                             : shape.activation == Activation::sigmoid ? table.sigmoid_backward
-                                                                       : table.tanh_backward;
-      gradient(context, written.as<T>() + done, grad_y + at, y + at, count);
+      through_activation(context, shape.activation, written.as<T>() + done, grad_y + at, y + at, count);
       done += count;
     });
     problem.y_pitch = shape.O;
@@ -186,10 +224,16 @@ bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weigh
                   .element = sizeof(T)};
   const Problem of_weights = problem;  // they are packed alike for any number of rows
   problem.H = problem.OH = shape.rows;
-  problem.activation = shape.activation;
+  const bool inside = clips(shape.activation);
+  problem.activation = inside ? shape.activation : Activation::none;
   problem.bias = bias != nullptr;
   problem.threads = threads;
-  const PlanPointer<T> plan = rows<T>(problem, {.out = y, .in = x, .weight = weight, .bias = bias, .keeps = true});
+  const PlanPointer<T> plan = rows<T>(problem, {.out = y,
+                                                .in = x,
+                                                .weight = weight,
+                                                .bias = bias,
+                                                .after = inside ? Activation::none : shape.activation,
+                                                .keeps = true});
   const kernels::WeightVersion& version = *kernels::weight_version;
   constexpr std::string_view algorithm = "linear";
   const Kept kept = kept_weights(version, of_weights, algorithm, static_cast<std::size_t>(plan->shared()) * sizeof(T));
@@ -207,6 +251,7 @@ template <class T>
 kernels::Conv<T> conv() {
   return {.layout = convolution::layout<T>,
           .conv2d = convolution::conv2d<T>,
+          .conv2d_add = convolution::conv2d_add<T>,
           .conv2d_backward = convolution::conv2d_backward<T>,
           .fuses_max_pool2d = convolution::fuses_max_pool2d,
           .conv2d_max_pool2d = kernels::absent,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "vectorized/clip.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/simd.hpp"
 
@@ -59,8 +60,10 @@ HWY_INLINE void multiply(Vector<T> (&sum)[R], const T* in, const T* mask, std::i
 template <class T>
 HWY_INLINE Vector<T> activated(Vector<T> value, Activation activation) {
   const hn::ScalableTag<T> d;
-  if (activation == Activation::relu) return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
-  return value;
+  if (!clips(activation)) return value;
+  value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+  const auto top = hn::Set(d, top_of<T>(activation));
+  return hn::IfThenElse(hn::Gt(value, top), top, value);
 }
 
 /// R outputs of a vector of channels from `c` on.

@@ -98,7 +98,8 @@ class Direct : public Plan<T> {
     DirectBlock<T> block;
     block.offsets = offsets_.data();
     block.taps = block.weight_row = p.K();
-    block.relu = p.activation == Activation::relu;
+    block.relu = clips(p.activation);
+    block.top = top_of<T>(p.activation);
     for (std::int64_t row = first; row < last; row += rows_) {
       const std::int64_t rows = std::min(rows_, last - row);
       block.in = in + row * width;

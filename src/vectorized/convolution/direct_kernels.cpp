@@ -62,7 +62,11 @@ template <bool Whole, int I, int R, int V, class T>
 HWY_INLINE void store(const Vector<T> (&sum)[R * V], const DirectBlock<T>& block, T* out, std::int64_t rest) {
   if constexpr (I < R * V) {
     const hn::ScalableTag<T> d;
-    const auto value = block.relu ? hn::IfThenZeroElse(hn::Lt(sum[I], hn::Zero(d)), sum[I]) : sum[I];  // keeps NaN
+    auto value = sum[I];
+    if (block.relu) {
+      value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+      value = hn::IfThenElse(hn::Gt(value, hn::Set(d, block.top)), hn::Set(d, block.top), value);
+    }
     T* const to = out + I / V * block.out_row + I % V * lanes<T>();
     if constexpr (Whole)
       hn::StoreU(value, d, to);

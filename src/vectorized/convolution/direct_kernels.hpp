@@ -2,11 +2,12 @@
 // Convolutions of channels-first images whose taps are read where they lie: lanes are output positions.
 
 #include <cstdint>
+#include <limits>
 
 namespace tern::vectorized::convolution {
 
 /// out[o][p] = bias[o] + the sum over k of weights[o][k] * in[offsets[k] + p], in increasing k by one chain of fused
-/// multiply-adds; then relu.
+/// multiply-adds; then relu, up to `top`.
 template <class T>
 struct DirectBlock {
   T* out = nullptr;
@@ -18,6 +19,7 @@ struct DirectBlock {
   const T* bias = nullptr;  ///< or null
   std::int64_t outputs = 0, taps = 0, positions = 0;
   bool relu = false;
+  T top = std::numeric_limits<T>::infinity();  ///< with relu: what larger results become
 };
 
 template <class T>

@@ -126,7 +126,8 @@ class Im2colForward : public Plan<T> {
         block.a = arrays_.weight + (group * problem_.O + row) * problem_.K() + k;
         block.b_panel = block.k * width;
         block.accumulate = k > 0;
-        block.relu = problem_.activation == Activation::relu && k + depth_ >= problem_.K();
+        block.relu = clips(problem_.activation) && k + depth_ >= problem_.K();
+        block.top = top_of<T>(problem_.activation);
         for (std::int64_t column = 0; column < block.n; column += width) {
           T* const panel = packed + column / width * block.b_panel;
           const std::int64_t count = std::min(width, block.n - column);
@@ -281,7 +282,7 @@ class Im2colGradWeight : public Plan<T> {
             im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), padded.end(), problem_,
                                     row, count, position, positions);
           sum_kernels<T>().dots(out + row, problem_.K(), g, images > 1 ? stride_ : problem_.positions(), rows, stride_,
-                                problem_.O, count, images * positions, n > begin || position > 0, nullptr, false);
+                                problem_.O, count, images * positions, n > begin || position > 0, nullptr, false, T{0});
         }
       }
     }

@@ -6,7 +6,7 @@
 
 namespace tern::vectorized::convolution {
 
-/// y = activation(x weight^T + bias), of which relu alone is applied here. The bits are those of a product whose
+/// y = activation(x weight^T + bias). The bits are those of a product whose
 /// elements are chains along k. kernels::weight_version is set; false where nothing is kept of these weights: their
 /// first call.
 template <class T>

@@ -9,6 +9,7 @@
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/conv.hpp"
 #include "vectorized/cache.hpp"
+#include "vectorized/clip.hpp"
 
 namespace tern::vectorized::convolution {
 
@@ -65,7 +66,9 @@ struct Arrays {
   const T* mask = nullptr;  ///< has the layout of y's gradient, whose elements count as 0 where this is 0 or less:
                             ///< relu's
   const T *weight = nullptr, *bias = nullptr;
-  bool keeps = false;  ///< what is derived from the weights is cached for later calls
+  const T* added = nullptr;             ///< forward: added to the outputs, dense in their layout; or null
+  Activation after = Activation::none;  ///< forward, applied behind that, or instead of the problem's activation
+  bool keeps = false;                   ///< what is derived from the weights is cached for later calls
 
   const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
 };

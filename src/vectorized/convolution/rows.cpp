@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "vectorized/convolution/row_kernels.hpp"
+#include "vectorized/finish.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
@@ -46,6 +47,7 @@ class Rows : public Plan<T> {
   std::int64_t shared() const override { return weights_; }
   std::int64_t scratch() const override { return patches_ + image_; }
   bool first_prepares_weights() const override { return true; }
+  bool finishes() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
     phase == 0 ? prepare(team, shared, scratch) : multiply(team, shared, scratch);
   }
@@ -129,7 +131,7 @@ class Rows : public Plan<T> {
                  const T* weights, T* scratch, const T*& masked) const {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t width = gemm.panel_width;
-    const bool in_place = plain_ && arrays_.mask == nullptr, relu = problem_.activation == Activation::relu;
+    const bool in_place = plain_ && arrays_.mask == nullptr, relu = clips(problem_.activation);
     Block<T> block;
     block.m = last - first;
     block.n = outputs;
@@ -147,8 +149,15 @@ class Rows : public Plan<T> {
       block.b_panel = block.k * width;
       block.accumulate = k > 0;
       block.relu = relu && k + block.k >= K_;
+      block.top = top_of<T>(problem_.activation);
       gemm.multiply(block);
     }
+    if (arrays_.added == nullptr && arrays_.after == Activation::none) return;
+    const std::int64_t channels = problem_.groups * problem_.O, channel = group * problem_.O + output;
+    for (std::int64_t at = first; at < last; ++at)
+      finish_kernels<T>().run(arrays_.out + at * problem_.y_pitch + channel,
+                              arrays_.added == nullptr ? nullptr : arrays_.added + at * channels + channel, outputs,
+                              arrays_.after);
   }
 
   /// Rows of k from `k` on of the patches.

@@ -284,7 +284,8 @@ class Winograd : public Plan<T> {
                       .count = whole,
                       .channels = round_up(channels, lanes),
                       .bias = bias,
-                      .relu = problem_.activation == Activation::relu};
+                      .relu = clips(problem_.activation),
+                      .top = top_of<T>(problem_.activation)};
     bool finite = kernels_->output(work);
     if (whole == tile_columns_) return finite;
     const std::int64_t columns = (tile_columns_ - whole) * m;

@@ -158,6 +158,7 @@ bool transform(const Transform<T>& work) {
   HWY_ALIGN T between[rows * columns * lanes];
   const Squares<T> out = work.out;
   const Squares<const T> in = work.in;
+  const V top = hn::Set(d, work.top);
   auto zero = hn::Zero(d);  // plus 0 times each result: NaN forever after one that is not finite
   for (std::int64_t n = 0; n < work.count; ++n)
     for (std::int64_t c = 0; c < work.channels; c += lanes) {
@@ -178,7 +179,10 @@ bool transform(const Transform<T>& work) {
           if constexpr (last) {
             value = hn::Add(value, shift);
             zero = hn::MulAdd(value, hn::Zero(d), zero);
-            if (work.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+            if (work.relu) {
+              value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
+              value = hn::IfThenElse(hn::Gt(value, top), top, value);
+            }
           } else if constexpr (watched) {
             zero = hn::MulAdd(value, hn::Zero(d), zero);
           }

@@ -5,6 +5,7 @@
 // arrays, so that the products are one matrix product per frequency.
 
 #include <cstdint>
+#include <limits>
 
 namespace tern::vectorized::convolution {
 
@@ -24,6 +25,7 @@ struct Transform {
   std::int64_t count = 1, channels = 0;
   const T* bias = nullptr;  ///< of as many channels, or null; only for outputs
   bool relu = false;
+  T top = std::numeric_limits<T>::infinity();  ///< with relu: what larger outputs become
 };
 
 template <class T>
