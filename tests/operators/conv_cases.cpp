@@ -75,7 +75,8 @@ Sample sample(const Use& use, bool exact = false, bool large = false) {
           .exact = exact,
           .terms = std::max(1.0, terms),
           .gradient_terms = std::max({1.0, terms, positions, static_cast<double>(use.weight[0]) * terms}),
-          .large = large};
+          .large = large,
+          .roundings = kernels::by_output(use.options.activation) ? 1 : 2};  // 16 bits: then the activation's own
 }
 
 // Convolutions side by side over one x, joined: a 3x3, a 1x1 with relu and a 5x5 without a bias.
@@ -150,6 +151,8 @@ Operator with_shortcut() {
         return std::vector{sum};
       };
       made.roundings = 2;  // the sum is another operator where it has a gradient, and in 16 bits
+      // Rounding decides on which side of a bound a sum is, and with it the gradient.
+      made.gradient = use.options.activation == Activation::none || use.options.activation == Activation::sigmoid;
       op.samples.push_back(made);
     }
   op.invalid = {{"a sum of another shape",

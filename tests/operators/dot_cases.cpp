@@ -207,7 +207,8 @@ Sample linear_sample(const Shape& x, std::int64_t out, bool with_bias, Activatio
           },
       .terms = std::max(1.0, most * static_cast<double>(in)),
       .gradient_terms = std::max({1.0, rows, static_cast<double>(out), static_cast<double>(in)}) * 2 * most,
-      .large = large};
+      .large = large,
+      .roundings = kernels::by_output(activation) ? 1 : 2};  // 16 bits: then the activation's own
 }
 
 Operator linear() {
