@@ -4,6 +4,7 @@
 #include "tern/operators/operators.hpp"
 #include "tern/operators/recurrent.hpp"
 #include "tern/operators/rotary.hpp"
+#include "tern/operators/sampling.hpp"
 #include "tern/operators/sequences.hpp"
 #include "tern/operators/volumes.hpp"
 
@@ -116,6 +117,10 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("scaled_dot_product_attention", attention_with, {"options"}));
   ops.push_back(make_op("grouped_attention", grouped_attention_with, {"options"}));
   ops.push_back(make_op("rotary_embedding", rotary_embedding, {"interleaved"}));
+  ops.push_back(make_op("resize", resize, {"output", "options"}));
+  ops.push_back(make_op("grid_sample", grid_sample, {"options"}));
+  ops.push_back(make_op("roi_align", roi_align, {"output", "options"}, always<Effect::reads>));
+  ops.push_back(make_op("non_max_suppression", non_max_suppression, {"options"}, always<Effect::reads>));
   ops.push_back(make_op("rnn", rnn, {"options"}));
   ops.push_back(make_op("lstm", lstm, {"options"}));
   ops.push_back(make_op("gru", gru, {"options"}));

@@ -206,6 +206,7 @@ const std::vector<Operator>& catalogue() {
     append("indexing", scattering_cases());
     append("attention", rotary_cases());
     append("recurrent", recurrent_cases());
+    append("sampling", sampling_cases());
     return result;
   }();
   return all;
