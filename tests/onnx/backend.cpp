@@ -2,7 +2,9 @@
 // each: the name, "passed", "rounded", "refused" or
 // "WRONG", and why.
 //
-// usage: onnx_backend MODE < cases     each line: name, rtol and atol, folder
+// usage: onnx_backend MODE [FOLDER] < cases     each line: name, rtol and atol, folder
+//
+// With a folder each graph that passes is written as a model there ("-": nowhere), read again and compared.
 
 #include <cmath>
 #include <filesystem>
@@ -73,9 +75,33 @@ bool decides(const onnx::OnnxError& error) {
   return false;
 }
 
+/// What else there is to say of a case.
+struct Notes {
+  bool constants = false;
+  std::string saving;
+};
+
+/// Writes the graph as a model, reads that, and runs it on the same inputs: "saved", or why not.
+std::string saved_again(const graph::Graph& graph, const std::vector<Tensor>& inputs,
+                        const std::vector<Tensor>& results, const std::string& file) {
+  try {
+    const std::string bytes = onnx::write(graph);
+    if (!file.empty()) std::ofstream(file, std::ios::binary) << bytes;
+    onnx::LoadOptions options;
+    const std::vector<Tensor> again =
+        onnx::read(std::as_bytes(std::span(bytes.data(), bytes.size())), options).run(inputs);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (const std::string text = difference(again.at(i), results[i], 1e-5, 1e-6); !text.empty() && text != "rounded")
+        return message("CHANGED result ", i, ' ', text);
+    return "saved";
+  } catch (const onnx::OnnxError& error) {
+    return message("unsaved ", error.what());
+  }
+}
+
 /// Loads with what the case's inputs say of shapes, and runs. Where an operator decides by values of inputs, those of
 /// int64 (and then all) become constants.
-std::string run(const Case& one, int& fixed) {
+std::string run(const Case& one, const std::string& saved, Notes& notes) {
   const std::string file = (one.folder / "model.onnx").string();
   const auto bytes = std::make_shared<const std::string>(content_of(file));
   const onnx::ModelProto model = onnx::parse_model(bytes, file);
@@ -117,7 +143,7 @@ std::string run(const Case& one, int& fixed) {
       }
       try {
         graph = onnx::load(file, options);
-        if (attempt > 0) ++fixed;
+        notes.constants = notes.constants || attempt > 0;
       } catch (const onnx::OnnxError& error) {
         if (attempt < 2 && decides(error)) continue;
         return message("refused\t", error.what());
@@ -128,6 +154,8 @@ std::string run(const Case& one, int& fixed) {
     for (std::size_t i = 0; i < results.size(); ++i)
       if (const std::string text = difference(results[i], expected[i], one.rtol, one.atol); !text.empty())
         return text == "rounded" ? "rounded\t" : message("WRONG\tresult ", i, ' ', text);
+    if (set == 0 && !saved.empty())
+      notes.saving = saved_again(*graph, given, results, saved == "-" ? "" : saved + "/" + one.name + ".onnx");
   }
   return "passed\t";
 }
@@ -135,8 +163,8 @@ std::string run(const Case& one, int& fixed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: onnx_backend MODE < cases\n";
+  if (argc != 2 && argc != 3) {
+    std::cerr << "usage: onnx_backend MODE [FOLDER] < cases\n";
     return 2;
   }
   const Device device{argv[1]};
@@ -147,15 +175,18 @@ int main(int argc, char** argv) {
     std::string folder;
     words >> one.name >> one.rtol >> one.atol >> folder;
     one.folder = folder;
-    int fixed = 0;
+    Notes notes;
     std::string outcome;
     try {
-      outcome = run(one, fixed);
+      outcome = run(one, argc == 3 ? argv[2] : "", notes);
     } catch (const std::exception& error) {
       outcome = message("refused\tfailed: ", error.what());
     }
     for (char& c : outcome)
       if (c == '\n') c = ' ';
-    std::cout << one.name << '\t' << outcome << (fixed > 0 ? "\tconstants" : "") << std::endl;
+    for (char& c : notes.saving)
+      if (c == '\n') c = ' ';
+    std::cout << one.name << '\t' << outcome << '\t' << (notes.constants ? "constants" : "") << '\t' << notes.saving
+              << std::endl;
   }
 }

@@ -7,7 +7,10 @@ most two units in the last place: the values come from sums that round after eac
 by the values of an input (the shape of Reshape), the input is given as a constant; such cases are counted among those
 that passed, and once more by themselves.
 
-usage: backend.py PROGRAM [--modes sequential,vectorized,debug] [--out FOLDER] [--only TEXT] [--least N]
+With --saved, in the first mode, each graph that passes is also saved as a model: it must load again with the same
+results, pass onnx.checker, and have them in ONNX Runtime, if that is there.
+
+usage: backend.py PROGRAM [--modes sequential,vectorized,debug] [--out FOLDER] [--only TEXT] [--least N] [--saved]
 exit status: 0; 1 where a value is wrong, the modes differ or fewer than N cases pass; 77 without the package onnx
 """
 
@@ -68,6 +71,82 @@ def write_cases(folder, only):
     return lines, left_out
 
 
+def plain(name):
+    """A name as graphs have it."""
+    return re.sub(r"[\x00- ,()=#:]", "_", name) or "_"
+
+
+def check_saved(kept, lines):
+    """Whether a saved model is refused by onnx.checker or has other results in ONNX Runtime."""
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+    try:
+        import onnxruntime
+        onnxruntime.set_default_logger_severity(4)
+    except ImportError:
+        onnxruntime = None
+    outcomes, failed = collections.Counter(), False
+    for line in lines:
+        name, rtol, atol, place = line.split()
+        file, place = kept / f"{name}.onnx", pathlib.Path(place)
+        if not file.exists():
+            continue
+        model = onnx.load(file)
+        try:
+            onnx.checker.check_model(model, full_check=True)
+        except Exception as error:
+            print(f"  REFUSED by onnx.checker: {name}: {str(error)[:300]}")
+            failed = True
+            continue
+        if onnxruntime is None:
+            continue
+        data = place / "test_data_set_0"
+        original = onnx.load(place / "model.onnx")
+        initialized = {tensor.name for tensor in original.graph.initializer}
+        names = [value.name for value in original.graph.input if value.name not in initialized]
+        feeds = {}
+        if any(value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
+               for value in [*model.graph.input, *model.graph.output]):
+            outcomes["not run: NumPy has no bfloat16"] += 1
+            continue
+        for value in model.graph.input:
+            tensor = onnx.TensorProto()
+            plain_names = [plain(known) for known in names]
+            if value.name not in plain_names:
+                print(f"  FAILED: {name} has an input {value.name}, expected one of {names}")
+                failed = True
+                break
+            where = plain_names.index(value.name)
+            tensor.ParseFromString((data / f"input_{where}.pb").read_bytes())
+            feeds[value.name] = numpy_helper.to_array(tensor)
+        try:
+            session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            results = session.run(None, feeds)
+        except Exception as error:
+            short = re.sub(r"\s+", " ", str(error))
+            known = "NOT_IMPLEMENTED" in short or "not supported" in short or "bfloat16" in short
+            outcomes["lacking in ONNX Runtime" if known else "failed in ONNX Runtime"] += 1
+            if not known:
+                print(f"  FAILED in ONNX Runtime: {name}: {short[:300]}")
+                failed = True
+            continue
+        for i, result in enumerate(results):
+            tensor = onnx.TensorProto()
+            tensor.ParseFromString((data / f"output_{i}.pb").read_bytes())
+            expected = numpy_helper.to_array(tensor)
+            if result.shape != expected.shape or not np.allclose(
+                    result.astype(np.float64), expected.astype(np.float64), float(rtol), float(atol), equal_nan=True):
+                outcomes["DIFFERENT in ONNX Runtime"] += 1
+                print(f"  DIFFERENT in ONNX Runtime: {name}, result {i}")
+                failed = True
+                break
+        else:
+            outcomes["equal in ONNX Runtime"] += 1
+    print(f"  of the saved models: {dict(outcomes)}")
+    return failed
+
+
 def reason(text):
     """Cases with one cause have one reason."""
     text = re.sub(r"^ONNX: \S+: Tern lacks \d+ things?: - ", "", text)
@@ -82,6 +161,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="writes MODE.tsv, a line for each case")
     parser.add_argument("--only", help="a regular expression")
     parser.add_argument("--least", type=int, default=0)
+    parser.add_argument("--saved", action="store_true")
     options = parser.parse_args()
     try:
         import onnx
@@ -93,10 +173,14 @@ def main():
         lines, left_out = write_cases(folder, options.only)
         print(f"onnx {onnx.__version__}: {len(lines)} cases; {len(left_out)} more need a download")
         failed, sets = False, {}
-        for mode in options.modes.split(","):
+        kept = folder / "saved"
+        kept.mkdir()
+        modes = options.modes.split(",")
+        for mode in modes:
+            keep = [str(kept)] if options.saved and mode == modes[0] else []
             text, rest, done = "", list(lines), {}
             while rest:  # a case that ends the program is one that is wrong
-                ran = subprocess.run([options.program, mode], input="\n".join(rest) + "\n", capture_output=True,
+                ran = subprocess.run([options.program, mode] + keep, input="\n".join(rest) + "\n", capture_output=True,
                                      text=True)
                 answers = [line for line in ran.stdout.split("\n") if line]
                 text += "".join(line + "\n" for line in answers)
@@ -105,16 +189,23 @@ def main():
                     break
                 text += f"{rest[0].split()[0]}\tWRONG\tends the program: {ran.returncode} {ran.stderr[-200:]!r}\n"
                 rest = rest[1:]
+            savings, unsaved = collections.Counter(), collections.Counter()
             counts, reasons, constants, wrong = collections.Counter(), collections.Counter(), 0, []
             for line in text.splitlines():
-                name, outcome, why, *more = line.split("\t") + [""]
+                name, outcome, why, note, saving = (line.split("\t") + ["", "", ""])[:5]
                 done[name] = outcome
                 counts[outcome] += 1
                 if outcome == "refused":
                     reasons[reason(why)] += 1
                 elif outcome == "WRONG":
                     wrong.append(f"{name}: {why}")
-                constants += outcome == "passed" and "constants" in more
+                constants += outcome == "passed" and note == "constants"
+                if outcome == "passed" and saving:
+                    savings[saving.split(" ")[0]] += 1
+                    if saving.startswith("unsaved"):
+                        unsaved[reason(saving[8:])] += 1
+                    elif saving.startswith("CHANGED"):
+                        wrong.append(f"{name}: saved again {saving}")
             sets[mode] = {name for name, outcome in done.items() if outcome == "passed"}
             print(f"\n{mode}: {counts['passed']} passed ({constants} with inputs as constants), "
                   f"{counts['rounded']} rounded, {counts['refused']} refused, {counts['WRONG']} WRONG")
@@ -122,6 +213,11 @@ def main():
                 print(f"  WRONG {line}")
             for why, count in reasons.most_common():
                 print(f"  {count:4} {why}")
+            if keep:
+                print(f"  saved and loaded again: {dict(savings)}")
+                for why, count in unsaved.most_common():
+                    print(f"  {count:4} {why}")
+                failed |= check_saved(kept, lines)
             if options.out:
                 options.out.mkdir(parents=True, exist_ok=True)
                 (options.out / f"{mode}.tsv").write_text(text)

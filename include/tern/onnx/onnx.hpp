@@ -63,16 +63,12 @@ graph::Graph load(const std::string& file, const LoadOptions& options = {});
 /// The same from memory; external data is an error.
 graph::Graph read(std::span<const std::byte> bytes, const LoadOptions& options = {});
 
-struct SaveOptions {
-  std::int64_t opset = 17;  ///< 17 to 22
-  std::string producer = "tern";
-};
-
-/// Writes a graph as a model of ONNX's own operators. The batch is a symbolic dimension "N". Throws OnnxError that
-/// lists the operators which ONNX has not, and FileError.
-void save(const graph::Graph& graph, const std::string& file, const SaveOptions& options = {});
+/// Writes a graph as a model of ONNX's own operators, operator set 22: parameters, buffers and constants are
+/// initialisers, the batch is the symbolic dimension "N". Throws OnnxError that lists the operators which cannot be
+/// written, and FileError.
+void save(const graph::Graph& graph, const std::string& file);
 /// The bytes of the same file.
-std::string write(const graph::Graph& graph, const SaveOptions& options = {});
+std::string write(const graph::Graph& graph);
 
 /// The types of all operators that load() knows, in alphabetical order.
 std::vector<std::string> operator_names();
