@@ -24,6 +24,12 @@ class InNode final : public Whereabouts {
   const NodeProto& node_;
 };
 
+/// Whether two tensors are one value of a graph.
+bool same_elements(const Tensor& a, const Tensor& b) {
+  return a.shared_storage() == b.shared_storage() && a.offset() == b.offset() && a.dtype() == b.dtype() &&
+         a.shape() == b.shape() && a.strides() == b.strides();
+}
+
 std::string full_name(const NodeProto& node) { return node.domain.empty() ? node.type : node.domain + '.' + node.type; }
 
 /// Operators whose results have sizes that follow from elements.
@@ -90,8 +96,10 @@ std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) 
   run_nodes(model_.graph.nodes, frame);
 
   std::vector<Tensor> results;
-  std::vector<const Tensor::Body*> taken;
-  for (const Tensor& input : given) taken.push_back(input.body());
+  std::vector<Tensor> taken = given;
+  const auto is_taken = [&](const Tensor& x) {
+    return std::ranges::any_of(taken, [&](const Tensor& other) { return same_elements(x, other); });
+  };
   for (const ValueProto& output : model_.graph.outputs) {
     const Item* item = values.find(output.name);
     if (item == nullptr) {
@@ -100,9 +108,9 @@ std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) 
     }
     if (item->missing) continue;
     // Each output is a value of its own, so that each has its name.
-    const bool own = !item->known && !item->parameter && std::ranges::find(taken, item->tensor.body()) == taken.end();
+    const bool own = !item->known && !item->parameter && !is_taken(item->tensor);
     results.push_back(own ? item->tensor : op::copy(item->tensor));
-    taken.push_back(results.back().body());
+    taken.push_back(results.back());
   }
   if (lacks_.empty()) return results;
   // The first run lists what is lacking; a larger batch that does not fit leaves all sizes fixed.
