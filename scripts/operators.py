@@ -23,7 +23,7 @@ FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "functions": "Furthe
             "pooling": "Pools", "sequences": "Rows", "volumes": "Volumes", "patches": "Windows and blocks",
             "normalization": "Normalisations", "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes",
             "indexing": "Indexing and order", "scattering": "Whole positions", "resizing": "Images",
-            "sampling": "Between the elements",
+            "sampling": "Between the elements", "quantized": "8 bits, for inference",
             "update": "Steps of optimisers"}
 BEGIN = re.compile(r"(?:inline )?(Tensor|bool|void|Sorted|Pooled|std::vector<Tensor>) ([a-z]\w*)\(")
 DECLARED = re.compile(BEGIN.pattern + r"(.*)\)(?:;| \{ return .*\})(?:\s+///< (.*))?$")

@@ -17,6 +17,7 @@
 #include "tern/data/synthetic_images.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/graph/program.hpp"
+#include "tern/graph/quantize.hpp"
 #include "tern/graph/trace.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/dlpack.hpp"

@@ -47,6 +47,7 @@ void use_cards(Mode& mode) {
   mode.for_each_table(
       []<class T>(kernels::Operators<T>& table) { wrap_table(table, typename kernels::Operators<T>::Members{}); });
   wrap_family(mode.movement);
+  if (mode.quantized) wrap_family(*mode.quantized);
 }
 
 }  // namespace tern::cuda

@@ -293,6 +293,10 @@ struct InTable {
 struct InMovement {
   static const kernels::Movement& in(const Mode& mode) { return mode.movement; }
 };
+struct InQuantized {
+  // For a mode that has it.
+  static const kernels::Quantized& in(const Mode& mode) { return *mode.quantized; }
+};
 
 template <class T, auto family>
 void queue_family(kernels::Operators<T>& table) {
@@ -313,6 +317,7 @@ void queue_kernels(Mode& mode) {
       []<class T>(kernels::Operators<T>& table) { queue_table(table, typename kernels::Operators<T>::Members{}); });
   queue_slots<InMovement>(mode.movement, kernels::Movement::Members{});
   mode.movement.fill = fill;
+  if (mode.quantized) queue_slots<InQuantized>(*mode.quantized, kernels::Quantized::Members{});
 }
 
 }  // namespace tern::debug

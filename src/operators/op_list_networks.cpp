@@ -57,6 +57,19 @@ Tensor conv2d_cat_of(const std::vector<Tensor>& given, const std::vector<Conv2dO
 
 using Pointwise = Tensor (*)(const Tensor&, const Tensor&, Reduce);
 
+void append_quantized(OpList& ops) {
+  ops.push_back(make_op("quantize", quantize, {"as"}));
+  ops.push_back(make_op("dequantize", dequantize, {"as"}));
+  ops.push_back(make_op("quantized_conv2d", quantized_conv2d, {"options"}));
+  ops.push_back(make_op("quantized_conv2d_cat", quantized_conv2d_cat, {"options"}));
+  ops.push_back(make_op("quantized_linear", quantized_linear, {"options"}));
+  ops.push_back(make_op("quantized_add", quantized_add, {"options"}));
+  ops.push_back(make_op("quantized_cat", quantized_cat, {"from", "result"}));
+  ops.push_back(make_op("quantized_max_pool2d", quantized_max_pool2d, {"kernel", "options"}));
+  ops.push_back(make_op("quantized_avg_pool2d", quantized_avg_pool2d, {"kernel", "options"}));
+  ops.push_back(make_op("quantized_adaptive_avg_pool2d", quantized_adaptive_avg_pool2d, {"output", "options"}));
+}
+
 void append_losses(OpList& ops) {
   ops.push_back(make_op("cross_entropy", cross_entropy_with, {"options"}, always<Effect::reads>));
   ops.push_back(make_op("nll", nll_with, {"options"}, always<Effect::reads>));
@@ -128,6 +141,7 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("interpolate_by", interpolate_by, {"scale", "options"}));
   append_losses(ops);
   append_volumes(ops);
+  append_quantized(ops);
 }
 
 }  // namespace tern::operators

@@ -16,7 +16,8 @@ const Mode& mode() {
                          .int64 = integer_operators<std::int64_t>(),
                          .uint8 = integer_operators<std::uint8_t>(),
                          .boolean = integer_operators<bool>(),
-                         .movement = movement()};
+                         .movement = movement(),
+                         .quantized = quantized()};
   return mode;
 }
 

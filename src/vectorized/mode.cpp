@@ -95,7 +95,8 @@ const Mode& mode() {
                          .uint8 = integer_operators<std::uint8_t>(),
                          .boolean = integer_operators<bool>(),
                          .movement = movement(),
-                         .decisions = known_decisions()};
+                         .decisions = known_decisions(),
+                         .quantized = quantized()};
   return mode;
 }
 

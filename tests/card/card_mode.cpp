@@ -99,6 +99,7 @@ const Mode& card_mode() {
     copy.for_each_table(
         []<class T>(kernels::Operators<T>& table) { await_table(table, typename kernels::Operators<T>::Members{}); });
     await_family(copy.movement);
+    await_family(*copy.quantized);
     copy.operators.arithmetic.add = queued_add;
     copy.movement.copy = queued_copy;
     copy.movement.fill = queued_fill;

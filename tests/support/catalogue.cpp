@@ -207,6 +207,8 @@ const std::vector<Operator>& catalogue() {
     append("attention", rotary_cases());
     append("recurrent", recurrent_cases());
     append("sampling", sampling_cases());
+    append("quantized", quantized_cases());
+    append("quantized", quantized_pooling_cases());
     return result;
   }();
   return all;

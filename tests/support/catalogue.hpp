@@ -165,6 +165,8 @@ std::vector<Operator> recurrent_cases();
 std::vector<Operator> sampling_cases();
 std::vector<Operator> fourier_cases();
 std::vector<Operator> linalg_cases();
+std::vector<Operator> quantized_cases();
+std::vector<Operator> quantized_pooling_cases();
 
 /// A reference that applies `function` to each element.
 Reference each(std::function<double(double)> function);

@@ -373,6 +373,7 @@ const Mode& replaying_mode() {
     mode.capture = &capture;
     mode.for_each_table([](auto& table) { record_table(table); });
     record_family(mode.movement);
+    record_family(*mode.quantized);
     mode.movement.fill = fill;
     return register_mode("replaying", mode);
   }();

@@ -10,6 +10,7 @@
 
 #include "tern/kernels/algorithms.hpp"
 #include "tern/kernels/operators.hpp"
+#include "tern/kernels/quantized.hpp"
 
 namespace tern {
 
@@ -123,6 +124,7 @@ struct Mode {
   /// With `inner`: the operators that run here, by their names in a Profile: "conv2d", "conv2d backward". Lives with
   /// the mode.
   std::span<const char* const> own = {};
+  std::optional<kernels::Quantized> quantized = {};  ///< inference in 8 bits; if missing, as for integer dtypes
 
   /// The table for one dtype; null if the mode has none.
   template <class T>
@@ -153,10 +155,10 @@ struct Mode {
   /// Whether its memory is the host's: work is done when a kernel returns, and the host may read the results.
   bool on_host() const { return memory->host_accessible(); }
 
-  using Members =
-      MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64, &Mode::bfloat16,
-                 &Mode::float16, &Mode::int32, &Mode::int64, &Mode::uint8, &Mode::boolean, &Mode::movement,
-                 &Mode::capture, &Mode::timer, &Mode::places, &Mode::index, &Mode::decisions, &Mode::inner, &Mode::own>;
+  using Members = MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64,
+                             &Mode::bfloat16, &Mode::float16, &Mode::int32, &Mode::int64, &Mode::uint8, &Mode::boolean,
+                             &Mode::movement, &Mode::capture, &Mode::timer, &Mode::places, &Mode::index,
+                             &Mode::decisions, &Mode::inner, &Mode::own, &Mode::quantized>;
 
  private:
   template <class T, class Self>

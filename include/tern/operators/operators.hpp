@@ -10,6 +10,7 @@
 #include "tern/operators/loss.hpp"
 #include "tern/operators/normalization.hpp"
 #include "tern/operators/pooling.hpp"
+#include "tern/operators/quantized.hpp"
 #include "tern/operators/reduction.hpp"
 #include "tern/operators/resizing.hpp"
 #include "tern/operators/shape.hpp"

@@ -1,0 +1,344 @@
+// Convolutions of stored numbers. Images are channels last, so the activations that a sum reads in one row of the
+// kernel are adjacent: a row of the first factor is a few runs of the padded image, and nothing else is copied.
+
+#include "vectorized/quantized/convolution.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "vectorized/convolution/kept.hpp"
+#include "vectorized/parallel.hpp"
+#include "vectorized/quantized/kernels.hpp"
+
+namespace tern::vectorized::int8 {
+
+namespace {
+
+using kernels::Conv2d;
+
+constexpr std::int64_t most_rows = 16, slack = 128;
+
+/// How one convolution is cut.
+struct Plan {
+  Conv2d s;
+  const Kernels& kernels;
+  std::int64_t inputs, outputs;       ///< channels per group
+  std::int64_t runs, length, groups;  ///< of a row; numbers and groups of 4 of a run
+  std::int64_t panels, panel;         ///< of a group of channels; bytes of a panel
+  std::int64_t width, height;         ///< of the padded image
+  std::int64_t lines, line, longer;   ///< strips come from lines of so many positions; some have one less
+  std::int64_t line_strips, rows;     ///< strips of a line, rows of a strip
+  bool merged = false;                ///< the runs of each row are copied side by side and are one
+  bool copies;                        ///< the image is copied into a padded one
+  bool flat;                          ///< a line is one of many positions of a product
+
+  Plan(const Conv2d& sizes, const Kernels& own) : s(sizes), kernels(own) {
+    inputs = s.C / s.groups;
+    outputs = s.O / s.groups;
+    const bool adjacent = s.groups == 1 && s.dilation_w == 1;
+    runs = adjacent ? s.KH : s.KH * s.KW;
+    length = adjacent ? s.KW * s.C : inputs;
+    const std::int64_t unit = kernels.groups_multiple * group_numbers;
+    if (s.groups == 1 && runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
+      merged = true;
+      length *= runs;
+      runs = 1;
+    }
+    groups = round_up(length, unit) / group_numbers;
+    panels = divide_up(outputs, panel_columns);
+    panel = runs * groups * group_bytes;
+    width = s.W + 2 * s.pad_w;
+    height = s.H + 2 * s.pad_h;
+    const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
+    flat = merged || (one_tap && s.stride_h == 1 && s.stride_w == 1);
+    copies = merged || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
+    constexpr std::int64_t flat_line = 256;
+    const std::int64_t positions = s.N * s.OH * s.OW;
+    lines = flat ? divide_up(positions, flat_line) : s.N * s.OH;
+    line = divide_up(positions, lines);
+    longer = positions - lines * (positions / lines);
+    line_strips = divide_up(line, most_rows);
+    rows = flat ? std::min(most_rows, line) : divide_up(line, line_strips);
+  }
+
+  /// The first position of a line: all have the same number of them, or some one less.
+  std::int64_t line_begin(std::int64_t at) const {
+    return longer == 0 ? at * line : at * (line - 1) + std::min(at, longer);
+  }
+
+  std::int64_t row_bytes() const { return merged ? groups * group_numbers : flat ? s.C : s.stride_w * s.C; }
+  /// Bytes of activations of a line, about.
+  std::int64_t line_bytes() const {
+    if (flat) return line * row_bytes();
+    return s.stride_h * width * s.C;
+  }
+  std::int64_t weight_bytes() const { return s.groups * panels * panel; }
+  double nanoseconds() const {
+    const double products = static_cast<double>(s.N * s.OH * s.OW) * static_cast<double>(s.O * inputs * s.KH * s.KW);
+    return products / kernels.products + static_cast<double>(s.N * s.OH * s.OW * s.O) * 0.1;
+  }
+};
+
+void pack_panels(std::int8_t* out, const std::int8_t* weight, const Plan& plan, std::int64_t begin, std::int64_t end) {
+  const std::int64_t sum = plan.runs * plan.length;
+  for (std::int64_t at = begin; at < end; ++at) {
+    const std::int64_t group = at / plan.panels, first = at % plan.panels * panel_columns;
+    std::int8_t* const panel = out + at * plan.panel;
+    std::memset(panel, 0, static_cast<std::size_t>(plan.panel));
+    for (std::int64_t j = 0; j < std::min(panel_columns, plan.outputs - first); ++j) {
+      const std::int8_t* from = weight + (group * plan.outputs + first + j) * sum;
+      for (std::int64_t run = 0; run < plan.runs; ++run)
+        for (std::int64_t k = 0; k < plan.length; ++k)
+          panel[(run * plan.groups + k / group_numbers) * group_bytes + j * group_numbers + k % group_numbers] =
+              *from++;
+    }
+  }
+}
+
+/// The activations of some lines, as strips read them.
+class Lines {
+ public:
+  Lines(const Plan& plan, const std::uint8_t* x, std::int32_t zero, std::uint8_t* copy)
+      : plan_(plan), x_(x), zero_(static_cast<std::uint8_t>(zero)), copy_(copy) {}
+
+  /// Strips of the lines from `begin` on; `out` has room for all.
+  std::int64_t strips(Strip* out, std::int64_t begin, std::int64_t end) {
+    const Plan& p = plan_;
+    std::int64_t count = 0;
+    std::uint8_t* free = copy_;
+    std::int64_t image = -1, first_row = 0;
+    const std::uint8_t* base = nullptr;
+    for (std::int64_t at = begin; at < end; ++at) {
+      const std::uint8_t* from = nullptr;
+      const std::int64_t y = p.line_begin(at), length = p.line_begin(at + 1) - y;
+      if (p.flat) {
+        from = p.merged ? merge(free, y, length) : p.copies ? copy_positions(free, y, length) : x_ + y * p.s.C;
+      } else {
+        const std::int64_t n = at / p.s.OH, oh = at % p.s.OH;
+        if (n != image) {
+          image = n;
+          first_row = oh * p.s.stride_h;
+          const std::int64_t last = std::min(p.s.OH - 1, end - 1 - n * p.s.OH);
+          const std::int64_t rows = (last - oh) * p.s.stride_h + p.s.dilation_h * (p.s.KH - 1) + 1;
+          base = p.copies ? pad(free, n, first_row, rows) : x_ + (n * p.s.H + first_row) * p.s.W * p.s.C;
+        }
+        from = base + (oh * p.s.stride_h - first_row) * p.width * p.s.C;
+      }
+      for (std::int64_t strip = 0; strip * p.rows < length; ++strip) {
+        // The last strip begins earlier if fewer rows are left, so that all have the same number.
+        const std::int64_t wanted = strip * p.rows, place = std::min(wanted, length - p.rows);
+        out[count++] = {from + place * p.row_bytes(), y + place, wanted - place};
+      }
+    }
+    return count;
+  }
+
+ private:
+  const std::uint8_t* copy_positions(std::uint8_t*& free, std::int64_t y, std::int64_t count) {
+    std::uint8_t* const to = free;
+    std::memcpy(to, x_ + y * plan_.s.C, static_cast<std::size_t>(count * plan_.s.C));
+    free += count * plan_.s.C;
+    return to;
+  }
+
+  /// Rows of the padded image n from `first` on.
+  const std::uint8_t* pad(std::uint8_t*& free, std::int64_t n, std::int64_t first, std::int64_t rows) {
+    const Conv2d& s = plan_.s;
+    std::uint8_t* const to = free;
+    const std::int64_t bytes = plan_.width * s.C, side = s.pad_w * s.C;
+    for (std::int64_t row = 0; row < rows; ++row, free += bytes) {
+      const std::int64_t h = first + row - s.pad_h;
+      if (h < 0 || h >= s.H) {
+        std::memset(free, zero_, static_cast<std::size_t>(bytes));
+        continue;
+      }
+      std::memset(free, zero_, static_cast<std::size_t>(side));
+      std::memcpy(free + side, x_ + (n * s.H + h) * s.W * s.C, static_cast<std::size_t>(s.W * s.C));
+      std::memset(free + side + s.W * s.C, zero_, static_cast<std::size_t>(side));
+    }
+    return to;
+  }
+
+  /// The patches of `count` positions, one per row.
+  const std::uint8_t* merge(std::uint8_t*& free, std::int64_t y, std::int64_t count) {
+    const Conv2d& s = plan_.s;
+    std::uint8_t* const to = free;
+    for (std::int64_t i = y; i < y + count; ++i, free += plan_.row_bytes()) {
+      const std::int64_t n = i / (s.OH * s.OW), oh = i / s.OW % s.OH, ow = i % s.OW;
+      std::uint8_t* out = free;
+      for (std::int64_t kh = 0; kh < s.KH; ++kh) {
+        const std::int64_t h = oh * s.stride_h - s.pad_h + kh * s.dilation_h, w = ow * s.stride_w - s.pad_w;
+        const bool inside = h >= 0 && h < s.H;
+        const std::uint8_t* const row = x_ + ((n * s.H + h) * s.W + w) * s.C;
+        if (s.dilation_w == 1 && inside && w >= 0 && w + s.KW <= s.W) {
+          std::memcpy(out, row, static_cast<std::size_t>(s.KW * s.C));
+          out += s.KW * s.C;
+          continue;
+        }
+        for (std::int64_t kw = 0; kw < s.KW; ++kw, out += s.C) {
+          const std::int64_t at = w + kw * s.dilation_w;
+          if (inside && at >= 0 && at < s.W)
+            std::memcpy(out, row + kw * s.dilation_w * s.C, static_cast<std::size_t>(s.C));
+          else
+            std::memset(out, zero_, static_cast<std::size_t>(s.C));
+        }
+      }
+    }
+    return to;
+  }
+
+  const Plan& plan_;
+  const std::uint8_t* x_;
+  std::uint8_t zero_;
+  std::uint8_t* copy_;
+};
+
+/// The arrays of a call.
+struct Arrays {
+  std::uint8_t* y;
+  float* real;
+  const std::uint8_t* x;
+  const std::int32_t* bias;
+  const float* scale;
+  const std::uint8_t* other;
+  Rescale rescale;
+};
+
+/// The share of a thread: all lines for some blocks of channels, or some lines for all.
+struct Share {
+  std::int64_t line_begin, line_end, panel_begin, panel_end;
+};
+
+void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* weight, const Share& share,
+                    std::int64_t chunk, std::uint8_t* copy, Strip* strips) {
+  std::vector<std::int64_t> offsets;
+  const Conv2d& s = plan.s;
+  const bool adjacent = s.groups == 1 && s.dilation_w == 1;
+  for (std::int64_t run = 0; run < plan.runs; ++run)
+    offsets.push_back(plan.merged ? 0
+                      : adjacent  ? run * s.dilation_h * plan.width * s.C
+                                  : (run / s.KW * s.dilation_h * plan.width + run % s.KW * s.dilation_w) * s.C);
+  Block block;
+  block.rows = plan.rows, block.row = plan.row_bytes();
+  block.runs = plan.runs, block.groups = plan.groups, block.offset = offsets.data();
+  block.panel = plan.panel;
+  block.pitch = s.y_channels == 0 ? s.O : s.y_channels;
+  block.rescale = arrays.rescale;
+  plan.kernels.begin(plan.rows);
+  for (std::int64_t begin = share.line_begin; begin < share.line_end; begin += chunk) {
+    Lines lines(plan, arrays.x, arrays.rescale.x_zero, copy);
+    const std::int64_t count = lines.strips(strips, begin, std::min(begin + chunk, share.line_end));
+    for (std::int64_t group = 0; group < s.groups; ++group)
+      for (std::int64_t panel = share.panel_begin; panel < share.panel_end; panel += 2) {
+        const std::int64_t own = panel * panel_columns, o = group * plan.outputs + own;
+        block.weight = weight + (group * plan.panels + panel) * plan.panel;
+        block.columns = std::min({block_columns, plan.outputs - own, (share.panel_end - panel) * panel_columns});
+        block.bias = arrays.bias + o;
+        block.scale = arrays.scale + o;
+        block.y = arrays.y == nullptr ? nullptr : arrays.y + o;
+        block.real = arrays.real == nullptr ? nullptr : arrays.real + o;
+        block.other = arrays.other == nullptr ? nullptr : arrays.other + o;
+        for (std::int64_t i = 0; i < count; i += 2) {
+          block.strip_count = static_cast<int>(std::min<std::int64_t>(2, count - i));
+          for (int k = 0; k < block.strip_count; ++k) {
+            block.strips[k] = strips[i + k];
+            block.strips[k].a += group * plan.inputs;
+          }
+          plan.kernels.multiply(block);
+        }
+      }
+  }
+  plan.kernels.end();
+}
+
+/// Packed weights: kept from an earlier call, or made in `scratch`.
+class Packed {
+ public:
+  Packed(Context& context, const std::int8_t* weight, const Plan& plan) : bytes_(plan.weight_bytes()) {
+    if (kernels::weight_version != nullptr) {
+      const Conv2d& s = plan.s;
+      const convolution::Problem problem{.groups = s.groups,
+                                         .C = plan.inputs,
+                                         .O = plan.outputs,
+                                         .KH = s.KH,
+                                         .KW = s.KW,
+                                         .dilation_w = plan.merged ? 0 : s.dilation_w,
+                                         .element = 1};
+      kept_ = convolution::kept_weights(*kernels::weight_version, problem, plan.kernels.name,
+                                        static_cast<std::size_t>(bytes_));
+      data_ = static_cast<std::int8_t*>(kept_.data.get());
+      if (kept_.ready) return;
+      if (data_ != nullptr) {
+        pack_panels(data_, weight, plan, 0, plan.s.groups * plan.panels);
+        convolution::keep(*kernels::weight_version, problem, plan.kernels.name, kept_);
+        return;
+      }
+    }
+    scratch_.emplace(context, static_cast<std::size_t>(bytes_));
+    data_ = scratch_->as<std::int8_t>();
+    pack_panels(data_, weight, plan, 0, plan.s.groups * plan.panels);
+  }
+  const std::int8_t* data() const { return data_; }
+
+ private:
+  std::int64_t bytes_;
+  convolution::Kept kept_;
+  std::optional<Scratch> scratch_;
+  std::int8_t* data_ = nullptr;
+};
+
+void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+  const Plan plan(s, int8::kernels());
+  const Packed packed(context, weight, plan);
+  const int threads = useful_threads(context, plan.nanoseconds());
+  const std::int64_t activations = plan.lines * plan.line_bytes();
+  const bool by_channels = plan.panels >= 2 * threads && plan.weight_bytes() > activations;
+  const std::int64_t lines_each = by_channels ? plan.lines : divide_up(plan.lines, threads);
+  const std::int64_t chunk =
+      std::clamp<std::int64_t>(cache_share(0.5) / std::max<std::int64_t>(plan.line_bytes(), 1), 1, lines_each);
+  // A chunk may meet several images, each with the rows that its last outputs read.
+  const std::int64_t images = plan.flat ? 1 : std::min(plan.s.N, chunk / plan.s.OH + 2);
+  const std::int64_t extra = plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C;
+  const std::int64_t copy = round_up(plan.copies ? chunk * plan.line_bytes() + extra + slack : 0, 64);
+  const std::int64_t strips = round_up(chunk * plan.line_strips * static_cast<std::int64_t>(sizeof(Strip)), 64);
+  const Scratch scratch(context, static_cast<std::size_t>((copy + strips) * threads));
+  parallel(threads, [&](const Team& team) {
+    auto* const own = scratch.as<std::uint8_t>() + (copy + strips) * team.index;
+    Share share{0, plan.lines, 0, plan.panels};
+    if (by_channels) {
+      share.panel_begin = team.begin(plan.panels, 2);
+      share.panel_end = team.end(plan.panels, 2);
+    } else {
+      share.line_begin = team.begin(plan.lines);
+      share.line_end = team.end(plan.lines);
+    }
+    if (share.line_begin < share.line_end && share.panel_begin < share.panel_end)
+      multiply_lines(plan, arrays, packed.data(), share, chunk, own + strips, reinterpret_cast<Strip*>(own));
+  });
+}
+
+void run(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+  if (s.N * s.OH * s.OW * s.O == 0) return;
+  if (s.groups > 1 && s.groups == s.C && s.groups == s.O)
+    run_depthwise(context, {arrays.y, arrays.real, arrays.x, weight, arrays.bias, arrays.scale, arrays.other}, s,
+                  arrays.rescale);
+  else
+    run_products(context, weight, s, arrays);
+}
+
+}  // namespace
+
+void conv2d(Context& context, std::uint8_t* y, const std::uint8_t* x, const std::int8_t* weight,
+            const std::int32_t* bias, const float* scale, const std::uint8_t* other, const Conv2d& sizes,
+            const Rescale& rescale) {
+  run(context, weight, sizes, {y, nullptr, x, bias, scale, other, rescale});
+}
+
+void conv2d_float(Context& context, float* y, const std::uint8_t* x, const std::int8_t* weight,
+                  const std::int32_t* bias, const float* scale, const Conv2d& sizes, const Rescale& rescale) {
+  run(context, weight, sizes, {nullptr, y, x, bias, scale, nullptr, rescale});
+}
+
+}  // namespace tern::vectorized::int8

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "tern/kernels/quantized.hpp"
+
+namespace tern::vectorized::int8 {
+
+/// See kernels::Quantized.
+void conv2d(Context& context, std::uint8_t* y, const std::uint8_t* x, const std::int8_t* weight,
+            const std::int32_t* bias, const float* scale, const std::uint8_t* other, const kernels::Conv2d& sizes,
+            const kernels::Rescale& rescale);
+void conv2d_float(Context& context, float* y, const std::uint8_t* x, const std::int8_t* weight,
+                  const std::int32_t* bias, const float* scale, const kernels::Conv2d& sizes,
+                  const kernels::Rescale& rescale);
+
+struct DepthwiseArrays {
+  std::uint8_t* y;
+  float* real;
+  const std::uint8_t* x;
+  const std::int8_t* weight;
+  const std::int32_t* bias;
+  const float* scale;
+  const std::uint8_t* other;
+};
+/// One kernel per channel.
+void run_depthwise(Context& context, const DepthwiseArrays& arrays, const kernels::Conv2d& sizes,
+                   const kernels::Rescale& rescale);
+
+}  // namespace tern::vectorized::int8
