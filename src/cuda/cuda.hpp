@@ -46,6 +46,7 @@ kernels::Update<T> update();
 template <class T>
 kernels::Operators<T> integer_operators();
 kernels::Movement movement();
+kernels::Quantized quantized();
 
 /// The whole table of one compute dtype.
 template <class T>

@@ -122,6 +122,7 @@ Mode make_mode() {
       .timer = &timer(),
       .places = &places,
       .decisions = decisions,
+      .quantized = quantized(),
   };
   if (card_count() > 1) use_cards(made);
   return made;

@@ -9,15 +9,17 @@ namespace {
 constexpr const char *key = "tern.graph", *version = "1\n";
 }
 
-void Graph::save(const std::string& file) const {
+void Graph::save(const std::string& file, std::map<std::string, std::string> metadata) const {
   std::map<std::string, Tensor> tensors;
   for (const Value& value : structure().values)
     if (value.tensor.defined()) tensors.emplace(value.name, value.tensor.detach());
-  io::save_safetensors(file, tensors, {{key, version + text()}});
+  metadata[key] = version + text();
+  io::save_safetensors(file, tensors, metadata);
 }
 
-Graph Graph::load(const std::string& file) {
-  io::Safetensors content = io::load_safetensors(file);
+Graph Graph::load(const std::string& file) { return load(io::load_safetensors(file), file); }
+
+Graph Graph::load(const io::Safetensors& content, const std::string& file) {
   const auto found = content.metadata.find(key);
   expects<FileError>(found != content.metadata.end(), file,
                      ": a safetensors file without a graph; Graph::save and "

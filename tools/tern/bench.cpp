@@ -1,6 +1,7 @@
 // `tern bench`: how long a net takes in each mode.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <sstream>
 
@@ -8,8 +9,10 @@
 #include "errors.hpp"
 #include "evaluation.hpp"
 #include "machine.hpp"
+#include "model_file.hpp"
 #include "names.hpp"
 #include "output.hpp"
+#include "tern/graph/program.hpp"
 #include "tern/modes/mode.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
@@ -37,12 +40,13 @@ class Bench : public Command {
     verb_ = {
         .name = "bench",
         .summary = "Measures how long a net takes in each mode, to train and to infer.",
-        .synopsis = "[--nets NAMES] [--modes NAMES] [--batches SIZES] [options]",
+        .synopsis = "[--nets NAMES] [--modes NAMES] [--batches SIZES] [options] | --latency FILE [--modes NAMES]",
         .description =
             "Times training steps (forward, loss, backward, update) and inferences on random data. The time is the "
             "median of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. "
-            "benchmarks/ of the sources has more: peers, operators, the study of batch sizes.",
-        .examples = {"tern bench --nets lenet --batches 32,128",
+            "benchmarks/ of the sources has more: peers, operators, the study of batch sizes. --latency times a model "
+            "that answers one example at a time, as a program without dispatch: the median, the 99th percentile.",
+        .examples = {"tern bench --latency small.tern", "tern bench --nets lenet --batches 32,128",
                      "tern bench --nets mlp-small,lenet --modes vectorized,cuda --precision tf32 --format csv"}};
     Option batches = list_option("batches", "SIZES", "batch sizes (default: 1,64)", batches_);
     Options own{list_option("nets", "NAMES", "nets (default: mlp-small,lenet)", nets_),
@@ -55,6 +59,9 @@ class Bench : public Command {
                           ", expected a number above 0, at most 3600");
     };
     own.push_back(std::move(seconds));
+    Option latency = text_option("latency", "FILE", "a model, of which single answers are timed", latency_);
+    latency.kind = Value::file;
+    own.push_back(std::move(latency));
     for (Option& option : machine_options(settings_))
       if (option.name == "threads" || option.name == "precision") own.push_back(std::move(option));
     for (Option& option : own) {
@@ -67,6 +74,7 @@ class Bench : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const OptionNames&) override {
+    if (!latency_.empty()) return time_answers();
     if (nets_.empty()) nets_ = {"mlp-small", "lenet"};
     if (batches_.empty()) batches_ = {"1", "64"};
     if (phases_.empty()) phases_ = {"train", "infer"};
@@ -96,6 +104,34 @@ class Bench : public Command {
   }
 
  private:
+  int time_answers() {
+    if (modes_.empty()) modes_ = {fastest_mode()};
+    std::string text = padded("mode", 12) + left_padded("median", 12) + left_padded("99 %", 12) + "\n";
+    for (const std::string& mode : modes_) {
+      const Device device{mode, device_options(settings_)};
+      const Model model = load_model(latency_);
+      Shape shape{1};
+      for (const std::int64_t size : model.blueprint.input) shape.push_back(size);
+      const Tensor x = zeros(shape);
+      const auto* const graph = dynamic_cast<const graph::Graph*>(model.net.get());
+      const graph::Program program = graph != nullptr ? graph::Program(*graph) : graph::Program(*model.net, {x});
+      std::vector<double> times;
+      using Clock = std::chrono::steady_clock;
+      const Clock::time_point end =
+          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
+      for (int i = 0; i < 5 || Clock::now() < end; ++i) {
+        const Clock::time_point start = Clock::now();
+        (void)program(x).to_vector<float>();
+        if (i >= 3) times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+      }
+      std::ranges::sort(times);
+      text += padded(mode, 12) + left_padded(time_text(times[times.size() / 2]), 12) +
+              left_padded(time_text(times[(times.size() - 1) * 99 / 100]), 12) + "\n";
+    }
+    write_output(output_, text);
+    return success;
+  }
+
   // Checks everything before the first cell is measured.
   void check() const {
     const auto expect = [](const char* option, const std::vector<std::string>& found,
@@ -151,6 +187,7 @@ class Bench : public Command {
 
   Settings settings_;
   std::vector<std::string> nets_, modes_, batches_, phases_;
+  std::string latency_;
   double seconds_ = 0.5;
   Output output_;
   Verb verb_;

@@ -282,7 +282,9 @@ Examples load_table_to_test(const Settings& settings, const Blueprint& blueprint
 
 Examples load_digits_to_test(const Settings& settings, const Blueprint& blueprint, Part part) {
   const data::Mnist digits = load_digits(settings);
-  const data::Dataset whole = part == Part::held_out ? held_out(digits.train, blueprint) : digits.test;
+  const data::Dataset whole = part == Part::held_out ? held_out(digits.train, blueprint)
+                              : part == Part::train  ? digits.train
+                                                     : digits.test;
   Shape found;
   for (int i = 1; i < whole.images.rank(); ++i) found.push_back(whole.images.size(i));
   expects<FileError>(found == blueprint.input, whole.source, ": found images of ", found, ", expected ",

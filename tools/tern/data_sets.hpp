@@ -30,8 +30,9 @@ TrainingData load_training_data(const Settings& settings);
 /// Identifies the data: the examples, which of them are held out, and how they are encoded.
 std::string fingerprint_of(const TrainingData& data);
 
-/// Which examples of a set are tested.
-enum class Part { all, held_out };
+/// Which examples of a set are read: those to test on, what a training held out, or those to train on where the set has
+/// a test part of its own (else all).
+enum class Part { all, held_out, train };
 
 /// The examples of `dataset` in the form that the blueprint's model takes. A set with its own test part provides that
 /// part. If `labelled` is false a table may lack the class column; labels are then undefined.

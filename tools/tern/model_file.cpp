@@ -7,6 +7,7 @@
 #include "errors.hpp"
 #include "nets.hpp"
 #include "run_folder.hpp"
+#include "tern/graph/graph.hpp"
 #include "tern/io/file.hpp"
 #include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
@@ -50,6 +51,10 @@ Blueprint blueprint_in(const std::map<std::string, std::string>& metadata, const
 
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights) {
   io::save_safetensors(file, weights, {{key, to_json(blueprint).dump()}});
+}
+
+void save_model(const std::string& file, const Blueprint& blueprint, const graph::Graph& graph) {
+  graph.save(file, {{key, to_json(blueprint).dump()}});
 }
 
 void check_model_place(const std::string& file) {
@@ -115,7 +120,16 @@ Weights load_weights(const std::string& path) {
 Model model_from(io::Safetensors content, const std::string& file) {
   if (content.metadata.contains("tern.format"))
     return from_checkpoint(io::checkpoint_from(std::move(content), file), file);
-  return model_from(blueprint_in(content.metadata, key, file), content.tensors, file);
+  const Blueprint blueprint = blueprint_in(content.metadata, key, file);
+  if (!content.metadata.contains("tern.graph")) return model_from(blueprint, content.tensors, file);
+  const graph::Graph graph = graph::Graph::load(content, file);
+  Shape input{1};
+  for (const std::int64_t size : blueprint.input) input.push_back(size);
+  const graph::Structure& own = graph.structure();
+  const bool fits = own.inputs.size() == 1 && own.results.size() == 1 && own.batch > 0 &&
+                    own.values[own.inputs[0]].shape_at(1) == input;
+  expects<FileError>(fits, file, ": the graph does not take one input ", input, " of any batch and give one result");
+  return {blueprint, std::make_shared<graph::Graph>(graph), file};
 }
 
 }  // namespace tern::tool

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "blueprint.hpp"
+#include "tern/graph/graph.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/nn/module.hpp"
@@ -20,6 +21,8 @@ struct Model {
 
 /// Writes weights under torch's names and the blueprint as metadata; the same content gives the same bytes.
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights);
+/// The same of a graph, which such a model runs in place of the blueprint's network.
+void save_model(const std::string& file, const Blueprint& blueprint, const graph::Graph& graph);
 
 /// Throws FileError if a model could not be written to `file`, or if the existing file is not a model and would be
 /// lost: before the training, not after it. Does nothing if `file` is empty.

@@ -11,6 +11,10 @@
 #include "tern/nn/module.hpp"
 #include "tern/operators/op.hpp"
 
+namespace tern::io {
+struct Safetensors;
+}
+
 namespace tern::graph {
 
 /// A program that cannot become a graph, or a text or file that is none.
@@ -88,10 +92,13 @@ class Graph : public nn::Module {
   std::string text() const;
   /// A drawing of the nodes from top to bottom, with the shapes between them.
   std::string svg() const;
-  /// Writes text and tensors to one file (safetensors with the text in its metadata). Throws FileError.
-  void save(const std::string& file) const;
+  /// Writes text and tensors to one file (safetensors with the text in its metadata, beside the caller's). Throws
+  /// FileError.
+  void save(const std::string& file, std::map<std::string, std::string> metadata = {}) const;
   /// Reads such a file, which is not trusted. Throws FileError or GraphError.
   static Graph load(const std::string& file);
+  /// The same of a file's content; `file` is its name in messages.
+  static Graph load(const io::Safetensors& content, const std::string& file);
 
   /// The batch of these inputs, which are checked; 0 where all sizes are fixed.
   std::int64_t batch_of(const std::vector<Tensor>& inputs) const;

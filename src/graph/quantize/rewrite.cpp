@@ -45,9 +45,12 @@ class Rewriter {
  private:
   enum class Role : std::uint8_t { plain, inside, layer, follower };
 
-  /// Which results are stored: those of layers that a layer or a follower reads, and those of followers.
+  /// Which values are stored: what a layer reads, and results of layers and followers that a follower reads.
   void find_stored() {
     std::vector<bool> could(old_.values.size());
+    for (const auto& [last, layer] : by_last_)
+      for (const int id : {layer->x, layer->other})
+        if (id >= 0) could[id] = true;  // it is stored for that layer
     for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
       const Node& node = old_.nodes[i];
       if (role_[i] == Role::layer) could[node.results[0]] = true;

@@ -108,7 +108,7 @@ const Kernels amx_kernels{.name = "AMX",
                           .multiply = multiply,
                           .begin = begin,
                           .end = end,
-                          .depthwise = depthwise_row};
+                          .depthwise = depthwise512};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -91,7 +91,7 @@ const Kernels avx512_kernels{.name = "AVX512_VNNI",
                              .multiply = multiply,
                              .begin = begin,
                              .end = end,
-                             .depthwise = depthwise_row};
+                             .depthwise = depthwise512};
 
 }  // namespace tern::vectorized::int8
 #endif

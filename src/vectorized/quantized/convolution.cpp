@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <vector>
 
-#include "vectorized/convolution/kept.hpp"
+#include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
+#include "vectorized/quantized/kept_bytes.hpp"
 #include "vectorized/quantized/kernels.hpp"
 
 namespace tern::vectorized::int8 {
@@ -253,45 +253,17 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
   plan.kernels.end();
 }
 
-/// Packed weights: kept from an earlier call, or made in `scratch`.
-class Packed {
- public:
-  Packed(Context& context, const std::int8_t* weight, const Plan& plan) : bytes_(plan.weight_bytes()) {
-    if (kernels::weight_version != nullptr) {
-      const Conv2d& s = plan.s;
-      const convolution::Problem problem{.groups = s.groups,
-                                         .C = plan.inputs,
-                                         .O = plan.outputs,
-                                         .KH = s.KH,
-                                         .KW = s.KW,
-                                         .dilation_w = plan.merged ? 0 : s.dilation_w,
-                                         .element = 1};
-      kept_ = convolution::kept_weights(*kernels::weight_version, problem, plan.kernels.name,
-                                        static_cast<std::size_t>(bytes_));
-      data_ = static_cast<std::int8_t*>(kept_.data.get());
-      if (kept_.ready) return;
-      if (data_ != nullptr) {
-        pack_panels(data_, weight, plan, 0, plan.s.groups * plan.panels);
-        convolution::keep(*kernels::weight_version, problem, plan.kernels.name, kept_);
-        return;
-      }
-    }
-    scratch_.emplace(context, static_cast<std::size_t>(bytes_));
-    data_ = scratch_->as<std::int8_t>();
-    pack_panels(data_, weight, plan, 0, plan.s.groups * plan.panels);
-  }
-  const std::int8_t* data() const { return data_; }
-
- private:
-  std::int64_t bytes_;
-  convolution::Kept kept_;
-  std::optional<Scratch> scratch_;
-  std::int8_t* data_ = nullptr;
-};
-
 void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
   const Plan plan(s, int8::kernels());
-  const Packed packed(context, weight, plan);
+  const convolution::Problem key{.groups = s.groups,
+                                 .C = plan.inputs,
+                                 .O = plan.outputs,
+                                 .KH = s.KH,
+                                 .KW = s.KW,
+                                 .dilation_w = plan.merged ? 0 : s.dilation_w,
+                                 .element = 1};
+  const KeptBytes packed(context, plan.weight_bytes(), key, plan.kernels.name,
+                         [&](std::int8_t* out) { pack_panels(out, weight, plan, 0, s.groups * plan.panels); });
   const int threads = useful_threads(context, plan.nanoseconds());
   const std::int64_t activations = plan.lines * plan.line_bytes();
   const bool by_channels = plan.panels >= 2 * threads && plan.weight_bytes() > activations;

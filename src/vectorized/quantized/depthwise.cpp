@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/quantized/convolution.hpp"
+#include "vectorized/quantized/kept_bytes.hpp"
 #include "vectorized/quantized/kernels.hpp"
 
 namespace tern::vectorized::int8 {
@@ -16,11 +18,27 @@ namespace {
 
 using kernels::Conv2d;
 
-/// [O, KH, KW, 1] as [group of 4 taps][O][4], zeros behind the last tap.
-void pack(std::int8_t* out, const std::int8_t* weight, std::int64_t channels, std::int64_t taps) {
-  std::memset(out, 0, static_cast<std::size_t>(round_up(taps, 4) * channels));
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t tap = 0; tap < taps; ++tap) out[(tap / 4 * channels + c) * 4 + tap % 4] = weight[c * taps + tap];
+/// Bytes of the packed weights (see DepthwiseRow).
+std::int64_t weight_bytes(const Conv2d& s) { return round_up(s.C, depthwise_block) * s.KW * divide_up(s.KH, 4) * 4; }
+
+/// From [O, KH, KW, 1].
+void pack_weights(std::int8_t* out, const std::int8_t* weight, const Conv2d& s) {
+  const std::int64_t groups = divide_up(s.KH, 4);
+  std::memset(out, 0, static_cast<std::size_t>(weight_bytes(s)));
+  for (std::int64_t c = 0; c < s.C; ++c) {
+    const std::int64_t block = c / depthwise_block, place = depthwise_place(c) % depthwise_block;
+    for (std::int64_t kh = 0; kh < s.KH; ++kh)
+      for (std::int64_t kw = 0; kw < s.KW; ++kw)
+        out[(((block * s.KW + kw) * groups + kh / 4) * depthwise_block + place) * 4 + kh % 4] =
+            weight[(c * s.KH + kh) * s.KW + kw];
+  }
+}
+
+/// Numbers of channels in the order of the kernels; what lies behind the last channel is not used.
+template <class T>
+void reorder(T* out, const T* in, std::int64_t channels) {
+  std::memset(out, 0, static_cast<std::size_t>(round_up(channels, depthwise_block)) * sizeof(T));
+  for (std::int64_t c = 0; c < channels; ++c) out[depthwise_place(c)] = in[c];
 }
 
 /// Rows of an image with its padding; each lies in the slot of its number.
@@ -54,36 +72,36 @@ class PaddedRows {
   std::vector<std::int64_t> held_;
 };
 
+/// What a kernel reads beside the image.
+struct Prepared {
+  const std::int8_t* weight;
+  const std::int32_t* bias;
+  const float* scale;
+};
+
 /// Output rows [begin, end) of all images.
-void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale,
-              const std::int8_t* weight, std::uint8_t* memory, std::int64_t slots, std::int64_t begin,
-              std::int64_t end) {
-  const std::int64_t pitch = s.y_channels == 0 ? s.O : s.y_channels;
-  std::vector<const std::uint8_t*> taps(static_cast<std::size_t>(s.KH * s.KW));
-  DepthwiseRow row{.x = taps.data(),
-                   .taps = s.KH * s.KW,
-                   .step = s.stride_w * s.C,
-                   .positions = s.OW,
-                   .channels = s.C,
-                   .weight = weight,
-                   .bias = arrays.bias,
-                   .scale = arrays.scale,
-                   .pitch = pitch,
-                   .rescale = rescale};
+void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
+              std::uint8_t* memory, std::int64_t slots, std::int64_t begin, std::int64_t end) {
+  std::vector<const std::uint8_t*> taps(static_cast<std::size_t>(s.KH));
+  DepthwiseRow row;
+  row.x = taps.data();
+  row.KH = s.KH, row.KW = s.KW;
+  row.step = s.stride_w * s.C, row.column = s.dilation_w * s.C;
+  row.positions = s.OW, row.channels = s.C;
+  row.weight = prepared.weight, row.bias = prepared.bias, row.scale = prepared.scale;
+  row.pitch = s.y_channels == 0 ? s.O : s.y_channels;
+  row.rescale = rescale;
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t n = at / s.OH, last = std::min(end, (n + 1) * s.OH);
     PaddedRows rows(s, arrays.x + n * s.H * s.W * s.C, static_cast<std::uint8_t>(rescale.x_zero), memory, slots);
     for (; at < last; ++at) {
-      for (std::int64_t kh = 0; kh < s.KH; ++kh) {
-        const std::uint8_t* const from = rows.row(at % s.OH * s.stride_h - s.pad_h + kh * s.dilation_h);
-        for (std::int64_t kw = 0; kw < s.KW; ++kw)
-          taps[static_cast<std::size_t>(kh * s.KW + kw)] = from + kw * s.dilation_w * s.C;
-      }
-      const std::int64_t place = at * s.OW * pitch;
+      for (std::int64_t kh = 0; kh < s.KH; ++kh)
+        taps[static_cast<std::size_t>(kh)] = rows.row(at % s.OH * s.stride_h - s.pad_h + kh * s.dilation_h);
+      const std::int64_t place = at * s.OW * row.pitch;
       row.y = arrays.y == nullptr ? nullptr : arrays.y + place;
       row.real = arrays.real == nullptr ? nullptr : arrays.real + place;
       row.other = arrays.other == nullptr ? nullptr : arrays.other + place;
-      kernels().depthwise(row);
+      run_depthwise_row(int8::kernels(), row);
     }
   }
 }
@@ -91,17 +109,23 @@ void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Res
 }  // namespace
 
 void run_depthwise(Context& context, const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale) {
-  const std::int64_t taps = s.KH * s.KW, rows = s.N * s.OH;
-  const std::int64_t slots = s.dilation_h * (s.KH - 1) + 1;
-  const std::int64_t packed = round_up(round_up(taps, 4) * s.C, 64);
+  const std::int64_t rows = s.N * s.OH, slots = s.dilation_h * (s.KH - 1) + 1;
+  const std::int64_t channels = round_up(s.C, depthwise_block);
   const std::int64_t own = round_up(slots * (s.W + 2 * s.pad_w) * s.C, 64);
-  const double nanoseconds = 0.03 * static_cast<double>(rows * s.OW) * static_cast<double>(s.C * taps);
+  const double nanoseconds = 0.006 * static_cast<double>(rows * s.OW) * static_cast<double>(s.C * s.KH * s.KW);
   const int threads = useful_threads(context, nanoseconds);
-  const Scratch scratch(context, static_cast<std::size_t>(packed + own * threads));
-  pack(scratch.as<std::int8_t>(), arrays.weight, s.C, taps);
+  const KeptBytes weights(context, weight_bytes(s),
+                          {.groups = s.groups, .C = 1, .O = 1, .KH = s.KH, .KW = s.KW, .element = 1}, "depthwise int8",
+                          [&](std::int8_t* out) { pack_weights(out, arrays.weight, s); });
+  const Scratch scratch(context, static_cast<std::size_t>(8 * channels + own * threads));
+  auto* const bias = scratch.as<std::int32_t>();
+  auto* const scale = scratch.as<float>() + channels;
+  reorder(bias, arrays.bias, s.C);
+  reorder(scale, arrays.scale, s.C);
+  std::uint8_t* const memory = scratch.as<std::uint8_t>() + 8 * channels;
   parallel(threads, [&](const Team& team) {
-    run_rows(arrays, s, rescale, scratch.as<std::int8_t>(), scratch.as<std::uint8_t>() + packed + own * team.index,
-             slots, team.begin(rows), team.end(rows));
+    run_rows(arrays, s, rescale, {weights.data(), bias, scale}, memory + own * team.index, slots, team.begin(rows),
+             team.end(rows));
   });
 }
 

@@ -7,13 +7,19 @@
 
 #include "vectorized/bfloat16/kernels.hpp"
 
-#if TERN_AMX_INT8_BUILT
+#if TERN_AMX_INT8_BUILT || TERN_AVX_VNNI_BUILT
 #include <cpuid.h>
 #endif
 
 namespace tern::vectorized::int8 {
 
 extern const Kernels plain_kernels;  // in plain.cpp
+#if TERN_AVX2_BUILT
+extern const Kernels avx2_kernels;  // in avx2.cpp
+#endif
+#if TERN_AVX_VNNI_BUILT
+extern const Kernels avxvnni_kernels;  // in avxvnni.cpp
+#endif
 #if TERN_AVX512_VNNI_BUILT
 extern const Kernels avx512_kernels;  // in avx512.cpp
 #endif
@@ -27,6 +33,13 @@ namespace {
 bool has_avx512() {
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
+}
+#endif
+#if TERN_AVX_VNNI_BUILT
+bool has_avxvnni() {
+  constexpr unsigned vnni = 1U << 4U;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & vnni) != 0;
 }
 #endif
 #if TERN_AMX_INT8_BUILT
@@ -47,6 +60,12 @@ const std::vector<const Kernels*>& present() {
 #if TERN_AVX512_VNNI_BUILT
     if (has_avx512()) found.push_back(&avx512_kernels);
 #endif
+#if TERN_AVX_VNNI_BUILT
+    if (has_avxvnni()) found.push_back(&avxvnni_kernels);
+#endif
+#if TERN_AVX2_BUILT
+    if (__builtin_cpu_supports("avx2")) found.push_back(&avx2_kernels);
+#endif
     found.push_back(&plain_kernels);
     found.push_back(nullptr);
     return found;
@@ -54,17 +73,19 @@ const std::vector<const Kernels*>& present() {
   return all;
 }
 
-/// TERN_SIMD names Highway's sets and those for bfloat16: what is below AVX-512 has no special instructions here.
+/// Within TERN_SIMD, which names Highway's sets and those for bfloat16.
+bool allowed(std::string_view own) {
+  const char* const name = std::getenv("TERN_SIMD");
+  const std::string_view limit = name == nullptr ? "" : name;
+  if (limit.empty() || limit == "AMX" || own == "plain") return true;
+  if (own == "AVX2") return limit != "baseline";
+  return own != "AMX" && (limit == "AVX512_BF16" || limit.starts_with("AVX3"));
+}
+
 const Kernels& chosen() {
   static const Kernels& best = []() -> const Kernels& {
-    const char* const name = std::getenv("TERN_SIMD");
-    const std::string_view limit = name == nullptr ? "" : name;
-    for (const Kernels* const* each = present().data();; ++each) {
-      const std::string_view own = (*each)->name;
-      const bool fits = limit.empty() || own == "plain" || limit == "AMX" ||
-                        (own != "AMX" && (limit == "AVX512_BF16" || limit.starts_with("AVX3")));
-      if (fits) return **each;
-    }
+    for (const Kernels* const* each = present().data();; ++each)
+      if (allowed((*each)->name)) return **each;
   }();
   return best;
 }
@@ -76,6 +97,9 @@ std::atomic<const Kernels*> forced = nullptr;
 const Kernels& kernels() {
   const Kernels* const own = forced.load(std::memory_order_relaxed);
   return own == nullptr ? chosen() : *own;
+}
+void run_depthwise_row(const Kernels& own, const DepthwiseRow& row) {
+  (own.depthwise == nullptr ? plain_kernels : own).depthwise(row);
 }
 const Kernels* const* all_kernels() { return present().data(); }
 void force_kernels(const Kernels* kernels) { forced = kernels; }

@@ -46,20 +46,30 @@ struct Block {
   Rescale rescale = {};
 };
 
-/// One row of depthwise outputs: position p of channel c is the sum over the taps t of x[t][p * step + c] times the
-/// weight of t and c.
+/// Depthwise kernels take channels in blocks of 64, which lie in the order in which interleaving bytes leaves them:
+/// channel 16 l + 4 q + i of a block is number 16 q + 4 l + i.
+inline constexpr std::int64_t depthwise_block = 64;
+constexpr std::int64_t depthwise_place(std::int64_t channel) {
+  const std::int64_t c = channel % depthwise_block;
+  return channel - c + c / 4 % 4 * 16 + c / 16 * 4 + c % 4;
+}
+
+/// One row of depthwise outputs: position p of channel c is the sum over kh and kw of x[kh][p * step + kw * column + c]
+/// times a weight.
 struct DepthwiseRow {
-  const std::uint8_t* const* x = nullptr;  ///< of each tap
-  std::int64_t taps = 0;
-  std::int64_t step = 0, positions = 0, channels = 0;
-  const std::int8_t* weight = nullptr;  ///< [group of 4 taps][channels][4]
-  const std::int32_t* bias = nullptr;
-  const float* scale = nullptr;
+  const std::uint8_t* const* x = nullptr;  ///< of each kh
+  std::int64_t KH = 1, KW = 1;
+  std::int64_t step = 0, column = 0, positions = 0, channels = 0;
+  const std::int8_t* weight = nullptr;  ///< [block][kw][group of 4 kh][64][4], zeros behind the last kh and channel
+  const std::int32_t* bias = nullptr;   ///< [block][64]
+  const float* scale = nullptr;         ///< likewise
   std::uint8_t* y = nullptr;
   float* real = nullptr;
   const std::uint8_t* other = nullptr;
   std::int64_t pitch = 0;
   Rescale rescale = {};
+
+  std::int64_t groups() const { return (KH + 3) / 4; }
 };
 
 struct Kernels {
@@ -70,8 +80,11 @@ struct Kernels {
   /// Called around the blocks of one thread: `rows` of its strips.
   void (*begin)(std::int64_t rows);
   void (*end)();
-  void (*depthwise)(const DepthwiseRow&);
+  void (*depthwise)(const DepthwiseRow&);  ///< null: the plain one
 };
+
+/// Runs the depthwise kernel of `own`.
+void run_depthwise_row(const Kernels& own, const DepthwiseRow& row);
 
 /// The best of this processor, within TERN_SIMD.
 const Kernels& kernels();

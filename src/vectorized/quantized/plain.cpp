@@ -62,18 +62,26 @@ void multiply(const Block& block) {
 }
 
 void depthwise(const DepthwiseRow& row) {
-  constexpr std::int64_t most = 64;
-  for (std::int64_t begin = 0; begin < row.channels; begin += most) {
-    const std::int64_t count = std::min(most, row.channels - begin);
+  const std::int64_t groups = row.groups();
+  for (std::int64_t begin = 0; begin < row.channels; begin += depthwise_block) {
+    const std::int64_t count = std::min(depthwise_block, row.channels - begin);
+    const std::int8_t* const weights = row.weight + begin * row.KW * groups * 4;
+    std::int64_t place[depthwise_block];
+    float scale[depthwise_block];
+    for (std::int64_t c = 0; c < count; ++c) {
+      place[c] = depthwise_place(c);
+      scale[c] = row.scale[begin + place[c]];
+    }
     for (std::int64_t p = 0; p < row.positions; ++p) {
-      std::int32_t sums[most];
-      std::copy_n(row.bias + begin, count, sums);
-      for (std::int64_t tap = 0; tap < row.taps; ++tap) {
-        const std::uint8_t* const x = row.x[tap] + p * row.step + begin;
-        const std::int8_t* const weight = row.weight + (tap / 4 * row.channels + begin) * 4 + tap % 4;
-        for (std::int64_t c = 0; c < count; ++c) sums[c] += x[c] * weight[4 * c];
-      }
-      finish(sums, count, row.scale + begin, row, p * row.pitch + begin);
+      std::int32_t sums[depthwise_block];
+      for (std::int64_t c = 0; c < count; ++c) sums[c] = row.bias[begin + place[c]];
+      for (std::int64_t kw = 0; kw < row.KW; ++kw)
+        for (std::int64_t kh = 0; kh < row.KH; ++kh) {
+          const std::uint8_t* const x = row.x[kh] + p * row.step + kw * row.column + begin;
+          const std::int8_t* const weight = weights + (kw * groups + kh / 4) * depthwise_block * 4 + kh % 4;
+          for (std::int64_t c = 0; c < count; ++c) sums[c] += x[c] * weight[4 * place[c]];
+        }
+      finish(sums, count, scale, row, p * row.pitch + begin);
     }
   }
 }

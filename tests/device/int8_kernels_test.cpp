@@ -1,0 +1,87 @@
+// Products of stored numbers by every instruction set that the processor has, beside the reference: one result.
+
+#include <random>
+
+#include "support/catch.hpp"
+#include "tern/tern.hpp"
+#include "vectorized/quantized/kernels.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+using Random = std::mt19937;
+
+std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+Tensor numbers(Random& random, const Shape& shape, DType dtype, std::int64_t low, std::int64_t high) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(element_count(shape)));
+  for (std::int32_t& value : values) value = static_cast<std::int32_t>(draw(random, low, high));
+  return tensor(values, shape).to(dtype);
+}
+
+struct Layer {
+  Tensor x, weight, bias, scale, other;
+  op::QuantizedConv2dOptions options;
+
+  Tensor run(const char* mode, int threads = 0) const {
+    const Device device{mode, {.threads = threads}};
+    return op::quantized_conv2d(x, weight, bias, scale, other, options);
+  }
+};
+
+Layer drawn(Random& random) {
+  const bool depthwise = draw(random, 0, 3) == 0;
+  const std::int64_t groups = depthwise ? draw(random, 2, 140) : draw(random, 0, 4) == 0 ? 2 : 1;
+  const std::int64_t inputs = depthwise ? 1 : draw(random, 1, 70), outputs = depthwise ? 1 : draw(random, 1, 70);
+  const std::int64_t KH = draw(random, 1, 5), KW = draw(random, 1, 5), O = groups * outputs;
+  op::QuantizedConv2dOptions o{.stride = {draw(random, 1, 2), draw(random, 1, 2)},
+                               .padding = {draw(random, 0, 2), draw(random, 0, 2)},
+                               .dilation = {draw(random, 1, 2), draw(random, 1, 2)},
+                               .groups = groups,
+                               .x_zero = draw(random, 0, 255),
+                               .zero = draw(random, 0, 255)};
+  const std::int64_t H = draw(random, 1 + o.dilation.h * (KH - 1), 20), W = draw(random, 1 + o.dilation.w * (KW - 1), 40);
+  Generator generator(random());
+  Layer layer{numbers(random, {draw(random, 1, 3), groups * inputs, H, W}, DType::uint8, 0, 255),
+              numbers(random, {O, KH, KW, inputs}, DType::int8, -127, 127),
+              numbers(random, {O}, DType::int32, -30000, 30000),
+              op::mul(rand({O}, generator), 1.0 / (700 * std::sqrt(static_cast<double>(inputs * KH * KW)))),
+              {},
+              o};
+  if (draw(random, 0, 2) == 0) {
+    layer.other = numbers(random, layer.run("sequential").shape(), DType::uint8, 0, 255);
+    layer.options.other_zero = draw(random, 0, 255);
+    layer.options.other_scale = 0.61;
+  } else if (draw(random, 0, 2) == 0) {
+    layer.options.dtype = DType::float32;
+  }
+  return layer;
+}
+
+struct Chosen {
+  explicit Chosen(const vectorized::int8::Kernels* kernels) { vectorized::int8::force_kernels(kernels); }
+  ~Chosen() { vectorized::int8::force_kernels(nullptr); }
+};
+
+}  // namespace
+
+TEST_CASE("int8 kernels: every instruction set gives the integers of the reference", "[device][int8]") {
+  Random random(5);
+  int sets = 0;
+  for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) ++sets;
+  REQUIRE(sets > 0);
+  for (int i = 0; i < 60; ++i) {
+    const Layer layer = drawn(random);
+    const std::vector<double> expected = layer.run("sequential").values();
+    for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) {
+      const Chosen chosen(*kernels);
+      INFO("case " << i << ", " << (*kernels)->name << ": " << layer.x.shape() << " by " << layer.weight.shape());
+      CHECK(layer.run("vectorized").values() == expected);
+      CHECK(layer.run("vectorized", 3).values() == expected);
+    }
+  }
+}
