@@ -1,6 +1,7 @@
-// Inference in 8 bits beside float32: int8 NET BATCH THREADS CALLS [layers] (or cuda in place of THREADS) prints, for the program of graph::Program
-// and the one of graph::quantize with every layer forced into 8 bits, the median and the least milliseconds of CALLS
-// pairs timed in turn, and the processor time of each; with `layers` the report of the layers too. Weights are random.
+// Inference in 8 bits beside float32: int8 NET BATCH THREADS CALLS [layers] (or cuda in place of THREADS) prints, for
+// the program of graph::Program and the one of graph::quantize with every layer forced into 8 bits, the median and the
+// least milliseconds of CALLS pairs timed in turn, and the processor time of each; with `layers` the report of the
+// layers too. Weights are random.
 
 #include <algorithm>
 #include <chrono>

@@ -35,7 +35,8 @@ TEST_CASE("quantize: a model in 8 bits is tested, timed and used", "[tools][quan
   CHECK_THAT(timed.out, ContainsSubstring("median") && ContainsSubstring("vectorized"));
   CHECK_THAT(run({"quantize", "--model", "small.tern", "--dataset", "synthetic-digits", "--out", "again.tern"}).err,
              ContainsSubstring("in 8 bits already"));
-  CHECK_THAT(run({"quantize", "--model", "m", "--dataset", "synthetic-digits"}).err, ContainsSubstring("--out is missing"));
+  CHECK_THAT(run({"quantize", "--model", "m", "--dataset", "synthetic-digits"}).err,
+             ContainsSubstring("--out is missing"));
   CHECK(run({"quantize", "--model", "m", "--dataset", "synthetic-digits", "--out", "x", "--bound", "-1"}).code == 2);
 }
 

@@ -11,8 +11,8 @@ using kernels::Conv2d;
 constexpr int tile = 64, depth = 32, row_bytes = 48, threads = 128;
 
 /// sum += a b over a warp: 16 x 8 from 16 x 32 (uint8) and 32 x 8 (int8). For lane l with g = l / 4 and t = l % 4: a
-/// has the words (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4), b the words (t, column g), (t + 4, g), and the
-/// sum (row, column) = (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+/// has the words (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4), b the words (t, column g), (t + 4, g), and
+/// the sum (row, column) = (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 __device__ __forceinline__ void multiply_add(std::int32_t (&sum)[4], const std::uint32_t (&a)[4],
                                              const std::uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800

@@ -53,9 +53,9 @@ struct AddEach {
   const std::uint8_t *a, *b;
   Rescale rescale;
   __device__ void operator()(std::int64_t i) const {
-    out[i] = stored(__fadd_rn(worth(a[i], rescale.x_zero, rescale.x_scale),
-                              worth(b[i], rescale.other_zero, rescale.other_scale)),
-                    rescale);
+    out[i] = stored(
+        __fadd_rn(worth(a[i], rescale.x_zero, rescale.x_scale), worth(b[i], rescale.other_zero, rescale.other_scale)),
+        rescale);
   }
 };
 struct RescaleEach {
@@ -124,8 +124,8 @@ struct MeanEach {
     for (std::int64_t h = rows.begin; h < rows.end; ++h)
       for (std::int64_t w = columns.begin; w < columns.end; ++w)
         sum += static_cast<std::uint32_t>(image[(h * s.W + w) * s.channels] - rescale.x_zero);
-    const std::int64_t count = counts_padding(s) ? rows.count * columns.count
-                                                 : (rows.end - rows.begin) * (columns.end - columns.begin);
+    const std::int64_t count =
+        counts_padding(s) ? rows.count * columns.count : (rows.end - rows.begin) * (columns.end - columns.begin);
     const float t = __fmul_rn(__int2float_rn(static_cast<std::int32_t>(sum)), rescale.x_scale);
     out[i] = stored(__fdiv_rn(t, static_cast<float>(count)), rescale);
   }

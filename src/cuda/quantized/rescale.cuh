@@ -35,11 +35,10 @@ struct QuantizedArrays {
 /// Writes the result of a sum without its bias: `at` is its place, o its channel.
 __device__ __forceinline__ void finish(const QuantizedArrays& arrays, std::int32_t sum, std::int64_t at, std::int64_t o,
                                        const Rescale& rescale) {
-  const auto whole = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) +
-                                               static_cast<std::uint32_t>(arrays.bias[o]));
+  const auto whole =
+      static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(arrays.bias[o]));
   float t = __fmul_rn(__int2float_rn(whole), arrays.scale[o]);
-  if (arrays.other != nullptr)
-    t = __fadd_rn(t, worth(arrays.other[at], rescale.other_zero, rescale.other_scale));
+  if (arrays.other != nullptr) t = __fadd_rn(t, worth(arrays.other[at], rescale.other_zero, rescale.other_scale));
   if (arrays.real != nullptr)
     arrays.real[at] = bounded(t, rescale);
   else

@@ -25,6 +25,8 @@ class Splitter {
         made_.push_back(std::move(node));
       else if (name == "batch_norm" && node.inputs.size() == 6 && !trains())
         split_sum();
+      else if (name == "conv2d_add" && node.inputs.size() == 4)
+        split_added();
       else if (name == "conv2d_max_pool2d")
         split_pool();
       else if (name == "conv2d_cat")
@@ -36,6 +38,8 @@ class Splitter {
   }
 
  private:
+  /// Sums know these alone.
+  static const char* name_of(Activation activation) { return activation == Activation::relu6 ? "relu6" : "relu"; }
   bool trains() const { return node_->attributes.get<operators::BatchNormOptions>().training; }
   /// A value like the node's result, but for its second size.
   int between(std::int64_t channels = -1) {
@@ -59,7 +63,20 @@ class Splitter {
     own.pop_back();
     emit("batch_norm", node_->attributes.with(options), own, normal);
     emit("add", Attributes(), {normal, added}, sum);
-    if (activates) emit("relu", Attributes(), {sum}, node_->results[0]);  // it knows no other
+    if (activates) emit(name_of(activation), Attributes(), {sum}, node_->results[0]);
+  }
+
+  void split_added() {
+    operators::Conv2dOptions options = node_->attributes.get<operators::Conv2dOptions>();
+    const Activation activation = options.activation;
+    options.activation = Activation::none;
+    const bool activates = activation != Activation::none;
+    const int own = between(), sum = activates ? between() : node_->results[0];
+    std::vector<int> inputs(node_->inputs.begin(), node_->inputs.end() - 1);
+    if (inputs.back() == -1) inputs.pop_back();
+    emit("conv2d", node_->attributes.with(options), inputs, own);
+    emit("add", Attributes(), {own, node_->inputs.back()}, sum);
+    if (activates) emit(name_of(activation), Attributes(), {sum}, node_->results[0]);
   }
 
   void split_pool() {

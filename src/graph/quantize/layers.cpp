@@ -49,7 +49,8 @@ std::vector<Layer> find_layers(const Structure& structure) {
   for (std::size_t i = structure.nodes.size(); i-- > 0;) {
     const Node& node = structure.nodes[i];
     const std::optional<Activation> activation = own_activation(structure, node);
-    if (!activation || (*activation != Activation::none && *activation != Activation::relu)) continue;
+    const bool clips = activation == Activation::relu || activation == Activation::relu6;
+    if (!clips && activation != Activation::none) continue;
     Layer layer{.node = i, .last = i, .x = node.inputs[0], .result = node.results[0]};
     const auto take = [&](std::optional<std::size_t>& place, const Node* next) {
       place = reader[layer.result];
@@ -57,8 +58,9 @@ std::vector<Layer> find_layers(const Structure& structure) {
       layer.last = *place;
       layer.result = next->results[0];
     };
-    if (*activation == Activation::relu) {
+    if (clips) {
       layer.low = 0.0;
+      if (activation == Activation::relu6) layer.high = 6.0;
     } else {
       const Node* next = next_of(layer.result);
       if (next != nullptr && next->op->name() == "add" && node.op->name() == "conv2d" && next->inputs.size() == 2 &&
