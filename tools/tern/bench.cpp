@@ -40,7 +40,7 @@ class Bench : public Command {
     verb_ = {
         .name = "bench",
         .summary = "Measures how long a net takes in each mode, to train and to infer.",
-        .synopsis = "[--nets NAMES] [--modes NAMES] [--batches SIZES] [options] | --latency FILE [--modes NAMES]",
+        .synopsis = "[--nets NAMES] [--modes NAMES] [--batches SIZES] [options]",
         .description =
             "Times training steps (forward, loss, backward, update) and inferences on random data. The time is the "
             "median of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. "

@@ -76,10 +76,13 @@ __device__ __forceinline__ std::uint32_t weights_of(const std::int8_t* weight, s
   std::uint32_t word = 0;
   if (o >= O) return word;
   const std::int8_t* const from = weight + o * K + k;
-  if constexpr (whole) return k < K ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
+  if constexpr (whole) {
+    if (k < K) word = *reinterpret_cast<const std::uint32_t*>(from);
+  } else {
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (k + i < K) word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(from[i])) << (8 * i);
+    for (int i = 0; i < 4; ++i)
+      if (k + i < K) word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(from[i])) << (8 * i);
+  }
   return word;
 }
 
