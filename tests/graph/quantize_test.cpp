@@ -139,7 +139,7 @@ TEST_CASE("quantize: timed layers are quantised where that is faster", "[graph]"
   if (any) CHECK(report.int8_seconds < report.float_seconds);
 }
 
-TEST_CASE("quantize: calibration leaves outliers out where it is asked to", "[graph]") {
+TEST_CASE("quantize: calibration leaves outliers out where that is requested", "[graph]") {
   const Device device{"vectorized"};
   const NoGrad no_grad;
   nn::Sequential net{nn::Linear{64, 16}};

@@ -218,9 +218,9 @@ Graph quantize(const Graph& graph, const std::vector<std::vector<Tensor>>& batch
                         options.percentile, ", expected one in (0, 100]");
   const NoGrad no_grad;
   QuantizeReport own;
-  QuantizeReport& told = report == nullptr ? own : *report;
-  told = {};
-  return Quantizer(graph, batches, options).run(told);
+  QuantizeReport& result = report == nullptr ? own : *report;
+  result = {};
+  return Quantizer(graph, batches, options).run(result);
 }
 
 }  // namespace tern::graph
