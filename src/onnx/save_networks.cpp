@@ -53,6 +53,15 @@ std::string activated(const Step& step, const std::string& value, Activation act
       return step.out.node("Sigmoid", {value});
     case Activation::tanh:
       return step.out.node("Tanh", {value});
+    case Activation::relu6:
+      return step.out.node("Clip",
+                           {value, step.out.number(0, step.result().dtype), step.out.number(6, step.result().dtype)});
+    case Activation::gelu:
+      return step.out.node("Gelu", {value});
+    case Activation::silu:
+      return step.out.node("Mul", {value, step.out.node("Sigmoid", {value})});
+    case Activation::hardswish:
+      return step.out.node("HardSwish", {value});
   }
   return value;
 }
@@ -80,6 +89,11 @@ void conv2d_max_pool2d(const Step& step) {
   const Integers two{2, 2};
   named(step, batched.output(step.out.node("MaxPool", {y},
                                            {make_attribute("kernel_shape", two), make_attribute("strides", two)})));
+}
+void conv2d_add(const Step& step) {
+  auto options = step.attribute<op::Conv2dOptions>();
+  const std::string y = convolved(step, conv_inputs(step, step.inputs[0]), options);
+  finish_activated(step, step.out.node("Add", {y, step.inputs[3]}), options.activation);
 }
 void conv2d_cat(const Step& step) {
   const auto all = step.attribute<std::vector<op::Conv2dOptions>>();
@@ -305,16 +319,13 @@ void interpolate_by(const Step& step) {
 }  // namespace
 
 void finish_activated(const Step& step, const std::string& value, Activation activation) {
-  const char* type = activation == Activation::relu      ? "Relu"
-                     : activation == Activation::sigmoid ? "Sigmoid"
-                     : activation == Activation::tanh    ? "Tanh"
-                                                         : "Identity";
-  step.out.add(type, {value}, step.results);
+  step.out.add("Identity", {activated(step, value, activation)}, step.results);
 }
 
 void append_written_networks(EmitTable& table) {
   table["conv2d"] = conv2d;
   table["conv2d_max_pool2d"] = conv2d_max_pool2d;
+  table["conv2d_add"] = conv2d_add;
   table["conv2d_cat"] = conv2d_cat;
   table["conv1d"] = conv1d;
   table["conv3d"] = conv3d;

@@ -21,6 +21,7 @@ const Table& table() {
     append_resizing(made);
     append_quantization(made);
     append_grids(made);
+    append_recurrent(made);
     return made;
   }();
   return all;

@@ -42,6 +42,7 @@ void append_losses(Table& table);
 void append_resizing(Table& table);
 void append_quantization(Table& table);
 void append_grids(Table& table);
+void append_recurrent(Table& table);
 
 /// All of them.
 const Table& table();
