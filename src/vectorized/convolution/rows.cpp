@@ -150,7 +150,10 @@ class Rows : public Plan<T> {
       block.accumulate = k > 0;
       block.relu = relu && k + block.k >= K_;
       block.top = top_of<T>(problem_.activation);
-      gemm.multiply(block);
+      if (block.m > gemm.tile_rows && block.k * outputs * static_cast<std::int64_t>(sizeof(T)) > block_bytes())
+        multiply_by_panels(block);
+      else
+        gemm.multiply(block);
     }
     if (arrays_.added == nullptr && arrays_.after == Activation::none) return;
     const std::int64_t channels = problem_.groups * problem_.O, channel = group * problem_.O + output;
@@ -158,6 +161,20 @@ class Rows : public Plan<T> {
       finish_kernels<T>().run(arrays_.out + at * problem_.y_pitch + channel,
                               arrays_.added == nullptr ? nullptr : arrays_.added + at * channels + channel, outputs,
                               arrays_.after);
+  }
+
+  /// Weights beyond the second-level cache: all rows by one panel after another, so that each is fetched once.
+  void multiply_by_panels(const Block<T>& block) const {
+    const auto& gemm = gemm_kernels<T>();
+    Block<T> part = block;
+    for (std::int64_t column = 0; column < block.n; column += gemm.panel_width) {
+      part.n = std::min(gemm.panel_width, block.n - column);
+      part.b_next = column + gemm.panel_width < block.n ? part.b + block.b_panel : nullptr;
+      gemm.multiply(part);
+      part.b += block.b_panel;
+      part.c += part.n;
+      if (part.column_bias != nullptr) part.column_bias += part.n;
+    }
   }
 
   /// Rows of k from `k` on of the patches.
