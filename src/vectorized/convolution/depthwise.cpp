@@ -11,6 +11,7 @@
 #include "vectorized/cache.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/convolution/rows.hpp"
+#include "vectorized/finish.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
@@ -126,6 +127,7 @@ class Depthwise : public Plan<T> {
   int phases() const override { return 2; }
   std::int64_t shared() const override { return problem_.taps() * padded_; }
   bool first_prepares_weights() const override { return true; }
+  bool finishes() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* /*scratch*/) const override {
     phase == 0 ? prepare(team, shared) : multiply(team, shared);
   }
@@ -149,8 +151,22 @@ class Depthwise : public Plan<T> {
       const std::int64_t lanes = depthwise_kernels<T>().lanes;
       const std::int64_t first = edge(problem_.groups, lanes, channel_parts_, part);
       const std::int64_t last = edge(problem_.groups, lanes, channel_parts_, part + 1);
-      if (first < last) run_row(row / rows_.outputs, row % rows_.outputs, first, last - first, weights);
+      if (first >= last) continue;
+      run_row(row / rows_.outputs, row % rows_.outputs, first, last - first, weights);
+      if (arrays_.added != nullptr || arrays_.after != Activation::none) finish_row(row, first, last - first);
     }
+  }
+
+  /// Of all images' rows, one that was just written.
+  void finish_row(std::int64_t row, std::int64_t channel, std::int64_t channels) const {
+    const std::int64_t begin = row * columns_.outputs, end = begin + columns_.outputs;
+    const auto run = [&](std::int64_t position, std::int64_t count) {
+      finish_kernels<T>().run(arrays_.out + position * out_pitch_ + channel,
+                              arrays_.added == nullptr ? nullptr : arrays_.added + position * problem_.groups + channel,
+                              count, arrays_.after);
+    };
+    if (channels == out_pitch_) return run(begin, (end - begin) * channels);
+    for (std::int64_t position = begin; position < end; ++position) run(position, channels);
   }
 
   void run_row(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
