@@ -2,11 +2,14 @@
 // measurements can be interleaved (peers/sweep.py). A request is
 //   MODE PRECISION SECONDS conv PHASE LAYOUT N C H O K stride padding dilation groups    with square images
 //   MODE PRECISION SECONDS net PHASE NAME N                                              images of the net's size
+// PRECISION is strict, tf32 or bf16, or the dtype of everything: bfloat16 or float16; bfloat16_masters updates float32
+// masters.
 // PHASE is infer, train (forward, all gradients and, of a net, the update), program (inference by graph::Program) or
 // profile (a net's eager training, to standard error); LAYOUT is that of x: first or last. Everything is recorded by
 // Step. The answer is a JSON object with the median, the 10th and the 90th percentile of the microseconds, the least,
-// and the least of the process's processor time, which other programs on the machine disturb less. THREADS in the
-// environment limits the threads of the host.
+// the least of the process's processor time, which other programs on the machine disturb less, and the peak of the
+// device's memory in bytes. THREADS in the environment limits the threads of the host; FASTEST allows algorithms that
+// need not repeat.
 
 #include <algorithm>
 #include <chrono>
@@ -30,13 +33,14 @@ using Run = std::function<Tensor()>;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Run conv(std::istream& words, bool trains) {
+Run conv(std::istream& words, bool trains, DType dtype) {
   std::string layout;
   std::int64_t N = 0, C = 0, H = 0, O = 0, K = 0, stride = 1, padding = 0, dilation = 1, groups = 1;
   words >> layout >> N >> C >> H >> O >> K >> stride >> padding >> dilation >> groups;
   Generator generator(3);
   Tensor x = layout == "last" ? randn({N, H, H, C}, generator).permute({0, 3, 1, 2}) : randn({N, C, H, H}, generator);
-  Tensor weight = randn({O, C / groups, K, K}, generator), bias = randn({O}, generator);
+  Tensor weight = randn({O, C / groups, K, K}, generator).to(dtype), bias = randn({O}, generator).to(dtype);
+  x = x.to(dtype);
   const operators::Conv2dOptions options{
       .stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .activation = Activation::relu};
   const auto forward = [=](const Tensor& in, const Tensor& kernel, const Tensor& shift) {
@@ -53,6 +57,7 @@ Run conv(std::istream& words, bool trains) {
   const Tensor y = forward(x, weight, bias);
   Tensor grad = layout == "last" ? randn({N, y.shape()[2], y.shape()[3], O}, generator).permute({0, 3, 1, 2})
                                  : randn(y.shape(), generator);
+  grad = grad.to(dtype);
   auto step = std::make_shared<Step>([=](const Tensor& in) mutable {
     for (Tensor* leaf : {&x, &weight, &bias}) leaf->zero_grad();
     forward(x, weight, bias).backward(in);
@@ -92,7 +97,7 @@ Tensor loss_of(const nn::Module& net, const Tensor& in, const Tensor& labels) {
   return operators::cross_entropy(net(in), labels);
 }
 
-Run net(std::istream& words, const std::string& phase) {
+Run net(std::istream& words, const std::string& phase, DType dtype, bool keeps_masters) {
   std::string name;
   std::int64_t N = 0;
   words >> name >> N;
@@ -100,10 +105,11 @@ Run net(std::istream& words, const std::string& phase) {
   const std::shared_ptr<nn::Module>& net = network.module;
   const bool trains = phase == "train" || phase == "profile";
   net->train(trains);
+  if (dtype != DType::float32) net->to(dtype);
   Generator generator(3);
   Shape shape{N};
   for (const std::int64_t size : network.image) shape.push_back(size);
-  const Tensor x = randn(shape, generator);
+  const Tensor x = randn(shape, generator).to(dtype);
   if (phase == "program") {
     const auto program = std::make_shared<graph::Program>(*net, std::vector{x});
     return [program, x] { return (*program)(x); };
@@ -117,13 +123,17 @@ Run net(std::istream& words, const std::string& phase) {
   }
   const Shape labels = name == "unet" ? Shape{N, shape[2], shape[3]} : Shape{N};
   const Tensor y = randint(0, network.classes, labels, generator);
-  const auto sgd =
-      std::make_shared<optim::SGD>(net->parameters(), optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
-  const auto train = [net, sgd](const Tensor& in, const Tensor& wanted) {
+  const auto masters =
+      std::make_shared<optim::MasterWeights>(keeps_masters ? net->parameters() : std::vector<Tensor>{});
+  const auto sgd = std::make_shared<optim::SGD>(keeps_masters ? masters->parameters() : net->parameters(),
+                                                optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
+  const auto train = [net, sgd, masters](const Tensor& in, const Tensor& wanted) {
     const Tensor loss = loss_of(*net, in, wanted);
-    sgd->zero_grad();
+    net->zero_grad();
     loss.backward();
+    masters->load_gradients();
     sgd->step();
+    masters->store();
     return loss;
   };
   if (phase == "profile") return [train, x, y] { return train(x, y); };
@@ -132,8 +142,11 @@ Run net(std::istream& words, const std::string& phase) {
 }
 
 nlohmann::json measure(Device& device, const Run& run, double seconds) {
+  Memory& memory = *device.mode().memory;
+  memory.reset_peak();
   for (int i = 0; i < 4; ++i) (void)run();
   device.synchronize();
+  const auto peak = memory.statistics().peak;
   auto start = Clock::now();
   (void)run();
   device.synchronize();
@@ -154,7 +167,8 @@ nlohmann::json measure(Device& device, const Run& run, double seconds) {
   const auto at = [&](double quantile) {
     return samples[static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1))];
   };
-  return {{"us", at(0.5)}, {"p10", at(0.1)}, {"p90", at(0.9)}, {"least", samples[0]}, {"processor", processor}};
+  return {{"us", at(0.5)},       {"p10", at(0.1)},         {"p90", at(0.9)},
+          {"least", samples[0]}, {"processor", processor}, {"peak", peak}};
 }
 
 nlohmann::json profile(const Run& run, const std::string& line) {
@@ -179,10 +193,15 @@ int main() {
       words >> mode >> precision >> seconds >> kind >> phase;
       const char* const threads = std::getenv("THREADS");
       Device device(mode, {.threads = threads == nullptr ? 0 : std::atoi(threads),
-                           .precision = precision == "strict" ? Precision::strict
+                           .precision = precision == "bf16"   ? Precision::bf16
                                         : precision == "tf32" ? Precision::tf32
-                                                              : Precision::bf16});
-      const Run run = kind == "conv" ? conv(words, phase == "train") : net(words, phase);
+                                                              : Precision::strict,
+                           .deterministic = std::getenv("FASTEST") == nullptr});
+      const DType dtype = precision.starts_with("bfloat16") ? DType::bfloat16
+                          : precision == "float16"          ? DType::float16
+                                                            : DType::float32;
+      const Run run = kind == "conv" ? conv(words, phase == "train", dtype)
+                                     : net(words, phase, dtype, precision.ends_with("_masters"));
       answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};

@@ -1,7 +1,7 @@
 """Layers drawn at random from what published networks use, and whole networks: Tern's recorded steps beside PyTorch's.
 
 Each layer is timed in PyTorch eager and as a CUDA graph, both layouts, and in Tern with x in both layouts; the best of
-each counts, in one run, one after the other. The report has the distribution of the ratios PyTorch / Tern (above 1 Tern
+each counts, in one run, one after the other. `--precision bfloat16` (or float16) makes everything of that dtype. The report has the distribution of the ratios PyTorch / Tern (above 1 Tern
 is faster) and the worst by name. `--layers 0` leaves the layers out, `--nets ""` the networks.
 
 usage: sweep.py PATH/TO/sweep --mode cuda --precision tf32 --layers 200 --nets mobilenet_v2,resnet50 --out sweep.md
@@ -128,6 +128,9 @@ def net_by(name):
 
 
 def net_of(name, batch, phase, precision):
+    autocast = precision in ("bf16", "bfloat16_masters")
+    halves = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
+
     def make(layout):
         net, shape, classes = net_by(name)
         x = torch.randn(batch, *shape, device="cuda")
@@ -136,8 +139,10 @@ def net_of(name, batch, phase, precision):
             net, x = net.to(memory_format=layout), x.to(memory_format=layout)
         net.train(phase == "train")
         y = torch.randint(0, classes, (batch, 128, 128) if name == "unet" else (batch,), device="cuda")
-        if precision == "bf16" and phase == "infer":
+        if autocast and phase == "infer":
             net, x = net.bfloat16(), x.bfloat16()
+        elif halves is not None:
+            net, x = net.to(halves), x.to(halves)
         if phase == "infer":
             def run():
                 with torch.no_grad():
@@ -147,7 +152,7 @@ def net_of(name, batch, phase, precision):
 
         def run():
             update.zero_grad(set_to_none=True)
-            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
+            with torch.autocast("cuda", torch.bfloat16, enabled=autocast, cache_enabled=False):
                 loss = net.loss(x, y) if hasattr(net, "loss") else functional.cross_entropy(net(x), y)
             loss.backward()
             update.step()
@@ -159,6 +164,7 @@ class Tern:
     def __init__(self, program, mode, precision, seconds):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.head = f"{mode} {precision} {seconds}"
+        self.peak = 0
 
     def microseconds(self, request):
         self.process.stdin.write(f"{self.head} {request}\n")
@@ -167,6 +173,7 @@ class Tern:
         if "error" in answer:
             sys.stderr.write(f"{request}: {answer['error']}\n")
             return float("inf")
+        self.peak = answer.get("peak", 0)
         return answer["us"]
 
 
@@ -181,7 +188,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--mode", default="cuda")
-    parser.add_argument("--precision", default="tf32", choices=("strict", "tf32", "bf16"))
+    parser.add_argument("--precision", default="tf32", choices=("strict", "tf32", "bf16", "bfloat16", "float16", "bfloat16_masters"))
     parser.add_argument("--layers", type=int, default=100)
     parser.add_argument("--phases", default="infer,train")
     parser.add_argument("--nets", default="")
@@ -203,19 +210,19 @@ def main():
               f"{arguments.label}\n\n")
     names = [n for n in arguments.nets.split(",") if n]
     if names:
-        out.write("| net | phase | batch | PyTorch us | how | Tern us | as a program | ratio |\n"
-                  "|---|---|---|---|---|---|---|---|\n")
+        out.write("| net | phase | batch | PyTorch us | how | Tern us | as a program | ratio | Tern's peak, MB |\n"
+                  "|---|---|---|---|---|---|---|---|---|\n")
         tern = Tern(arguments.program, arguments.mode, arguments.precision, 5 * arguments.seconds)
         for name in names:
             for phase in arguments.phases.split(","):
                 for batch in map(int, arguments.batches.split(",")):
                     if time.time() - began > arguments.budget:
                         continue
-                    own = tern.microseconds(f"net {phase} {name} {batch}")
+                    own, peak = tern.microseconds(f"net {phase} {name} {batch}"), tern.peak
                     program = tern.microseconds(f"net program {name} {batch}") if phase == "infer" else float("inf")
                     best, how = best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds)
                     out.write(f"| {name} | {phase} | {batch} | {best:.0f} | {how} | {own:.0f} | {program:.0f} | "
-                              f"{best / min(own, program):.2f} |\n")
+                              f"{best / min(own, program):.2f} | {peak / 1e6:.0f} |\n")
                     out.flush()
         out.write("\n")
     rows = []

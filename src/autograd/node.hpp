@@ -65,6 +65,19 @@ struct Node {
 struct Handle {
   static std::shared_ptr<Node>& node(const Tensor& tensor) { return tensor.checked("autograd").node; }
 
+  /// Gives all handles of a leaf the elements, dtype and layout of `by`, and drops its gradient.
+  static void replace(const Tensor& leaf, const Tensor& by) {
+    Tensor::Body& body = leaf.checked("autograd");
+    const Tensor::Body& other = by.checked("autograd");
+    body.storage = other.storage;
+    body.shape = other.shape;
+    body.strides = other.strides;
+    body.offset = other.offset;
+    body.dtype = other.dtype;
+    body.contiguous = other.contiguous;
+    body.gradient.reset();
+  }
+
   /// Whether `tensor` can become the gradient of a leaf without a copy: no other tensor shares its elements, its
   /// storage holds nothing else, and its order is the leaf's or row-major.
   static bool fits_leaf(const Tensor& tensor, const Tensor& leaf) {

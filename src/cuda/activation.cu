@@ -108,15 +108,15 @@ struct SoftmaxForward {
   __device__ void run(const Walk& walk) const {
     if constexpr (Logarithm) {
       const Held<Walk, T> held(walk, in);
-      T largest = -infinity<T>(), sum = 0;
+      Scalar<T> largest = -infinity<Scalar<T>>(), sum = 0;
       walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held.get(k, i)); });
       largest = walk.reduce(largest, Largest{});
       walk.each([&](int k, std::int64_t i) { sum += ::exp(held.get(k, i) - largest); });
-      const T shift = ::log(walk.reduce(sum, Plus{}));
-      walk.each([&](int k, std::int64_t i) { out[walk.at(i)] = held.get(k, i) - largest - shift; });
+      const Scalar<T> shift = ::log(walk.reduce(sum, Plus{}));
+      walk.each([&](int k, std::int64_t i) { put(out[walk.at(i)], held.get(k, i) - largest - shift); });
     } else {
       const SoftmaxRow<Walk, T> row(walk, in);
-      walk.each([&](int k, std::int64_t i) { out[walk.at(i)] = row.probability(k, i); });
+      walk.each([&](int k, std::int64_t i) { put(out[walk.at(i)], row.probability(k, i)); });
     }
   }
 };
@@ -128,12 +128,12 @@ struct SoftmaxBackward {
   template <class Walk>
   __device__ void run(const Walk& walk) const {
     const Held<Walk, T> gradient(walk, grad_out), y(walk, out);
-    T sum = 0;
+    Scalar<T> sum = 0;
     walk.each([&](int k, std::int64_t i) { sum += Logarithm ? gradient.get(k, i) : gradient.get(k, i) * y.get(k, i); });
     sum = walk.reduce(sum, Plus{});
     walk.each([&](int k, std::int64_t i) {
-      grad_in[walk.at(i)] =
-          Logarithm ? gradient.get(k, i) - ::exp(y.get(k, i)) * sum : y.get(k, i) * (gradient.get(k, i) - sum);
+      put(grad_in[walk.at(i)],
+          Logarithm ? gradient.get(k, i) - ::exp(y.get(k, i)) * sum : y.get(k, i) * (gradient.get(k, i) - sum));
     });
   }
 };
@@ -179,13 +179,14 @@ void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* sa
 }
 
 template <class T>
-void leaky_relu(Context& context, T* out, const T* in, std::int64_t n, T slope) {
-  map(context, n, LeakyRelu<T>{slope}, out, in);
+void leaky_relu(Context& context, T* out, const T* in, std::int64_t n, Scalar<T> slope) {
+  map(context, n, LeakyRelu<Scalar<T>>{slope}, out, in);
 }
 
 template <class T>
-void leaky_relu_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T slope) {
-  map(context, n, LeakyReluBackward<T>{slope}, grad_in, grad_out, in);
+void leaky_relu_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n,
+                         Scalar<T> slope) {
+  map(context, n, LeakyReluBackward<Scalar<T>>{slope}, grad_in, grad_out, in);
 }
 
 template <class T>
@@ -212,22 +213,23 @@ void log_softmax_backward(Context& context, T* grad_in, const T* grad_out, const
 
 template <class T>
 kernels::Activations<T> activation() {
-  return {.relu = unary<Relu<T>, T>,
-          .relu_backward = unary_backward<ReluBackward<T>, T>,
+  using S = Scalar<T>;
+  return {.relu = unary<Relu<S>, T>,
+          .relu_backward = unary_backward<ReluBackward<S>, T>,
           .leaky_relu = leaky_relu<T>,
           .leaky_relu_backward = leaky_relu_backward<T>,
-          .sigmoid = unary<Sigmoid<T>, T>,
-          .sigmoid_backward = unary_backward<SigmoidBackward<T>, T>,
-          .tanh = unary<Tanh<T>, T>,
-          .tanh_backward = unary_backward<TanhBackward<T>, T>,
-          .softplus = unary<Softplus<T>, T>,
-          .softplus_backward = unary_backward<SoftplusBackward<T>, T>,
-          .gelu = unary<Gelu<T>, T>,
-          .gelu_backward = unary_backward<GeluBackward<T>, T>,
-          .silu = unary<Silu<T>, T>,
-          .silu_backward = unary_backward<SiluBackward<T>, T>,
-          .hardswish = unary<Hardswish<T>, T>,
-          .hardswish_backward = unary_backward<HardswishBackward<T>, T>,
+          .sigmoid = unary<Sigmoid<S>, T>,
+          .sigmoid_backward = unary_backward<SigmoidBackward<S>, T>,
+          .tanh = unary<Tanh<S>, T>,
+          .tanh_backward = unary_backward<TanhBackward<S>, T>,
+          .softplus = unary<Softplus<S>, T>,
+          .softplus_backward = unary_backward<SoftplusBackward<S>, T>,
+          .gelu = unary<Gelu<S>, T>,
+          .gelu_backward = unary_backward<GeluBackward<S>, T>,
+          .silu = unary<Silu<S>, T>,
+          .silu_backward = unary_backward<SiluBackward<S>, T>,
+          .hardswish = unary<Hardswish<S>, T>,
+          .hardswish_backward = unary_backward<HardswishBackward<S>, T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,
@@ -235,5 +237,7 @@ kernels::Activations<T> activation() {
 }
 template kernels::Activations<float> activation<float>();
 template kernels::Activations<double> activation<double>();
+template kernels::Activations<BFloat16> activation<BFloat16>();
+template kernels::Activations<Float16> activation<Float16>();
 
 }  // namespace tern::cuda

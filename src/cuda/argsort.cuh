@@ -33,6 +33,17 @@ struct SortKey<double> {
   }
 };
 
+template <class T>
+requires is_half<T>
+struct SortKey<T> {
+  using Type = std::uint16_t;
+  static __device__ Type of(T x) {
+    if (isnan(widened(x))) return static_cast<Type>(~Type{0});
+    const unsigned bits = widened(x) == 0 ? 0u : x.bits;
+    return static_cast<Type>(bits & 0x8000u ? ~bits : bits | 0x8000u);
+  }
+};
+
 template <>
 struct SortKey<std::int32_t> {
   using Type = std::uint32_t;

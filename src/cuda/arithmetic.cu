@@ -195,13 +195,14 @@ struct SelectMap {
   __device__ void run(std::int64_t position, const std::int64_t* offset) const {
     const auto left = a.template get<V>(offset[0]), right = b.template get<V>(offset[1]);
     const auto gradient = load<V>(grad_out + position);
-    Pack<T, V> to_a, to_b;
+    using S = Scalar<T>;
+    Pack<S, V> to_a, to_b;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const T x = left.value[lane], y = right.value[lane], g = gradient.value[lane];
-      const T share = x == y ? g / 2 : g;
-      to_a.value[lane] = Loses{}(x, y) ? T(0) : share;
-      to_b.value[lane] = Loses{}(y, x) ? T(0) : share;
+      const S x = left.value[lane], y = right.value[lane], g = gradient.value[lane];
+      const S share = x == y ? g / 2 : g;
+      to_a.value[lane] = Loses{}(x, y) ? S(0) : share;
+      to_b.value[lane] = Loses{}(y, x) ? S(0) : share;
     }
     store<V>(grad_a + position, to_a);
     store<V>(grad_b + position, to_b);
@@ -225,18 +226,18 @@ void unary(Context& context, T* out, const T* in, std::int64_t n) {
 }
 
 template <class T>
-void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
-  map(context, n, Pow<T>{exponent}, out, in);
+void pow(Context& context, T* out, const T* in, std::int64_t n, Scalar<T> exponent) {
+  map(context, n, Pow<Scalar<T>>{exponent}, out, in);
 }
 
 template <class T>
-void clamp(Context& context, T* out, const T* in, std::int64_t n, T low, T high) {
-  map(context, n, Clamp<T>{low, high}, out, in);
+void clamp(Context& context, T* out, const T* in, std::int64_t n, Scalar<T> low, Scalar<T> high) {
+  map(context, n, Clamp<Scalar<T>>{low, high}, out, in);
 }
 
 template <class T>
-void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T shift) {
-  map(context, n, Affine<T>{scale, shift}, out, in);
+void affine(Context& context, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scalar<T> shift) {
+  map(context, n, Affine<Scalar<T>>{scale, shift}, out, in);
 }
 
 struct AddAll {
@@ -263,19 +264,21 @@ void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* sa
 }
 
 template <class T>
-void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
-  map(context, n, PowBackward<T>{exponent}, grad_in, grad_out, in);
+void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> exponent) {
+  map(context, n, PowBackward<Scalar<T>>{exponent}, grad_in, grad_out, in);
 }
 
 template <class T>
-void clamp_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T low, T high) {
-  map(context, n, ClampBackward<T>{low, high}, grad_in, grad_out, in);
+void clamp_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, Scalar<T> low,
+                    Scalar<T> high) {
+  map(context, n, ClampBackward<Scalar<T>>{low, high}, grad_in, grad_out, in);
 }
 
 }  // namespace
 
 template <class T>
 kernels::Arithmetic<T> arithmetic() {
+  using S = Scalar<T>;
   return {.add = binary<Add, T, T>,
           .sub = binary<Sub, T, T>,
           .mul = binary<Mul, T, T>,
@@ -291,23 +294,23 @@ kernels::Arithmetic<T> arithmetic() {
           .greater = binary<Greater, T, bool>,
           .greater_equal = binary<GreaterEqual, T, bool>,
           .where = where<T>,
-          .neg = unary<Neg<T>, T>,
-          .exp = unary<Exp<T>, T>,
-          .log = unary<Log<T>, T>,
-          .sqrt = unary<Sqrt<T>, T>,
-          .abs = unary<Abs<T>, T>,
-          .sin = unary<Sin<T>, T>,
-          .cos = unary<Cos<T>, T>,
-          .erf = unary<Erf<T>, T>,
-          .floor = unary<Floor<T>, T>,
-          .ceil = unary<Ceil<T>, T>,
-          .round = unary<Round<T>, T>,
+          .neg = unary<Neg<S>, T>,
+          .exp = unary<Exp<S>, T>,
+          .log = unary<Log<S>, T>,
+          .sqrt = unary<Sqrt<S>, T>,
+          .abs = unary<Abs<S>, T>,
+          .sin = unary<Sin<S>, T>,
+          .cos = unary<Cos<S>, T>,
+          .erf = unary<Erf<S>, T>,
+          .floor = unary<Floor<S>, T>,
+          .ceil = unary<Ceil<S>, T>,
+          .round = unary<Round<S>, T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
           .add_all = add_all<T>,
-          .sqrt_backward = unary_backward<SqrtBackward<T>, T>,
-          .abs_backward = unary_backward<AbsBackward<T>, T>,
+          .sqrt_backward = unary_backward<SqrtBackward<S>, T>,
+          .abs_backward = unary_backward<AbsBackward<S>, T>,
           .pow_backward = pow_backward<T>,
           .clamp_backward = clamp_backward<T>,
           .maximum_backward = select<Less, T>,
@@ -315,5 +318,7 @@ kernels::Arithmetic<T> arithmetic() {
 }
 template kernels::Arithmetic<float> arithmetic<float>();
 template kernels::Arithmetic<double> arithmetic<double>();
+template kernels::Arithmetic<BFloat16> arithmetic<BFloat16>();
+template kernels::Arithmetic<Float16> arithmetic<Float16>();
 
 }  // namespace tern::cuda

@@ -26,12 +26,13 @@ __device__ __forceinline__ T normalised(T x, T mean, T inverse, T scale, T shift
 /// Applied after the normalisation.
 template <class T, bool HasAdded>
 struct Following {
+  using S = Scalar<T>;
   const T* added;
   Activation activation;
 
   template <int L>
   struct Inputs {
-    Pack<T, L> added;
+    Pack<S, L> added;
   };
   template <int L>
   __device__ Inputs<L> read(std::int64_t offset) const {
@@ -39,29 +40,31 @@ struct Following {
     return {};
   }
   template <int L>
-  __device__ T value(T normal, const Inputs<L>& inputs, int lane) const {
-    const T sum = HasAdded ? normal + inputs.added.value[lane] : normal;
+  __device__ S value(S normal, const Inputs<L>& inputs, int lane) const {
+    const S sum = HasAdded ? normal + inputs.added.value[lane] : normal;
     return activation == Activation::none ? sum : clip(sum, activation);
   }
 };
 
 template <class T, bool HasAdded>
-struct BatchNormForward : MomentsReducer<T> {
-  using State = Moments<T>;
+struct BatchNormForward : MomentsReducer<Scalar<T>> {
+  using S = Scalar<T>;
+  using State = Moments<S>;
   struct Channel {
-    T mean, inverse, scale, shift;
+    S mean, inverse, scale, shift;
   };
-  T *y, *mean, *inverse_deviation, *running_mean, *running_var;
+  T* y;
+  S *mean, *inverse_deviation, *running_mean, *running_var;
   const T *x, *weight, *bias;
   Following<T, HasAdded> following;
-  T epsilon, momentum;
+  S epsilon, momentum;
   std::int64_t images, area;                         ///< of which each channel has elements
   std::int64_t image_step, channel_step, area_step;  ///< strides, in elements
 
   static constexpr int rows_at_once = 8;  // columns: loads in flight
   template <int L>
   struct Inputs {
-    Pack<T, L> x;
+    Pack<S, L> x;
   };
   template <int L>
   __device__ Inputs<L> read(std::int64_t offset) const {
@@ -77,7 +80,7 @@ struct BatchNormForward : MomentsReducer<T> {
   __device__ Channel channel(std::int64_t) const { return {}; }
   template <int L>
   __device__ void add(State& state, const Channel&, const Inputs<L>& inputs) const {
-    MomentsReducer<T>::add_pack(state, inputs.x);
+    MomentsReducer<S>::add_pack(state, inputs.x);
   }
   /// For a channel whose squares leave T's range; by one thread.
   __device__ __noinline__ Moments<double> exact_moments(std::int64_t c) const {
@@ -93,12 +96,12 @@ struct BatchNormForward : MomentsReducer<T> {
     double sum = 0;
     std::int64_t n = 0, i = 0;
     while (n < images && !::isnan(sum)) {
-      T values[ahead];
+      S values[ahead];
       int count = 0;
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         if (n == images) continue;
-        values[k] = x[n * image_step + c * channel_step + i * area_step];
+        values[k] = widened(x[n * image_step + c * channel_step + i * area_step]);
         ++count;
         if (++i < area) continue;
         i = 0;
@@ -111,28 +114,29 @@ struct BatchNormForward : MomentsReducer<T> {
     return sum;
   }
   __device__ Channel finish(std::int64_t c, State state, bool store) const {
-    T inverse = 1 / ::sqrt(state.squares / state.count + epsilon);
+    S inverse = 1 / ::sqrt(state.squares / state.count + epsilon);
     if (!::isfinite(state.squares)) {
       const Moments<double> exact = exact_moments(c);
-      state.mean = static_cast<T>(exact.mean);
-      state.squares = static_cast<T>(exact.squares);
-      inverse = static_cast<T>(1 / ::sqrt(exact.squares / exact.count + epsilon));
+      state.mean = static_cast<S>(exact.mean);
+      state.squares = static_cast<S>(exact.squares);
+      inverse = static_cast<S>(1 / ::sqrt(exact.squares / exact.count + epsilon));
     }
     if (store) {
       mean[c] = state.mean;
       inverse_deviation[c] = inverse;
       if (running_mean != nullptr) {
-        const T unbiased = state.squares / (state.count > 1 ? state.count - 1 : T(1));
+        const S unbiased = state.squares / (state.count > 1 ? state.count - 1 : S(1));
         running_mean[c] = (1 - momentum) * running_mean[c] + momentum * state.mean;
         running_var[c] = (1 - momentum) * running_var[c] + momentum * unbiased;
       }
     }
-    return {state.mean, inverse, weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+    return {state.mean, inverse, weight == nullptr ? S(1) : widened(weight[c]),
+            bias == nullptr ? S(0) : widened(bias[c])};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
   struct All {
-    Pack<T, L> x;
+    Pack<S, L> x;
     typename Following<T, HasAdded>::template Inputs<L> following;
   };
   template <int L>
@@ -140,8 +144,8 @@ struct BatchNormForward : MomentsReducer<T> {
     return {load<L>(x + offset), following.template read<L>(offset)};
   }
   template <int L>
-  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
-    const T normal = normalised(in.x.value[lane], channel.mean, channel.inverse, channel.scale, channel.shift);
+  __device__ S value(const Channel& channel, const All<L>& in, int lane) const {
+    const S normal = normalised(in.x.value[lane], channel.mean, channel.inverse, channel.scale, channel.shift);
     return following.value(normal, in.following, lane);
   }
 };
@@ -152,27 +156,29 @@ enum class Through { nothing, x, y };
 
 template <class T, Through through>
 struct BatchNormBackward {
+  using S = Scalar<T>;
   struct State {
-    T gradient, product;  ///< the sums of grad_y and of grad_y times the normalised x
+    S gradient, product;  ///< the sums of grad_y and of grad_y times the normalised x
   };
   struct Channel {
-    T mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
+    S mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
   T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< the activation's input; where its gradient is written
-  const T *grad_y, *x, *weight, *bias, *y, *mean, *inverse_deviation;
-  T count;
+  const T *grad_y, *x, *weight, *bias, *y;
+  const S *mean, *inverse_deviation;
+  S count;
   Activation activation;
 
   static constexpr int rows_at_once = 4;
   template <int L>
   struct Inputs {
-    Pack<T, L> gradient, x;
+    Pack<S, L> gradient, x;
   };
   template <int L>
   __device__ Inputs<L> read(std::int64_t offset) const {
     Inputs<L> inputs{load<L>(grad_y + offset), load<L>(x + offset)};
     if constexpr (through == Through::y) {
-      const Pack<T, L> out = load<L>(y + offset);
+      const Pack<S, L> out = load<L>(y + offset);
 #pragma unroll
       for (int lane = 0; lane < L; ++lane)
         if (!passes_clip(out.value[lane], activation)) inputs.gradient.value[lane] = 0;
@@ -187,10 +193,10 @@ struct BatchNormBackward {
     return {load<L>((through == Through::y ? grad_sum : grad_y) + offset), load<L>(x + offset)};
   }
   /// The gradient of the activation's input.
-  __device__ T gradient(const Channel& channel, T gradient, T x) const {
+  __device__ S gradient(const Channel& channel, S gradient, S x) const {
     if (through != Through::x) return gradient;
-    const T y = normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift);
-    return passes_clip(y, activation) ? gradient : T(0);
+    const S y = normalised(x, channel.mean, channel.inverse, channel.scale, channel.shift);
+    return passes_clip(y, activation) ? gradient : S(0);
   }
   template <int Rows, int L>
   static __device__ Inputs<Rows> of_lane(const Inputs<L> (&rows)[Rows], int lane) {
@@ -207,35 +213,36 @@ struct BatchNormBackward {
     return {a.gradient + b.gradient, a.product + b.product};
   }
   __device__ Channel channel(std::int64_t c) const {
-    return {mean[c], inverse_deviation[c], weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+    return {mean[c], inverse_deviation[c], weight == nullptr ? S(1) : widened(weight[c]),
+            bias == nullptr ? S(0) : widened(bias[c])};
   }
   template <int L>
   __device__ void add(State& state, const Channel& channel, const Inputs<L>& inputs) const {
 #pragma unroll
     for (int lane = 0; lane < L; ++lane) {
-      const T one = gradient(channel, inputs.gradient.value[lane], inputs.x.value[lane]);
+      const S one = gradient(channel, inputs.gradient.value[lane], inputs.x.value[lane]);
       state.gradient += one;
       state.product += one * ((inputs.x.value[lane] - channel.mean) * channel.inverse);
     }
   }
   __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
-    if (store && grad_weight != nullptr) grad_weight[c] = state.product;
-    if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
+    if (store && grad_weight != nullptr) put(grad_weight[c], state.product);
+    if (store && grad_bias != nullptr) put(grad_bias[c], state.gradient);
     Channel channel = this->channel(c);
-    const T inverse = channel.inverse, outer = channel.scale;
+    const S inverse = channel.inverse, outer = channel.scale;
     // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
     const bool apart = (inverse > 1) != (::abs(outer) > 1);
     channel.inner = apart ? inverse * outer : inverse;
-    channel.outer = apart ? T(1) : outer;
+    channel.outer = apart ? S(1) : outer;
     channel.gradient = state.gradient / count;
     channel.product = state.product / count;
     return channel;
   }
   __host__ __device__ T* output() const { return grad_x; }
   template <int L>
-  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
-    const T normal = (in.x.value[lane] - channel.mean) * channel.inverse;
-    const T one = gradient(channel, in.gradient.value[lane], in.x.value[lane]);
+  __device__ S value(const Channel& channel, const All<L>& in, int lane) const {
+    const S normal = (in.x.value[lane] - channel.mean) * channel.inverse;
+    const S one = gradient(channel, in.gradient.value[lane], in.x.value[lane]);
     return channel.outer * (channel.inner * (one - channel.gradient - normal * channel.product));
   }
 };
@@ -243,18 +250,20 @@ struct BatchNormBackward {
 /// Inference: the statistics are inputs.
 template <class T, bool HasAdded>
 struct BatchNormInference {
+  using S = Scalar<T>;
   struct Channel {
-    T mean, deviation, scale, shift;
+    S mean, deviation, scale, shift;
   };
   T* y;
-  const T *x, *weight, *bias, *mean, *var;
+  const T *x, *weight, *bias;
+  const S *mean, *var;
   Following<T, HasAdded> following;
-  T epsilon;
+  S epsilon;
 
   static constexpr int rows_at_once = 8;
   template <int L>
   struct All {
-    Pack<T, L> x;
+    Pack<S, L> x;
     typename Following<T, HasAdded>::template Inputs<L> following;
   };
   template <int L>
@@ -262,12 +271,13 @@ struct BatchNormInference {
     return {load<L>(x + offset), following.template read<L>(offset)};
   }
   __device__ Channel statistics(std::int64_t c) const {
-    return {mean[c], ::sqrt(var[c] + epsilon), weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+    return {mean[c], ::sqrt(var[c] + epsilon), weight == nullptr ? S(1) : widened(weight[c]),
+            bias == nullptr ? S(0) : widened(bias[c])};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
-  __device__ T value(const Channel& channel, const All<L>& in, int lane) const {
-    const T normal = (in.x.value[lane] - channel.mean) / channel.deviation * channel.scale + channel.shift;
+  __device__ S value(const Channel& channel, const All<L>& in, int lane) const {
+    const S normal = (in.x.value[lane] - channel.mean) / channel.deviation * channel.scale + channel.shift;
     return following.value(normal, in.following, lane);
   }
 };
@@ -333,7 +343,7 @@ __global__ void __launch_bounds__(channel_threads)
 template <class T, class Pass>
 void over_planes(Context& context, const kernels::BatchNorm& sizes, bool packable, const Pass& pass) {
   using State = typename Pass::State;
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t elements = sizes.N * sizes.area;
   packable = packable && sizes.area % V == 0;
   Channels channels{.count = sizes.C,

@@ -89,7 +89,7 @@ __device__ void apply_rows(const Columns& columns, const Pass& pass, const Colum
     }
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      Pack<T, V> values;
+      Pack<Scalar<T>, V> values;
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], in[i], lane);
       if (row + i * step < tile.end)
@@ -239,11 +239,11 @@ void apply_columns_of(Context& context, std::int64_t rows, std::int64_t channels
 /// Applies a pass with known statistics to [rows, channels].
 template <class T, class Pass>
 void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   if (packable && channels % V == 0)
-    apply_columns_of<V>(context, rows, channels, pass, Finished<T, typename Pass::Channel>{});
+    apply_columns_of<V>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
   else
-    apply_columns_of<1>(context, rows, channels, pass, Finished<T, typename Pass::Channel>{});
+    apply_columns_of<1>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
 }
 
 template <class T, int V, class Pass>
@@ -262,17 +262,17 @@ void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels,
   using Channel = typename Pass::Channel;
   Scratch partial(context, static_cast<std::size_t>(columns.slices.count * channels) * sizeof(State));
   Scratch numbers(context, static_cast<std::size_t>(channels) * sizeof(Channel));
-  const Finished<T, Channel> finished{numbers.as<T>(), channels};
+  const Finished<Scalar<T>, Channel> finished{numbers.as<Scalar<T>>(), channels};
   launch(context, column_grid(columns, V), gather_columns_kernel<V, Pass>, columns, pass, partial.as<State>());
   launch(context, Grid(static_cast<unsigned>(ceil_div(channels, 8)), dim3(8, tile_threads / 8)),
-         finish_columns_kernel<Pass, T>, columns, pass, partial.as<State>(), finished);
+         finish_columns_kernel<Pass, Scalar<T>>, columns, pass, partial.as<State>(), finished);
   if (pass.output() != nullptr) apply_columns_of<V>(context, rows, channels, pass, finished);
 }
 
 /// Runs a pass over [rows, channels].
 template <class T, class Pass>
 void over_columns(Context& context, std::int64_t rows, std::int64_t channels, bool packable, const Pass& pass) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   if (packable && channels % V == 0)
     over_columns_of<T, V>(context, rows, channels, pass);
   else

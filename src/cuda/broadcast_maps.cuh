@@ -27,7 +27,7 @@ struct WhereMap {
   __device__ void run(std::int64_t position, const std::int64_t* offset) const {
     const auto first = a.template get<V>(offset[0]), second = b.template get<V>(offset[1]);
     const auto chosen = condition.template get<V>(offset[2]);
-    Pack<T, V> result;
+    Pack<Scalar<T>, V> result;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane)
       result.value[lane] = chosen.value[lane] ? first.value[lane] : second.value[lane];

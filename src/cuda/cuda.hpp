@@ -19,13 +19,22 @@ const Capture& capture();
 /// Events on a stream, and NVTX ranges.
 const Timer& timer();
 
-// Each is defined and instantiated for float and double at the end of the file of its name.
+// Each is defined and instantiated for the compute types at the end of the file of its name; products and convolutions
+// of 16 bits in halves.cu of their folders.
 template <class T>
 kernels::Arithmetic<T> arithmetic();
 template <class T>
 kernels::Dot<T> dot();
+template <>
+kernels::Dot<BFloat16> dot<BFloat16>();
+template <>
+kernels::Dot<Float16> dot<Float16>();
 template <class T>
 kernels::Conv<T> conv();
+template <>
+kernels::Conv<BFloat16> conv<BFloat16>();
+template <>
+kernels::Conv<Float16> conv<Float16>();
 template <class T>
 kernels::Activations<T> activation();
 template <class T>

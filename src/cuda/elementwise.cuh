@@ -2,7 +2,9 @@
 // Elementwise work: 16-byte loads if the pointers allow it, otherwise element by element.
 
 #include <algorithm>
+#include <type_traits>
 
+#include "cuda/elements.cuh"
 #include "cuda/support.cuh"
 #include "tern/kernels/activation.hpp"
 #include "tern/kernels/arithmetic.hpp"
@@ -18,15 +20,36 @@ struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
 /// How many elements of the widest of these types fit 16 bytes.
 template <class... T>
 inline constexpr int pack_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
+/// The same for kernels that hold many packs: for 16-bit elements as many registers as for float32.
+template <class T>
+inline constexpr int pack_of_registers = pack_size<Scalar<T>>;
 
+/// Elements as they are computed with.
 template <int V, class T>
-__device__ Pack<T, V> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, V>*>(from);
+__device__ Pack<Scalar<T>, V> load(const T* from) {
+  const auto& raw = *reinterpret_cast<const Pack<T, V>*>(from);
+  if constexpr (is_half<T>) {
+    const Pack<T, V> read = raw;
+    Pack<Scalar<T>, V> pack;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pack.value[lane] = widened(read.value[lane]);
+    return pack;
+  } else {
+    return raw;
+  }
 }
 
-template <int V, class T>
-__device__ void store(T* to, const Pack<T, V>& pack) {
-  *reinterpret_cast<Pack<T, V>*>(to) = pack;
+/// Values that are elements already are stored as they are; others are rounded.
+template <int V, class T, class U>
+__device__ void store(T* to, const Pack<U, V>& pack) {
+  if constexpr (std::is_same_v<T, U>) {
+    *reinterpret_cast<Pack<T, V>*>(to) = pack;
+  } else {
+    Pack<T, V> rounded;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) put(rounded.value[lane], pack.value[lane]);
+    *reinterpret_cast<Pack<T, V>*>(to) = rounded;
+  }
 }
 
 /// Contracts promise element alignment only, so packs are used after this check.
@@ -89,9 +112,13 @@ __device__ inline std::int64_t global_thread() {
 }
 __device__ inline std::int64_t global_threads() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
+/// What f returns for an element of Out: the element itself, or what is rounded to it.
+template <class Out, class F, class... In>
+using ResultOf = std::conditional_t<std::is_same_v<std::invoke_result_t<F, In...>, Out>, Out, Scalar<Out>>;
+
 template <int V, class Out, class F, class... In>
-__device__ Pack<Out, V> apply(const F& f, const Pack<In, V>&... in) {
-  Pack<Out, V> result;
+__device__ Pack<ResultOf<Out, F, In...>, V> apply(const F& f, const Pack<In, V>&... in) {
+  Pack<ResultOf<Out, F, In...>, V> result;
 #pragma unroll
   for (int lane = 0; lane < V; ++lane) result.value[lane] = f(in.value[lane]...);
   return result;
@@ -104,7 +131,7 @@ __global__ void map_kernel(std::int64_t n, F f, Out* out, const In*... in) {
     if (i + V <= n) {
       store<V>(out + i, apply<V, Out>(f, load<V>(in + i)...));
     } else {
-      for (std::int64_t rest = i; rest < n; ++rest) out[rest] = f(in[rest]...);
+      for (std::int64_t rest = i; rest < n; ++rest) store<1>(out + rest, apply<1, Out>(f, load<1>(in + rest)...));
     }
   }
 }
@@ -124,6 +151,14 @@ template <class F, class Out, class... In>
 void map(const Context& context, std::int64_t n, F f, Out* out, const In*... in) {
   map_packed<pack_size<Out, In...>>(context, n, f, out, in...);
 }
+
+/// Its map converts between types of elements.
+struct Same {
+  template <class T>
+  __device__ T operator()(T value) const {
+    return value;
+  }
+};
 
 /// A Broadcast in packs: the innermost dimension counts packs, and each input either walks it or repeats one element.
 template <class Index>
@@ -158,10 +193,10 @@ struct Operand {
   const T* pointer;
   bool repeat;
   template <int V>
-  __device__ Pack<T, V> get(std::int64_t offset) const {
+  __device__ Pack<Scalar<T>, V> get(std::int64_t offset) const {
     if (V > 1 && repeat) {
-      const T value = pointer[offset];
-      Pack<T, V> pack;
+      const Scalar<T> value = widened(pointer[offset]);
+      Pack<Scalar<T>, V> pack;
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) pack.value[lane] = value;
       return pack;

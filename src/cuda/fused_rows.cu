@@ -4,25 +4,24 @@
 namespace tern::cuda {
 namespace {
 
-template <class In, class Index>
-__global__ void finish_rows_kernel(float* y, const In* in, const float* bias, Index packs, Divisor<Index> packs_per_row,
+template <class Out, class In, class Index>
+__global__ void finish_rows_kernel(Out* y, const In* in, const Out* bias, Index packs, Divisor<Index> packs_per_row,
                                    std::int64_t pitch, Activation activation) {
   begin_kernel();
   const auto step = static_cast<Index>(global_threads());
   for (auto i = static_cast<Index>(global_thread()); i < packs; i += step) {
-    const Pack<In, 4> values = load<4>(in + static_cast<std::int64_t>(i) * 4);
+    const Pack<float, 4> values = load<4>(in + static_cast<std::int64_t>(i) * 4);
     Index row = i;
     const auto column = static_cast<std::int64_t>(packs_per_row.split(row)) * 4;
     // A bias may have any alignment, so it is read by elements (from the cache).
-    const float* added = bias == nullptr ? nullptr : bias + column;
+    const Out* added = bias == nullptr ? nullptr : bias + column;
     Pack<float, 4> result;
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
-      float value;
-      convert(value, values.value[lane]);
-      result.value[lane] = activate(added == nullptr ? value : value + added[lane], activation);
+      const float value = values.value[lane];
+      result.value[lane] = activate(added == nullptr ? value : value + widened(added[lane]), activation);
     }
-    store(y + static_cast<std::int64_t>(row) * pitch + column, result);
+    store<4>(y + static_cast<std::int64_t>(row) * pitch + column, result);
   }
 }
 
@@ -35,10 +34,9 @@ struct RowTiles {
       : tiles(ceil_div(channels / 4, 32)), lanes(ceil_div(channels / 4, tiles)), rows(row_threads / lanes) {}
 };
 
-template <class Out>
-__global__ void through_rows_kernel(Out* g, float* partials, const float* __restrict__ grad_y,
-                                    const float* __restrict__ y, std::int64_t rows, int packs, std::int64_t pitch,
-                                    Activation activation) {
+template <class Out, class In>
+__global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
+                                    std::int64_t rows, int packs, std::int64_t pitch, Activation activation) {
   __shared__ Pack<float, 4> shared[row_threads];
   begin_kernel();
   const int pack = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
@@ -56,10 +54,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
         gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
     }
     if (g != nullptr) {
-      Pack<Out, 4> written;
-#pragma unroll
-      for (int lane = 0; lane < 4; ++lane) convert(written.value[lane], gradient.value[lane]);
-      store(g + to, written);
+      store<4>(g + to, gradient);
     }
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
@@ -73,7 +68,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const float* __rest
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) sum.value[lane] += other.value[lane];
   }
-  store(partials + (static_cast<std::int64_t>(blockIdx.x) * packs + pack) * 4, sum);
+  store<4>(partials + (static_cast<std::int64_t>(blockIdx.x) * packs + pack) * 4, sum);
 }
 
 /// A weight and a bias whose partial gradients are adjacent.
@@ -81,22 +76,22 @@ template <class T>
 struct Gradients {
   T *weight, *bias;
   std::int64_t weights, channels;
-  __device__ void set(std::int64_t at, T value) const {
+  __device__ void set(std::int64_t at, Scalar<T> value) const {
     if (at < weights) {
-      if (weight != nullptr) weight[at] = value;
+      if (weight != nullptr) put(weight[at], value);
     } else if (bias != nullptr) {
-      bias[at - weights] = value;
+      put(bias[at - weights], value);
     }
   }
 };
 
 // 32 sums by several lanes, each of which adds its slices in order.
 template <class T, int slice_lanes>
-__global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
-  __shared__ T partial[slice_lanes][33];
+__global__ void sum_slices_kernel(Gradients<T> to, const Scalar<T>* partials, std::int64_t slices) {
+  __shared__ Scalar<T> partial[slice_lanes][33];
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x, stride = to.weights + to.channels;
   begin_kernel();
-  T sum = 0;
+  Scalar<T> sum = 0;
   if (at < stride) {
 #pragma unroll 8
     for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_lanes) sum += partials[slice * stride + at];
@@ -104,7 +99,7 @@ __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64
   partial[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || at >= stride) return;
-  T total = 0;
+  Scalar<T> total = 0;
 #pragma unroll
   for (int i = 0; i < slice_lanes; ++i) total += partial[i][threadIdx.x];
   to.set(at, total);
@@ -112,14 +107,14 @@ __global__ void sum_slices_kernel(Gradients<T> to, const T* partials, std::int64
 
 // Many sums: V adjacent ones per thread.
 template <class T, int V>
-__global__ void sum_long_slices_kernel(Gradients<T> to, const T* partials, std::int64_t slices) {
+__global__ void sum_long_slices_kernel(Gradients<T> to, const Scalar<T>* partials, std::int64_t slices) {
   const std::int64_t at = global_thread() * V, stride = to.weights + to.channels;
   begin_kernel();
   if (at >= stride) return;
-  Pack<T, V> sum{};
+  Pack<Scalar<T>, V> sum{};
 #pragma unroll 8
   for (std::int64_t slice = 0; slice < slices; ++slice) {
-    const Pack<T, V> part = load<V>(partials + slice * stride + at);
+    const Pack<Scalar<T>, V> part = load<V>(partials + slice * stride + at);
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) sum.value[lane] += part.value[lane];
   }
@@ -129,14 +124,14 @@ __global__ void sum_long_slices_kernel(Gradients<T> to, const T* partials, std::
 
 }  // namespace
 
-template <class In>
-void finish_rows(const Context& context, float* y, const In* in, const float* bias, const Rows& rows,
+template <class Out, class In>
+void finish_rows(const Context& context, Out* y, const In* in, const Out* bias, const Rows& rows,
                  Activation activation) {
   const std::int64_t packs = rows.count * rows.channels / 4;
   with_index(packs, [&](auto zero) {
     using Index = decltype(zero);
-    launch(context, Grid(blocks_for(packs), 256), finish_rows_kernel<In, Index>, y, in, bias, static_cast<Index>(packs),
-           Divisor<Index>(rows.channels / 4), rows.pitch, activation);
+    launch(context, Grid(blocks_for(packs), 256), finish_rows_kernel<Out, In, Index>, y, in, bias,
+           static_cast<Index>(packs), Divisor<Index>(rows.channels / 4), rows.pitch, activation);
   });
 }
 
@@ -146,21 +141,21 @@ std::int64_t row_slices(const Rows& rows) {
   return std::max<std::int64_t>(1, std::min(most, ceil_div(rows.count, tiles.rows * 4)));
 }
 
-template <class Out>
-void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
-                  const Rows& rows, Activation activation) {
+template <class Out, class In>
+void through_rows(const Context& context, Out* g, float* partials, const In* grad_y, const In* y, const Rows& rows,
+                  Activation activation) {
   const RowTiles tiles(rows.channels);
   launch(context,
          Grid(dim3(static_cast<unsigned>(row_slices(rows)), static_cast<unsigned>(tiles.tiles)),
               dim3(static_cast<unsigned>(tiles.lanes), static_cast<unsigned>(tiles.rows))),
-         through_rows_kernel<Out>, g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels / 4), rows.pitch,
-         activation);
+         through_rows_kernel<Out, In>, g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels / 4),
+         rows.pitch, activation);
 }
 
 template <class T>
-void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const Scalar<T>* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t sums = weights + channels;
   const Gradients<T> to{grad_weight, grad_bias, weights, channels};
   const auto blocks = [sums](std::int64_t per_block) { return static_cast<unsigned>(ceil_div(sums, per_block)); };
@@ -174,12 +169,26 @@ void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* p
     launch(context, Grid(blocks(128), 128), sum_long_slices_kernel<T, 1>, to, partials, slices);
 }
 
-template void finish_rows<float>(const Context&, float*, const float*, const float*, const Rows&, Activation);
-template void finish_rows<bf16>(const Context&, float*, const bf16*, const float*, const Rows&, Activation);
-template void through_rows<float>(const Context&, float*, float*, const float*, const float*, const Rows&, Activation);
-template void through_rows<bf16>(const Context&, bf16*, float*, const float*, const float*, const Rows&, Activation);
-template void sum_slices<float>(const Context&, float*, float*, const float*, std::int64_t, std::int64_t, std::int64_t);
-template void sum_slices<double>(const Context&, double*, double*, const double*, std::int64_t, std::int64_t,
-                                 std::int64_t);
+#define TERN_INSTANTIATE(Out, In) \
+  template void finish_rows<Out, In>(const Context&, Out*, const In*, const Out*, const Rows&, Activation);
+TERN_INSTANTIATE(float, float)
+TERN_INSTANTIATE(float, bf16)
+TERN_INSTANTIATE(BFloat16, float)
+TERN_INSTANTIATE(Float16, float)
+#undef TERN_INSTANTIATE
+#define TERN_INSTANTIATE(Out, In) \
+  template void through_rows<Out, In>(const Context&, Out*, float*, const In*, const In*, const Rows&, Activation);
+TERN_INSTANTIATE(float, float)
+TERN_INSTANTIATE(bf16, float)
+TERN_INSTANTIATE(BFloat16, BFloat16)
+TERN_INSTANTIATE(Float16, Float16)
+#undef TERN_INSTANTIATE
+#define TERN_INSTANTIATE(T) \
+  template void sum_slices<T>(const Context&, T*, T*, const Scalar<T>*, std::int64_t, std::int64_t, std::int64_t);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(double)
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
+#undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

@@ -14,22 +14,22 @@ struct Rows {
 };
 
 /// y = activation(in + bias); only y has a pitch. y may be in if the pitch is `channels`. `bias` may be null.
-template <class In>
-void finish_rows(const Context& context, float* y, const In* in, const float* bias, const Rows& rows,
+template <class Out, class In>
+void finish_rows(const Context& context, Out* y, const In* in, const Out* bias, const Rows& rows,
                  Activation activation);
 
 /// g = grad_y * activation'(y), unless g is null, and its sums over the rows in `partials` [slices, channels], unless
 /// null. grad_y and y have a pitch, g has none.
-template <class Out>
-void through_rows(const Context& context, Out* g, float* partials, const float* grad_y, const float* y,
-                  const Rows& rows, Activation activation);
+template <class Out, class In>
+void through_rows(const Context& context, Out* g, float* partials, const In* grad_y, const In* y, const Rows& rows,
+                  Activation activation);
 /// The largest supported number of channels: 128 per block along the second dimension of a grid.
 inline constexpr std::int64_t most_through_channels = std::int64_t{128} * 65535;
 std::int64_t row_slices(const Rows& rows);
 
 /// The sums over slices [slices, weights + channels], in order; either gradient may be null.
 template <class T>
-void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const T* partials, std::int64_t slices,
+void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const Scalar<T>* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels);
 
 }  // namespace tern::cuda

@@ -49,31 +49,33 @@ struct CrossEntropyGradient {
 /// loaded. A label below 0 does not count. Its gradient is multiplied by `scale`; 0 means that the row does not count.
 template <class T>
 struct CrossEntropyRow {
-  T *probabilities, *grad_logits;
+  using S = Scalar<T>;
+  S* probabilities;
+  T* grad_logits;
   const T* logits;
-  T smoothing;
-  CrossEntropyGradient<T> gradient;
+  S smoothing;
+  CrossEntropyGradient<S> gradient;
   __device__ bool has_gradient() const { return grad_logits != nullptr; }
   template <class Walk>
   __device__ Held<Walk, T> hold(const Walk& walk) const {
     return {walk, logits};
   }
   template <class Walk>
-  __device__ T run(const Walk& walk, const Held<Walk, T>& held, std::int64_t label, T scale) const {
-    const T logit = label >= 0 ? logits[walk.at(label)] : T(0);
+  __device__ S run(const Walk& walk, const Held<Walk, T>& held, std::int64_t label, S scale) const {
+    const S logit = label >= 0 ? widened(logits[walk.at(label)]) : S(0);
     const SoftmaxRow<Walk, T> row(walk, held);
     walk.each([&](int k, std::int64_t i) {
-      const T probability = row.probability(k, i);
+      const S probability = row.probability(k, i);
       probabilities[walk.at(i)] = probability;
-      if (has_gradient()) grad_logits[walk.at(i)] = scale == 0 ? T(0) : gradient(scale, probability, i == label);
+      if (has_gradient()) put(grad_logits[walk.at(i)], scale == 0 ? S(0) : gradient(scale, probability, i == label));
     });
     // Neither term is negative: the largest logit alone adds 1 to the sum.
-    const T normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
+    const S normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
     if (smoothing == 0) return at_label;
-    T below = 0;
-    walk.each([&](int, std::int64_t i) { below += row.largest - logits[walk.at(i)]; });
+    S below = 0;
+    walk.each([&](int, std::int64_t i) { below += row.largest - widened(logits[walk.at(i)]); });
     below = walk.reduce(below, Plus{});
-    return (1 - smoothing) * at_label + smoothing * (normaliser + below / static_cast<T>(walk.length));
+    return (1 - smoothing) * at_label + smoothing * (normaliser + below / static_cast<S>(walk.length));
   }
 };
 
@@ -87,8 +89,8 @@ struct NllRow {
     return {};
   }
   template <class Walk>
-  __device__ T run(const Walk& walk, Nothing, std::int64_t label, T) const {
-    return label >= 0 ? -log_probabilities[walk.at(label)] : T(0);
+  __device__ Scalar<T> run(const Walk& walk, Nothing, std::int64_t label, Scalar<T>) const {
+    return label >= 0 ? -widened(log_probabilities[walk.at(label)]) : Scalar<T>(0);
   }
 };
 
@@ -242,7 +244,7 @@ struct NllGradient {
 template <class T, class Gradient>
 struct GradientArguments {
   T* grad_in;
-  const T* grad_loss;  ///< null: 1
+  const Scalar<T>* grad_loss;  ///< null: 1
   const std::int64_t* labels;
   CrossEntropy sizes;
   Gradient gradient;
@@ -258,10 +260,11 @@ __global__ void label_gradient_kernel(
   const auto& mine = passed.mine();
   begin_kernel();
   const CrossEntropy& sizes = mine.sizes;
-  T divide = 1;
+  using S = Scalar<T>;
+  S divide = 1;
   if (sizes.reduce == Reduce::mean) {
-    divide = mine.partial == nullptr ? static_cast<T>(counted(mine.labels, sizes, threadIdx.x, blockDim.x))
-                                     : static_cast<T>(reduce_block(mine.partial[threadIdx.x], Plus{}));
+    divide = mine.partial == nullptr ? static_cast<S>(counted(mine.labels, sizes, threadIdx.x, blockDim.x))
+                                     : static_cast<S>(reduce_block(mine.partial[threadIdx.x], Plus{}));
   }
   const std::int64_t packs = sizes.rows * sizes.classes / V;
   const bool narrow = packs < (std::int64_t{1} << 31);
@@ -270,20 +273,20 @@ __global__ void label_gradient_kernel(
     const std::int64_t row =
         narrow ? mine.row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
     const std::int64_t label = mine.labels[row], column = pack * V - row * sizes.classes;
-    const T scale =
-        (mine.grad_loss == nullptr ? T(1) : mine.grad_loss[sizes.reduce == Reduce::none ? row : 0]) / divide;
+    const S scale =
+        (mine.grad_loss == nullptr ? S(1) : mine.grad_loss[sizes.reduce == Reduce::none ? row : 0]) / divide;
     const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const T result = mine.gradient(scale, values.value[lane], column + lane == label);
-      values.value[lane] = ignored ? T(0) : bad ? quiet_nan<T>() : result;
+      const S result = mine.gradient(scale, values.value[lane], column + lane == label);
+      values.value[lane] = ignored ? S(0) : bad ? quiet_nan<S>() : result;
     }
     store<V>(mine.grad_in + pack * V, values);
   }
 }
 
 template <class T, class Gradient>
-void label_gradient(Context& context, T* grad_in, const T* grad_loss, const std::int64_t* labels,
+void label_gradient(Context& context, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
                     const CrossEntropy& sizes, bool packable, const Gradient& gradient) {
   constexpr int V = pack_size<T>;
   packable = packable && aligned<V>(grad_in) && sizes.classes % V == 0;
@@ -313,16 +316,16 @@ CrossEntropyGradient<T> gradient_of(const T* probabilities, const CrossEntropy& 
 }  // namespace
 
 template <class T>
-void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss, const T* probabilities,
-                            const std::int64_t* labels, const CrossEntropy& sizes) {
+void cross_entropy_backward(Context& context, T* grad_logits, const Scalar<T>* grad_loss,
+                            const Scalar<T>* probabilities, const std::int64_t* labels, const CrossEntropy& sizes) {
   label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities),
                  gradient_of(probabilities, sizes));
 }
 
 template <class T>
-void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
+void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
                    const std::int64_t* labels, const CrossEntropy& sizes) {
-  CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<T>(sizes.label_smoothing),
+  CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<Scalar<T>>(sizes.label_smoothing),
                          gradient_of(probabilities, sizes)};
   const auto run = [&](auto shape) {
     const bool together = sizes.reduce != Reduce::mean || blocks_of_cluster<decltype(shape)>(sizes) > 0;
@@ -338,23 +341,28 @@ void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, 
 }
 
 template <class T>
-void nll(Context& context, T* loss, const T* log_probabilities, const std::int64_t* labels, const CrossEntropy& sizes) {
+void nll(Context& context, Scalar<T>* loss, const T* log_probabilities, const std::int64_t* labels,
+         const CrossEntropy& sizes) {
   label_loss<RowShape<1, 0>>(context, loss, labels, sizes, NllRow<T>{log_probabilities});
 }
 
 template <class T>
-void nll_backward(Context& context, T* grad_in, const T* grad_loss, const std::int64_t* labels,
+void nll_backward(Context& context, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
                   const CrossEntropy& sizes) {
-  label_gradient(context, grad_in, grad_loss, labels, sizes, true, NllGradient<T>{});
+  label_gradient(context, grad_in, grad_loss, labels, sizes, true, NllGradient<Scalar<T>>{});
 }
 
-#define TERN_INSTANTIATE(T)                                                                                            \
-  template void cross_entropy<T>(Context&, T*, T*, T*, const T*, const std::int64_t*, const CrossEntropy&);            \
-  template void cross_entropy_backward<T>(Context&, T*, const T*, const T*, const std::int64_t*, const CrossEntropy&); \
-  template void nll<T>(Context&, T*, const T*, const std::int64_t*, const CrossEntropy&);                              \
-  template void nll_backward<T>(Context&, T*, const T*, const std::int64_t*, const CrossEntropy&);
+#define TERN_INSTANTIATE(T)                                                                                      \
+  template void cross_entropy<T>(Context&, Scalar<T>*, Scalar<T>*, T*, const T*, const std::int64_t*,            \
+                                 const CrossEntropy&);                                                           \
+  template void cross_entropy_backward<T>(Context&, T*, const Scalar<T>*, const Scalar<T>*, const std::int64_t*, \
+                                          const CrossEntropy&);                                                  \
+  template void nll<T>(Context&, Scalar<T>*, const T*, const std::int64_t*, const CrossEntropy&);                \
+  template void nll_backward<T>(Context&, T*, const Scalar<T>*, const std::int64_t*, const CrossEntropy&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
 #undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

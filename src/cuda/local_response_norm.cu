@@ -100,11 +100,11 @@ struct PackOfPosition {
 inline constexpr int packs_forward = 2;
 
 template <int V, class T>
-__global__ void lrn_last_kernel(std::int64_t packs, Divisor<std::uint32_t> row_packs, Response<T> p, T* __restrict__ y,
-                                const T* __restrict__ x) {
+__global__ void lrn_last_kernel(std::int64_t packs, Divisor<std::uint32_t> row_packs, Response<Scalar<T>> p,
+                                T* __restrict__ y, const T* __restrict__ x) {
   begin_kernel();
   constexpr int edge = (2 + V - 1) / V;
-  Pack<T, V> values[packs_forward]{};
+  Pack<Scalar<T>, V> values[packs_forward]{};
 #pragma unroll
   for (int i = 0; i < packs_forward; ++i) {
     const PackOfPosition<V> at(global_thread() / 32 * packs_forward + i, packs, row_packs, edge);
@@ -113,29 +113,29 @@ __global__ void lrn_last_kernel(std::int64_t packs, Divisor<std::uint32_t> row_p
 #pragma unroll
   for (int i = 0; i < packs_forward; ++i) {
     const PackOfPosition<V> at(global_thread() / 32 * packs_forward + i, packs, row_packs, edge);
-    T wide[V + 4];
+    Scalar<T> wide[V + 4];
     spread_over_lanes<V>(wide, values[i].value, at.channel, static_cast<int>(p.C));
 #pragma unroll
-    for (int j = 0; j < V; ++j) values[i].value[j] = UsualFactor<T>(p, wide + j).times(wide[j + 2]);
+    for (int j = 0; j < V; ++j) values[i].value[j] = UsualFactor<Scalar<T>>(p, wide + j).times(wide[j + 2]);
     if (at.writes) store<V>(y + at.pack * V, values[i]);
   }
 }
 
 template <int V, class T>
-__global__ void lrn_last_backward_kernel(std::int64_t packs, Divisor<std::uint32_t> row_packs, Response<T> p, T* grad_x,
-                                         const T* grad_y, const T* x) {
+__global__ void lrn_last_backward_kernel(std::int64_t packs, Divisor<std::uint32_t> row_packs, Response<Scalar<T>> p,
+                                         T* grad_x, const T* grad_y, const T* x) {
   begin_kernel();
   const PackOfPosition<V> at(global_thread() / 32, packs, row_packs, edge_lanes<V>);
-  Pack<T, V> values{}, gradients{};
+  Pack<Scalar<T>, V> values{}, gradients{};
   if (at.inside) {
     values = load<V>(x + at.pack * V);
     gradients = load<V>(grad_y + at.pack * V);
   }
-  T own[V], wide[V + 4];
+  Scalar<T> own[V], wide[V + 4];
   spread_over_lanes<V>(wide, values.value, at.channel, static_cast<int>(p.C));
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    const UsualFactor<T> factor(p, wide + j);
+    const UsualFactor<Scalar<T>> factor(p, wide + j);
     own[j] = factor.share(gradients.value[j], values.value[j]);
     gradients.value[j] = factor.times(gradients.value[j]);
   }
@@ -157,7 +157,7 @@ struct Walks {
 
 template <class T>
 __global__ void __launch_bounds__(walk_threads)
-    lrn_first_kernel(Walks walks, Response<T> p, T* __restrict__ y, const T* __restrict__ x) {
+    lrn_first_kernel(Walks walks, Response<Scalar<T>> p, T* __restrict__ y, const T* __restrict__ x) {
   begin_kernel();
   std::uint32_t n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= walks.count) return;
@@ -165,18 +165,19 @@ __global__ void __launch_bounds__(walk_threads)
   const int first = static_cast<int>(walks.slices.split(n)) * walks.slice, C = static_cast<int>(p.C);
   const int end = min(first + walks.slice, C);
   const std::int64_t base = n * p.C * p.area + position;
-  T in[step + 4];  // channels c - 2 ... c + step + 1
+  using S = Scalar<T>;
+  S in[step + 4];  // channels c - 2 ... c + step + 1
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const int c = first + j - 2;
-    in[j] = c >= 0 && c < C ? x[base + c * p.area] : T(0);
+    in[j] = c >= 0 && c < C ? widened(x[base + c * p.area]) : S(0);
   }
   for (int c = first; c < end; c += step) {
 #pragma unroll
-    for (int j = 0; j < step; ++j) in[j + 4] = c + j + 2 < C ? x[base + (c + j + 2) * p.area] : T(0);
+    for (int j = 0; j < step; ++j) in[j + 4] = c + j + 2 < C ? widened(x[base + (c + j + 2) * p.area]) : S(0);
 #pragma unroll
     for (int j = 0; j < step; ++j) {
-      if (c + j < end) y[base + (c + j) * p.area] = UsualFactor<T>(p, in + j).times(in[j + 2]);
+      if (c + j < end) put(y[base + (c + j) * p.area], UsualFactor<S>(p, in + j).times(in[j + 2]));
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) in[j] = in[j + step];
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(walk_threads)
 
 template <class T>
 __global__ void __launch_bounds__(walk_threads)
-    lrn_first_backward_kernel(Walks walks, Response<T> p, T* __restrict__ grad_x, const T* __restrict__ grad_y,
+    lrn_first_backward_kernel(Walks walks, Response<Scalar<T>> p, T* __restrict__ grad_x, const T* __restrict__ grad_y,
                               const T* __restrict__ x) {
   begin_kernel();
   std::uint32_t n = blockIdx.x * blockDim.x + threadIdx.x;
@@ -196,25 +197,26 @@ __global__ void __launch_bounds__(walk_threads)
   const std::int64_t base = n * p.C * p.area + position;
   // Of the channels c - 4 ... c + step + 3, c - 2 ... c + step + 1 and c ... c + step + 1. The step before the first
   // writes nothing and fills the values that are carried over.
-  T in[step + 8] = {}, shares[step + 4] = {}, direct[step + 2] = {};
+  using S = Scalar<T>;
+  S in[step + 8] = {}, shares[step + 4] = {}, direct[step + 2] = {};
   for (int c = first - step; c < end; c += step) {
-    T gradients[step];
+    S gradients[step];
 #pragma unroll
     for (int j = 0; j < step; ++j) {
       const int ahead = c + j + 4, middle = c + j + 2;
-      in[j + 8] = ahead >= 0 && ahead < C ? x[base + ahead * p.area] : T(0);
-      gradients[j] = middle >= 0 && middle < C ? grad_y[base + middle * p.area] : T(0);
+      in[j + 8] = ahead >= 0 && ahead < C ? widened(x[base + ahead * p.area]) : S(0);
+      gradients[j] = middle >= 0 && middle < C ? widened(grad_y[base + middle * p.area]) : S(0);
     }
 #pragma unroll
     for (int j = 0; j < step; ++j) {
-      const UsualFactor<T> factor(p, in + j + 4);
+      const UsualFactor<Scalar<T>> factor(p, in + j + 4);
       shares[j + 4] = factor.share(gradients[j], in[j + 6]);
       direct[j + 2] = factor.times(gradients[j]);
     }
 #pragma unroll
     for (int j = 0; j < step; ++j) {
       if (c >= first && c + j < end)
-        grad_x[base + (c + j) * p.area] = direct[j] - 2 * p.scale * p.beta * in[j + 4] * window_sum(shares + j);
+        put(grad_x[base + (c + j) * p.area], direct[j] - 2 * p.scale * p.beta * in[j + 4] * window_sum(shares + j));
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) in[j] = in[j + step];
@@ -229,25 +231,26 @@ __global__ void __launch_bounds__(walk_threads)
 
 /// In double, whose range holds the squares.
 template <class T>
-__device__ double denominator_at(const Response<T>& p, const T* x, std::int64_t c) {
+__device__ double denominator_at(const Response<Scalar<T>>& p, const T* x, std::int64_t c) {
   const std::int64_t begin = c - p.size / 2;
   double sum = 0;
   for (std::int64_t j = max(begin, std::int64_t{0}); j < min(begin + p.size, p.C); ++j)
-    sum += double{x[j * p.area]} * double{x[j * p.area]};
+    sum += double{widened(x[j * p.area])} * double{widened(x[j * p.area])};
   return p.k + p.scale * sum;
 }
 
 template <class T>
-__global__ void lrn_kernel(std::int64_t n, Response<T> p, T* y, const T* x) {
+__global__ void lrn_kernel(std::int64_t n, Response<Scalar<T>> p, T* y, const T* x) {
   begin_kernel();
   for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
     const std::int64_t c = i / p.area % p.C;
-    y[i] = static_cast<T>(x[i] / ::pow(denominator_at(p, x + i - c * p.area, c), double{p.beta}));
+    put(y[i], static_cast<Scalar<T>>(widened(x[i]) / ::pow(denominator_at(p, x + i - c * p.area, c), double{p.beta})));
   }
 }
 
 template <class T>
-__global__ void lrn_backward_kernel(std::int64_t n, Response<T> p, T* grad_x, const T* grad_y, const T* x, const T* y) {
+__global__ void lrn_backward_kernel(std::int64_t n, Response<Scalar<T>> p, T* grad_x, const T* grad_y, const T* x,
+                                    const T* y) {
   begin_kernel();
   for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
     const std::int64_t c = i / p.area % p.C, base = i - c * p.area;
@@ -255,9 +258,10 @@ __global__ void lrn_backward_kernel(std::int64_t n, Response<T> p, T* grad_x, co
     const std::int64_t begin = c + p.size / 2 - p.size + 1;
     double sum = 0;
     for (std::int64_t j = max(begin, std::int64_t{0}); j < min(begin + p.size, p.C); ++j)
-      sum += double{grad_y[base + j * p.area]} * y[base + j * p.area] / denominator_at(p, x + base, j);
-    grad_x[i] = static_cast<T>(grad_y[i] / ::pow(denominator_at(p, x + base, c), double{p.beta}) -
-                               2 * double{p.scale} * p.beta * x[i] * sum);
+      sum +=
+          double{widened(grad_y[base + j * p.area])} * widened(y[base + j * p.area]) / denominator_at(p, x + base, j);
+    put(grad_x[i], static_cast<Scalar<T>>(widened(grad_y[i]) / ::pow(denominator_at(p, x + base, c), double{p.beta}) -
+                                          2 * double{p.scale} * p.beta * widened(x[i]) * sum));
   }
 }
 
@@ -299,13 +303,13 @@ void walk_channels(Context& context, const LocalResponseNorm& sizes, void (*kern
 
 template <class T>
 void local_response_norm(Context& context, T* y, const T* x, const LocalResponseNorm& sizes) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t n = sizes.N * sizes.C * sizes.area;
   const bool last = sizes.layout == kernels::Layout::channels_last;
   if (n == 0) return;
   if (!usual_window(sizes))
-    return launch(context, Grid(blocks_for(n, 128), 128), lrn_kernel<T>, n, Response<T>(sizes, last ? 1 : sizes.area),
-                  y, x);
+    return launch(context, Grid(blocks_for(n, 128), 128), lrn_kernel<T>, n,
+                  Response<Scalar<T>>(sizes, last ? 1 : sizes.area), y, x);
   if (!last) return walk_channels(context, sizes, lrn_first_kernel<T>, y, x);
   if (sizes.C % V == 0 && aligned<V>(y) && aligned<V>(x))
     return over_positions<V>(context, sizes, (2 + V - 1) / V, packs_forward, lrn_last_kernel<V, T>, y, x);
@@ -315,24 +319,26 @@ void local_response_norm(Context& context, T* y, const T* x, const LocalResponse
 template <class T>
 void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, const T* x, const T* y,
                                   const LocalResponseNorm& sizes) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t n = sizes.N * sizes.C * sizes.area;
   const bool last = sizes.layout == kernels::Layout::channels_last;
   if (n == 0) return;
   if (!usual_window(sizes))
     return launch(context, Grid(blocks_for(n, 128), 128), lrn_backward_kernel<T>, n,
-                  Response<T>(sizes, last ? 1 : sizes.area), grad_x, grad_y, x, y);
+                  Response<Scalar<T>>(sizes, last ? 1 : sizes.area), grad_x, grad_y, x, y);
   if (!last) return walk_channels(context, sizes, lrn_first_backward_kernel<T>, grad_x, grad_y, x);
   if (sizes.C % V == 0 && aligned<V>(grad_x) && aligned<V>(grad_y) && aligned<V>(x))
     return over_positions<V>(context, sizes, edge_lanes<V>, 1, lrn_last_backward_kernel<V, T>, grad_x, grad_y, x);
   over_positions<1>(context, sizes, edge_lanes<1>, 1, lrn_last_backward_kernel<1, T>, grad_x, grad_y, x);
 }
 
-template void local_response_norm(Context&, float*, const float*, const LocalResponseNorm&);
-template void local_response_norm(Context&, double*, const double*, const LocalResponseNorm&);
-template void local_response_norm_backward(Context&, float*, const float*, const float*, const float*,
-                                           const LocalResponseNorm&);
-template void local_response_norm_backward(Context&, double*, const double*, const double*, const double*,
-                                           const LocalResponseNorm&);
+#define TERN_INSTANTIATE(T)                                                            \
+  template void local_response_norm(Context&, T*, const T*, const LocalResponseNorm&); \
+  template void local_response_norm_backward(Context&, T*, const T*, const T*, const T*, const LocalResponseNorm&);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(double)
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
+#undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

@@ -42,8 +42,8 @@ template <class T, class F>
 struct Losses {
   const T *prediction, *target;
   template <int V>
-  __device__ Pack<T, V> get(std::int64_t offset) const {
-    return apply<V, T>(F{}, load<V>(prediction + offset), load<V>(target + offset));
+  __device__ Pack<Scalar<T>, V> get(std::int64_t offset) const {
+    return apply<V, Scalar<T>>(F{}, load<V>(prediction + offset), load<V>(target + offset));
   }
   template <int V>
   bool packable() const {
@@ -69,18 +69,20 @@ struct CommonGradient {
 // ---- the slots ----
 
 template <class F, class T>
-void pointwise(Context& context, T* loss, const T* prediction, const T* target, std::int64_t n, Reduce reduction) {
+void pointwise(Context& context, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n,
+               Reduce reduction) {
   if (reduction == Reduce::none) return map(context, n, F{}, loss, prediction, target);
-  reduce<T>(context, {.length = n}, SumReducer<T>{loss, reduction == Reduce::mean, static_cast<T>(n)},
+  reduce<T>(context, {.length = n}, SumReducer<Scalar<T>>{loss, reduction == Reduce::mean, static_cast<Scalar<T>>(n)},
             Losses<T, F>{prediction, target});
 }
 
 template <class F, class T>
-void pointwise_backward(Context& context, T* grad_prediction, const T* grad_loss, const T* prediction, const T* target,
-                        std::int64_t n, Reduce reduction) {
+void pointwise_backward(Context& context, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction,
+                        const T* target, std::int64_t n, Reduce reduction) {
+  using S = Scalar<T>;
   if (reduction == Reduce::none)
-    return map(context, n, EachGradient<T, F>{}, grad_prediction, prediction, target, grad_loss);
-  map(context, n, CommonGradient<T, F>{grad_loss, reduction == Reduce::mean ? static_cast<T>(n) : T(1)},
+    return map(context, n, EachGradient<S, F>{}, grad_prediction, prediction, target, grad_loss);
+  map(context, n, CommonGradient<S, F>{grad_loss, reduction == Reduce::mean ? static_cast<S>(n) : S(1)},
       grad_prediction, prediction, target);
 }
 
@@ -88,20 +90,23 @@ void pointwise_backward(Context& context, T* grad_prediction, const T* grad_loss
 
 template <class T>
 kernels::Loss<T> loss() {
+  using S = Scalar<T>;
   return {.cross_entropy = cross_entropy<T>,
           .cross_entropy_backward = cross_entropy_backward<T>,
           .nll = nll<T>,
           .nll_backward = nll_backward<T>,
-          .mse = pointwise<SquaredError<T>, T>,
-          .mse_backward = pointwise_backward<SquaredError<T>, T>,
-          .mae = pointwise<AbsoluteError<T>, T>,
-          .mae_backward = pointwise_backward<AbsoluteError<T>, T>,
-          .binary_cross_entropy_with_logits = pointwise<BinaryCrossEntropy<T>, T>,
-          .binary_cross_entropy_with_logits_backward = pointwise_backward<BinaryCrossEntropy<T>, T>,
-          .hinge = pointwise<Hinge<T>, T>,
-          .hinge_backward = pointwise_backward<Hinge<T>, T>};
+          .mse = pointwise<SquaredError<S>, T>,
+          .mse_backward = pointwise_backward<SquaredError<S>, T>,
+          .mae = pointwise<AbsoluteError<S>, T>,
+          .mae_backward = pointwise_backward<AbsoluteError<S>, T>,
+          .binary_cross_entropy_with_logits = pointwise<BinaryCrossEntropy<S>, T>,
+          .binary_cross_entropy_with_logits_backward = pointwise_backward<BinaryCrossEntropy<S>, T>,
+          .hinge = pointwise<Hinge<S>, T>,
+          .hinge_backward = pointwise_backward<Hinge<S>, T>};
 }
 template kernels::Loss<float> loss<float>();
 template kernels::Loss<double> loss<double>();
+template kernels::Loss<BFloat16> loss<BFloat16>();
+template kernels::Loss<Float16> loss<Float16>();
 
 }  // namespace tern::cuda

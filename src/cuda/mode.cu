@@ -113,6 +113,8 @@ Mode make_mode() {
       .memory = &memory(0),
       .operators = operators<float>(),
       .float64 = operators<double>(),
+      .bfloat16 = operators<BFloat16>(),
+      .float16 = operators<Float16>(),
       .int32 = integer_operators<std::int32_t>(),
       .int64 = integer_operators<std::int64_t>(),
       .uint8 = integer_operators<std::uint8_t>(),

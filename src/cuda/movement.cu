@@ -197,7 +197,7 @@ template <class To>
 struct Convert {
   template <class From>
   __device__ To operator()(From value) const {
-    return convert<To>(value);
+    return tern::convert<To>(value);
   }
 };
 

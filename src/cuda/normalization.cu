@@ -44,8 +44,9 @@ void with_following(const T* added, Activation activation, Function function) {
 }
 
 template <class T>
-void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-                const T* weight, const T* bias, const T* added, const BatchNorm& sizes) {
+void batch_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
+                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added,
+                const BatchNorm& sizes) {
   if (sizes.N * sizes.area == 0) return;
   with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
     BatchNormForward<T, HasAdded> pass;
@@ -58,23 +59,23 @@ void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* runnin
     pass.weight = weight;
     pass.bias = bias;
     pass.following = following;
-    pass.epsilon = static_cast<T>(sizes.epsilon);
-    pass.momentum = static_cast<T>(sizes.momentum);
+    pass.epsilon = static_cast<Scalar<T>>(sizes.epsilon);
+    pass.momentum = static_cast<Scalar<T>>(sizes.momentum);
     const bool last = columns(sizes);
     pass.images = sizes.N;
     pass.area = sizes.area;
     pass.image_step = sizes.C * sizes.area;
     pass.channel_step = last ? 1 : sizes.area;
     pass.area_step = last ? sizes.C : 1;
-    constexpr int V = pack_size<T>;
+    constexpr int V = pack_of_registers<T>;
     over_channels<T>(context, sizes, aligned<V>(x) && aligned<V>(y) && aligned<V>(added), pass);
   });
 }
 
 template <Through through, class T>
 void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_sum,
-                                 const T* grad_y, const T* x, const T* weight, const T* bias, const T* y, const T* mean,
-                                 const T* inverse_deviation, const BatchNorm& sizes) {
+                                 const T* grad_y, const T* x, const T* weight, const T* bias, const T* y,
+                                 const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm& sizes) {
   const BatchNormBackward<T, through> pass{.grad_x = grad_x,
                                            .grad_weight = grad_weight,
                                            .grad_bias = grad_bias,
@@ -86,9 +87,9 @@ void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T*
                                            .y = y,
                                            .mean = mean,
                                            .inverse_deviation = inverse_deviation,
-                                           .count = static_cast<T>(sizes.N * sizes.area),
+                                           .count = static_cast<Scalar<T>>(sizes.N * sizes.area),
                                            .activation = sizes.activation};
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   bool packable = true;
   for (const T* pointer : std::initializer_list<const T*>{grad_x, grad_sum, grad_y, x, through == Through::y ? y : x})
     packable = packable && aligned<V>(pointer);
@@ -97,8 +98,8 @@ void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T*
 
 template <class T>
 void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y,
-                         const T* x, const T* weight, const T* bias, const T* y, const T* mean,
-                         const T* inverse_deviation, const BatchNorm& sizes) {
+                         const T* x, const T* weight, const T* bias, const T* y, const Scalar<T>* mean,
+                         const Scalar<T>* inverse_deviation, const BatchNorm& sizes) {
   const bool activates = sizes.activation != Activation::none;
   const auto run = grad_added != nullptr ? batch_norm_backward_through<Through::y, T>
                    : activates           ? batch_norm_backward_through<Through::x, T>
@@ -108,8 +109,8 @@ void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bi
 
 template <class T>
 void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
-                          const T* running_mean, const T* running_var, const BatchNorm& sizes) {
-  constexpr int V = pack_size<T>;
+                          const Scalar<T>* running_mean, const Scalar<T>* running_var, const BatchNorm& sizes) {
+  constexpr int V = pack_of_registers<T>;
   const bool packable = aligned<V>(x) && aligned<V>(y) && aligned<V>(added);
   with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
     using Pass = BatchNormInference<T, HasAdded>;
@@ -120,7 +121,7 @@ void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, c
                     .mean = running_mean,
                     .var = running_var,
                     .following = following,
-                    .epsilon = static_cast<T>(sizes.epsilon)};
+                    .epsilon = static_cast<Scalar<T>>(sizes.epsilon)};
     if (columns(sizes)) return apply_columns<T>(context, sizes.N * sizes.area, sizes.C, packable, pass);
     const bool packs = packable && sizes.area % V == 0;
     const std::int64_t area_packs = packs ? sizes.area / V : sizes.area, n = sizes.N * sizes.C * area_packs;
@@ -147,5 +148,7 @@ kernels::Normalization<T> normalization() {
 }
 template kernels::Normalization<float> normalization<float>();
 template kernels::Normalization<double> normalization<double>();
+template kernels::Normalization<BFloat16> normalization<BFloat16>();
+template kernels::Normalization<Float16> normalization<Float16>();
 
 }  // namespace tern::cuda

@@ -14,15 +14,16 @@ struct LargestOf {
   static constexpr bool repeats_edges = true;  // repeating an element of the window changes no maximum
   T* out;
   std::uint8_t* index;
+  using S = Scalar<T>;
   struct Row {
-    T best[V];
+    S best[V];
     int winner[V];
   };
 
   /// The first maximum of a window's row, whose element kw is values[kw]; elements outside the plane repeat the nearest
   /// inside, and `inside` is the first kw inside.
   template <int K>
-  __device__ Row row(const Pack<T, V> (&values)[K], int inside) const {
+  __device__ Row row(const Pack<S, V> (&values)[K], int inside) const {
     Row row;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
@@ -49,7 +50,7 @@ struct LargestOf {
   }
   template <class Sizes>
   __device__ void store_window(const Row& window, std::int64_t offset, const Sizes&, int, int) const {
-    Pack<T, V> values;
+    Pack<S, V> values;
     Pack<std::uint8_t, V> winners;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
@@ -65,10 +66,11 @@ template <int V, class T>
 struct AverageOf {
   static constexpr bool repeats_edges = false;
   T* out;
-  using Row = Pack<T, V>;
+  using S = Scalar<T>;
+  using Row = Pack<S, V>;
 
   template <int K>
-  __device__ Row row(const Pack<T, V> (&values)[K], int) const {
+  __device__ Row row(const Pack<S, V> (&values)[K], int) const {
     Row row = values[0];
 #pragma unroll
     for (int kw = 1; kw < K; ++kw) {
@@ -85,8 +87,8 @@ struct AverageOf {
   }
   template <class Sizes>
   __device__ void store_window(const Row& window, std::int64_t offset, const Sizes& p, int oh, int ow) const {
-    const T divisor = p.template divisor<T>(oh, ow);
-    Pack<T, V> values;
+    const S divisor = p.template divisor<S>(oh, ow);
+    Pack<S, V> values;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) values.value[lane] = window.value[lane] / divisor;
     store<V>(out + offset, values);
@@ -114,10 +116,10 @@ __global__ void __launch_bounds__(256) strips_kernel(std::uint32_t n, Tiles<std:
   for (int r = 0; r < (Strip - 1) * S + K; ++r) {
     const int h = top + r;
     const T* const line = image + clamped(h, from.height) * from.width * channels;
-    Pack<T, V> values[K];
+    Pack<Scalar<T>, V> values[K];
 #pragma unroll
     for (int kw = 0; kw < K; ++kw) {
-      values[kw] = Pack<T, V>{};
+      values[kw] = {};
       if (Pool::repeats_edges || from.has(h, left + kw)) values[kw] = load<V>(line + columns[kw]);
     }
     const auto row = pool.template row<K>(values, max(-left, 0));
@@ -139,10 +141,11 @@ __global__ void max_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, 
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = tiles.template split<V>(i);
-    Pack<T, V> best;
+    using S = Scalar<T>;
+    Pack<S, V> best;
     Pack<std::uint8_t, V> winner{};
 #pragma unroll
-    for (int lane = 0; lane < V; ++lane) best.value[lane] = -infinity<T>();
+    for (int lane = 0; lane < V; ++lane) best.value[lane] = -infinity<S>();
     bool first = true;
     for (int kh = 0; kh < p.KH(); ++kh) {
       for (int kw = 0; kw < p.KW(); ++kw) {
@@ -172,7 +175,7 @@ __global__ void avg_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, 
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = tiles.template split<V>(i);
     const int top = at.row * p.stride_h() - p.pad_h, left = at.column * p.stride_w() - p.pad_w;
-    Pack<T, V> sum{};
+    Pack<Scalar<T>, V> sum{};
     for (int h = max(top, 0); h < min(top + p.KH(), from.height); ++h) {
 #pragma unroll 4
       for (int w = max(left, 0); w < min(left + p.KW(), from.width); ++w) {
@@ -181,7 +184,7 @@ __global__ void avg_pool2d_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, 
         for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane];
       }
     }
-    const T divisor = p.template divisor<T>(at.row, at.column);
+    const Scalar<T> divisor = p.template divisor<Scalar<T>>(at.row, at.column);
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) sum.value[lane] /= divisor;
     store<V>(out + to.offset(at.image, at.row, at.column, at.channel), sum);
@@ -196,7 +199,7 @@ __global__ void adaptive_avg_pool2d_kernel(Index n, Tiles<Index> tiles, Spread<I
     const auto at = tiles.template split<V>(i);
     const auto from_h = rows.inputs_of(at.row), from_w = columns.inputs_of(at.column);
     const T* const inputs = in + from.offset(at.image, 0, 0, at.channel);
-    Pack<T, V> sum{};
+    Pack<Scalar<T>, V> sum{};
     for (int h = from_h.first; h < from_h.end; ++h) {
 #pragma unroll 4
       for (int w = from_w.first; w < from_w.end; ++w) {
@@ -205,7 +208,7 @@ __global__ void adaptive_avg_pool2d_kernel(Index n, Tiles<Index> tiles, Spread<I
         for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane];
       }
     }
-    const T divisor = static_cast<T>(std::int64_t{from_h.size()} * from_w.size());
+    const auto divisor = static_cast<Scalar<T>>(std::int64_t{from_h.size()} * from_w.size());
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) sum.value[lane] /= divisor;
     store<V>(out + to.offset(at.image, at.row, at.column, at.channel), sum);
@@ -219,10 +222,10 @@ template <int V, class T>
 __global__ void __launch_bounds__(mean_packs* mean_parts)
     mean_kernel(Divisor<std::uint32_t> tiles, int area, std::int64_t channels, T* out, const T* __restrict__ in) {
   begin_kernel();
-  __shared__ Pack<T, V> shared[mean_parts][mean_packs];
+  __shared__ Pack<Scalar<T>, V> shared[mean_parts][mean_packs];
   std::uint32_t image = blockIdx.x;
   const std::int64_t channel = (static_cast<std::int64_t>(tiles.split(image)) * mean_packs + threadIdx.x) * V;
-  Pack<T, V> sum{};
+  Pack<Scalar<T>, V> sum{};
   if (channel < channels) {
     const T* const plane = in + image * area * channels + channel;
 #pragma unroll 4
@@ -244,7 +247,7 @@ __global__ void __launch_bounds__(mean_packs* mean_parts)
   }
   if (threadIdx.y > 0 || channel >= channels) return;
 #pragma unroll
-  for (int lane = 0; lane < V; ++lane) sum.value[lane] /= static_cast<T>(area);
+  for (int lane = 0; lane < V; ++lane) sum.value[lane] /= static_cast<Scalar<T>>(area);
   store<V>(out + image * channels + channel, sum);
 }
 
@@ -289,12 +292,12 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
 /// One output per plane.
 template <class T, class Sizes>
 void mean_of_planes(Context& context, T* out, const T* in, const Sizes& sizes) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t area = sizes.H * sizes.W, images = sizes.planes / sizes.channels, channels = sizes.channels;
   const std::int64_t packs = channels / V;
   if (area > 1024 || packs < mean_packs || images * packs >= 1ll << 31 || !packable<T>(channels, out, in))
     return reduce<T>(context, {.outer = images, .length = area, .inner = channels},
-                     SumReducer<T>{out, true, static_cast<T>(area)}, Elements<T>{in});
+                     SumReducer<T>{out, true, static_cast<Scalar<T>>(area)}, Elements<T>{in});
   const std::int64_t tiles = ceil_div(packs, mean_packs);
   launch(context, Grid(static_cast<unsigned>(images * tiles), dim3(mean_packs, mean_parts)), mean_kernel<V, T>,
          Divisor<std::uint32_t>(tiles), static_cast<int>(area), channels, out, in);
@@ -347,5 +350,7 @@ kernels::Pooling<T> pooling() {
 }
 template kernels::Pooling<float> pooling<float>();
 template kernels::Pooling<double> pooling<double>();
+template kernels::Pooling<BFloat16> pooling<BFloat16>();
+template kernels::Pooling<Float16> pooling<Float16>();
 
 }  // namespace tern::cuda

@@ -171,7 +171,7 @@ Plane outputs_of(const Sizes& p) {
 template <class T, class Function>
 void with_pack(bool packable, Function function) {
   if (packable)
-    function(std::integral_constant<int, pack_size<T>>{});
+    function(std::integral_constant<int, pack_of_registers<T>>{});
   else
     function(std::integral_constant<int, 1>{});
 }
@@ -181,7 +181,7 @@ void with_pack(bool packable, Function function) {
 template <class T, class Function>
 void with_packs(std::int64_t planes, std::int64_t rows, std::int64_t columns, bool packable, std::int64_t largest,
                 Function function) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   const std::int64_t n = planes * rows * columns;
   if (packable && std::max(n / V, largest) < (std::int64_t{1} << 31))
     function(std::integral_constant<int, V>{}, std::uint32_t{});
@@ -191,7 +191,7 @@ void with_packs(std::int64_t planes, std::int64_t rows, std::int64_t columns, bo
 
 template <class T, class... Pointer>
 bool packable(std::int64_t channels, const Pointer*... pointers) {
-  constexpr int V = pack_size<T>;
+  constexpr int V = pack_of_registers<T>;
   return channels % V == 0 && (aligned<V>(pointers) && ...);
 }
 

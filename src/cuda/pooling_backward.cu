@@ -25,11 +25,11 @@ struct MaxShare {
   const T* __restrict__ grad_out;
   const std::uint8_t* __restrict__ index;
   struct Window {
-    Pack<T, V> gradient{};
+    Pack<Scalar<T>, V> gradient{};
     Winners<V> winner{};
     template <class Sizes>
     __device__ void finish(const Sizes&, int, int) {}
-    __device__ void give(Pack<T, V>& sum, int position) const {
+    __device__ void give(Pack<Scalar<T>, V>& sum, int position) const {
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) {
         if (winner.equal(lane, position)) sum.value[lane] += gradient.value[lane];
@@ -48,14 +48,14 @@ template <int V, class T>
 struct AverageShare {
   const T* __restrict__ grad_out;
   struct Window {
-    Pack<T, V> part{};
+    Pack<Scalar<T>, V> part{};
     template <class Sizes>
     __device__ void finish(const Sizes& p, int oh, int ow) {
-      const T factor = 1 / p.template divisor<T>(oh, ow);
+      const Scalar<T> factor = 1 / p.template divisor<Scalar<T>>(oh, ow);
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) part.value[lane] *= factor;
     }
-    __device__ void give(Pack<T, V>& sum, int) const {
+    __device__ void give(Pack<Scalar<T>, V>& sum, int) const {
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) sum.value[lane] += part.value[lane];
     }
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(256)
   const Share image = share.from(to.offset(at.image, 0, 0, at.channel));
   begin_kernel();
   if (i >= n) return;
-  Pack<T, V> sum[Height][Width] = {};
+  Pack<Scalar<T>, V> sum[Height][Width] = {};
 #pragma unroll
   for (int down = -before; down < Height / S; ++down) {
     const int oh = top / S + down;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(256)
       if (pairs) {
         const int h = top + row - p.pad_h, w = left - p.pad_w;
         if (from.has(h, w))
-          store<2>(inputs + h * from.width + w, Pack<T, 2>{sum[row][0].value[0], sum[row][1].value[0]});
+          store<2>(inputs + h * from.width + w, Pack<Scalar<T>, 2>{sum[row][0].value[0], sum[row][1].value[0]});
         continue;
       }
     }
@@ -133,7 +133,7 @@ __global__ void gather_kernel(Index n, Tiles<Index> tiles, Windows<0, 0> p, Plan
   begin_kernel();
   for (Index i = static_cast<Index>(global_thread()); i < n; i += static_cast<Index>(global_threads())) {
     const auto at = tiles.template split<V>(i);
-    Pack<T, V> sum{};
+    Pack<Scalar<T>, V> sum{};
     p.each_window(at.row, at.column, [&](int oh, int ow, int kh, int kw) {
       auto window = share.read(to.offset(at.image, oh, ow, at.channel));
       window.finish(p, oh, ow);
@@ -152,11 +152,11 @@ __global__ void adaptive_avg_pool2d_backward_kernel(Index n, Tiles<Index> tiles,
     const auto at = tiles.template split<V>(i);
     const auto to_h = rows.outputs_of(at.row), to_w = columns.outputs_of(at.column);
     const T* const outputs = grad_out + to.offset(at.image, 0, 0, at.channel);
-    Pack<T, V> sum{};
+    Pack<Scalar<T>, V> sum{};
     for (int oh = to_h.first; oh < to_h.end; ++oh) {
       const std::int64_t height = rows.inputs_of(oh).size();
       for (int ow = to_w.first; ow < to_w.end; ++ow) {
-        const T factor = 1 / static_cast<T>(height * columns.inputs_of(ow).size());
+        const Scalar<T> factor = 1 / static_cast<Scalar<T>>(height * columns.inputs_of(ow).size());
         const auto values = load<V>(outputs + to.offset(0, oh, ow, 0));
 #pragma unroll
         for (int lane = 0; lane < V; ++lane) sum.value[lane] += values.value[lane] * factor;
@@ -179,7 +179,7 @@ __global__ void spread_mean_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, 
   const auto at = tiles.template split<V>(i);
   auto values = load<V>(grad_out + at.image * channels + at.channel);
 #pragma unroll
-  for (int lane = 0; lane < V; ++lane) values.value[lane] /= static_cast<T>(area);
+  for (int lane = 0; lane < V; ++lane) values.value[lane] /= static_cast<Scalar<T>>(area);
   T* const inputs = grad_in + at.image * area * channels + at.channel;
 #pragma unroll
   for (int j = 0; j < spread_positions<V>; ++j) {
@@ -278,11 +278,14 @@ void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_ou
                 });
 }
 
-template void max_pool2d_backward(Context&, float*, const float*, const std::uint8_t*, const Pool2d&);
-template void max_pool2d_backward(Context&, double*, const double*, const std::uint8_t*, const Pool2d&);
-template void avg_pool2d_backward(Context&, float*, const float*, const Pool2d&);
-template void avg_pool2d_backward(Context&, double*, const double*, const Pool2d&);
-template void adaptive_avg_pool2d_backward(Context&, float*, const float*, const AdaptivePool2d&);
-template void adaptive_avg_pool2d_backward(Context&, double*, const double*, const AdaptivePool2d&);
+#define TERN_INSTANTIATE(T)                                                                      \
+  template void max_pool2d_backward(Context&, T*, const T*, const std::uint8_t*, const Pool2d&); \
+  template void avg_pool2d_backward(Context&, T*, const T*, const Pool2d&);                      \
+  template void adaptive_avg_pool2d_backward(Context&, T*, const T*, const AdaptivePool2d&);
+TERN_INSTANTIATE(float)
+TERN_INSTANTIATE(double)
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
+#undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

@@ -128,7 +128,7 @@ template <class T>
 struct Elements {
   const T* in;
   template <int V>
-  __device__ Pack<T, V> get(std::int64_t offset) const {
+  __device__ Pack<Scalar<T>, V> get(std::int64_t offset) const {
     return load<V>(in + offset);
   }
   template <int V>
@@ -140,14 +140,14 @@ struct Elements {
 /// The sum, divided by `divisor` for a mean.
 template <class T>
 struct SumReducer {
-  using State = T;
+  using State = Scalar<T>;
   T* out;
   bool mean;
-  T divisor;
+  State divisor;
   __device__ State init() const { return 0; }
-  __device__ void add(State& state, T value, std::int64_t) const { state += value; }
+  __device__ void add(State& state, State value, std::int64_t) const { state += value; }
   __device__ State operator()(State a, State b) const { return a + b; }
-  __device__ void store(std::int64_t output, State state) const { out[output] = mean ? state / divisor : state; }
+  __device__ void store(std::int64_t output, State state) const { put(out[output], mean ? state / divisor : state); }
 };
 
 // ---- kernels ----

@@ -1,6 +1,7 @@
 // Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a warp
 // or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
 
+#include "cuda/halves.cuh"
 #include "cuda/moments.cuh"
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
@@ -152,8 +153,8 @@ void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
 }  // namespace row_normalization
 
 template <class T>
-void row_norm(Context& context, T* y, T* mean, T* inverse_deviation, const T* x, const T* weight, const T* bias,
-              const kernels::RowNorm& sizes) {
+void row_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight,
+              const T* bias, const kernels::RowNorm& sizes) {
   const row_normalization::Rows rows(sizes);
   const row_normalization::Forward<T> pass{y, mean, inverse_deviation, x, weight, bias, sizes.epsilon, sizes.centred};
   constexpr int V = pack_size<T>;
@@ -167,6 +168,21 @@ void row_norm(Context& context, T* y, T* mean, T* inverse_deviation, const T* x,
   template void row_norm(Context&, T*, T*, T*, const T*, const T*, const T*, const kernels::RowNorm&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
+#undef TERN_INSTANTIATE
+
+#define TERN_INSTANTIATE(T)                                                                                      \
+  template <>                                                                                                    \
+  void row_norm(Context& context, T* y, float* mean, float* inverse_deviation, const T* x, const T* weight,      \
+                const T* bias, const kernels::RowNorm& sizes) {                                                  \
+    InFloat arrays(context);                                                                                     \
+    const std::int64_t count = sizes.rows * sizes.length, channels = sizes.groups * (sizes.length / sizes.area); \
+    float* const to = arrays.out(y, count);                                                                      \
+    row_norm<float>(context, to, mean, inverse_deviation, arrays.in(x, count), arrays.in(weight, channels),      \
+                    arrays.in(bias, channels), sizes);                                                           \
+    arrays.round(y, to, count);                                                                                  \
+  }
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
 #undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

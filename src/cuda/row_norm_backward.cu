@@ -1,6 +1,7 @@
 // The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
 // are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
 
+#include "cuda/halves.cuh"
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
 
@@ -312,7 +313,8 @@ void differentiate(Context& context, const Rows& rows, Backward<T> pass) {
 
 template <class T>
 void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                       const T* weight, const T* mean, const T* inverse_deviation, const kernels::RowNorm& sizes) {
+                       const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+                       const kernels::RowNorm& sizes) {
   const row_normalization::Rows rows(sizes);
   const row_normalization::Backward<T> pass{grad_x, grad_weight, grad_bias,         grad_y,        x,
                                             weight, mean,        inverse_deviation, sizes.centred, nullptr};
@@ -328,6 +330,25 @@ void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias
                                   const kernels::RowNorm&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
+#undef TERN_INSTANTIATE
+
+#define TERN_INSTANTIATE(T)                                                                                      \
+  template <>                                                                                                    \
+  void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, \
+                         const T* weight, const float* mean, const float* inverse_deviation,                     \
+                         const kernels::RowNorm& sizes) {                                                        \
+    InFloat arrays(context);                                                                                     \
+    const std::int64_t count = sizes.rows * sizes.length, channels = sizes.groups * (sizes.length / sizes.area); \
+    float *const to_x = arrays.out(grad_x, count), *const to_weight = arrays.out(grad_weight, channels),         \
+                 *const to_bias = arrays.out(grad_bias, channels);                                               \
+    row_norm_backward<float>(context, to_x, to_weight, to_bias, arrays.in(grad_y, count), arrays.in(x, count),   \
+                             arrays.in(weight, channels), mean, inverse_deviation, sizes);                       \
+    arrays.round(grad_x, to_x, count);                                                                           \
+    arrays.round(grad_weight, to_weight, channels);                                                              \
+    arrays.round(grad_bias, to_bias, channels);                                                                  \
+  }
+TERN_INSTANTIATE(BFloat16)
+TERN_INSTANTIATE(Float16)
 #undef TERN_INSTANTIATE
 
 }  // namespace tern::cuda

@@ -54,41 +54,42 @@ template <class Walk, class T>
 class Held {
  public:
   __device__ Held(const Walk& walk, const T* in) : walk_(walk), in_(in) {
-    if constexpr (Walk::items > 0) walk.each([&](int k, std::int64_t i) { value_[k] = in[walk.at(i)]; });
+    if constexpr (Walk::items > 0) walk.each([&](int k, std::int64_t i) { value_[k] = widened(in[walk.at(i)]); });
   }
-  __device__ T get(int k, std::int64_t i) const {
+  __device__ Scalar<T> get(int k, std::int64_t i) const {
     if constexpr (Walk::items > 0)
       return value_[k];
     else
-      return in_[walk_.at(i)];
+      return widened(in_[walk_.at(i)]);
   }
   /// Only if elements are held.
-  __device__ void put(int k, T value) { value_[k] = value; }
+  __device__ void put(int k, Scalar<T> value) { value_[k] = value; }
 
  private:
   const Walk& walk_;
   const T* in_;
-  T value_[Walk::items > 0 ? Walk::items : 1];
+  Scalar<T> value_[Walk::items > 0 ? Walk::items : 1];
 };
 
 /// The softmax of a row: each thread's exp(x - largest), if held, and their divisor.
 template <class Walk, class T>
 class SoftmaxRow {
  public:
-  T largest = -infinity<T>(), sum = 0;
+  using S = Scalar<T>;
+  S largest = -infinity<S>(), sum = 0;
 
   __device__ SoftmaxRow(const Walk& walk, const T* in) : SoftmaxRow(walk, Held<Walk, T>(walk, in)) {}
   __device__ SoftmaxRow(const Walk& walk, const Held<Walk, T>& held) : held_(held) {
     walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held_.get(k, i)); });
     largest = walk.reduce(largest, Largest{});
     walk.each([&](int k, std::int64_t i) {
-      const T power = ::exp(held_.get(k, i) - largest);
+      const S power = ::exp(held_.get(k, i) - largest);
       sum += power;
       if constexpr (Walk::items > 0) held_.put(k, power);
     });
     sum = walk.reduce(sum, Plus{});
   }
-  __device__ T probability(int k, std::int64_t i) const {
+  __device__ S probability(int k, std::int64_t i) const {
     if constexpr (Walk::items > 0)
       return held_.get(k, i) / sum;
     else

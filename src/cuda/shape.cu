@@ -19,12 +19,12 @@ __global__ void gather_backward_kernel(T* grad_in, const T* grad_out, const std:
   begin_kernel();
   for (std::int64_t i = global_thread(); i < in_rows * columns; i += global_threads()) {
     const std::int64_t target = i / columns, column = i - target * columns;
-    T sum = 0;
+    Scalar<T> sum = 0;
 #pragma unroll 4
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (index[row] == target) sum += grad_out[row * columns + column];
+      if (index[row] == target) sum += widened(grad_out[row * columns + column]);
     }
-    grad_in[i] = sum;
+    put(grad_in[i], sum);
   }
 }
 
@@ -59,10 +59,10 @@ __global__ void sum_sorted_rows_kernel(T* grad_in, const T* grad_out, const std:
   for (std::int64_t target = blockIdx.x; target < in_rows; target += gridDim.x) {
     const std::int64_t begin = lower_bound(keys, rows, target), end = lower_bound(keys, rows, target + 1);
     for (std::int64_t column = threadIdx.x; column < columns; column += blockDim.x) {
-      T sum = 0;
+      Scalar<T> sum = 0;
 #pragma unroll 4
-      for (std::int64_t i = begin; i < end; ++i) sum += grad_out[numbers[i] * columns + column];
-      grad_in[target * columns + column] = sum;
+      for (std::int64_t i = begin; i < end; ++i) sum += widened(grad_out[numbers[i] * columns + column]);
+      put(grad_in[target * columns + column], sum);
     }
   }
 }
@@ -99,7 +99,7 @@ __global__ void one_hot_kernel(T* out, const std::int64_t* labels, std::int64_t 
   begin_kernel();
   for (std::int64_t i = global_thread(); i < rows * classes; i += global_threads()) {
     const std::int64_t row = i / classes, c = i - row * classes, label = labels[row];
-    out[i] = c == label ? T(1) : T(0);
+    put(out[i], c == label ? Scalar<T>(1) : Scalar<T>(0));
     if (c == 0 && (label < 0 || label >= classes)) report(cell, Fault::label, label, classes);
   }
 }
@@ -108,12 +108,15 @@ __global__ void one_hot_kernel(T* out, const std::int64_t* labels, std::int64_t 
 
 /// One thread per quadruple of words. Packed: whole quadruples move in accesses of 16 bytes.
 template <bool Packed, class T>
-__global__ void dropout_kernel(T* out, const T* in, std::int64_t n, std::uint32_t threshold, T keep, random::Key key) {
+__global__ void dropout_kernel(T* out, const T* in, std::int64_t n, std::uint32_t threshold, Scalar<T> keep,
+                               random::Key key) {
   begin_kernel();
   const std::uint64_t offset = key.offset + (key.base == nullptr ? 0 : *key.base);
   for (std::int64_t quad = global_thread(); quad * 4 < n; quad += global_threads()) {
     const random::Words words = random::philox(key.seed, static_cast<std::uint64_t>(quad), offset);
-    const auto drop = [&](int lane, T value) { return words.word[lane] >> 8 >= threshold ? value / keep : T(0); };
+    const auto drop = [&](int lane, Scalar<T> value) {
+      return words.word[lane] >> 8 >= threshold ? value / keep : Scalar<T>(0);
+    };
     if (Packed && quad * 4 + 4 <= n) {
       auto values = load<4>(in + quad * 4);
 #pragma unroll
@@ -122,7 +125,7 @@ __global__ void dropout_kernel(T* out, const T* in, std::int64_t n, std::uint32_
     } else {
 #pragma unroll
       for (int lane = 0; lane < 4; ++lane) {
-        if (quad * 4 + lane < n) out[quad * 4 + lane] = drop(lane, in[quad * 4 + lane]);
+        if (quad * 4 + lane < n) put(out[quad * 4 + lane], drop(lane, widened(in[quad * 4 + lane])));
       }
     }
   }
@@ -151,7 +154,7 @@ void dropout(Context& context, T* out, const T* in, std::int64_t n, double proba
   const auto threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
   const bool packed = aligned<4>(out) && aligned<4>(in);
   launch(context, Grid(blocks_for(ceil_div(n, 4)), 256), packed ? dropout_kernel<true, T> : dropout_kernel<false, T>,
-         out, in, n, threshold, static_cast<T>(1 - probability), key);
+         out, in, n, threshold, static_cast<Scalar<T>>(1 - probability), key);
 }
 
 }  // namespace
@@ -162,5 +165,7 @@ kernels::Shape<T> shape() {
 }
 template kernels::Shape<float> shape<float>();
 template kernels::Shape<double> shape<double>();
+template kernels::Shape<BFloat16> shape<BFloat16>();
+template kernels::Shape<Float16> shape<Float16>();
 
 }  // namespace tern::cuda

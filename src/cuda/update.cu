@@ -17,8 +17,8 @@ template <class T>
 struct Tensors {
   T* value[tensors_per_launch];
   const T* gradient[tensors_per_launch];
-  T* first[tensors_per_launch];
-  T* second[tensors_per_launch];
+  Scalar<T>* first[tensors_per_launch];
+  Scalar<T>* second[tensors_per_launch];
   std::int64_t size[tensors_per_launch];
   std::int32_t first_block[tensors_per_launch];  ///< blocks before this tensor's
   std::int32_t count, blocks;
@@ -46,11 +46,11 @@ __device__ int tensor_of(const Tensors<T>& tensors, std::int32_t block) {
 /// Applies rule(value, gradient, first, second) to the elements of [begin, end), two packs at a time, so that their
 /// loads overlap. Null states read as 0.
 template <int V, class T, class Rule>
-__device__ void update_block(T* value, const T* gradient, T* first, T* second, std::int64_t begin, std::int64_t end,
-                             const Rule& rule) {
+__device__ void update_block(T* value, const T* gradient, Scalar<T>* first, Scalar<T>* second, std::int64_t begin,
+                             std::int64_t end, const Rule& rule) {
   constexpr int packs = 2;
   for (std::int64_t start = begin + threadIdx.x * V; start < end; start += packs * update_threads * V) {
-    Pack<T, V> values[packs], gradients[packs], firsts[packs]{}, seconds[packs]{};
+    Pack<Scalar<T>, V> values[packs], gradients[packs], firsts[packs]{}, seconds[packs]{};
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       const std::int64_t i = start + k * update_threads * V;
@@ -79,7 +79,7 @@ template <class T>
 struct Part {
   T* value;
   const T* gradient;
-  T *first, *second;
+  Scalar<T>*first, *second;
   std::int64_t begin, whole, end;
 
   /// Empty if the tensors have no such block.
@@ -132,8 +132,8 @@ struct SgdRule {
 template <class T>
 struct SgdArguments {
   Tensors<T> tensors;
-  const T* learning_rate;
-  SgdRule<T> rule;
+  const Scalar<T>* learning_rate;
+  SgdRule<Scalar<T>> rule;
 };
 
 template <class T, bool Shared>
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(update_threads)
   const SgdArguments<T>& mine = passed.mine();
   const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
-  SgdRule<T> rule = mine.rule;
+  auto rule = mine.rule;
   rule.learning_rate = *mine.learning_rate;
   update_tensors(mine.tensors, part, rule);
 }
@@ -180,9 +180,9 @@ __device__ double whole_power(double base, std::int64_t exponent) {
 template <class T>
 struct AdamArguments {
   Tensors<T> tensors;
-  const T* learning_rate;
+  const Scalar<T>* learning_rate;
   std::int64_t* step;
-  AdamRule<T> rule;
+  AdamRule<Scalar<T>> rule;
   double beta1, beta2;
   bool last;
 };
@@ -193,10 +193,10 @@ __global__ void __launch_bounds__(update_threads)
   const AdamArguments<T>& mine = passed.mine();
   const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
-  __shared__ T corrections[2];
+  __shared__ Scalar<T> corrections[2];
   if (threadIdx.x < 2) {
     const std::int64_t t = (*static_cast<volatile std::int64_t*>(mine.step) & step_mask) + 1;
-    corrections[threadIdx.x] = static_cast<T>(1 - whole_power(threadIdx.x == 0 ? mine.beta1 : mine.beta2, t));
+    corrections[threadIdx.x] = static_cast<Scalar<T>>(1 - whole_power(threadIdx.x == 0 ? mine.beta1 : mine.beta2, t));
     __syncwarp(3);  // both have read the step
     if (mine.last && threadIdx.x == 0) {
       __threadfence();
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(update_threads)
     }
   }
   __syncthreads();
-  AdamRule<T> rule = mine.rule;
+  auto rule = mine.rule;
   rule.learning_rate = *mine.learning_rate;
   rule.step_size = rule.learning_rate / corrections[0];
   rule.root = 1 / ::sqrt(corrections[1]);
@@ -230,7 +230,7 @@ void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
       const std::int64_t blocks = ceil_div(size, block_elements<T>);
       if (tensors.count == tensors_per_launch || tensors.blocks + blocks > (std::int64_t{1} << 30)) flush(false);
       const std::int32_t at = tensors.count++;
-      const auto state = [&](T* const* states) {
+      const auto state = [&](Scalar<T>* const* states) {
         return states == nullptr || states[i] == nullptr ? nullptr : states[i] + begin;
       };
       tensors.value[at] = parameters.value[i] + begin;
@@ -248,12 +248,13 @@ void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
 // ---- the slots ----
 
 template <class T>
-void sgd(Context& context, const Parameters<T>& parameters, const T* learning_rate, const Sgd& sizes) {
+void sgd(Context& context, const Parameters<T>& parameters, const Scalar<T>* learning_rate, const Sgd& sizes) {
+  using S = Scalar<T>;
   const bool keeps = parameters.first != nullptr;
-  const SgdRule<T> rule{.learning_rate = 0,
-                        .momentum = static_cast<T>(sizes.momentum),
-                        .dampened = static_cast<T>(1 - sizes.dampening),
-                        .weight_decay = static_cast<T>(sizes.weight_decay),
+  const SgdRule<S> rule{.learning_rate = 0,
+                        .momentum = static_cast<S>(sizes.momentum),
+                        .dampened = static_cast<S>(1 - sizes.dampening),
+                        .weight_decay = static_cast<S>(sizes.weight_decay),
                         .nesterov = sizes.nesterov,
                         .keeps = keeps,
                         .reads_state = keeps && !sizes.first_step};
@@ -264,15 +265,16 @@ void sgd(Context& context, const Parameters<T>& parameters, const T* learning_ra
 }
 
 template <class T>
-void adam(Context& context, const Parameters<T>& parameters, const T* learning_rate, std::int64_t* step,
+void adam(Context& context, const Parameters<T>& parameters, const Scalar<T>* learning_rate, std::int64_t* step,
           const Adam& sizes) {
-  const AdamRule<T> rule{.learning_rate = 0,
-                         .beta1 = static_cast<T>(sizes.beta1),
-                         .beta2 = static_cast<T>(sizes.beta2),
-                         .rest1 = static_cast<T>(1 - sizes.beta1),
-                         .rest2 = static_cast<T>(1 - sizes.beta2),
-                         .epsilon = static_cast<T>(sizes.epsilon),
-                         .weight_decay = static_cast<T>(sizes.weight_decay),
+  using S = Scalar<T>;
+  const AdamRule<S> rule{.learning_rate = 0,
+                         .beta1 = static_cast<S>(sizes.beta1),
+                         .beta2 = static_cast<S>(sizes.beta2),
+                         .rest1 = static_cast<S>(1 - sizes.beta1),
+                         .rest2 = static_cast<S>(1 - sizes.beta2),
+                         .epsilon = static_cast<S>(sizes.epsilon),
+                         .weight_decay = static_cast<S>(sizes.weight_decay),
                          .step_size = 0,
                          .root = 0,
                          .decoupled = sizes.decoupled};
@@ -291,5 +293,7 @@ kernels::Update<T> update() {
 }
 template kernels::Update<float> update<float>();
 template kernels::Update<double> update<double>();
+template kernels::Update<BFloat16> update<BFloat16>();
+template kernels::Update<Float16> update<Float16>();
 
 }  // namespace tern::cuda

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "autograd/node.hpp"
 #include "nn/call_log.hpp"
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
@@ -115,6 +116,17 @@ Tensor Module::call(Forward forward) const {
 }
 
 Tensor Module::run(const std::function<Tensor()>& function) const { return call(function); }
+
+void Module::to(DType dtype) {
+  expects<DTypeError>(is_floating(dtype), "nn: ", describe(), " cannot compute in ", dtype,
+                      "; convert to a floating dtype");
+  const auto convert = [](const Tensor& tensor, DType to) {
+    if (tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != to)
+      autograd::Handle::replace(tensor, tensor.detach().to(to).contiguous());
+  };
+  for (const NamedTensor& parameter : named_parameters()) convert(parameter.tensor, dtype);
+  for (const NamedTensor& buffer : named_buffers()) convert(buffer.tensor, scalar_of(dtype));
+}
 
 Tensor Module::operator()(const Tensor& x) const {
   Tensor y = call([&] { return forward(x); });

@@ -102,6 +102,10 @@ class Module {
   }
   /// Clears the gradients of all parameters.
   void zero_grad();
+  /// Converts the floating parameters to a floating dtype, and the buffers to scalar_of(dtype): statistics stay float32
+  /// beside 16 bits. All handles of a parameter see it; its gradient is dropped. A Step, a Program or an optimiser's
+  /// moments that were made before keep the old numbers, so convert first. Throws DTypeError for an integer dtype.
+  void to(DType dtype);
 
   /// Parameters and buffers by all their names, sharing the elements.
   State state() const;

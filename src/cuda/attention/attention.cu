@@ -1,4 +1,4 @@
-// float32 attention: chooses between our kernels and the composed form.
+// Attention: chooses between our kernels, which are for float32, and the composed form.
 
 #include <algorithm>
 #include <initializer_list>
@@ -6,6 +6,7 @@
 #include "cuda/attention/attention.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
+#include "cuda/halves.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -49,7 +50,7 @@ bool composes_faster(const Context& context, const ScaledDotProduct& sizes) {
 
 template <class T>
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<Scalar<T>, float>) {
     const std::string_view forced = forced_algorithm(context, decision);
     if (fits(context, sizes) && (forced.empty() ? !composes_faster(context, sizes) : forced == "fused")) return true;
   }
@@ -57,12 +58,29 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   return false;
 }
 
+/// Elements of the arrays.
+struct Counts {
+  std::int64_t query, key, value, out;
+  explicit Counts(const ScaledDotProduct& sizes)
+      : query(sizes.heads * sizes.queries * sizes.width),
+        key(sizes.heads * sizes.keys * sizes.width),
+        value(sizes.heads * sizes.keys * sizes.values),
+        out(sizes.heads * sizes.queries * sizes.values) {}
+};
+
 template <class T>
-void attend(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
+void attend(Context& context, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
             const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, float>) {
     took_algorithm(context, decision, "fused");
     run_forward(context, {out, log_sum, query, key, value}, sizes_of(sizes, packs(sizes, {out, query, key, value})));
+  } else if constexpr (is_half<T>) {
+    const Counts counts(sizes);
+    InFloat arrays(context);
+    float* const to = arrays.out(out, counts.out);
+    attend<float>(context, to, log_sum, arrays.in(query, counts.query), arrays.in(key, counts.key),
+                  arrays.in(value, counts.value), sizes);
+    arrays.round(out, to, counts.out);
   } else {
     throw Error("cuda: attention of float64 is composed");
   }
@@ -70,7 +88,8 @@ void attend(Context& context, T* out, T* log_sum, const T* query, const T* key, 
 
 template <class T>
 void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
-                     const T* key, const T* value, const T* out, const T* log_sum, const ScaledDotProduct& sizes) {
+                     const T* key, const T* value, const T* out, const Scalar<T>* log_sum,
+                     const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, float>) {
     took_algorithm(context, decision, "fused");
     const Sizes own = sizes_of(sizes, packs(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
@@ -78,6 +97,17 @@ void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value
     run_inner(context, inner.as<float>(), grad_out, out, own);
     run_backward(context, {grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()},
                  own);
+  } else if constexpr (is_half<T>) {
+    const Counts counts(sizes);
+    InFloat arrays(context);
+    float *const to_query = arrays.out(grad_query, counts.query), *const to_key = arrays.out(grad_key, counts.key),
+                 *const to_value = arrays.out(grad_value, counts.value);
+    attend_backward<float>(context, to_query, to_key, to_value, arrays.in(grad_out, counts.out),
+                           arrays.in(query, counts.query), arrays.in(key, counts.key), arrays.in(value, counts.value),
+                           arrays.in(out, counts.out), log_sum, sizes);
+    arrays.round(grad_query, to_query, counts.query);
+    arrays.round(grad_key, to_key, counts.key);
+    arrays.round(grad_value, to_value, counts.value);
   } else {
     throw Error("cuda: attention of float64 is composed");
   }
@@ -91,5 +121,7 @@ kernels::Attention<T> attention() {
 }
 template kernels::Attention<float> attention<float>();
 template kernels::Attention<double> attention<double>();
+template kernels::Attention<BFloat16> attention<BFloat16>();
+template kernels::Attention<Float16> attention<Float16>();
 
 }  // namespace tern::cuda

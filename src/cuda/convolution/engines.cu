@@ -142,7 +142,10 @@ Element element_of(const Problem& problem, Pass computed) {
 
 Graph graph_of(cudnnHandle_t library, const Problem& p) {
   const auto type = [&](Pass computed) {
-    return element_of(p, computed) == Element::float32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+    const Element element = element_of(p, computed);
+    return element == Element::float32   ? CUDNN_DATA_FLOAT
+           : element == Element::float16 ? CUDNN_DATA_HALF
+                                         : CUDNN_DATA_BFLOAT16;
   };
   Descriptor x = tensor(id_x, type(Pass::grad_x), p.N, p.C, p.H, p.W, p.x_channels),
              weight = tensor(id_weight, type(Pass::grad_weight), p.O, p.C, p.KH, p.KW, p.C),
@@ -175,7 +178,7 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
       .finalize();
   if (p.epilogue) {
     const bool relu = p.activation != Activation::none;
-    Descriptor bias = tensor(id_bias, CUDNN_DATA_FLOAT, 1, p.O, 1, 1, p.O);
+    Descriptor bias = tensor(id_bias, type(Pass::forward), 1, p.O, 1, 1, p.O);
     Descriptor sum = relu ? between(id_sum) : std::move(y);
     operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, &bias, sum));
     if (relu) {
@@ -374,7 +377,7 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
   const std::int64_t x_step = step(group.C, Pass::grad_x), y_step = step(group.O, Pass::forward),
                      weight_step = step(group.weights(), Pass::grad_weight);
   for (std::int64_t i = 0; i < problem.groups; ++i) {
-    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<float*>(arrays.bias) + i * group.O;
+    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
                               static_cast<std::byte*>(arrays.y) + i * y_step, bias};

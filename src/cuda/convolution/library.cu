@@ -26,15 +26,19 @@ bool narrow(const Problem& requested) { return fits(requested) && rounds_factors
 
 // ---- forward ----
 
-template <Element element>
+template <bool narrow>
 Task two_passes(const Problem& requested) {
-  const Problem problem = packed(requested, element);
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem),
-          element == Element::float32 && requested.y_channels == requested.O};
+  Problem problem = packed(requested, narrow ? Element::bfloat16 : requested.stored);
+  bool takes_y = !narrow && requested.y_channels == requested.O;
+  if (bytes_of(requested.stored) == 2) {  // rounded once, by the second pass if there is one
+    takes_y = takes_y && requested.inputs.bias == 0 && requested.activation == Activation::none;
+    problem.float_out = !takes_y;
+  }
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
 }
-template <Element element>
+template <bool narrow>
 Task one_pass(const Problem& requested) {
-  const Problem problem = with_epilogue(requested, element);
+  const Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
   return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 
@@ -55,27 +59,25 @@ template <bool flip, bool float_out>
 Task gradient(const Problem& requested) {
   Task task{packed(requested, requested.element), false, false, true, flip};
   task.packed.float_out = float_out;
-  const bool in_its_place = (float_out || requested.element == Element::float32) && in_place(requested, task.packed);
+  const bool in_its_place = (float_out || requested.element == requested.stored) && in_place(requested, task.packed);
   task.takes_image = requested.pass == Pass::grad_x ? in_its_place : takes_image(requested, task.packed);
   task.takes_weight =
       requested.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(requested, task.packed);
   return task;
 }
 bool converts(const Problem& requested) {
-  return fits(requested) && requested.element == Element::bfloat16 &&
+  return fits(requested) && requested.element == Element::bfloat16 && requested.stored == Element::float32 &&
          in_place(requested, packed(requested, requested.element));
 }
 bool flippable(const Problem& requested) { return flips(requested, packed(requested, requested.element)); }
 
-constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
-
 }  // namespace
 
-const Algorithm library_forward_bf16 = Around<two_passes<f16>, Library>::algorithm("library", narrow);
-const Algorithm library_forward = Around<two_passes<f32>, Library>::algorithm("library", fits);
-const Algorithm fused_epilogue_forward_bf16 = Around<one_pass<f16>, Library>::algorithm(
+const Algorithm library_forward_bf16 = Around<two_passes<true>, Library>::algorithm("library", narrow);
+const Algorithm library_forward = Around<two_passes<false>, Library>::algorithm("library", fits);
+const Algorithm fused_epilogue_forward_bf16 = Around<one_pass<true>, Library>::algorithm(
     "fused_epilogue", [](const Problem& requested) { return narrow(requested) && fuses_epilogue(requested); });
-const Algorithm fused_epilogue_forward = Around<one_pass<f32>, Library>::algorithm(
+const Algorithm fused_epilogue_forward = Around<one_pass<false>, Library>::algorithm(
     "fused_epilogue", [](const Problem& requested) { return fits(requested) && fuses_epilogue(requested); });
 
 const Algorithm flipped_grad_x = Around<gradient<true, false>, Library>::algorithm(

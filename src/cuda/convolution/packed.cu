@@ -39,18 +39,18 @@ WeightPlace weight_place(const Problem& requested, const Problem& packed) {
           static_cast<int>(requested.KW)};
 }
 
-template <class Out>
-__global__ void pack_weight_kernel(Out* out, const float* weight, std::uint32_t count, WeightPlace place) {
+template <class Out, class In>
+__global__ void pack_weight_kernel(Out* out, const In* weight, std::uint32_t count, WeightPlace place) {
   begin_kernel();
   for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
        i += static_cast<std::uint32_t>(global_threads())) {
     const std::int64_t from = place(i);
-    convert(out[i], from < 0 ? 0.0f : weight[from]);
+    convert(out[i], from < 0 ? In{} : weight[from]);
   }
 }
 
-template <class In>
-__global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t count, WeightPlace place) {
+template <class Out, class In>
+__global__ void unpack_weight_kernel(Out* weight, const In* in, std::uint32_t count, WeightPlace place) {
   begin_kernel();
   for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
        i += static_cast<std::uint32_t>(global_threads())) {
@@ -62,8 +62,9 @@ __global__ void unpack_weight_kernel(float* weight, const In* in, std::uint32_t 
 constexpr int most_taps = 32;  // of a block: one warp each, with 32 channels of a row of the weight
 
 /// [rows, taps, C] from a weight [rows, C, taps], through shared memory.
-__global__ void pack_taps_kernel(float* out, const float* weight, int C) {
-  __shared__ float tile[32 * most_taps];
+template <class T>
+__global__ void pack_taps_kernel(T* out, const T* weight, int C) {
+  __shared__ T tile[32 * most_taps];
   begin_kernel();
   const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
             lane = static_cast<int>(threadIdx.x);
@@ -113,8 +114,8 @@ struct FlippedPlace {
   }
 };
 
-template <class Out>
-__global__ void flip_weight_kernel(Out* out, const float* weight, std::uint32_t count, FlippedPlace place) {
+template <class Out, class In>
+__global__ void flip_weight_kernel(Out* out, const In* weight, std::uint32_t count, FlippedPlace place) {
   begin_kernel();
   for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
        i += static_cast<std::uint32_t>(global_threads()))
@@ -157,8 +158,8 @@ ImagePlace image_place(const Problem& requested, const Problem& packed) {
 }
 
 // Four channels of a position at a time: packed channels are multiples of four.
-template <class Out, class Index>
-__global__ void pack_image_kernel(Out* out, const float* x, Index packs, Divisor<Index> packs_per_position,
+template <class Out, class In, class Index>
+__global__ void pack_image_kernel(Out* out, const In* x, Index packs, Divisor<Index> packs_per_position,
                                   ImagePlace place) {
   begin_kernel();
   for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
@@ -169,21 +170,21 @@ __global__ void pack_image_kernel(Out* out, const float* x, Index packs, Divisor
 #pragma unroll
     for (std::uint32_t lane = 0; lane < 4; ++lane) {
       const std::int64_t from = place(at, channel + lane);
-      convert(packed.value[lane], from < 0 ? 0.0f : x[from]);
+      convert(packed.value[lane], from < 0 ? In{} : x[from]);
     }
-    store(out + static_cast<std::int64_t>(i) * 4, packed);
+    store<4>(out + static_cast<std::int64_t>(i) * 4, packed);
   }
 }
 
-template <class In, class Index>
-__global__ void unpack_image_kernel(float* x, const In* in, Index packs, Divisor<Index> packs_per_position,
+template <class Out, class In, class Index>
+__global__ void unpack_image_kernel(Out* x, const In* in, Index packs, Divisor<Index> packs_per_position,
                                     ImagePlace place) {
   begin_kernel();
   for (auto i = static_cast<Index>(global_thread()); i < packs; i += static_cast<Index>(global_threads())) {
     Index position = i;
     const auto channel = static_cast<std::uint32_t>(packs_per_position.split(position)) * 4;
     const ImagePlace::Position at = place.position(static_cast<std::uint32_t>(position));
-    const Pack<In, 4> packed = load<4>(in + static_cast<std::int64_t>(i) * 4);
+    const auto packed = load<4>(in + static_cast<std::int64_t>(i) * 4);
 #pragma unroll
     for (std::uint32_t lane = 0; lane < 4; ++lane) {
       const std::int64_t to = place(at, channel + lane);
@@ -192,68 +193,59 @@ __global__ void unpack_image_kernel(float* x, const In* in, Index packs, Divisor
   }
 }
 
-struct ToBf16 {
-  __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
-};
-struct FromBf16 {
-  __device__ float operator()(bf16 value) const { return __bfloat162float(value); }
-};
-
 /// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the inverse for a gradient.
-template <class Out>
-void pack_weight(const Context& context, Out* out, const float* weight, const Problem& requested,
-                 const Problem& packed) {
-  if constexpr (std::is_same_v<Out, float>)
+template <class Out, class In>
+void pack_weight(const Context& context, Out* out, const In* weight, const Problem& requested, const Problem& packed) {
+  if constexpr (std::is_same_v<Out, In>)
     if (fits_taps(requested, packed))
-      return launch(context, taps_grid(requested), pack_taps_kernel, out, weight,
+      return launch(context, taps_grid(requested), pack_taps_kernel<Out>, out, weight,
                     static_cast<int>(requested.C / requested.groups));
   const std::int64_t count = packed.weights();
-  launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
-         weight_place(requested, packed));
+  launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out, In>, out, weight,
+         static_cast<std::uint32_t>(count), weight_place(requested, packed));
 }
-template <class In>
-void unpack_weight(const Context& context, float* weight, const In* in, const Problem& requested,
-                   const Problem& packed) {
+template <class Out, class In>
+void unpack_weight(const Context& context, Out* weight, const In* in, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.weights();
-  launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<In>, weight, in, static_cast<std::uint32_t>(count),
-         weight_place(requested, packed));
+  launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<Out, In>, weight, in,
+         static_cast<std::uint32_t>(count), weight_place(requested, packed));
 }
 
 /// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], flipped by 180 degrees.
-template <class Out>
-void flip_weight(const Context& context, Out* out, const float* weight, const Problem& requested) {
+template <class Out, class In>
+void flip_weight(const Context& context, Out* out, const In* weight, const Problem& requested) {
   const std::int64_t count = requested.weights();
   const FlippedPlace place{Divisor<std::uint32_t>(requested.O / requested.groups), Divisor<std::uint32_t>(requested.KW),
                            Divisor<std::uint32_t>(requested.KH),
                            Divisor<std::uint32_t>(requested.C / requested.groups)};
-  launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out>, out, weight, static_cast<std::uint32_t>(count),
-         place);
+  launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out, In>, out, weight,
+         static_cast<std::uint32_t>(count), place);
 }
 
 /// out [N, H', W', C'] from x [N, H, W, C], and the inverse for a gradient.
-template <class Out>
-void pack_image(const Context& context, Out* out, const float* x, const Problem& requested, const Problem& packed) {
+template <class Out, class In>
+void pack_image(const Context& context, Out* out, const In* x, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.images();
-  if constexpr (std::is_same_v<Out, bf16>)
-    if (same_image(requested, packed)) return map_packed<4>(context, count, ToBf16{}, out, x);
+  if constexpr (is_half<Out>)
+    if (same_image(requested, packed)) return map_packed<4>(context, count, Same{}, out, x);
   with_index(count / 4, [&](auto zero) {
     using Index = decltype(zero);
-    launch(context, Grid(blocks_for(count / 4), 256), pack_image_kernel<Out, Index>, out, x,
+    launch(context, Grid(blocks_for(count / 4), 256), pack_image_kernel<Out, In, Index>, out, x,
            static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(requested, packed));
   });
 }
-template <class In>
-void unpack_image(const Context& context, float* x, const In* in, const Problem& requested, const Problem& packed) {
+template <class Out, class In>
+void unpack_image(const Context& context, Out* x, const In* in, const Problem& requested, const Problem& packed) {
   const std::int64_t count = packed.images();
-  if constexpr (std::is_same_v<In, bf16>)
-    if (same_image(requested, packed)) return map_packed<4>(context, count, FromBf16{}, x, in);
+  if constexpr (is_half<In>)
+    if (same_image(requested, packed)) return map_packed<4>(context, count, Same{}, x, in);
   // Positions that no window reached are not in the packed image.
   if (block_of(requested, packed) > 1)
-    check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(requested.images()) * sizeof(float), stream_of(context)),
+    check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(requested.images()) * sizeof(Out), stream_of(context)),
           "clearing");
   with_index(count / 4, [&](auto zero) {
     using Index = decltype(zero);
-    launch(context, Grid(blocks_for(count / 4), 256), unpack_image_kernel<In, Index>, x, in,
+    launch(context, Grid(blocks_for(count / 4), 256), unpack_image_kernel<Out, In, Index>, x, in,
            static_cast<Index>(count / 4), Divisor<Index>(packed.C / 4), image_place(requested, packed));
   });
 }
@@ -288,7 +280,7 @@ Problem packed(const Problem& requested, Element element) {
     packed.pad_h = packed.pad_w = 0;
   }
   // A grouped convolution keeps its channels: the check requires whole lanes there.
-  const std::int64_t lanes = element == Element::bfloat16 || to_depth ? lane_channels : lane_channels / 2;
+  const std::int64_t lanes = bytes_of(element) == 2 || to_depth ? lane_channels : lane_channels / 2;
   if (requested.groups == 1) packed.C = ceil_div(packed.C, lanes) * lanes;
   packed.x_channels = packed.C;
   packed.y_channels = packed.O;
@@ -300,7 +292,8 @@ Problem with_epilogue(const Problem& requested, Element element) {
   fused.y_channels = requested.y_channels;
   fused.activation = requested.activation;
   fused.inputs.bias = requested.inputs.bias;
-  fused.float_out = fused.epilogue = true;
+  fused.epilogue = true;
+  fused.float_out = requested.stored == Element::float32;
   return fused;
 }
 
@@ -337,11 +330,13 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 
 namespace {
 
-/// Calls body with an array of the engine's element type.
+/// Calls body(the engine's array, the caller's array) with their element types.
 template <class Body>
-void with_element(const Problem& packed, void* array, const Body& body) {
-  if (packed.element == Element::bfloat16) return body(static_cast<bf16*>(array));
-  body(static_cast<float*>(array));
+void with_element(const Problem& packed, void* array, void* own, const Body& body) {
+  if (packed.stored == Element::bfloat16) return body(static_cast<BFloat16*>(array), static_cast<BFloat16*>(own));
+  if (packed.stored == Element::float16) return body(static_cast<Float16*>(array), static_cast<Float16*>(own));
+  if (packed.element == Element::bfloat16) return body(static_cast<bf16*>(array), static_cast<float*>(own));
+  body(static_cast<float*>(array), static_cast<float*>(own));
 }
 
 }  // namespace
@@ -349,12 +344,13 @@ void with_element(const Problem& packed, void* array, const Body& body) {
 Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays, void* workspace,
                std::size_t engine_bytes)
     : requested_(requested), task_(task), own_(arrays), parts_(workspace) {
-  const auto place = [&](bool taken, void* own, std::int64_t count) {
-    return taken ? own : parts_.take(static_cast<std::size_t>(count * bytes_of(task.packed.element)));
+  const auto place = [&](bool taken, void* own, std::int64_t count, bool wide = false) {
+    const Element element = wide ? Element::float32 : task.packed.element;
+    return taken ? own : parts_.take(static_cast<std::size_t>(count * bytes_of(element)));
   };
   image_ = place(task.takes_image, arrays.x, task.packed.images());
   weight_ = place(task.takes_weight, arrays.weight, task.packed.weights());
-  y_ = place(task.takes_y, arrays.y, task.packed.outputs());
+  y_ = place(task.takes_y, arrays.y, task.packed.outputs(), requested.pass == Pass::forward && task.packed.float_out);
   workspace_ = parts_.take(engine_bytes);
   engine_ = task.flipped ? Arrays{y_, weight_, image_, arrays.bias} : Arrays{image_, weight_, y_, arrays.bias};
 }
@@ -362,12 +358,10 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
 void Packed::before(const Context& context) const {
   const Problem& packed = task_.packed;
   if (requested_.pass != Pass::grad_x && !task_.takes_image)
-    with_element(packed, image_, [&](auto* image) {
-      pack_image(context, image, static_cast<const float*>(own_.x), requested_, packed);
-    });
+    with_element(packed, image_, own_.x,
+                 [&](auto* image, const auto* own) { pack_image(context, image, own, requested_, packed); });
   if (requested_.pass != Pass::grad_weight && !task_.takes_weight)
-    with_element(packed, weight_, [&](auto* weight) {
-      const auto* own = static_cast<const float*>(own_.weight);
+    with_element(packed, weight_, own_.weight, [&](auto* weight, const auto* own) {
       task_.flipped ? flip_weight(context, weight, own, requested_)
                     : pack_weight(context, weight, own, requested_, packed);
     });
@@ -376,19 +370,23 @@ void Packed::before(const Context& context) const {
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
   if (requested_.pass == Pass::grad_x && !task_.takes_image)
-    with_element(packed, image_, [&](const auto* image) {
-      unpack_image(context, static_cast<float*>(own_.x), image, requested_, packed);
-    });
+    with_element(packed, image_, own_.x,
+                 [&](const auto* image, auto* own) { unpack_image(context, own, image, requested_, packed); });
   if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
-    with_element(packed, weight_, [&](const auto* weight) {
-      unpack_weight(context, static_cast<float*>(own_.weight), weight, requested_, packed);
-    });
+    with_element(packed, weight_, own_.weight,
+                 [&](const auto* weight, auto* own) { unpack_weight(context, own, weight, requested_, packed); });
   const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
-  if (requested_.pass == Pass::forward && !packed.epilogue && needs_epilogue)
-    with_element(packed, y_, [&](const auto* y) {
-      finish_rows(context, static_cast<float*>(own_.y), y, static_cast<const float*>(own_.bias),
-                  {requested_.positions(), requested_.O, requested_.y_channels}, requested_.activation);
-    });
+  if (requested_.pass != Pass::forward || packed.epilogue || !needs_epilogue) return;
+  with_element(packed, y_, own_.y, [&]<class In, class Own>(const In* y, Own* own) {
+    const auto finish = [&](const auto* from) {
+      finish_rows(context, own, from, static_cast<const Own*>(own_.bias),
+                  Rows{requested_.positions(), requested_.O, requested_.y_channels}, requested_.activation);
+    };
+    if constexpr (is_half<Own>)
+      finish(static_cast<const float*>(y_));
+    else
+      finish(y);
+  });
 }
 
 }  // namespace tern::cuda::convolution

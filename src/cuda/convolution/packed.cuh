@@ -27,10 +27,10 @@ inline bool same_weight(const Problem& requested, const Problem& packed) {
 }
 /// Whether engines accept the caller's array directly.
 inline bool takes_image(const Problem& requested, const Problem& packed) {
-  return packed.element == Element::float32 && same_image(requested, packed) && requested.inputs.x % 16 == 0;
+  return packed.element == packed.stored && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
 inline bool takes_weight(const Problem& requested, const Problem& packed) {
-  return packed.element == Element::float32 && same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
+  return packed.element == packed.stored && same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 /// Whether a matrix product over the positions computes the same: a 1x1 kernel that visits each position once.
 inline bool is_product(const Problem& requested, const Problem& packed) {

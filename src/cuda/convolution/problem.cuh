@@ -31,6 +31,7 @@ struct Problem : Conv2d {
   Pass pass = Pass::forward;
   std::int64_t x_channels = 0;         ///< elements from one position of x to the next, channels last
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
+  Element stored = Element::float32;   ///< of the caller's arrays; if it has 16 bits, `element` is the same
   bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
   bool float_out = false;              ///< an engine's output is float32 nevertheless
   bool epilogue =

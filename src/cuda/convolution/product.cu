@@ -14,6 +14,7 @@ products::Problem product_of(const Problem& requested, const Task& task) {
   products::Problem product;
   product.m = requested.positions();
   product.in = packed.element;
+  product.out = packed.stored;
   product.precision = packed.precision;
   product.deterministic = requested.deterministic;
   product.device = requested.device;
@@ -50,17 +51,17 @@ struct Product {
   }
 };
 
-template <Element element>
+template <bool narrow>
 Task forward_task(const Problem& requested) {
-  const Problem problem = with_epilogue(requested, element);
+  const Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
   return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
-template <Element element>
+template <bool narrow>
 bool forward_fits(const Problem& requested) {
   return requested.channels_last() && requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
          (requested.activation == Activation::none || requested.activation == Activation::relu) &&
-         (element == Element::float32 || rounds_factors(requested)) &&
-         is_product(requested, packed(requested, element));
+         (!narrow || rounds_factors(requested)) &&
+         is_product(requested, packed(requested, narrow ? Element::bfloat16 : requested.stored));
 }
 
 Task grad_x_task(const Problem& requested) {
@@ -71,12 +72,10 @@ bool grad_x_fits(const Problem& requested) {
   return requested.channels_last() && is_product(requested, packed(requested, requested.element));
 }
 
-constexpr Element f32 = Element::float32, f16 = Element::bfloat16;
-
 }  // namespace
 
-const Algorithm product_forward_bf16 = Around<forward_task<f16>, Product>::algorithm("product", forward_fits<f16>);
-const Algorithm product_forward = Around<forward_task<f32>, Product>::algorithm("product", forward_fits<f32>);
+const Algorithm product_forward_bf16 = Around<forward_task<true>, Product>::algorithm("product", forward_fits<true>);
+const Algorithm product_forward = Around<forward_task<false>, Product>::algorithm("product", forward_fits<false>);
 const Algorithm product_grad_x = Around<grad_x_task, Product>::algorithm("product", grad_x_fits);
 
 }  // namespace tern::cuda::convolution

@@ -31,7 +31,7 @@ struct Description {
   Operation operation;
   Matrix left, right, out;
   std::array<cublasLtMatmulHeuristicResult_t, requested_candidates> algorithms{};
-  int count = 0;  ///< 0: the library has no algorithm with this epilogue
+  int count = 0;  ///< 0: the library has no algorithm with this epilogue, or for 16-bit rows of these alignments
 };
 
 void check_library(cublasStatus_t status, const char* doing,
@@ -53,7 +53,10 @@ cublasLtHandle_t library() {
 }
 
 cudaDataType_t type_of(Element element) {
-  return element == Element::bfloat16 ? CUDA_R_16BF : element == Element::float32 ? CUDA_R_32F : CUDA_R_64F;
+  return element == Element::bfloat16  ? CUDA_R_16BF
+         : element == Element::float16 ? CUDA_R_16F
+         : element == Element::float32 ? CUDA_R_32F
+                                       : CUDA_R_64F;
 }
 
 Matrix matrix(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride,
@@ -85,7 +88,8 @@ std::shared_ptr<const Description> describe(const Problem& p) {
                                       : tensor_cores            ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t operation = nullptr;
-  check_library(cublasLtMatmulDescCreate(&operation, compute, type_of(p.out)), "describing a product");
+  const cudaDataType_t scale = p.out == Element::float64 ? CUDA_R_64F : CUDA_R_32F;
+  check_library(cublasLtMatmulDescCreate(&operation, compute, scale), "describing a product");
   product->operation.reset(operation);
   const cublasOperation_t left = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t right = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -126,7 +130,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
       library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(),
       requested, requested_candidates, product->algorithms.data(), &product->count);
   if (status != CUBLAS_STATUS_SUCCESS) product->count = 0;
-  if (!epilogue) check_library(status, "asking cuBLASLt for algorithms");
+  if (!epilogue && bytes_of(p.out) > 2) check_library(status, "asking cuBLASLt for algorithms");
   return product;
 }
 

@@ -40,11 +40,8 @@ inline bool fits_tiles(std::int64_t m, std::int64_t n, std::int64_t k, std::int6
   return m < most && n < most && k < most && batch < 65536 && ceil_div(m, 32) * ceil_div(n, 32) < most / 8;
 }
 
-struct ToBf16 {
-  __device__ bf16 operator()(float value) const { return __float2bfloat16_rn(value); }
-};
 inline void round(const Context& context, void* out, const void* array, std::int64_t count) {
-  map_packed<4>(context, count, ToBf16{}, static_cast<bf16*>(out), static_cast<const float*>(array));
+  map_packed<4>(context, count, Same{}, static_cast<bf16*>(out), static_cast<const float*>(array));
 }
 inline std::size_t rounded_bytes(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(bf16); }
 

@@ -1,0 +1,238 @@
+// Convolutions of 16-bit arrays: by the library's engines, which read and write them, with float32 sums. Those that no
+// engine runs are converted for the kernels of float32.
+
+#include <array>
+
+#include "cuda/convolution/algorithms.cuh"
+#include "cuda/convolution/engines.cuh"
+#include "cuda/cuda.hpp"
+#include "cuda/fused_rows.cuh"
+#include "cuda/halves.cuh"
+#include "cuda/streams.cuh"
+
+namespace tern::cuda::convolution {
+namespace {
+
+constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
+constexpr std::array to_weight{&library_grad_weight};
+
+const kernels::Conv<float>& of_float() {
+  static const kernels::Conv<float> kernels = conv<float>();
+  return kernels;
+}
+
+template <class T>
+Problem problem_for(const Context& context, Pass pass, const Conv2d& shape) {
+  Problem problem = problem_of(context, pass, shape, element_of<T>);
+  problem.stored = problem.element;
+  problem.precision = Precision::tf32;  // tensor cores; the elements keep their digits
+  return problem;
+}
+
+/// Whether engines run all passes, channels last.
+template <class T>
+bool runs(const Context& context, const Conv2d& shape) {
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  const std::int64_t positions = shape.N * shape.OH * shape.OW, C = shape.C / shape.groups;
+  if (positions == 0 || shape.O == 0 || positions >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most)
+    return false;
+  if (C == 0 || (C % engine_lanes != 0 && (shape.groups > 1 || C > 4)) || shape.y_channels % engine_lanes != 0)
+    return false;
+  Conv2d last = shape;
+  last.layout = Layout::channels_last;
+  return library_forward.fits(problem_for<T>(context, Pass::forward, last));
+}
+
+/// In the order of float32, but where engines run it.
+template <class T>
+Layout layout(const Context& context, const Conv2d& shape) {
+  if (runs<T>(context, shape)) return Layout::channels_last;
+  Context converted = context;
+  converted.precision = Precision::tf32;  // as InFloat sets it
+  return of_float().layout(converted, shape);
+}
+
+/// The elements that an output of `shape` spans; those of other tensors between its own are `gaps`.
+struct Span {
+  std::int64_t count, own, pitch;
+  explicit Span(const Conv2d& shape)
+      : count(shape.N * shape.OH * shape.OW * shape.O),
+        own(shape.O),
+        pitch(shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O) {}
+  bool gaps() const { return pitch != own; }
+  kernels::Strided strided(bool into) const {
+    kernels::Strided copy;
+    copy.rank = 2;
+    copy.count = count;
+    copy.size[0] = own == 0 ? 0 : count / own;
+    copy.size[1] = own;
+    copy.out[0] = into ? pitch : own;
+    copy.in[0] = into ? own : pitch;
+    copy.out[1] = copy.in[1] = 1;
+    return copy;
+  }
+};
+
+/// A gradient of y, or y, without gaps.
+template <class T>
+const T* dense(Context& context, const Scratch& copy, const T* array, const Span& span) {
+  if (array == nullptr || !span.gaps()) return array;
+  movement().copy(context, copy.as<T>(), array, span.strided(false), sizeof(T));
+  return copy.as<T>();
+}
+template <class T>
+std::size_t dense_bytes(const T* array, const Span& span) {
+  return array == nullptr || !span.gaps() ? 0 : static_cast<std::size_t>(span.count) * sizeof(T);
+}
+
+// ---- forward ----
+
+template <class T>
+void converted(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  InFloat arrays(context);
+  const Span span(shape);
+  Conv2d dense_shape = shape;
+  dense_shape.y_channels = 0;
+  float* const out = arrays.out(y, span.count);
+  of_float().conv2d(context, out, arrays.in(x, shape.N * shape.C * shape.H * shape.W),
+                    arrays.in(weight, shape.O * (shape.C / shape.groups) * shape.KH * shape.KW),
+                    arrays.in(bias, shape.O), dense_shape);
+  if (!span.gaps()) return arrays.round(y, out, span.count);
+  const Scratch rounded(context, static_cast<std::size_t>(span.count) * sizeof(T));
+  arrays.round(rounded.as<T>(), out, span.count);
+  movement().copy(context, y, rounded.as<T>(), span.strided(true), sizeof(T));
+}
+
+void run_converted(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
+  with_elements(problem.stored, arrays.y, [&]<class T>(T* y) {
+    if constexpr (is_half<T>)
+      converted(context, y, static_cast<const T*>(arrays.x), static_cast<const T*>(arrays.weight),
+                static_cast<const T*>(arrays.bias), problem);
+  });
+}
+
+// The last one is for a version of the library without an engine.
+const Algorithm converted_forward{.name = "general",
+                                  .fits =
+                                      [](const Problem& problem) {
+                                        return !fused_epilogue_forward.fits(problem) &&
+                                               !product_forward.fits(problem) &&
+                                               library_forward.plan_after(problem, -1) < 0;
+                                      },
+                                  .run = run_converted};
+constexpr std::array forward{&fused_epilogue_forward, &product_forward, &library_forward, &converted_forward};
+
+template <class T>
+void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  if (shape.layout != Layout::channels_last || !runs<T>(context, shape))
+    return converted(context, y, x, weight, bias, shape);
+  Problem problem = problem_for<T>(context, Pass::forward, shape);
+  const Arrays arrays{const_cast<T*>(x), const_cast<T*>(weight), y, const_cast<T*>(bias)};
+  problem.inputs = alignments_of(arrays);
+  cuda::Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
+}
+
+/// What conv2d, an addition and an activation compute one after the other.
+template <class T>
+struct AddActivated {
+  Activation activation;
+  __device__ float operator()(float y, float added) const {
+    T sum;
+    put(sum, y + added);
+    return activate(widened(sum), activation);
+  }
+};
+
+template <class T>
+void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                const Conv2d& shape) {
+  Conv2d plain = shape;
+  plain.activation = Activation::none;
+  conv2d(context, y, x, weight, bias, plain);
+  map(context, Span(plain).count, AddActivated<T>{shape.activation}, y, y, added);
+}
+
+// ---- backward ----
+
+template <class T>
+void converted_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                        const T* weight, const T* y, const Conv2d& shape) {
+  const Span span(shape);
+  Conv2d dense_shape = shape;
+  dense_shape.y_channels = 0;
+  const Scratch g_copy(context, dense_bytes(grad_y, span)), y_copy(context, dense_bytes(y, span));
+  const T* const g = dense(context, g_copy, grad_y, span);
+  const T* const out = dense(context, y_copy, y, span);
+  InFloat arrays(context);
+  const std::int64_t images = shape.N * shape.C * shape.H * shape.W;
+  const std::int64_t weights = shape.O * (shape.C / shape.groups) * shape.KH * shape.KW;
+  float *const to_x = arrays.out(grad_x, images), *const to_weight = arrays.out(grad_weight, weights),
+               *const to_bias = arrays.out(grad_bias, shape.O);
+  of_float().conv2d_backward(context, to_x, to_weight, to_bias, arrays.in(g, span.count), arrays.in(x, images),
+                             arrays.in(weight, weights), arrays.in(out, span.count), dense_shape);
+  arrays.round(grad_x, to_x, images);
+  arrays.round(grad_weight, to_weight, weights);
+  arrays.round(grad_bias, to_bias, shape.O);
+}
+
+template <class T>
+void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Conv2d& shape) {
+  const auto at_16_bytes = [](const T* array) { return reinterpret_cast<std::uintptr_t>(array) % 16 == 0; };
+  if (shape.layout != Layout::channels_last || !runs<T>(context, shape) || !at_16_bytes(grad_y) || !at_16_bytes(y))
+    return converted_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
+  Problem problem = problem_for<T>(context, Pass::backward, shape);
+  const Rows rows{problem.positions(), problem.O, problem.y_channels};
+  // g passes through the activation once, for both gradients.
+  const bool takes_grad = problem.activation == Activation::none && problem.y_channels == problem.O;
+  const Scratch made(context, takes_grad ? 0 : static_cast<std::size_t>(problem.outputs()) * sizeof(T));
+  const std::int64_t slices = grad_bias == nullptr ? 0 : row_slices(rows);
+  const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
+  if (!takes_grad || grad_bias != nullptr)
+    through_rows(context, made.as<T>(), partials.as<float>(), grad_y, y, rows, problem.activation);
+  void* const g = takes_grad ? const_cast<T*>(grad_y) : made.as<T>();
+
+  using Half = cuda::Prepared<Problem, Arrays>;
+  const auto prepare = [&](std::optional<Half>& half, const char* decision,
+                           std::span<const Algorithm* const> algorithms, Pass pass, const Arrays& arrays) {
+    problem.pass = pass;
+    problem.inputs = alignments_of(arrays);
+    half.emplace(context, decision, algorithms, problem, arrays);
+  };
+  std::optional<Half> image, weights;
+  if (grad_x != nullptr) prepare(image, "conv2d_grad_x", to_image, Pass::grad_x, {grad_x, const_cast<T*>(weight), g});
+  if (grad_weight != nullptr)
+    prepare(weights, "conv2d_grad_weight", to_weight, Pass::grad_weight, {const_cast<T*>(x), grad_weight, g});
+  run_side_by_side(context, image, weights, [&](const Context& where) {
+    if (grad_bias != nullptr) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, problem.O);
+  });
+}
+
+bool never(const Context&, const Conv2d&) { return false; }
+
+template <class T>
+kernels::Conv<T> of_halves() {
+  return {.layout = layout<T>,
+          .conv2d = conv2d<T>,
+          .conv2d_add = conv2d_add<T>,
+          .conv2d_backward = conv2d_backward<T>,
+          .fuses_max_pool2d = never,
+          .conv2d_max_pool2d = kernels::absent,
+          .conv2d_max_pool2d_backward = kernels::absent};
+}
+
+}  // namespace
+}  // namespace tern::cuda::convolution
+
+namespace tern::cuda {
+
+template <>
+kernels::Conv<BFloat16> conv<BFloat16>() {
+  return convolution::of_halves<BFloat16>();
+}
+template <>
+kernels::Conv<Float16> conv<Float16>() {
+  return convolution::of_halves<Float16>();
+}
+
+}  // namespace tern::cuda

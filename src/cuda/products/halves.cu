@@ -1,0 +1,201 @@
+// Products of 16-bit arrays: by the library, with float32 sums. Alignments that it refuses are converted for the
+// kernels of float32.
+
+#include <array>
+#include <optional>
+
+#include "cuda/cuda.hpp"
+#include "cuda/fused_rows.cuh"
+#include "cuda/halves.cuh"
+#include "cuda/products/library.cuh"
+#include "cuda/products/slots.cuh"
+#include "cuda/streams.cuh"
+
+namespace tern::cuda::products {
+namespace {
+
+using kernels::Linear;
+using kernels::Matmul;
+
+const kernels::Dot<float>& of_float() {
+  static const kernels::Dot<float> kernels = dot<float>();
+  return kernels;
+}
+
+// ---- the algorithm ----
+
+/// Whether the library adds the bias and applies the activation. With other sizes it rounds before it adds.
+bool fuses(const Problem& p) {
+  const auto whole = [](std::int64_t size) { return size % 8 == 0; };
+  return p.inputs.bias != 0 && (p.activation == Activation::none || p.activation == Activation::relu) && whole(p.n) &&
+         whole(p.k) && p.inputs.a % 16 == 0 && p.inputs.b % 16 == 0 && p.inputs.out % 16 == 0 &&
+         next_algorithm(p, -1) >= 0;
+}
+/// The library's part of it. Without its epilogue it writes float32, and a second kernel rounds.
+Problem part(const Problem& p) {
+  if (p.activation == Activation::none && p.inputs.bias == 0) return p;
+  Problem whole = p;
+  whole.slot = Slot::matmul;
+  if (fuses(whole)) return whole;
+  whole.activation = Activation::none;
+  whole.inputs.bias = 0;
+  whole.inputs.out = 256;
+  whole.out = Element::float32;
+  return whole;
+}
+
+struct LibraryParts {
+  void *wide, *rest;
+  std::size_t bytes;
+  LibraryParts(const Problem& p, const Problem& mine, int plan, void* workspace) {
+    Parts parts(workspace);
+    wide = mine.out == p.out ? nullptr : parts.take(static_cast<std::size_t>(p.m * p.n) * sizeof(float));
+    rest = parts.take(algorithm_workspace(mine, plan));
+    bytes = parts.bytes();
+  }
+};
+
+template <class T>
+__global__ void bias_activation_kernel(T* y, const float* in, const T* bias, std::int64_t count,
+                                       Divisor<std::uint32_t> out, std::int64_t columns, Activation activation) {
+  begin_kernel();
+  const bool narrow = count < (std::int64_t{1} << 31);
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const std::int64_t row = narrow ? out.quotient(static_cast<std::uint32_t>(i)) : i / columns;
+    put(y[i], activate(bias == nullptr ? in[i] : in[i] + widened(bias[i - row * columns]), activation));
+  }
+}
+
+void run_library(Context& context, const Problem& p, const Arrays& arrays, int plan, void* workspace) {
+  const Problem mine = part(p);
+  const LibraryParts parts(p, mine, plan, workspace);
+  if (mine.out == p.out) return run_algorithm(context, mine, arrays, plan, parts.rest);
+  run_algorithm(context, mine, {parts.wide, arrays.a, arrays.b}, plan, parts.rest);
+  const std::int64_t count = p.m * p.n;
+  with_elements(p.out, arrays.out, [&]<class T>(T* y) {
+    if constexpr (is_half<T>)
+      launch(context, Grid(blocks_for(count), 256), bias_activation_kernel<T>, y, static_cast<const float*>(parts.wide),
+             static_cast<const T*>(arrays.bias), count, Divisor<std::uint32_t>(p.n), p.n, p.activation);
+  });
+}
+
+const Algorithm library{
+    .name = "library",
+    .fits = [](const Problem& p) { return next_algorithm(part(p), -1) >= 0; },
+    .workspace = [](const Problem& p, int plan) { return LibraryParts(p, part(p), plan, nullptr).bytes; },
+    .run = run_library,
+    .next_plan = [](const Problem& p, int plan) { return next_algorithm(part(p), plan); }};
+constexpr std::array by_library{&library};
+
+void set_inputs(Problem& problem, const Arrays& arrays) {
+  problem.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b),
+                    alignment_of(arrays.bias)};
+}
+
+/// Whether it ran.
+bool run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
+  set_inputs(problem, arrays);
+  if (problem.k == 0 || !library.fits(problem)) return false;
+  Prepared<Problem, Arrays>(context, decision, by_library, problem, arrays).run(context);
+  return true;
+}
+
+// ---- the slots ----
+
+template <class T>
+void matmul(Context& context, T* out, const T* a, const T* b, const Matmul& shape) {
+  if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
+  if (run(context, "matmul", problem_of(context, Slot::matmul, element_of<T>, shape), {out, a, b})) return;
+  InFloat arrays(context);
+  const std::int64_t count = shape.batch * shape.m * shape.n;
+  const auto span = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    return rows * columns == 0 ? 0 : (shape.batch - 1) * stride + rows * columns;
+  };
+  float* const to = arrays.out(out, count);
+  of_float().matmul(context, to, arrays.in(a, span(shape.m, shape.k, shape.stride_a)),
+                    arrays.in(b, span(shape.k, shape.n, shape.stride_b)), shape);
+  arrays.round(out, to, count);
+}
+
+template <class T>
+void linear(Context& context, T* y, const T* x, const T* weight, const T* bias, const Linear& shape) {
+  if (shape.rows == 0 || shape.out == 0) return;
+  if (run(context, "linear", problem_of<T>(context, Slot::linear, shape), {y, x, weight, bias})) return;
+  InFloat arrays(context);
+  float* const to = arrays.out(y, shape.rows * shape.out);
+  of_float().linear(context, to, arrays.in(x, shape.rows * shape.in), arrays.in(weight, shape.out * shape.in),
+                    arrays.in(bias, shape.out), shape);
+  arrays.round(y, to, shape.rows * shape.out);
+}
+
+template <class T>
+void backward_in_float(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                       const T* weight, const T* y, const Linear& shape) {
+  InFloat arrays(context);
+  const std::int64_t images = shape.rows * shape.in, weights = shape.out * shape.in, outputs = shape.rows * shape.out;
+  float *const to_x = arrays.out(grad_x, images), *const to_weight = arrays.out(grad_weight, weights),
+               *const to_bias = arrays.out(grad_bias, shape.out);
+  of_float().linear_backward(context, to_x, to_weight, to_bias, arrays.in(grad_y, outputs), arrays.in(x, images),
+                             arrays.in(weight, weights), arrays.in(y, outputs), shape);
+  arrays.round(grad_x, to_x, images);
+  arrays.round(grad_weight, to_weight, weights);
+  arrays.round(grad_bias, to_bias, shape.out);
+}
+
+template <class T>
+void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const Linear& shape) {
+  const Rows rows{shape.rows, shape.out, shape.out};
+  const bool masked = shape.activation != Activation::none, bias = grad_bias != nullptr;
+  const auto in_fours = [](const T* array) { return reinterpret_cast<std::uintptr_t>(array) % (4 * sizeof(T)) == 0; };
+  const bool by_rows = shape.out % 4 == 0 && shape.out > 0 && shape.rows > 0 && shape.out <= most_through_channels &&
+                       in_fours(grad_y) && in_fours(y);
+  const Scratch made(context, masked ? static_cast<std::size_t>(shape.rows * shape.out) * sizeof(T) : 0);
+  const T* const g = masked ? made.as<T>() : grad_y;
+  const auto problem = [&](const Matmul& product, const Arrays& arrays) {
+    Problem made_for = problem_of(context, Slot::linear_backward, element_of<T>, product);
+    made_for.slot = Slot::matmul;
+    set_inputs(made_for, arrays);
+    return made_for;
+  };
+  const Arrays for_weight{grad_weight, g, x}, for_x{grad_x, g, weight};
+  const Problem to_weight = problem({.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}, for_weight);
+  const Problem to_x = problem({.m = shape.rows, .n = shape.in, .k = shape.out}, for_x);
+  const auto runs = [](const Problem& p) { return p.work() > 0 && library.fits(p); };
+  if (((masked || bias) && !by_rows) || (grad_weight != nullptr && !runs(to_weight)) ||
+      (grad_x != nullptr && !runs(to_x)))
+    return backward_in_float(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
+  took_algorithm(context, "linear_backward", "library");
+  const std::int64_t slices = bias ? row_slices(rows) : 0;
+  const Scratch partials(context, static_cast<std::size_t>(slices * shape.out) * sizeof(float));
+  if (masked || bias)
+    through_rows(context, made.as<T>(), partials.as<float>(), grad_y, masked ? y : nullptr, rows, shape.activation);
+  using Half = Prepared<Problem, Arrays>;
+  std::optional<Half> first, second;
+  if (grad_weight != nullptr) first.emplace(context, nullptr, by_library, to_weight, for_weight);
+  if (grad_x != nullptr) second.emplace(context, nullptr, by_library, to_x, for_x);
+  run_side_by_side(context, first, second, [&](const Context& where) {
+    if (bias) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, shape.out);
+  });
+}
+
+template <class T>
+kernels::Dot<T> of_halves() {
+  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = linear_backward<T>};
+}
+
+}  // namespace
+}  // namespace tern::cuda::products
+
+namespace tern::cuda {
+
+template <>
+kernels::Dot<BFloat16> dot<BFloat16>() {
+  return products::of_halves<BFloat16>();
+}
+template <>
+kernels::Dot<Float16> dot<Float16>() {
+  return products::of_halves<Float16>();
+}
+
+}  // namespace tern::cuda

@@ -1,0 +1,106 @@
+#include "tern/optim/mixed.hpp"
+
+#include <string>
+#include <utility>
+
+#include "optim/composed.hpp"
+#include "tern/operators/reduction.hpp"
+
+namespace tern::optim {
+
+// ---- MasterWeights ----
+
+MasterWeights::MasterWeights(std::vector<Tensor> weights) : weights_(std::move(weights)) {
+  for (const Tensor& weight : weights_) {
+    const bool narrow = weight.dtype() != scalar_of(weight.dtype());
+    masters_.push_back(narrow ? wide(weight.detach()).set_requires_grad() : weight);
+  }
+}
+
+void MasterWeights::load_gradients() { load_gradients({}); }
+
+void MasterWeights::load_gradients(const Tensor& factor) {
+  const NoGrad no_grad;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    Tensor& master = masters_[i];
+    const Tensor& gradient = weights_[i].grad();
+    if (!gradient.defined()) {
+      if (!master.is(weights_[i])) master.zero_grad();
+    } else if (factor.defined()) {
+      master.set_grad(wide(gradient) * factor.to(scalar_of(gradient.dtype())));
+    } else if (!master.is(weights_[i])) {
+      master.set_grad(wide(gradient));
+    }
+  }
+}
+
+void MasterWeights::store() {
+  const NoGrad no_grad;
+  for (std::size_t i = 0; i < weights_.size(); ++i)
+    if (!masters_[i].is(weights_[i])) weights_[i].copy_(masters_[i]);
+}
+
+// ---- GradScaler ----
+
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options), scale_(scalar(static_cast<float>(options.scale))), finite_steps_(scalar(0.0f)) {
+  expects(
+      options.scale > 0 && options.growth > 1 && options.backoff > 0 && options.backoff < 1 && options.interval >= 1,
+      "GradScaler: scale ", options.scale, ", growth ", options.growth, ", backoff ", options.backoff, ", interval ",
+      options.interval,
+      "; expected a scale above 0, a growth above 1, a backoff between 0 and 1 and an interval of 1 or more");
+}
+
+Tensor GradScaler::scale(const Tensor& loss) const { return loss * scale_.to(loss.dtype()); }
+
+namespace {
+
+/// Whether all gradients are finite, on the device. Neither infinity nor NaN vanishes in a sum.
+Tensor all_finite(const std::vector<Tensor>& parameters) {
+  Tensor total = scalar(0.0f);
+  for (const Tensor& parameter : parameters)
+    if (parameter.grad().defined()) total = total + operators::sum(parameter.grad()).to(DType::float32);
+  return operators::isfinite(total);
+}
+
+/// What a step may change, by name: the parameters with a gradient and the optimiser's tensors.
+nn::State changeable(const MasterWeights& weights, const Optimizer& optimizer) {
+  nn::State found = optimizer.state();
+  found.erase("learning_rate");
+  for (std::size_t i = 0; i < weights.parameters().size(); ++i)
+    if (weights.parameters()[i].grad().defined())
+      found.emplace("parameter " + std::to_string(i), weights.parameters()[i].detach());
+  return found;
+}
+
+}  // namespace
+
+void GradScaler::step(MasterWeights& weights, Optimizer& optimizer) {
+  const NoGrad no_grad;
+  weights.load_gradients(1.0 / scale_);
+  const Tensor finite = all_finite(weights.parameters());
+  nn::State before;
+  for (const auto& [name, tensor] : changeable(weights, optimizer)) before.emplace(name, tensor.clone());
+  optimizer.step();
+  for (auto& [name, tensor] : changeable(weights, optimizer)) {
+    const auto old = before.find(name);
+    tensor.copy_(
+        operators::where(finite, tensor, old != before.end() ? old->second : zeros(tensor.shape(), tensor.dtype())));
+  }
+  weights.store();
+
+  const Tensor steps = finite_steps_ + 1.0;
+  const Tensor grows = steps >= static_cast<double>(options_.interval);
+  const Tensor grown = operators::where(grows, scale_ * options_.growth, scale_);
+  finite_steps_.copy_(operators::where(finite, operators::where(grows, 0.0, steps), 0.0));
+  scale_.copy_(operators::where(finite, grown, scale_ * options_.backoff));
+}
+
+nn::State GradScaler::state() const { return {{"scale", scale_}, {"finite_steps", finite_steps_}}; }
+
+void GradScaler::load_state(const nn::State& state) {
+  nn::load_tensors("load_state: the state does not fit this GradScaler",
+                   {{"scale", scale_}, {"finite_steps", finite_steps_}}, state);
+}
+
+}  // namespace tern::optim

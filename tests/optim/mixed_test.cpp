@@ -1,0 +1,120 @@
+// Mixed precision: float32 masters of 16-bit weights, and the scale of the loss.
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+
+namespace {
+
+/// One step with this gradient.
+void step_with(Tensor& weight, double gradient, optim::MasterWeights& masters, optim::Optimizer& optimizer) {
+  weight.set_grad(full(weight.shape(), gradient, weight.dtype()));
+  masters.load_gradients();
+  optimizer.step();
+  masters.store();
+}
+
+}  // namespace
+
+TEST_CASE("mixed: masters add up what a 16-bit weight would lose", "[optim][mixed]") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    Tensor alone = ones({3}, dtype).set_requires_grad(), weight = ones({3}, dtype).set_requires_grad();
+    optim::MasterWeights masters{{weight}};
+    CHECK(masters.parameters()[0].dtype() == DType::float32);
+    optim::SGD plain{{alone}, {.learning_rate = 0x1p-13}}, sgd{masters.parameters(), {.learning_rate = 0x1p-13}};
+    for (int i = 0; i < 1024; ++i) {
+      alone.set_grad(ones({3}, dtype));
+      plain.step();
+      step_with(weight, 1, masters, sgd);
+    }
+    CHECK(alone.values()[0] == 1);
+    CHECK(masters.parameters()[0].values()[0] == 1 - 0x1p-3);
+    CHECK(weight.values()[0] == 1 - 0x1p-3);
+  }
+}
+
+TEST_CASE("mixed: other weights are their own masters", "[optim][mixed]") {
+  Tensor weight = ones({2}).set_requires_grad();
+  optim::MasterWeights masters{{weight}};
+  CHECK(masters.parameters()[0].is(weight));
+  optim::SGD sgd{masters.parameters(), {.learning_rate = 0.5}};
+  step_with(weight, 1, masters, sgd);
+  CHECK(weight.values()[0] == 0.5);
+}
+
+TEST_CASE("mixed: a step that is not finite changes the scale alone", "[optim][mixed]") {
+  for (const bool adam : {false, true}) {
+    Tensor weight = ones({4}, DType::float16).set_requires_grad();
+    optim::MasterWeights masters{{weight}};
+    const auto optimizer = [&]() -> std::unique_ptr<optim::Optimizer> {
+      if (adam) return std::make_unique<optim::Adam>(masters.parameters(), optim::AdamOptions{.learning_rate = 0.1});
+      return std::make_unique<optim::SGD>(masters.parameters(),
+                                          optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9});
+    }();
+    optim::GradScaler scaler{{.scale = 1024, .interval = 2}};
+    const auto step = [&](double gradient) {
+      weight.set_grad(full({4}, gradient, DType::float16));
+      scaler.step(masters, *optimizer);
+    };
+    const double infinite = std::numeric_limits<double>::infinity();
+    step(infinite);  // the first step of all
+    CHECK(weight.values()[0] == 1);
+    CHECK(scaler.value() == 512);
+    for (const auto& [name, tensor] : optimizer->state())
+      if (name != "learning_rate") CHECK(tensor.values()[0] == 0);
+    step(512);  // a gradient of 1
+    const std::vector<double> moved = masters.parameters()[0].values();
+    CHECK(moved[0] == Approx(0.9).margin(1e-4));
+    std::map<std::string, std::vector<double>> state;
+    for (const auto& [name, tensor] : optimizer->state()) state[name] = tensor.values();
+    step(-infinite);
+    step(std::numeric_limits<double>::quiet_NaN());
+    CHECK(masters.parameters()[0].values() == moved);
+    for (const auto& [name, tensor] : optimizer->state()) CHECK(tensor.values() == state.at(name));
+    CHECK(scaler.value() == 128);
+    step(128);
+    step(128);
+    CHECK(scaler.value() == 256);
+    CHECK(masters.parameters()[0].values()[0] < moved[0]);
+  }
+}
+
+TEST_CASE("mixed: the scale scales the loss and is saved", "[optim][mixed]") {
+  optim::GradScaler scaler{{.scale = 8}}, other;
+  CHECK(scaler.scale(scalar(2.0f)).item() == 16);
+  other.load_state(scaler.state());
+  CHECK(other.value() == 8);
+  CHECK_THROWS_AS(optim::GradScaler({.backoff = 1.5}), Error);
+  CHECK_THROWS_AS(optim::GradScaler({.interval = 0}), Error);
+}
+
+TEST_CASE("mixed: a small network learns in 16 bits", "[optim][mixed]") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    Generator generator{7};
+    nn::Sequential net{nn::Linear{8, 32, {}, generator}, nn::Relu{}, nn::Linear{32, 4, {}, generator}};
+    const Tensor labels = randint(0, 4, {64}, generator);
+    const Tensor x = (randn({64, 8}, generator) + op::one_hot(labels, 8) * 4.0).to(dtype);
+    net.to(dtype);
+    optim::MasterWeights masters{net.parameters()};
+    optim::SGD sgd{masters.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
+    optim::GradScaler scaler;
+    Step step{[&](const Tensor& in, const Tensor& targets) {
+      const Tensor loss = op::cross_entropy(net(in), targets);
+      net.zero_grad();
+      scaler.scale(loss).backward();
+      scaler.step(masters, sgd);
+      return loss;
+    }};
+    const double first = step(x, labels).item();
+    double last = first;
+    for (int i = 0; i < 40; ++i) last = step(x, labels).item();
+    CHECK(last < 0.1 * first);
+  }
+}
