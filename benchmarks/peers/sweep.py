@@ -1,8 +1,9 @@
 """Layers drawn at random from what published networks use, and whole networks: Tern's recorded steps beside PyTorch's.
 
 Each layer is timed in PyTorch eager and as a CUDA graph, both layouts, and in Tern with x in both layouts; the best of
-each counts, in one run, one after the other. `--precision bfloat16` (or float16) makes everything of that dtype. The report has the distribution of the ratios PyTorch / Tern (above 1 Tern
-is faster) and the worst by name. `--layers 0` leaves the layers out, `--nets ""` the networks.
+each counts, in one run, one after the other. `--precision bfloat16` (or float16) makes everything of that dtype. The
+report has the distribution of the ratios PyTorch / Tern (above 1 Tern is faster) and the worst by name. `--layers 0`
+leaves the layers out, `--nets ""` the networks.
 
 usage: sweep.py PATH/TO/sweep --mode cuda --precision tf32 --layers 200 --nets mobilenet_v2,resnet50 --out sweep.md
 """
@@ -188,7 +189,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--mode", default="cuda")
-    parser.add_argument("--precision", default="tf32", choices=("strict", "tf32", "bf16", "bfloat16", "float16", "bfloat16_masters"))
+    parser.add_argument("--precision", default="tf32",
+                        choices=("strict", "tf32", "bf16", "bfloat16", "float16", "bfloat16_masters"))
     parser.add_argument("--layers", type=int, default=100)
     parser.add_argument("--phases", default="infer,train")
     parser.add_argument("--nets", default="")
