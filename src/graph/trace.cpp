@@ -1,6 +1,7 @@
 #include "tern/graph/trace.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <tuple>
@@ -134,6 +135,18 @@ class Tracer final : public operators::OpListener, public Observer {
   int made_ = 0, constants_ = 0, parameters_ = 0;
 };
 
+/// Whether two constants of one dtype and shape have the same bytes.
+bool same_constant(const Tensor& a, const Tensor& b) {
+  if (a.shared_storage() == b.shared_storage()) return true;
+  const operators::Listening nobody(nullptr);
+  const Tensor own = a.detach().contiguous(), other = b.detach().contiguous();
+  return with_type_of(own.dtype(), [&]<class T>(T) {
+    const std::span<const T> left = own.read<T>(), right = other.read<T>();
+    return left.size() == right.size() &&
+           (left.empty() || std::memcmp(left.data(), right.data(), left.size_bytes()) == 0);
+  });
+}
+
 /// Writes the batch into the shapes and attributes of `a`: `b` is the same program at another batch.
 void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
   expects<GraphError>(a.nodes.size() == b.nodes.size() && a.values.size() == b.values.size() && a.results == b.results,
@@ -141,12 +154,14 @@ void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
   std::vector<std::vector<Linear>> shapes;
   for (std::size_t i = 0; i < a.values.size(); ++i) {
     const Value &own = a.values[i], &other = b.values[i];
-    expects<GraphError>(own.kind == other.kind && own.shape.size() == other.shape.size(),
+    expects<GraphError>(own.kind == other.kind && own.dtype == other.dtype && own.shape.size() == other.shape.size(),
                         "graph: the program does other work for another batch");
     std::vector<Linear> shape;
     for (std::size_t d = 0; d < own.shape.size(); ++d)
       shape.push_back(joined_number(own.shape[d].fixed, n, other.shape[d].fixed, m));
     expects<GraphError>(!own.tensor.defined() || own.shape == other.shape, "graph: a constant has the batch's size");
+    expects<GraphError>(!own.tensor.defined() || same_constant(own.tensor, other.tensor),
+                        "graph: a constant depends on the batch");
     shapes.push_back(std::move(shape));
   }
   std::vector<std::string> texts;
