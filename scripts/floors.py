@@ -68,16 +68,19 @@ def problem(own, seen):
 
 
 def picture(found):
-    """Every floor, highest first, and those that it includes."""
+    """Every floor, highest first, and those that it includes; modes that see the same share a line."""
     seen = {}
     for _, _, own, other in found:
         if own != other:
             seen.setdefault(own, set()).add(other)
     width = max(map(len, FLOORS + MODES))
     lines = []
-    for floor in list(reversed(FLOORS)) + MODES:
-        below = [each for each in FLOORS if each in seen.get(floor, ())]
-        lines.append(f"{floor:<{width}}  sees" + ("  " + " ".join(below) if below else " nothing"))
+    below = {floor: " ".join(each for each in FLOORS if each in seen.get(floor, ())) for floor in FLOORS + MODES}
+    for floor in reversed(FLOORS):
+        lines.append(f"{floor:<{width}}  sees" + ("  " + below[floor] if below[floor] else " nothing"))
+    for view in dict.fromkeys(below[mode] for mode in MODES):
+        modes = [mode for mode in MODES if below[mode] == view]
+        lines.append(f"{', '.join(modes):<{width}}  {'sees' if len(modes) == 1 else 'see'}  {view}")
     return "\n".join(lines)
 
 
