@@ -20,32 +20,7 @@ import nets
 import torch
 from torch.nn import functional
 
-
-def draw(generator):
-    """A convolution: N, C, H, O, K, stride, padding, dilation, groups."""
-    channels = lambda most: max(1, int(2 ** generator.uniform(0, most) / 8 + 0.5) * 8) if generator.random() < 0.8 \
-        else generator.randint(1, 2 ** most)
-    while True:
-        n = generator.choice([1, 2, 4, 8, 16, 32, 64, 128])
-        h = generator.choice([7, 14, 28, 56, 112, 224])
-        c = channels(11)
-        kind = generator.choice(["plain", "plain", "1x1", "grouped", "depthwise"])
-        k = 1 if kind == "1x1" else generator.choice([3, 3, 3, 5, 7])
-        if kind == "depthwise":
-            o, groups = c, c
-        elif kind == "grouped":
-            groups = generator.choice([2, 4, 8, 16, 32])
-            c = max(groups, c // groups * groups)
-            o = c
-        else:
-            o, groups = channels(11), 1
-        stride = generator.choice([1, 1, 1, 2])
-        dilation = generator.choice([1] * 9 + [2])
-        padding = dilation * (k - 1) // 2
-        elements = n * h * h * max(c, o)
-        flops = 2 * n * (h // stride) ** 2 * o * c // groups * k * k
-        if elements <= 2 ** 27 and flops <= 2e11:
-            return n, c, h, o, k, stride, padding, dilation, groups
+from drawn_layers import draw
 
 
 def timed(run, seconds):
@@ -230,7 +205,7 @@ def main():
     rows = []
     tern = Tern(arguments.program, arguments.mode, arguments.precision, arguments.seconds)
     for i in range(arguments.layers):
-        sizes = draw(generator)
+        sizes = draw(generator, [1, 2, 4, 8, 16, 32, 64, 128], 2 ** 27, 2e11)
         phase = arguments.phases.split(",")[i % len(arguments.phases.split(","))]
         if time.time() - began > arguments.budget:
             out.write(f"Out of time behind {i} layers.\n\n")

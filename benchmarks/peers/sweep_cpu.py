@@ -21,30 +21,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-
-def draw(generator, most_flops):
-    """A convolution: N, C, H, O, K, stride, padding, dilation, groups."""
-    channels = lambda most: max(1, int(2 ** generator.uniform(0, most) / 8 + 0.5) * 8) if generator.random() < 0.8 \
-        else generator.randint(1, 2 ** most)
-    while True:
-        n = generator.choice([1, 1, 2, 4, 8, 16, 32])
-        h = generator.choice([7, 14, 28, 56, 112, 224])
-        c = channels(11)
-        kind = generator.choice(["plain", "plain", "1x1", "grouped", "depthwise"])
-        k = 1 if kind == "1x1" else generator.choice([3, 3, 3, 5, 7])
-        if kind == "depthwise":
-            o, groups = c, c
-        elif kind == "grouped":
-            groups = generator.choice([2, 4, 8, 16, 32])
-            c = max(groups, c // groups * groups)
-            o = c
-        else:
-            o, groups = channels(11), 1
-        stride = generator.choice([1, 1, 1, 2])
-        dilation = generator.choice([1] * 9 + [2])
-        flops = 2 * n * (h // stride) ** 2 * o * c // groups * k * k
-        if n * h * h * max(c, o) <= 2 ** 23 and flops <= most_flops:
-            return n, c, h, o, k, stride, dilation * (k - 1) // 2, dilation, groups
+from drawn_layers import draw
 
 
 def name_of(sizes):
@@ -134,7 +111,7 @@ def main():
     generator, tern = random.Random(options.seed), Tern(options.sweep, options.threads, options.seconds)
     rows, begin = [], time.perf_counter()
     for _ in range(options.layers):
-        sizes = draw(generator, options.most_flops)
+        sizes = draw(generator, [1, 1, 2, 4, 8, 16, 32], 2 ** 23, options.most_flops)
         own = {layout: tern(sizes, layout) for layout in ("first", "last")}
         peers = {"ONNX Runtime": least(onnx_runtime(sizes, options.threads), options.seconds)}
         if options.torch:
