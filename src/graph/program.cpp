@@ -81,7 +81,7 @@ struct Program::State {
     }
     {
       const std::lock_guard lock(mutex);
-      reason = problem;
+      if (reason.empty()) reason = problem;
       free.clear();
     }
     return graph.run(inputs);
@@ -95,7 +95,7 @@ struct Program::State {
 
   Graph graph;
   Scope scope;
-  std::string reason;
+  std::string reason;  // set once, under the lock: references to it stay good
   std::vector<Tensor> held;
   std::mutex mutex;
   std::vector<std::uint64_t> versions;
@@ -113,7 +113,11 @@ Program::Program(Program&&) noexcept = default;
 Program& Program::operator=(Program&&) noexcept = default;
 
 const Graph& Program::graph() const { return state_->graph; }
-const std::string& Program::unrecorded() const { return state_->reason; }
+const std::string& Program::unrecorded() const {
+  static const std::string none;
+  const std::lock_guard lock(state_->mutex);
+  return state_->reason.empty() ? none : state_->reason;
+}
 
 std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const {
   const std::int64_t n = state_->graph.batch_of(inputs);
