@@ -48,6 +48,10 @@ struct GemmKernels {
 /// The kernels for the best instruction set of this processor.
 template <class T>
 const GemmKernels<T>& gemm_kernels();
+template <>
+const GemmKernels<float>& gemm_kernels<float>();
+template <>
+const GemmKernels<double>& gemm_kernels<double>();
 
 /// The name of that instruction set in Highway: "AVX3" is AVX-512.
 const char* gemm_target();

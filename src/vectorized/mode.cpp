@@ -1,20 +1,14 @@
 // The vectorized mode: threads over the cores, SIMD within them. The instruction set is chosen when the program starts.
 
-// clang-format off
-#include "vectorized/targets.hpp"  // before anything of Highway
-#include <hwy/highway.h>
-// clang-format on
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
 #include "modes/cores.hpp"
-#include "tern/core/error.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
+#include "vectorized/instructions.hpp"
 #include "vectorized/team.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -55,29 +49,6 @@ std::span<const Decision> known_decisions() {
     return all;
   }();
   return known;
-}
-
-/// TERN_SIMD=AVX2 excludes better instruction sets, TERN_SIMD=baseline all but the least; those for bfloat16 are the
-/// best. Called before any kernel runs. Throws DeviceUnavailable with the names that this library and this processor
-/// support.
-void limit_instructions() {
-  const char* const name = std::getenv("TERN_SIMD");
-  if (name == nullptr || *name == 0) return;
-  std::string known;
-  for (const char* const better : bfloat16::instruction_sets()) {
-    if (std::string_view(name) == better) return;
-    known += std::string(better) + ", ";
-  }
-  std::int64_t allowed = 0;
-  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
-    const std::int64_t target = left & -left;  // best first
-    const bool least = left == target;
-    known += std::string(hwy::TargetName(target)) + (least ? "" : ", ");
-    if (std::string(name) == (least && name[0] == 'b' ? "baseline" : hwy::TargetName(target))) allowed = left;
-  }
-  expects<DeviceUnavailable>(allowed != 0, "TERN_SIMD: this processor has no \"", name, "\", it has ", known,
-                             " (baseline)");
-  hwy::SetSupportedTargetsForTest(allowed);
 }
 
 }  // namespace

@@ -23,5 +23,9 @@ struct SumKernels {
 /// The kernels for the best instruction set of this processor.
 template <class T>
 const SumKernels<T>& sum_kernels();
+template <>
+const SumKernels<float>& sum_kernels<float>();
+template <>
+const SumKernels<double>& sum_kernels<double>();
 
 }  // namespace tern::vectorized

@@ -28,5 +28,9 @@ struct RowKernels {
 
 template <class T>
 const RowKernels<T>& row_kernels();
+template <>
+const RowKernels<float>& row_kernels<float>();
+template <>
+const RowKernels<double>& row_kernels<double>();
 
 }  // namespace tern::vectorized::convolution
