@@ -281,8 +281,8 @@ def single(root):
     head = HEAD.format(version=version_of(root), licence=licence)
     text = "\n".join([head, *declarations, MIDDLE, *implementation, SIMD, *simd.lines, TAIL])
     alone = len((head + MIDDLE + TAIL).splitlines()) + len(declarations) + len(implementation)
-    return text, (f"{len(declarations)} lines of declarations, {alone} with sequential, {len(text.splitlines())} in all; "
-                  f"{len(simd.done)} files")
+    whole = len(text.splitlines())
+    return text, f"{len(declarations)} lines declare, {alone} with sequential, {whole} in all; {len(simd.done)} files"
 
 
 def main():

@@ -2,13 +2,14 @@
 //
 //     g++ -std=c++20 -O2 -fopenmp -I FOLDER_OF_tern_single.hpp lenet.cpp && ./a.out [FOLDER OF MNIST] [IMAGES]
 //
-// Without a folder, or with "", it draws digits. TERN_LENET_MODE=sequential names a mode. Prints the loss and the accuracy of each epoch, and the sum of all weights.
+// Without a folder, or with "", it draws digits. TERN_LENET_MODE=sequential names a mode. Prints the loss and the
+// accuracy of each epoch, and the sum of all weights.
 
 #define TERN_IMPLEMENTATION  // in one source file of a program
-#include "tern_single.hpp"
-
 #include <cstdio>
 #include <cstdlib>
+
+#include "tern_single.hpp"
 
 int main(int argc, char** argv) try {
   const char* const mode = std::getenv("TERN_LENET_MODE");
@@ -17,15 +18,15 @@ int main(int argc, char** argv) try {
   tern::data::MnistOptions wanted;
   if (argc > 1) wanted.folder = argv[1];
   wanted.synthetic = wanted.folder.empty();
+  wanted.synthetic_train = images;
+  wanted.synthetic_test = images / 4;
   const tern::data::Mnist digits = tern::data::load_mnist(wanted);
 
   tern::models::LeNet net{1};
   tern::optim::SGD sgd{net.parameters(), {.learning_rate = 0.02, .momentum = 0.9}};
-  const tern::data::DataLoader loader{digits.train.take(images),
-                                      {.batch_size = 32,
-                                       .seed = 1,
-                                       .mean = tern::data::mnist_mean,
-                                       .deviation = tern::data::mnist_deviation}};
+  const tern::data::DataLoader loader{
+      digits.train.take(images),
+      {.batch_size = 32, .seed = 1, .mean = tern::data::mnist_mean, .deviation = tern::data::mnist_deviation}};
   const tern::data::Dataset test = digits.test.take(images / 4);
   const tern::Tensor x = tern::data::to_float(test.images, tern::data::mnist_mean, tern::data::mnist_deviation);
   for (int epoch = 0; epoch < 2; ++epoch) {
