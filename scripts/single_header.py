@@ -5,8 +5,9 @@ It holds the public headers of PUBLIC and, behind TERN_IMPLEMENTATION, the sourc
 operators, nn, optim, models, the reader of MNIST, the mode `sequential`, and `vectorized` for the compiler's own
 instruction set where <hwy/highway.h> is. Each file comes once, behind everything that it includes.
 
-Fails on a source of these folders that is neither used nor in ABSENT, on one that would come twice, on includes in a
-circle, and on names of unnamed namespaces that meet in one file.
+Types and constants of unnamed namespaces that two sources share get the name of their source. Fails on a source of
+these folders that is neither used nor in a list of those that stay out, on one that would come twice, and on includes
+in a circle or under a condition.
 
 usage: single_header.py [--root FOLDER] [--figures] OUT
 """
@@ -63,6 +64,7 @@ class Broken(Exception):
 class Sources:
     def __init__(self, root):
         self.root = root
+        self.renamed = {}  # by source: names that another source has, too
         self.absent = set(ABSENT) | {f"{folder}/{name}" for folder, names in LIBRARY_ALONE.items() for name in names}
         for name in self.absent:
             if not self.file(name).is_file():
@@ -71,6 +73,12 @@ class Sources:
     def file(self, name):
         """The file of "tern/core/error.hpp" or "src/core/shape.cpp"."""
         return self.root / ("include" if name.startswith("tern/") else ".") / name
+
+    def text(self, name):
+        text = self.file(name).read_text()
+        if name.startswith("src/vectorized/"):
+            text = for_one_target(name, text)
+        return with_new_names(text, self.renamed.get(name))
 
     def of(self, folder):
         """The files of a folder that come in, by name; of a file itself."""
@@ -118,10 +126,6 @@ class Writer:
         self.system = set(before.system) if before else set()  # headers of the system that are included by now
         self.lines = []
 
-    def text(self, name):
-        text = self.sources.file(name).read_text()
-        return for_one_target(name, text) if name.startswith("src/vectorized/") else text
-
     def add(self, name, bare, path=()):
         if name in self.done:
             return
@@ -130,7 +134,7 @@ class Writer:
         if name in self.sources.absent:
             raise Broken(f"{path[-1] if path else 'the list'} includes {name}, which stays out")
         text, depth = [], 0
-        for number, line in enumerate(self.text(name).splitlines(), 1):
+        for number, line in enumerate(self.sources.text(name).splitlines(), 1):
             if line.strip() == "#pragma once":
                 continue
             depth += bool(OPEN.match(line)) - bool(CLOSE.match(line))
@@ -176,16 +180,31 @@ def unnamed_names(text):
     return names
 
 
-def clashes(writer):
-    """Sentences on types and constants (overloads of functions are the compiler's to judge) that meet."""
+def new_names(sources, files):
+    """For each source the names that it shares with an earlier one, and what they become.
+
+    Types and constants; functions may be overloads, and the compiler says where they are not.
+    """
     places = collections.defaultdict(list)
-    for name in (name for name in writer.done if name.endswith(".cpp")):
-        for scope, word, function in unnamed_names(writer.text(name)):
+    for name in files:
+        for scope, word, function in sorted(unnamed_names(sources.text(name))):
             places[scope, word].append((name, function))
-    for (scope, word), found in sorted(places.items()):
+    renamed = collections.defaultdict(dict)
+    for (_, word), found in places.items():
         if len(found) > 1 and not all(function for _, function in found):
-            files = ", ".join(name for name, _ in found)
-            yield f"{scope}::{word} is in the unnamed namespaces of {files}: rename one"
+            for name, _ in found[1:]:
+                renamed[name][word] = f"{word}_of_{pathlib.PurePath(name).stem}"
+    return renamed
+
+
+def with_new_names(text, renamed):
+    """The words outside of strings, members and qualified names replaced."""
+    if not renamed:
+        return text
+    words = re.compile(r"(?<![\w.:>])(" + "|".join(map(re.escape, renamed)) + r")(?!\w)")
+    pieces = re.split(r'("(?:\\.|[^"\\\n])*")', text)
+    return "".join(piece if i % 2 else words.sub(lambda match: renamed[match[1]], piece) for i, piece in
+                   enumerate(pieces))
 
 
 HEAD = """\
@@ -254,6 +273,8 @@ def version_of(root):
 def single(root):
     """The text of the file, and the lines of its parts."""
     sources = Sources(root)
+    files = [name for folder in SOURCES + VECTORIZED for name in sources.of(f"src/{folder}") if name.endswith(".cpp")]
+    sources.renamed = new_names(sources, files)
     writer = Writer(sources)
     for entry in PUBLIC:
         for name in sources.of(entry):
@@ -274,9 +295,6 @@ def single(root):
         raise Broken("never used: " + ", ".join(unused))
     if len(set(simd.done)) != len(simd.done):
         raise Broken("a file comes twice")
-    met = list(clashes(simd))
-    if met:
-        raise Broken("\n".join(met))
     licence = "".join(f"// {line}".rstrip() + "\n" for line in (root / "LICENSE").read_text().splitlines())
     head = HEAD.format(version=version_of(root), licence=licence)
     text = "\n".join([head, *declarations, MIDDLE, *implementation, SIMD, *simd.lines, TAIL])

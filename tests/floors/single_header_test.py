@@ -59,9 +59,15 @@ class SingleHeader(unittest.TestCase):
 
     def test_names_that_meet(self):
         for name in ("first", "second"):
-            self.plant(f"src/operators/{name}.cpp", "namespace tern {\nnamespace {\nstruct Planted {\n};\n"
-                                                    "}  // namespace\n}  // namespace tern\n")
-        self.refused("tern::Planted is in the unnamed namespaces of src/operators/first.cpp, src/operators/second.cpp")
+            self.plant(f"src/operators/planted_{name}.cpp",
+                       "namespace tern {\nnamespace {\nstruct Planted {\n  int of = 0;\n};\n}  // namespace\n"
+                       f'int {name}() {{ return Planted{{1}}.of + other::Planted + int(sizeof("Planted")); }}\n'
+                       "}  // namespace tern\n")
+        status, text = self.written()
+        self.assertEqual(status, 0, text)
+        self.assertIn('int first() { return Planted{1}.of + other::Planted + int(sizeof("Planted")); }', text)
+        self.assertIn('int second() { return Planted_of_planted_second{1}.of + other::Planted + '
+                      'int(sizeof("Planted")); }', text)
 
     def test_what_stays_out(self):
         self.plant("src/operators/reads.cpp", '#include "tern/nn/load.hpp"\n')
