@@ -36,7 +36,9 @@ ABSENT = {
 }
 LIBRARY_ALONE = {
     "src/modes": ["plugins.cpp"],
-    "src/vectorized": ["instructions.cpp"],
+    "src/vectorized": ["detection.cpp", "instructions.cpp"],
+    "src/vectorized/quantized": ["amx.cpp", "avx2.cpp", "avx512.cpp", "avxvnni.cpp", "depthwise512.cpp", "rows256.hpp",
+                                 "rows512.hpp"],
     "src/vectorized/bfloat16": ["amx.cpp", "avx512.cpp", "packing.cpp", "packing.hpp"],
     "src/io": ["checkpoint.cpp", "checkpoint_sum.hpp", "dlpack.cpp", "npy.cpp", "npy_bytes.hpp", "npz.cpp",
                "safetensors.cpp", "safetensors_header.cpp", "safetensors_header.hpp"],
@@ -97,6 +99,11 @@ class Sources:
         raise Broken(f"{name}: includes \"{path}\", which is no file of the library")
 
 
+def short(name):
+    """ "quantized_pooling" for "src/vectorized/quantized/pooling.cpp"."""
+    return "_".join(pathlib.PurePath(name).with_suffix("").parts[2:])
+
+
 def for_one_target(name, text):
     """A file that Highway compiles for several instruction sets, for one of them.
 
@@ -107,7 +114,7 @@ def for_one_target(name, text):
         raise Broken(f"{name}: its guard has another form than those of the other headers")
     if "<hwy/foreach_target.h>" not in text:
         return text
-    inside = "in_" + pathlib.PurePath(name).stem
+    inside = "in_" + short(name)
     text = re.sub(r"#undef HWY_TARGET_INCLUDE\n#define HWY_TARGET_INCLUDE .*\n#include <hwy/foreach_target.h>.*\n", "",
                   text)
     text = re.sub(r"^(namespace tern::[\w:]*HWY_NAMESPACE) \{$", rf"\1::{inside} {{", text, flags=re.M)
@@ -193,7 +200,7 @@ def new_names(sources, files):
     for (_, word), found in places.items():
         if len(found) > 1 and not all(function for _, function in found):
             for name, _ in found[1:]:
-                renamed[name][word] = f"{word}_of_{pathlib.PurePath(name).stem}"
+                renamed[name][word] = f"{word}_of_{short(name)}"
     return renamed
 
 
