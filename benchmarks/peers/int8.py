@@ -3,7 +3,7 @@
 
 Builds resnet18, resnet50, googlenet and mobilenetv2 for 224 x 224 with random weights and batch normalisation folded,
 quantises them with ONNX Runtime (uint8 activations, int8 weights per channel) and prints the median milliseconds of
-each library and precision.
+each library and precision, and in brackets those of processor time.
 
 usage: int8.py NETS BATCHES THREADS CALLS       such as: int8.py resnet18,googlenet 1,32 2 20
 needs: pip install numpy onnx onnxruntime openvino
@@ -140,14 +140,15 @@ def quantised(path, batch):
 
 
 def median(call, calls):
+    """Median milliseconds of the clock, and of processor time."""
     for _ in range(3):
         call()
     times = []
     for _ in range(calls):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), time.process_time()
         call()
-        times.append(time.perf_counter() - start)
-    return 1e3 * sorted(times)[len(times) // 2]
+        times.append((time.perf_counter() - start, time.process_time() - before))
+    return [1e3 * sorted(column)[len(times) // 2] for column in zip(*times)]
 
 
 def onnxruntime_ms(path, x, threads, calls):
@@ -168,7 +169,7 @@ def openvino_ms(path, x, threads, calls):
 
 
 def main(nets, batches, threads, calls):
-    print("net batch | onnxruntime float32, int8 | openvino float32, int8 (ms)")
+    print("net batch | onnxruntime float32, int8 | openvino float32, int8: ms (processor time)")
     for name in nets.split(","):
         for batch in map(int, batches.split(",")):
             with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +179,8 @@ def main(nets, batches, threads, calls):
                 x = RANDOM.normal(size=(batch, 3, 224, 224)).astype(numpy.float32)
                 row = [run(file, x, int(threads), int(calls)) for run in (onnxruntime_ms, openvino_ms)
                        for file in (path, small)]
-                print(f"{name} {batch} | {row[0]:.2f} {row[1]:.2f} | {row[2]:.2f} {row[3]:.2f}", flush=True)
+                cells = [f"{wall:.2f} ({processor:.2f})" for wall, processor in row]
+                print(f"{name} {batch} | {cells[0]}, {cells[1]} | {cells[2]}, {cells[3]}", flush=True)
 
 
 if __name__ == "__main__":

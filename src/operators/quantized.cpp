@@ -243,9 +243,12 @@ Tensor dequantize(const Tensor& x, const Quantization& as) {
   check_dtype(op, "the input", x, DType::uint8);
   check_scale(op, as.scale);
   const Rescale rescale{.x_zero = checked_zero(op, as.zero), .x_scale = static_cast<float>(as.scale)};
-  const Images images(x);
+  Images images(x);
   const Tensor whole = in_layout(x, images.stored);
-  Tensor out(x.shape(), DType::float32);
+  // Where the mode takes images channels last, they stay so.
+  const bool last = images.stored == Layout::channels_last && current_scope().mode->channels_last(DType::float32);
+  if (last) images.sizes = {1, 1, x.numel()};
+  Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first, x.shape(), DType::float32);
   visit_quantized(op, [&](const auto& call, const kernels::Quantized& kernels) {
     const auto* const in = call.template in_as<std::uint8_t>(whole);
     kernels.dequantize(call.context(), call.template out_as<float>(out), in, images.sizes, rescale);

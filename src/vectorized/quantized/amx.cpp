@@ -5,7 +5,7 @@
 
 namespace tern::vectorized::int8 {
 
-extern const Kernels amx_kernels;
+extern const Kernels amx_kernels, avx512_kernels;
 
 namespace {
 
@@ -108,7 +108,8 @@ const Kernels amx_kernels{.name = "AMX",
                           .multiply = multiply,
                           .begin = begin,
                           .end = end,
-                          .depthwise = depthwise512};
+                          .depthwise = depthwise512,
+                          .short_runs = &avx512_kernels};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -45,7 +45,8 @@ const Kernels avx2_kernels{.name = "AVX2",
                            .multiply = multiply<Widened>,
                            .begin = nothing,
                            .end = nothing,
-                           .depthwise = nullptr};
+                           .depthwise = nullptr,
+                           .short_runs = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

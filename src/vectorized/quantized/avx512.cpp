@@ -91,7 +91,8 @@ const Kernels avx512_kernels{.name = "AVX512_VNNI",
                              .multiply = multiply,
                              .begin = begin,
                              .end = end,
-                             .depthwise = depthwise512};
+                             .depthwise = depthwise512,
+                             .short_runs = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -38,7 +38,8 @@ const Kernels avxvnni_kernels{.name = "AVX_VNNI",
                               .multiply = multiply<Whole>,
                               .begin = nothing,
                               .end = nothing,
-                              .depthwise = nullptr};
+                              .depthwise = nullptr,
+                              .short_runs = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -253,8 +253,19 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
   plan.kernels.end();
 }
 
-void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+/// Copying runs side by side takes about twenty cycles each; where that is dearer than more instructions, kernels for
+/// short runs take them as they lie.
+Plan plan_for(const Conv2d& s) {
   const Plan plan(s, int8::kernels());
+  if (!plan.merged || plan.kernels.short_runs == nullptr) return plan;
+  const Plan other(s, *plan.kernels.short_runs);
+  const std::int64_t copied = 20 * s.KH + plan.panels * (plan.groups / 16);
+  const std::int64_t in_place = other.runs * other.groups * other.panels / 2;
+  return copied < in_place ? plan : other;
+}
+
+void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+  const Plan plan = plan_for(s);
   const convolution::Problem key{.groups = s.groups,
                                  .C = plan.inputs,
                                  .O = plan.outputs,

@@ -81,6 +81,8 @@ struct Kernels {
   void (*begin)(std::int64_t rows);
   void (*end)();
   void (*depthwise)(const DepthwiseRow&);  ///< null: the plain one
+  /// Kernels that need no long runs, for images of few channels; null: none.
+  const Kernels* short_runs = nullptr;
 };
 
 /// Runs the depthwise kernel of `own`.

@@ -97,6 +97,7 @@ const Kernels plain_kernels{.name = "plain",
                             .multiply = multiply,
                             .begin = begin,
                             .end = end,
-                            .depthwise = depthwise};
+                            .depthwise = depthwise,
+                            .short_runs = nullptr};
 
 }  // namespace tern::vectorized::int8
