@@ -83,6 +83,8 @@ TEST_CASE("quantize: the image networks have one result in all modes", "[graph]"
     CHECK(count(small, "conv2d") + count(small, "conv2d_cat") + count(small, "batch_norm") == 0);
     // Local response normalisation stays in float32.
     CHECK(count(small, "quantize") == 1 + count(small, "local_response_norm"));
+    CHECK(count(small, "quantized_conv2d_cat") == (form.name == "googlenet" ? 9 : 0));
+    CHECK(count(small, "quantized_cat") == 0);
     CHECK(count(small, "relu") + count(small, "relu6") + count(small, "add") == 0);
     CHECK(report.error < 0.3);
     const Tensor expected = small.forward(x);

@@ -353,7 +353,7 @@ Examples read_test_data(const Settings& settings, const Blueprint& blueprint, Pa
   if (is_table(settings.dataset)) return load_table_to_test(settings, blueprint, part, labelled);
   expects<UsageError>(!blueprint.table, settings.dataset, " is a set of images, but the model was trained on a table");
   if (by_name(settings.dataset) || holds_idx(settings.dataset)) return load_digits_to_test(settings, blueprint, part);
-  return load_folder_to_test(settings, blueprint, part);
+  return load_folder_to_test(settings, blueprint, part == Part::train ? Part::all : part);
 }
 
 // Replaces the names of library members by those of options.

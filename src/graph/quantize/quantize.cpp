@@ -100,6 +100,7 @@ class Quantizer {
     std::erase_if(values, [&](int id) { return structure_.values[id].dtype != DType::float32; });
     observed_.assign(values.begin(), values.end());
     as_ = quantizations(structure_, observed_, batches, options);
+    share_with_concatenations();
     // What keeps its input's quantization has it from the beginning.
     for (const Node& node : structure_.nodes)
       if (follows(structure_, node) && keeps_quantization(node) && as_.contains(node.inputs[0]))
@@ -125,6 +126,17 @@ class Quantizer {
   }
 
  private:
+  /// Layers that only a concatenation reads have its quantization: nothing is rescaled there.
+  void share_with_concatenations() {
+    const std::vector<int> uses = structure_.uses();
+    for (const Node& node : structure_.nodes) {
+      if (node.op->name() != "cat" || !follows(structure_, node)) continue;
+      for (const Layer& layer : layers_)
+        if (uses[layer.result] == 1 && std::ranges::find(node.inputs, layer.result) != node.inputs.end())
+          as_[layer.result] = as_.at(node.results[0]);
+    }
+  }
+
   /// Error and times of each layer alone, in the first batch.
   void measure(QuantizeReport& report) {
     std::vector<int> ids = observed_;
@@ -167,7 +179,9 @@ class Quantizer {
         if (worst == nullptr || line.error > worst->error) worst = &line;
       }
       if (worst == nullptr) return real;
-      Graph made = finished(rewritten(structure_, chosen, as_));
+      Structure stored = rewritten(structure_, chosen, as_);
+      quantizing::join_concatenated(stored);
+      Graph made = finished(std::move(stored));
       if (difference_of(made, real, batches_) <= options_.bound) return made;
       worst->quantized = false;
     }
