@@ -1,6 +1,8 @@
 #include "operators/op_function.hpp"
 #include "operators/op_list.hpp"
 #include "tern/operators/einsum.hpp"
+#include "tern/operators/fourier.hpp"
+#include "tern/operators/linalg.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/operators/recurrent.hpp"
 #include "tern/operators/rotary.hpp"
@@ -134,6 +136,13 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("grid_sample", grid_sample, {"options"}));
   ops.push_back(make_op("roi_align", roi_align, {"output", "options"}, always<Effect::reads>));
   ops.push_back(make_op("non_max_suppression", non_max_suppression, {"options"}, always<Effect::reads>));
+  ops.push_back(make_op("dft", dft, {"dim", "options"}));
+  ops.push_back(make_op("det", det, {}, always<Effect::reads>));
+  ops.push_back(make_op("inverse", inverse, {}, always<Effect::reads>));
+  ops.push_back(make_op("solve", solve, {}, always<Effect::reads>));
+  ops.push_back(make_op("cholesky", cholesky, {}, always<Effect::reads>));
+  ops.push_back(make_op("qr", qr, {}, always<Effect::reads>));
+  ops.push_back(make_op("svd", svd, {}, always<Effect::reads>));
   ops.push_back(make_op("rnn", rnn, {"options"}));
   ops.push_back(make_op("lstm", lstm, {"options"}));
   ops.push_back(make_op("gru", gru, {"options"}));

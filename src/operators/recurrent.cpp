@@ -2,14 +2,62 @@
 
 #include "tern/operators/recurrent.hpp"
 
+#include <memory>
+#include <optional>
+
 #include "operators/composed.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/dot.hpp"
+#include "tern/operators/reduction.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
 namespace {
+
+// state weight^T + bias in every step. The gradients of weight and bias wait until those of all steps are there: then
+// they are one product, instead of one for each step. `token` makes backward wait: every step's product depends on it,
+// and it depends on weight and bias.
+class StepProduct {
+ public:
+  StepProduct(const char* op, const Tensor& weight, const Tensor& bias) : op_(op), weight_(weight), bias_(bias) {
+    if (!recording(weight, bias)) return;
+    steps_ = std::make_shared<Steps>();
+    token_ = Tensor(Shape{1}, weight.dtype());
+    record(op, token_, {weight, bias},
+           [steps = steps_, weight_needs = needs(weight), bias_needs = needs(bias)](const Tensor&) {
+             const Tensor grads = cat(steps->grads, 0), states = cat(steps->states, 0);
+             steps->grads.clear();
+             steps->states.clear();
+             return Gradients{weight_needs ? matmul(grads, states, {.transpose_a = true}) : Tensor{},
+                              bias_needs ? sum(grads, {0}) : Tensor{}};
+           });
+  }
+
+  Tensor operator()(const Tensor& state) const {
+    Tensor out = linear(state.detach(), weight_.detach(), bias_.defined() ? bias_.detach() : bias_);
+    if (recording(state, token_))
+      record(op_, out, {state, token_},
+             [steps = steps_, state = Saved(state), weight = saved_if(needs(state), weight_),
+              waits = needs(token_)](const Tensor& grad) {
+               if (waits) {
+                 steps->grads.push_back(grad);
+                 steps->states.push_back(state.get());
+               }
+               return Gradients{weight.defined() ? matmul(grad, weight.get()) : Tensor{},
+                                waits ? number_like(grad, 0).reshape({1}) : Tensor{}};
+             });
+    return out;
+  }
+
+ private:
+  struct Steps {
+    std::vector<Tensor> grads, states;  // in the order in which backward reaches the steps
+  };
+  const char* op_;
+  Tensor weight_, bias_, token_;
+  std::shared_ptr<Steps> steps_;
+};
 
 // The inputs of one direction, in the dtype that it computes in.
 struct Layer {
@@ -100,9 +148,10 @@ std::vector<Tensor> rnn(const Tensor& x, const Tensor& hidden, const Tensor& wei
     return traced<std::vector<Tensor>>("rnn", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
   const Layer layer("rnn", 1, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
   const Unshortened unshortened(x.dtype());
+  const StepProduct own("rnn", layer.weight, layer.bias);
   return layer.run({layer.start("hidden state", hidden, x)}, options.reverse, x.dtype(),
                    [&](const Tensor& entered, std::vector<Tensor>& states) {
-                     const Tensor sum = add(entered, linear(states[0], layer.weight, layer.bias));
+                     const Tensor sum = add(entered, own(states[0]));
                      states[0] = activate(limited(sum, options.clip), options.activation);
                    });
 }
@@ -122,12 +171,13 @@ std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& ce
     peep = chunk(peepholes.to(layer.wide), 3);
   }
   const Unshortened unshortened(x.dtype());
+  const StepProduct own("lstm", layer.weight, layer.bias);
   return layer.run({layer.start("hidden state", hidden, x), layer.start("cell state", cell, x)}, options.reverse,
                    x.dtype(), [&](const Tensor& entered, std::vector<Tensor>& states) {
-                     const Tensor sum = add(entered, linear(states[0], layer.weight, layer.bias));
+                     const Tensor sum = add(entered, own(states[0]));
                      const auto gate = [&](std::int64_t index, const Tensor& state, std::size_t peephole) {
-                       const Tensor own = layer.gate(sum, index);
-                       return limited(peep.empty() ? own : add(own, mul(state, peep[peephole])), options.clip);
+                       const Tensor alone = layer.gate(sum, index);
+                       return limited(peep.empty() ? alone : add(alone, mul(state, peep[peephole])), options.clip);
                      };
                      const Tensor in = sigmoid(gate(0, states[1], 0));
                      const Tensor kept = options.input_forget ? sub(1, in) : sigmoid(gate(1, states[1], 1));
@@ -147,19 +197,22 @@ std::vector<Tensor> gru(const Tensor& x, const Tensor& hidden, const Tensor& wei
   const auto rows = [&](const Tensor& of, std::int64_t begin, std::int64_t end) {
     return of.defined() ? slice(of, 0, begin, end) : of;
   };
+  const auto product = [&](std::int64_t begin, std::int64_t end) {
+    return StepProduct("gru", rows(layer.weight, begin * width, end * width),
+                       rows(layer.bias, begin * width, end * width));
+  };
+  // The gates that take the state as it is, and the candidate's where it takes the reset state.
+  const StepProduct own = product(0, options.reset_after ? 3 : 2);
+  const std::optional<StepProduct> reset_own = options.reset_after ? std::nullopt : std::optional(product(2, 3));
   const Unshortened unshortened(x.dtype());
   return layer.run(
       {layer.start("hidden state", hidden, x)}, options.reverse, x.dtype(),
       [&](const Tensor& entered, std::vector<Tensor>& states) {
-        const Tensor state = states[0];
-        const std::int64_t joined = options.reset_after ? 3 : 2;  // gates that take the state as it is
-        const Tensor own = linear(state, rows(layer.weight, 0, joined * width), rows(layer.bias, 0, joined * width));
+        const Tensor state = states[0], sums = own(state);
         const Tensor both =
-            sigmoid(limited(add(slice(entered, -1, 0, 2 * width), slice(own, -1, 0, 2 * width)), options.clip));
+            sigmoid(limited(add(slice(entered, -1, 0, 2 * width), slice(sums, -1, 0, 2 * width)), options.clip));
         const Tensor reset = layer.gate(both, 0), update = layer.gate(both, 1);
-        const Tensor past = options.reset_after ? mul(reset, layer.gate(own, 2))
-                                                : linear(mul(reset, state), rows(layer.weight, 2 * width, 3 * width),
-                                                         rows(layer.bias, 2 * width, 3 * width));
+        const Tensor past = options.reset_after ? mul(reset, layer.gate(sums, 2)) : (*reset_own)(mul(reset, state));
         const Tensor candidate = tanh(limited(add(layer.gate(entered, 2), past), options.clip));
         states[0] = add(candidate, mul(update, sub(state, candidate)));
       });

@@ -209,6 +209,8 @@ const std::vector<Operator>& catalogue() {
     append("sampling", sampling_cases());
     append("quantized", quantized_cases());
     append("quantized", quantized_pooling_cases());
+    append("fourier", fourier_cases());
+    append("linalg", linalg_cases());
     return result;
   }();
   return all;

@@ -11,6 +11,7 @@
 #include "tern/nn/module.hpp"
 #include "tern/nn/normalization.hpp"
 #include "tern/nn/pooling.hpp"
+#include "tern/nn/recurrent.hpp"
 #include "tern/nn/residual.hpp"
 #include "tern/nn/sequential.hpp"
 #include "tern/nn/shape.hpp"
