@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/book/operators-index.md"
 FAMILIES = {"arithmetic": "Arithmetic, comparisons, logic", "functions": "Further functions",
             "activation": "Activations", "thresholds": "Activations with a threshold", "bits": "Shifts",
-            "dot": "Products", "einsum": "Sums of products", "attention": "Attention",
+            "dot": "Products", "einsum": "Sums of products",
+            "fourier": "Fourier transforms", "linalg": "Small matrices", "attention": "Attention",
             "rotary": "Attention of decoders", "recurrent": "Recurrent layers", "conv": "Convolutions",
             "pooling": "Pools", "sequences": "Rows", "volumes": "Volumes", "patches": "Windows and blocks",
             "normalization": "Normalisations", "reduction": "Reductions", "loss": "Losses", "shape": "Views and shapes",
