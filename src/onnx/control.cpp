@@ -146,7 +146,7 @@ std::vector<Item> Importer::run_scan(const NodeProto& node, const std::vector<co
       const std::int64_t at = in_backwards[k] != 0 ? steps - 1 - step : step;
       const operators::Listening nobody(whole.known ? nullptr : operators::detail::op_listener);
       one.tensor = op::squeeze(op::slice(whole.tensor, in_axes[k], at, at + 1), {in_axes[k]});
-      if (whole.known) one.tensor = one.tensor.contiguous();
+      if (whole.known) one.tensor = one.tensor.clone();
       given.push_back(std::move(one));
     }
     std::vector<Item> made = run_body(body, given, frame);

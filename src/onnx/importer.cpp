@@ -30,6 +30,15 @@ bool same_elements(const Tensor& a, const Tensor& b) {
          a.shape() == b.shape() && a.strides() == b.strides();
 }
 
+/// A known value with a storage of its own: a view of another one's would be unknown to the tracer once that is used.
+Tensor own_elements(const Tensor& x, const std::vector<const Item*>& inputs) {
+  for (const Item* input : inputs) {
+    if (input == nullptr || input->tensor.shared_storage() != x.shared_storage()) continue;
+    return same_elements(x, input->tensor) ? x : x.clone();
+  }
+  return x.contiguous();
+}
+
 std::string full_name(const NodeProto& node) { return node.domain.empty() ? node.type : node.domain + '.' + node.type; }
 
 /// Operators whose results have sizes that follow from elements.
@@ -215,7 +224,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
     const Device host(reference_mode());
     tensors = function(call);
     for (Tensor& each : tensors)
-      if (each.defined()) each = each.contiguous();
+      if (each.defined()) each = own_elements(each, inputs);
   } else {
     tensors = function(call);
   }

@@ -79,4 +79,18 @@ TEST_CASE("onnx: operators of the caller", "[onnx]") {
   CHECK(net(x).values() == op::mul(x, op::sigmoid(op::mul(x, 2.0))).values());
 }
 
+TEST_CASE("onnx: two views of one computed constant", "[onnx]") {
+  Model model;
+  model.input("x", {"N", "2"}).output("y").initializer("shape", tern::tensor<std::int64_t>({4, 2}));
+  for (const auto& [name, at] : {std::pair{"zero", 0}, {"two", 2}, {"four", 4}})
+    model.initializer(name, tern::tensor<std::int64_t>({at}));
+  model.add(node("ConstantOfShape", {"shape"}, {"all"}));
+  model.add(node("Slice", {"all", "zero", "two", "zero"}, {"a"}))
+      .add(node("Slice", {"all", "two", "four", "zero"}, {"b"}));
+  model.add(node("Split", {"a"}, {"a0", "a1"})).add(node("Split", {"b"}, {"b0", "b1"}));
+  model.add(node("Add", {"x", "a1"}, {"c"})).add(node("Add", {"c", "b1"}, {"y"}));
+  const Tensor x = numbers({3, 2});
+  CHECK(model.read()(x).values() == x.values());
+}
+
 }  // namespace
