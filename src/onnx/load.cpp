@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -167,25 +168,30 @@ graph::Graph Importer::build() {
       examples.push_back(full(shape, fill, input.dtype));
       names.push_back(plain_name(input.name));
     }
-    const Device quiet(*current_scope().mode,
-                       {.transfers = Transfers::allow, .numerics = Numerics::trust, .verify = false});
+    Device quiet(*current_scope().mode, {.transfers = Transfers::allow, .numerics = Numerics::trust, .verify = false});
     bool first = true;
-    return graph::trace([&](const std::vector<Tensor>& x) { return run(x, std::exchange(first, false)); }, examples,
-                        {.batch = batch_, .inputs = names});
+    graph::Graph graph = graph::trace([&](const std::vector<Tensor>& x) { return run(x, std::exchange(first, false)); },
+                                      examples, {.batch = batch_, .inputs = names});
+    quiet.synchronize();  // throws what an index out of range left behind on a device
+    return graph;
   };
   std::optional<graph::Graph> graph;
   try {
-    graph = traced(1);
-  } catch (const OnnxError& error) {
-    const bool integers = std::ranges::any_of(inputs_, [](const Input& each) { return !is_floating(each.dtype); });
-    if (!integers) throw;
     try {
-      graph = traced(0);
-    } catch (const OnnxError&) {
-      std::vector<Lack> all = error.lacks();
-      all.insert(all.begin(), before.begin(), before.end());
-      throw OnnxError(name_, all);
+      graph = traced(1);
+    } catch (const Error&) {
+      if (std::ranges::all_of(inputs_, [](const Input& each) { return is_floating(each.dtype); })) throw;
+      const std::exception_ptr error = std::current_exception();
+      try {
+        graph = traced(0);
+      } catch (const Error&) {
+        std::rethrow_exception(error);
+      }
     }
+  } catch (const OnnxError& error) {
+    std::vector<Lack> all = error.lacks();
+    all.insert(all.begin(), before.begin(), before.end());
+    throw OnnxError(name_, all);
   }
   return finished(*graph);
 }
