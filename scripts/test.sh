@@ -9,6 +9,7 @@ want_mpi
 need header catch2 catch2 "Catch2, for the tests"
 need header nlohmann/json.hpp nlohmann-json3-dev "JSON, for the benchmarks and tests"
 want header dlpack/dlpack.h libdlpack-dev
+want header protozero/pbf_reader.hpp libprotozero-dev
 need header benchmark/benchmark.h libbenchmark-dev "Google Benchmark, for the benchmarks"
 want command ccache ccache
 need command pkg-config pkg-config "the test of the installed tern.pc"

@@ -11,8 +11,6 @@ namespace tern::operators {
 
 namespace {
 
-constexpr const char* name = "dft";
-
 // Rows of complex numbers; without an imaginary part it is 0.
 struct Signal {
   Tensor real, imaginary;
@@ -90,6 +88,7 @@ Signal mirrored(const Signal& half, std::int64_t length) {
 }  // namespace
 
 Tensor dft(const Tensor& x, std::int64_t dim, const DftOptions& options) {
+  constexpr const char* name = "dft";
   if (traces()) [[unlikely]]
     return traced(name, x, dim, options);
   check_floating(name, "the input", x);
