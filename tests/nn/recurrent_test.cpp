@@ -27,7 +27,7 @@ void set_parameters(const nn::Module& module) {
     Tensor(parameter).copy_(numbers(parameter.shape(), seed++));
 }
 
-void check_near(const Tensor& got, const Values& wanted) {
+void check_golden_values(const Tensor& got, const Values& wanted) {
   const Values values = got.contiguous().values();
   REQUIRE(values.size() == wanted.size());
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(values[i] - wanted[i]) <= 1e-12);
@@ -48,15 +48,15 @@ void check_golden(const nn::Recurrent& layer, const Golden& golden) {
   Tensor x = numbers({5, 2, 3}, 77).set_requires_grad();
   const nn::Unrolled all =
       layer.unroll(x, {numbers({4, 2, 4}, 5), numbers({4, 2, 4}, 6)}, tensor<std::int64_t>({5, 3}));
-  check_near(all.outputs[0][0], golden.first);
-  check_near(all.outputs[4][0], golden.last);
-  check_near(all.outputs[2][1], golden.short_last);
-  check_near(all.outputs[3][1], Values(8, 0));
+  check_golden_values(all.outputs[0][0], golden.first);
+  check_golden_values(all.outputs[4][0], golden.last);
+  check_golden_values(all.outputs[2][1], golden.short_last);
+  check_golden_values(all.outputs[3][1], Values(8, 0));
   CHECK(weighed(all.outputs, 9) == Approx(golden.outputs).epsilon(1e-12));
   CHECK(weighed(all.state.hidden, 3) == Approx(golden.hidden).epsilon(1e-12));
   if (all.state.cell.defined()) CHECK(weighed(all.state.cell, 4) == Approx(golden.cell).epsilon(1e-12));
   op::sum(all.outputs * numbers(all.outputs.shape(), 9)).backward();
-  check_near(x.grad().reshape({30}).slice(0, 0, 6), golden.x_gradient);
+  check_golden_values(x.grad().reshape({30}).slice(0, 0, 6), golden.x_gradient);
   std::size_t i = 0;
   for (const Tensor& parameter : layer.parameters()) {
     INFO("parameter " << i);
@@ -142,12 +142,12 @@ TEST_CASE("nn: a recurrent layer goes on from its state, in both orders of the b
   const Tensor x = numbers({6, 2, 3}, 1);
   const nn::Unrolled whole = layer.unroll(x), first = layer.unroll(x.slice(0, 0, 2)),
                      rest = layer.unroll(x.slice(0, 2, 6), first.state);
-  check_near(op::cat({first.outputs, rest.outputs}, 0), whole.outputs.contiguous().values());
-  check_near(rest.state.hidden, whole.state.hidden.values());
+  check_golden_values(op::cat({first.outputs, rest.outputs}, 0), whole.outputs.contiguous().values());
+  check_golden_values(rest.state.hidden, whole.state.hidden.values());
   nn::GRU turned(3, 4, {.batch_first = true, .dtype = DType::float64});
   turned.load_state(layer.state());
-  check_near(turned(x.transpose(0, 1)).transpose(0, 1), whole.outputs.contiguous().values());
-  check_near(layer(x.slice(1, 1, 2).squeeze(1)), whole.outputs.slice(1, 1, 2).contiguous().values());
+  check_golden_values(turned(x.transpose(0, 1)).transpose(0, 1), whole.outputs.contiguous().values());
+  check_golden_values(layer(x.slice(1, 1, 2).squeeze(1)), whole.outputs.slice(1, 1, 2).contiguous().values());
   CHECK(layer.unroll(x[0]).state.hidden.shape() == Shape{1, 4});
 }
 
