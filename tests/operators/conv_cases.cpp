@@ -139,6 +139,7 @@ Operator with_shortcut() {
       Conv2dOptions plain = use.options;
       plain.activation = Activation::none;
       Sample made = sample(own);
+      if (!bias) made.name += " without a bias";
       Array x(use.x), weight(use.weight);
       const Array y = convolution({x, weight}, plain);
       made.arguments.push_back(uniform(y.shape));
