@@ -18,9 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "tern/tern.hpp"
+#include "networks.hpp"
 
 using namespace tern;
+using namespace tern::benchmarks;
 
 namespace {
 
@@ -48,8 +49,10 @@ void measure(const std::function<void()>& run, double seconds) {
 
 enum class Phase { infer, program, layers, train };
 
-template <class Net>
-std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t classes, Phase phase) {
+std::function<void()> step_of(const std::string& name, std::int64_t images, Phase phase) {
+  const Network network = net_of(name);
+  const std::shared_ptr<nn::Module>& net = network.module;
+  const Shape shape = network.input(images);
   const bool trains = phase == Phase::train;
   Generator generator{1};
   const Tensor x = randn(shape, generator);
@@ -66,40 +69,21 @@ std::function<void()> step_of(const Net& net, const Shape& shape, std::int64_t c
     };
   }
   if (!trains)
-    return [=] {
+    return [net, x] {
       const NoGrad none;
       (*net)(x).values();
     };
   const Shape labels = (*net)(x).rank() == 4 ? Shape{shape[0], shape[2], shape[3]} : Shape{shape[0]};
-  const Tensor y = randint(0, classes, labels, generator);
+  const Tensor y = randint(0, network.classes, labels, generator);
   const auto sgd =
       std::make_shared<optim::SGD>(net->parameters(), optim::SgdOptions{.learning_rate = 1e-4, .momentum = 0.9});
-  return [=] {
-    const Tensor loss = net->loss(x, y);
+  return [net, x, y, sgd] {
+    const Tensor loss = loss_of(*net, x, y);
     sgd->zero_grad();
     loss.backward();
     sgd->step();
     loss.item();
   };
-}
-
-std::function<void()> step_of(const std::string& name, std::int64_t images, Phase phase) {
-  const auto classifier = [&](const auto& net) {
-    return step_of(net, {images, 3, net->image_size(), net->image_size()}, net->classes(), phase);
-  };
-  if (name == "mlp") return step_of(std::make_shared<models::Mlp>(models::mlp_big()), {images, 784}, 10, phase);
-  if (name == "lenet") return step_of(std::make_shared<models::LeNet>(), {images, 1, 28, 28}, 10, phase);
-  if (name == "alexnet") return classifier(std::make_shared<models::AlexNet>());
-  if (name == "googlenet") return classifier(std::make_shared<models::GoogLeNet>());
-  if (name == "resnet18") return classifier(std::make_shared<models::ResNet18>());
-  if (name == "resnet50") return classifier(std::make_shared<models::ResNet50>());
-  if (name == "mobilenet_v2") return classifier(std::make_shared<models::MobileNetV2>());
-  if (name == "vgg16") return classifier(std::make_shared<models::Vgg16>());
-  if (name == "unet") return step_of(std::make_shared<models::UNet>(), {images, 3, 128, 128}, 2, phase);
-  if (name == "vit_b_16")
-    return classifier(std::make_shared<models::VisionTransformer>(
-        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072}));
-  throw Error(message("infer: no network \"", name, "\""));
 }
 
 }  // namespace

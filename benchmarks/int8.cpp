@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/tern.hpp"
+#include "networks.hpp"
 
 using namespace tern;
 
@@ -41,17 +41,6 @@ struct Times {
     return times[times.size() / 2];
   }
 };
-
-std::shared_ptr<nn::Module> net_of(const std::string& name) {
-  if (name == "lenet") return std::make_shared<models::LeNet>();
-  if (name == "alexnet") return std::make_shared<models::AlexNet>();
-  if (name == "vgg16") return std::make_shared<models::Vgg16>();
-  if (name == "googlenet") return std::make_shared<models::GoogLeNet>();
-  if (name == "resnet18") return std::make_shared<models::ResNet18>();
-  if (name == "resnet50") return std::make_shared<models::ResNet50>();
-  if (name == "mobilenetv2") return std::make_shared<models::MobileNetV2>();
-  return nullptr;
-}
 
 int measure(nn::Module& net, const Shape& shape, const std::string& place, int calls, bool layers) {
   const Device device = place == "cuda" ? Device{"cuda"} : Device{"vectorized", {.threads = std::atoi(place.c_str())}};
@@ -82,12 +71,10 @@ int measure(nn::Module& net, const Shape& shape, const std::string& place, int c
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "";
-  const std::shared_ptr<nn::Module> net = net_of(name);
-  if (argc < 5 || net == nullptr) {
+  if (argc < 5) {
     std::fprintf(stderr, "usage: int8 NET BATCH THREADS CALLS [layers]\n");
     return 2;
   }
-  const Shape image = name == "lenet" ? Shape{std::atoi(argv[2]), 1, 28, 28} : Shape{std::atoi(argv[2]), 3, 224, 224};
-  return measure(*net, image, argv[3], std::atoi(argv[4]), argc > 5);
+  const benchmarks::Network network = benchmarks::net_of(argv[1]);
+  return measure(*network.module, network.input(std::atoi(argv[2])), argv[3], std::atoi(argv[4]), argc > 5);
 }

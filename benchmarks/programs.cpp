@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tern/tern.hpp"
+#include "networks.hpp"
 
 using namespace tern;
 
@@ -38,14 +38,13 @@ double peak_of(const Call& call) {
   return static_cast<double>(host_memory().statistics().peak - before) / 1e6;
 }
 
-template <class Net>
-int measure(Net&& net, std::int64_t side, std::int64_t channels, std::int64_t batch, const std::string& place,
-            int calls) {
+int measure(const benchmarks::Network& network, std::int64_t batch, const std::string& place, int calls) {
   const Device device = place == "cuda" ? Device{"cuda"} : Device{"vectorized", {.threads = std::atoi(place.c_str())}};
   const NoGrad no_grad;
+  nn::Module& net = *network.module;
   net.eval();
   Generator generator{1};
-  const Tensor x = randn({batch, channels, side, side}, generator);
+  const Tensor x = randn(network.input(batch), generator);
   const graph::Program program(net, {x.slice(0, 0, 1)});
   double largest = 0, worst = 0;
   const std::vector<double> expected = net(x).values(), found = program(x).values();
@@ -89,24 +88,14 @@ int main(int argc, char** argv) {
   const std::string net = argc > 1 ? argv[1] : "";
   if (argc == 3 && net == "start") return first_answer(argv[2]);
   if (argc == 4 && net == "save") {
-    if (std::string(argv[2]) != "resnet18") {
-      std::fprintf(stderr, "programs: only resnet18 is saved, not %s\n", argv[2]);
-      return 2;
-    }
-    models::ResNet18 made;
-    made.eval();
-    graph::Program(made, {zeros({1, 3, 224, 224})}).save(argv[3]);
+    const benchmarks::Network network = benchmarks::net_of(argv[2]);
+    network.module->eval();
+    graph::Program(*network.module, {zeros(network.input(1))}).save(argv[3]);
     return 0;
   }
   if (argc != 5) {
-    std::fprintf(stderr, "usage: programs NET BATCH THREADS CALLS, programs save resnet18 FILE, programs start FILE\n");
+    std::fprintf(stderr, "usage: programs NET BATCH THREADS CALLS, programs save NET FILE, programs start FILE\n");
     return 2;
   }
-  const int batch = std::atoi(argv[2]), calls = std::atoi(argv[4]);
-  if (net == "lenet") return measure(models::LeNet(), 28, 1, batch, argv[3], calls);
-  if (net == "googlenet") return measure(models::GoogLeNet(), 224, 3, batch, argv[3], calls);
-  if (net == "resnet18") return measure(models::ResNet18(), 224, 3, batch, argv[3], calls);
-  if (net == "mobilenet_v2") return measure(models::MobileNetV2(), 224, 3, batch, argv[3], calls);
-  std::fprintf(stderr, "programs: no network %s\n", net.c_str());
-  return 2;
+  return measure(benchmarks::net_of(net), std::atoi(argv[2]), argv[3], std::atoi(argv[4]));
 }

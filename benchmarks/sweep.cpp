@@ -23,11 +23,12 @@
 #include <string>
 #include <vector>
 
-#include "tern/tern.hpp"
+#include "networks.hpp"
 
 namespace {
 
 using namespace tern;
+using namespace tern::benchmarks;
 using Clock = std::chrono::steady_clock;
 using Run = std::function<Tensor()>;
 
@@ -66,37 +67,6 @@ Run conv(std::istream& words, bool trains, DType dtype) {
   return [step, grad] { return (*step)(grad); };
 }
 
-/// A network with the shape of an input, without the batch.
-struct Network {
-  std::shared_ptr<nn::Module> module;
-  Shape image;
-  std::int64_t classes;
-};
-
-Network net_of(const std::string& name) {
-  const auto classifier = [](auto net) {
-    return Network{net, {3, net->image_size(), net->image_size()}, net->classes()};
-  };
-  if (name == "mlp") return {std::make_shared<models::Mlp>(models::mlp_big()), {784}, 10};
-  if (name == "lenet") return {std::make_shared<models::LeNet>(), {1, 28, 28}, 10};
-  if (name == "alexnet") return classifier(std::make_shared<models::AlexNet>());
-  if (name == "googlenet") return classifier(std::make_shared<models::GoogLeNet>());
-  if (name == "resnet18") return classifier(std::make_shared<models::ResNet18>());
-  if (name == "resnet50") return classifier(std::make_shared<models::ResNet50>());
-  if (name == "mobilenet_v2") return classifier(std::make_shared<models::MobileNetV2>());
-  if (name == "vgg16") return classifier(std::make_shared<models::Vgg16>());
-  if (name == "unet") return {std::make_shared<models::UNet>(), {3, 128, 128}, 2};
-  if (name == "vit_b_16")
-    return classifier(std::make_shared<models::VisionTransformer>(
-        models::VisionTransformerOptions{.width = 768, .heads = 12, .hidden = 3072}));
-  throw Error(message("net \"", name, "\" is unknown"));
-}
-
-Tensor loss_of(const nn::Module& net, const Tensor& in, const Tensor& labels) {
-  if (const auto* googlenet = dynamic_cast<const models::GoogLeNet*>(&net)) return googlenet->loss(in, labels);
-  return operators::cross_entropy(net(in), labels);
-}
-
 Run net(std::istream& words, const std::string& phase, DType dtype, bool keeps_masters) {
   std::string name;
   std::int64_t N = 0;
@@ -107,8 +77,7 @@ Run net(std::istream& words, const std::string& phase, DType dtype, bool keeps_m
   net->train(trains);
   if (dtype != DType::float32) net->to(dtype);
   Generator generator(3);
-  Shape shape{N};
-  for (const std::int64_t size : network.image) shape.push_back(size);
+  const Shape shape = network.input(N);
   const Tensor x = randn(shape, generator).to(dtype);
   if (phase == "program") {
     const auto program = std::make_shared<graph::Program>(*net, std::vector{x});

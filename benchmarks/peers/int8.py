@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Inference in 8 bits by other libraries: ONNX Runtime (static quantisation, QDQ) and OpenVINO on the same model.
 
-Builds resnet18, resnet50, googlenet and mobilenetv2 for 224 x 224 with random weights and batch normalisation folded,
+Builds resnet18, resnet50, googlenet and mobilenet_v2 for 224 x 224 with random weights and batch normalisation folded,
 quantises them with ONNX Runtime (uint8 activations, int8 weights per channel) and prints the median milliseconds of
 each library and precision, and in brackets those of processor time.
 
@@ -82,7 +82,7 @@ def resnet(net, blocks, bottleneck):
     return net.head(x, channels)
 
 
-def mobilenetv2(net):
+def mobilenet_v2(net):
     x, channels = net.conv("x", 3, 32, 3, 2, act="Relu6"), 32
     for expansion, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
                                           (6, 160, 3, 2), (6, 320, 1, 1)):
@@ -118,7 +118,7 @@ def googlenet(net):
 def build(name, batch):
     net = Net(name)
     result = {"resnet18": lambda: resnet(net, (2, 2, 2, 2), False), "resnet50": lambda: resnet(net, (3, 4, 6, 3), True),
-              "mobilenetv2": lambda: mobilenetv2(net), "googlenet": lambda: googlenet(net)}[name]()
+              "mobilenet_v2": lambda: mobilenet_v2(net), "googlenet": lambda: googlenet(net)}[name]()
     return net.model(result, batch)
 
 

@@ -22,8 +22,8 @@ int gpus() {
   return count;
 }
 
-// CUDA loads a kernel at its first launch, and waits for the GPU's running work to do so. In ranks that are threads
-// with a GPU each, that work may be a sum that waits for another rank, whose thread waits for the loader's lock. So all
+// CUDA loads a kernel at its first launch, and may wait for the GPU's running work to do so. In ranks that are threads
+// with a GPU each, that work may be a sum that waits for another rank, whose thread waits for the loader. So all
 // kernels are loaded at the start where there are several GPUs.
 void load_kernels_early() {
   constexpr int keep = 0;

@@ -4,6 +4,7 @@
 
 #include "operators/composed.hpp"
 #include "operators/layout.hpp"
+#include "operators/pool_sizes.hpp"
 #include "operators/traced.hpp"
 #include "operators/window.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -13,31 +14,6 @@
 namespace tern::operators {
 
 namespace {
-
-void check_padding(const char* op, Pair kernel, Pair padding) {
-  expects<ShapeError>(padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op, ": padding ", padding.h, "x",
-                      padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
-}
-
-kernels::Pool2d sizes_of(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding, Pair dilation,
-                         bool ceil_mode) {
-  check_rank(op, "input", x, 4);
-  check_padding(op, kernel, padding);
-  const Shape& in = x.shape();
-  return {.planes = in[0] * in[1],
-          .H = in[2],
-          .W = in[3],
-          .OH = window_count(op, "height", in[2], kernel.h, stride.h, padding.h, padding.h, dilation.h, ceil_mode),
-          .OW = window_count(op, "width", in[3], kernel.w, stride.w, padding.w, padding.w, dilation.w, ceil_mode),
-          .KH = kernel.h,
-          .KW = kernel.w,
-          .stride_h = stride.h,
-          .stride_w = stride.w,
-          .pad_h = padding.h,
-          .pad_w = padding.w,
-          .dilation_h = dilation.h,
-          .dilation_w = dilation.w};
-}
 
 /// Windows over planes that are padded unequally. Kernels support symmetric padding only: they pad as at the start, x
 /// is padded by the excess at the end, and the valid windows are kept.
@@ -59,8 +35,8 @@ struct Uneven {
 
 /// If `places` is set, also stores the position of each value in its window, uint8.
 Tensor pool_windows(const Tensor& x, Pair kernel, const MaxPool2dOptions& options, Tensor* places) {
-  kernels::Pool2d sizes = sizes_of("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
-                                   options.dilation, options.ceil_mode);
+  kernels::Pool2d sizes = pool_sizes("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
+                                     options.dilation, options.ceil_mode);
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
   const Tensor whole = in_layout(x, layout);
@@ -179,7 +155,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
       return div(mean(wide), mean(ones({1, 1, x.size(2), x.size(3)}, wide.dtype())));
     });
   }
-  kernels::Pool2d sizes = sizes_of(op, x, kernel, stride, options.padding, 1, options.ceil_mode);
+  kernels::Pool2d sizes = pool_sizes(op, x, kernel, stride, options.padding, 1, options.ceil_mode);
   sizes.count_include_pad = options.count_include_pad;
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];

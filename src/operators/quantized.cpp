@@ -4,6 +4,7 @@
 
 #include "operators/keeps_weights.hpp"
 #include "operators/layout.hpp"
+#include "operators/pool_sizes.hpp"
 #include "operators/traced.hpp"
 #include "operators/window.hpp"
 #include "tern/operators/pooling.hpp"
@@ -177,30 +178,12 @@ void run(const char* op, const Prepared& prepared, Tensor& out, const Tensor& ot
   });
 }
 
-kernels::Pool2d pool_sizes(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding, Pair dilation,
-                           bool ceil_mode) {
+kernels::Pool2d stored_pool_sizes(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding,
+                                  Pair dilation, bool ceil_mode) {
   check_dtype(op, "the input", x, DType::uint8);
-  check_rank(op, "the input", x, 4);
-  expects<ShapeError>(padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op, ": padding ", padding.h, "x",
-                      padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
-  const auto count = [&](const char* side, int dim, std::int64_t taps, std::int64_t step, std::int64_t pad,
-                         std::int64_t dilated) {
-    return window_count(op, side, x.size(dim), taps, step, pad, pad, dilated, ceil_mode);
-  };
-  return {.planes = x.size(0) * x.size(1),
-          .H = x.size(2),
-          .W = x.size(3),
-          .OH = count("height", 2, kernel.h, stride.h, padding.h, dilation.h),
-          .OW = count("width", 3, kernel.w, stride.w, padding.w, dilation.w),
-          .KH = kernel.h,
-          .KW = kernel.w,
-          .stride_h = stride.h,
-          .stride_w = stride.w,
-          .pad_h = padding.h,
-          .pad_w = padding.w,
-          .dilation_h = dilation.h,
-          .dilation_w = dilation.w,
-          .channels = x.size(1)};
+  kernels::Pool2d sizes = pool_sizes(op, x, kernel, stride, padding, dilation, ceil_mode);
+  sizes.channels = x.size(1);
+  return sizes;
 }
 
 /// Runs kernel(kernels, context, out, in) on images [N, C, H, W] of uint8.
@@ -403,8 +386,8 @@ Tensor quantized_max_pool2d(const Tensor& x, Pair kernel, const QuantizedPoolOpt
   if (traces()) [[unlikely]]
     return traced("quantized_max_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_max_pool2d";
-  const kernels::Pool2d sizes =
-      pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding, options.dilation, options.ceil_mode);
+  const kernels::Pool2d sizes = stored_pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding,
+                                                  options.dilation, options.ceil_mode);
   return pooled(op, x, sizes.OH, sizes.OW, [&](const auto& kernels, Context& context, auto* out, const auto* in) {
     kernels.max_pool2d(context, out, in, sizes);
   });
@@ -426,7 +409,7 @@ Tensor quantized_avg_pool2d(const Tensor& x, Pair kernel, const QuantizedAverage
     return traced("quantized_avg_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_avg_pool2d";
   kernels::Pool2d sizes =
-      pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding, 1, options.ceil_mode);
+      stored_pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding, 1, options.ceil_mode);
   sizes.count_include_pad = options.count_include_pad;
   const Rescale rescale = average_of(op, options);
   return pooled(op, x, sizes.OH, sizes.OW, [&](const auto& kernels, Context& context, auto* out, const auto* in) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/passes/constants.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -80,16 +81,8 @@ void fold_batch_norm(Structure& structure) {
     // A linear layer's features are the last dimension, a norm's the second: the same for [N, features] alone.
     if (layer.op->name() == "linear" && structure.values[layer.results[0]].shape.size() != 2) continue;
     const Folded fold = folded(structure, layer, node);
-    const auto add = [&](const char* name, const Tensor& tensor) {
-      Value value{.name = (node.module.empty() ? "" : node.module + ".") + name,
-                  .kind = Kind::constant,
-                  .dtype = tensor.dtype(),
-                  .shape = {},
-                  .tensor = tensor};
-      for (const std::int64_t size : tensor.shape()) value.shape.push_back({size, 0});
-      return structure.add(std::move(value));
-    };
-    const int weight = add("folded_weight", fold.weight), bias = add("folded_bias", fold.bias);
+    const int weight = add_constant(structure, node, "folded_weight", fold.weight),
+              bias = add_constant(structure, node, "folded_bias", fold.bias);
     const Activation activation = options.activation;
     node.inputs = {layer.inputs[0], weight, bias};
     if (added >= 0) node.inputs.push_back(added);

@@ -1,9 +1,21 @@
+#include "graph/passes/constants.hpp"
+
 #include <algorithm>
 
 #include "tern/autograd/tape.hpp"
 #include "tern/graph/passes.hpp"
 
 namespace tern::graph {
+
+int add_constant(Structure& structure, const Node& node, const char* name, const Tensor& tensor) {
+  Value value{.name = (node.module.empty() ? "" : node.module + ".") + name,
+              .kind = Kind::constant,
+              .dtype = tensor.dtype(),
+              .shape = {},
+              .tensor = tensor};
+  for (const std::int64_t size : tensor.shape()) value.shape.push_back({size, 0});
+  return structure.add(std::move(value));
+}
 
 void fold_constants(Structure& structure) {
   const NoGrad no_grad;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "graph/passes/constants.hpp"
 #include "tern/operators/dot.hpp"
 #include "tern/operators/pooling.hpp"
 #include "tern/operators/shape.hpp"
@@ -148,13 +149,7 @@ void emit_layer(Structure& structure, const Layer& layer, const Node& node, std:
     scale.push_back(static_cast<float>(unit / (as ? as->scale : 1)));
   }
   const auto constant = [&](const char* name, const Tensor& tensor) {
-    Value value{.name = (node.module.empty() ? "" : node.module + ".") + name,
-                .kind = Kind::constant,
-                .dtype = tensor.dtype(),
-                .shape = {},
-                .tensor = tensor};
-    for (const std::int64_t size : tensor.shape()) value.shape.push_back({size, 0});
-    return structure.add(std::move(value));
+    return add_constant(structure, node, name, tensor);
   };
   const auto outputs = static_cast<std::int64_t>(scale.size());
   std::vector<int> inputs{x, constant("weight_int8", own.weight), constant("bias_int32", tensor(bias, {outputs})),
