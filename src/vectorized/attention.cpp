@@ -19,7 +19,7 @@ using kernels::ScaledDotProduct;
 constexpr const char* decision = "attention";
 constexpr std::int64_t key_block = 256;
 /// Backward divides by heads: with fewer of them, attention is composed of products, which divide by rows.
-constexpr std::int64_t least_heads = 16;
+constexpr std::int64_t least_heads = 8;
 
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   const std::string_view forced = forced_algorithm(context, decision);
