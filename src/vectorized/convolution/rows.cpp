@@ -173,8 +173,8 @@ class Rows : public Plan<T> {
   void multiply_range(Block<T> block, std::int64_t from, std::int64_t to, std::int64_t output, const T* weights) const {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t width = gemm.panel_width, outputs = block.n;
-    const bool by_panels = block.m > gemm.tile_rows &&
-                           (to - from) * outputs * static_cast<std::int64_t>(sizeof(T)) > block_bytes();
+    const bool by_panels =
+        block.m > gemm.tile_rows && (to - from) * outputs * static_cast<std::int64_t>(sizeof(T)) > block_bytes();
     const std::int64_t step = by_panels ? width : outputs;
     const auto panel_at = [&](std::int64_t k, std::int64_t column) {
       return weights + k * panels_ * width + (output + column) / width * block_of_k(k).second * width;
