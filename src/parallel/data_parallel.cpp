@@ -240,6 +240,12 @@ struct DataParallel::Pass {
   /// what the ranks agreed on in its first run; a rank without examples adopts the others' values.
   std::vector<std::int64_t> agree(const std::vector<std::int64_t>& words) const {
     if (idle || body.elements.on_host()) return largest(words);
+    if (Recording* const run = Recording::running(); run != nullptr)
+      run->joins({&body.group.collective(), [group = body.group](bool own) {
+                    const Tensor all = tensor(std::vector{std::int32_t{own}}, {1});
+                    group.all_reduce(all, Reduction::min);
+                    return all.item<std::int32_t>() != 0;
+                  }});
     if (Recording::current() != nullptr) return body.agreed_before(words);
     const Unobserved hidden;  // not part of what a replay repeats
     std::vector<std::int64_t> agreed = largest(words);

@@ -78,6 +78,14 @@ void Plan::restless(const char* reason) {
   if (++restless_ >= patience) reason_ = reason;
 }
 
+// A replay exchanges no words between ranks. If one rank replayed while another one ran, they would wait for each
+// other.
+bool Plan::in_all_ranks(bool own) const {
+  const Unobserved hidden;
+  for (const Recording::Ranks& group : ranks_) own = group.all(own);
+  return own;
+}
+
 std::vector<Tensor> Plan::call(const StepFunction& function, const std::vector<Tensor>& inputs, Scope& scope) {
   replayed_ = 0;
   overlap_.clear();
@@ -131,12 +139,12 @@ std::vector<Tensor> Plan::run(const StepFunction& function, const std::vector<Te
       return results;
     }
   // What a first run creates for later ones (momenta) exists in the second.
-  ran_ = run.kept(expected) == 0;
+  remember(run);
+  ran_ = in_all_ranks(run.kept(expected) == 0);
   if (!ran_)
     restless(
         "Step: the function keeps tensors that it makes, in a variable or a list, which a replay cannot repeat; "
         "copy them into a tensor that outlives the step (copy_), or return them");
-  remember(run);
   return results;
 }
 
@@ -160,6 +168,7 @@ void Plan::remember(Recording& run) {
   for (const Recording::Random& known : run.random)
     if (!known.life.expired()) known_random_.push_back({known.generator, known.life, known.of_thread});
   switches_ = std::move(run.switches);
+  ranks_ = std::move(run.ranks);
   order_ = std::move(run.order);
 }
 
@@ -207,16 +216,27 @@ bool Plan::record(const StepFunction& function, const std::vector<Tensor>& input
       undo_ = run.take_undo();
       throw;
     }
-    put_back();
-    return true;
   } catch (const std::exception& error) {
     reason_ = error.what();
   } catch (...) {
     reason_ = "Step: the function threw something that is not a std::exception";
   }
   put_back();
-  forget();
-  return false;
+  if (!agreed_) {
+    try {
+      if (!in_all_ranks(reason_.empty()) && reason_.empty()) reason_ = "Step: another rank cannot record its step";
+      agreed_ = settled_ = in_all_ranks(settled_);
+    } catch (...) {
+      forget();
+      throw;
+    }
+  }
+  if (!reason_.empty()) {
+    forget();
+    return false;
+  }
+  if (!settled_) restless("Step: the function does different work with the same tensors, which a replay cannot repeat");
+  return true;
 }
 
 void Plan::capture(const StepFunction& function, Recording& run, const std::vector<Tensor>& recorded, Scope& scope) {
@@ -280,7 +300,6 @@ void Plan::keep(Recording& run, const std::vector<Tensor>& results, const Scope&
   std::vector<const Storage*> expected;
   for (const Made& made : made_) expected.push_back(made.storage.get());
   settled_ = repeats(run) && run.kept(expected) == 0;
-  if (!settled_) restless("Step: the function does different work with the same tensors, which a replay cannot repeat");
   remember(run);
   undo_ = run.take_undo();
 }

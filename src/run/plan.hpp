@@ -149,6 +149,7 @@ class Plan {
   }
   void forget();
   void restless(const char* reason);
+  bool in_all_ranks(bool own) const;
 
   StepKey key_;
   std::string reason_;   // why every call runs the function
@@ -173,12 +174,14 @@ class Plan {
   };
   std::vector<KnownRandom> known_random_;
   std::vector<Recording::Switch> switches_;
+  std::vector<Recording::Ranks> ranks_;
 
   // Of the recording.
   void* recording_ = nullptr;
   std::int64_t served_ = 0;  // calls
   std::int64_t replayed_ = 0;
-  bool settled_ = false;  // it did the same as the previous run
+  bool settled_ = false;  // it did the same as the previous run, in all ranks
+  bool agreed_ = false;   // the ranks have agreed to replay
   bool copies_results_ = false, copies_gradients_ = false;
   std::vector<Input> inputs_;
   std::vector<Gradient> gradients_;

@@ -175,6 +175,10 @@ void Recording::restore() {
     }
 }
 
+void Recording::joins(Ranks group) {
+  if (std::ranges::find(ranks, group.group, &Ranks::group) == ranks.end()) ranks.push_back(std::move(group));
+}
+
 void Recording::drop_inner_leaves() {
   std::erase_if(gradients, [](const Gradient& gradient) { return gradient.leaf.handles() == 1; });
 }

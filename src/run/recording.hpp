@@ -46,6 +46,11 @@ class Recording final : public Observer {
     std::shared_ptr<const bool> on;
     bool value;
   };
+  /// Ranks that exchange words on the host unless their step is replayed: all of them replay it, or none.
+  struct Ranks {
+    const void* group;
+    std::function<bool(bool)> all;  ///< whether something is true in all of them; every rank calls it
+  };
 
   /// `captures`: the work is being recorded, not run.
   Recording(const Mode& mode, const std::vector<Tensor>& inputs, bool captures);
@@ -69,6 +74,8 @@ class Recording final : public Observer {
   void name(const Tensor& tensor, Part part, std::uint64_t number);
   /// A generator that the run will draw from, and its counter.
   void expect(Generator& generator, Tensor counter);
+  /// Makes the run's replay a decision of these ranks.
+  void joins(Ranks group);
   /// Registers an undo on the host in case the queued work never happens.
   void on_failure(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
 
@@ -88,6 +95,7 @@ class Recording final : public Observer {
   std::vector<Gradient> gradients;
   std::vector<Random> random;
   std::vector<Switch> switches;
+  std::vector<Ranks> ranks;
   std::vector<std::uint64_t> order;  ///< every event in order: equal for runs that do the same
 
  private:
