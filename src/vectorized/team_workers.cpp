@@ -2,6 +2,7 @@
 // may take, so nobody waits for a thread that has not arrived: if its workers do not run, because other processes hold
 // the cores or the system grants no thread, a caller runs all parts itself.
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "modes/cores.hpp"
+#include "vectorized/placement.hpp"
 #include "vectorized/team_call.hpp"
 
 namespace tern::vectorized {
@@ -70,6 +72,7 @@ struct Offer {
   alignas(64) std::atomic<int> left{0};                            ///< parts that have not ended
   TeamCall* call = nullptr;
   int phase = 0;
+  std::atomic<int> core{-1};  ///< where the caller was
   Sleepers caller;
   int workers = 0;  ///< that its caller can use; under the pool's lock
   std::atomic<bool> owned{true};
@@ -110,6 +113,7 @@ class Pool {
 
   void run(Offer& offer, TeamCall& call) {
     offer.call = &call;
+    offer.core.store(sched_getcpu(), std::memory_order_relaxed);
     for (offer.phase = 0; offer.phase < call.phases() && !call.failed(); ++offer.phase) {
       offer.left.store(call.parts(), std::memory_order_relaxed);
       share(offer);
@@ -147,18 +151,20 @@ class Pool {
   }
 
   [[noreturn]] void work(int number) {
+    Placement placement;
     for (;;) {
       const std::uint32_t seen = offers_made_.load();
-      if (!help(number)) workers_.wait([&] { return offers_made_.load() != seen; });
+      if (!help(number, placement)) workers_.wait([&] { return offers_made_.load() != seen; });
     }
   }
 
   /// Runs parts that nobody has begun. A worker starts with the part of its own number, whose data is still in its
   /// cache from the last operator.
-  bool help(int number) {
+  bool help(int number, Placement& placement) {
     bool any = false;
     for (Offer* offer = offers_.load(); offer != nullptr; offer = offer->next) {
       const int parts = offer->parts.load(std::memory_order_relaxed);
+      if (parts > 0) placement.leave(offer->core.load(std::memory_order_relaxed));
       for (int i = 0; i < parts; ++i)
         if (const int part = (number + i) % parts; offer->take(part)) {
           offer->run(part);

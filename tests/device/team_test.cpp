@@ -1,4 +1,5 @@
 // The worker threads beneath the vectorized mode's operators, and how many of them there are.
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "tern/operators/operators.hpp"
 #include "tern/tensor/create.hpp"
 #include "vectorized/parallel.hpp"
+#include "vectorized/placement.hpp"
 
 using namespace tern;
 using namespace tern::testing;
@@ -131,6 +133,33 @@ TEST_CASE("team: a forked process computes with a team of its own", "[device]") 
   CHECK(result() == here);
 }
 #endif
+
+TEST_CASE("team: a worker leaves the core of its caller") {
+  std::thread([] {
+    const auto allowed = [] {
+      cpu_set_t set{};
+      sched_getaffinity(0, sizeof set, &set);
+      return set;
+    };
+    const cpu_set_t all = allowed();
+    const int cores = CPU_COUNT(&all);
+    if (cores < 2) return;
+    vectorized::Placement placement;
+    placement.leave(-1);
+    for (int turn = 0; turn < 2; ++turn) {  // the second time it may come back to where it was
+      int core = 0;
+      bool left = false;
+      while (!left) {  // the system may have moved it just before
+        core = sched_getcpu();
+        placement.leave(core);
+        const cpu_set_t set = allowed();
+        left = !CPU_ISSET(static_cast<std::size_t>(core), &set);
+        if (left) CHECK(CPU_COUNT(&set) == cores - 1);
+      }
+      CHECK(sched_getcpu() != core);
+    }
+  }).join();
+}
 
 TEST_CASE("cores: control groups limit the default number of threads", "[device]") {
   const TemporaryFolder folder;
