@@ -36,9 +36,8 @@ constexpr bool is_called(std::string_view name) {
 }
 
 /// The operands of one call's arguments.
-class Uses {
+class Operands {
  public:
-  Uses(const Card& card, const char* name) : card_(card), name_(name) {}
   /// The next argument is not a pointer.
   void skip() { ++argument_; }
   template <class T>
@@ -49,15 +48,23 @@ class Uses {
   /// One of several pointers of the same argument.
   template <class T>
   void add_part(T* pointer) {
-    if (pointer != nullptr) uses_.push_back(card_.use(name_, argument_, pointer, !std::is_const_v<T>));
+    if (pointer != nullptr) list_.push_back({argument_, pointer, !std::is_const_v<T>});
   }
-  std::vector<Use> take() { return std::move(uses_); }
+  std::vector<Use> on(const Card& card, const char* name) const {
+    std::vector<Use> uses;
+    for (const Operand& operand : list_)
+      uses.push_back(card.use(name, operand.argument, operand.pointer, operand.writes));
+    return uses;
+  }
 
  private:
-  const Card& card_;
-  const char* name_;
+  struct Operand {
+    int argument;
+    const void* pointer;
+    bool writes;
+  };
+  std::vector<Operand> list_;
   int argument_ = 0;
-  std::vector<Use> uses_;
 };
 
 template <class T>
@@ -70,21 +77,21 @@ T* moved(T* pointer, std::ptrdiff_t distance) {
 template <class A>
 struct Kept {
   std::decay_t<A> value;
-  void note(Uses& uses) const { uses.skip(); }
+  void note(Operands& operands) const { operands.skip(); }
   const std::decay_t<A>& at(std::ptrdiff_t) const { return value; }
 };
 
 template <class T>
 struct Kept<T*> {
   T* value;
-  void note(Uses& uses) const { uses.add(value); }
+  void note(Operands& operands) const { operands.add(value); }
   T* at(std::ptrdiff_t distance) const { return moved(value, distance); }
 };
 
 template <>
 struct Kept<const random::Key&> {
   random::Key value;
-  void note(Uses& uses) const { uses.add(value.base); }
+  void note(Operands& operands) const { operands.add(value.base); }
   random::Key at(std::ptrdiff_t distance) const {
     random::Key key = value;
     key.base = moved(value.base, distance);
@@ -125,10 +132,10 @@ struct Kept<const kernels::Parameters<T>&> {
     keep(second, source.second);
     keep(size, source.size);
   }
-  void note(Uses& uses) const {
-    uses.skip();
+  void note(Operands& operands) const {
+    operands.skip();
     const auto note_all = [&](const auto& pointers) {
-      for (auto* pointer : pointers) uses.add_part(pointer);
+      for (auto* pointer : pointers) operands.add_part(pointer);
     };
     note_all(value);
     note_all(gradient);
@@ -184,21 +191,36 @@ struct Divisors {
   }
 };
 
+template <class... A>
+struct LastOf {
+  using Type = void;
+};
+template <class First, class... A>
+struct LastOf<First, A...> : LastOf<A...> {};
+template <class A>
+struct LastOf<A> {
+  using Type = std::decay_t<A>;
+};
+
 /// Checked before a kernel runs; null: nothing.
 template <auto slot, class... A>
 auto inspected_of(const A&... arguments) {
-  const auto all = std::tie(arguments...);
-  constexpr std::size_t last = sizeof...(A) - 1;
-  static_cast<void>(all);
-  if constexpr (std::is_same_v<std::decay_t<std::tuple_element_t<last, std::tuple<A...>>>, kernels::CrossEntropy>) {
-    const kernels::CrossEntropy& shape = std::get<last>(all);
-    return Labels{std::get<last - 1>(all), shape.rows, shape.classes, shape.ignore_index, "label"};
-  } else if constexpr (is_called<slot>("one_hot")) {
-    return Labels{std::get<1>(all), std::get<2>(all), std::get<3>(all), 0, "label"};
-  } else if constexpr (is_called<slot>("gather") || is_called<slot>("gather_backward")) {
-    return Labels{std::get<2>(all), std::get<3>(all), std::get<4>(all), 0, "index"};
-  } else if constexpr (divides_integers<slot, A...>) {
-    return Divisors<std::remove_cvref_t<decltype(*std::get<2>(all))>>{std::get<2>(all), std::get<3>(all)};
+  constexpr bool labels = std::is_same_v<typename LastOf<A...>::Type, kernels::CrossEntropy>;
+  constexpr bool classes = is_called<slot>("one_hot");
+  constexpr bool indices = is_called<slot>("gather") || is_called<slot>("gather_backward");
+  if constexpr (labels || classes || indices || divides_integers<slot, A...>) {
+    const auto all = std::tie(arguments...);
+    if constexpr (labels) {
+      constexpr std::size_t last = sizeof...(A) - 1;
+      const kernels::CrossEntropy& shape = std::get<last>(all);
+      return Labels{std::get<last - 1>(all), shape.rows, shape.classes, shape.ignore_index, "label"};
+    } else if constexpr (classes) {
+      return Labels{std::get<1>(all), std::get<2>(all), std::get<3>(all), 0, "label"};
+    } else if constexpr (indices) {
+      return Labels{std::get<2>(all), std::get<3>(all), std::get<4>(all), 0, "index"};
+    } else {
+      return Divisors<std::remove_cvref_t<decltype(*std::get<2>(all))>>{std::get<2>(all), std::get<3>(all)};
+    }
   } else {
     return nullptr;
   }
@@ -215,15 +237,13 @@ Context on_host(const Context& context) {
 
 using Body = std::function<void(std::ptrdiff_t distance)>;
 
-void queue(const Context& context, const char* name, auto note, Body kernel, Body inspect = nullptr) {
+void queue(const Context& context, const char* name, const Operands& operands, Body kernel, Body inspect = nullptr) {
   const std::lock_guard lock(device_mutex());
   Stream& stream = Card::state(context.stream);
-  Uses uses(*stream.card, name);
-  note(uses);
   const auto run = [kernel = std::move(kernel), inspect = std::move(inspect)](const Work& work, Stream& on) {
     run_kernel(work, on, kernel, inspect);
   };
-  stream.card->submit(stream, std::make_shared<Work>(Work{name, uses.take(), run}));
+  stream.card->submit(stream, std::make_shared<Work>(Work{name, operands.on(*stream.card, name), run}));
 }
 
 const Mode& kernels_of(const Context& context) {
@@ -231,24 +251,29 @@ const Mode& kernels_of(const Context& context) {
   return Card::state(context.stream).card->kernels();
 }
 
-// Compiled once for all kernels with the same arguments.
+// Compiled once for all kernels with the same arguments. No tuple of them: it would take a third of the time.
 template <class... A>
 void queue_call(Context& context, const char* name, kernels::Kernel<void(Context&, A...)> plain, Body inspect,
                 A... arguments) {
-  const std::tuple<Kept<A>...> kept(Kept<A>{arguments}...);
-  const auto note = [&](Uses& uses) { std::apply([&](const auto&... each) { (each.note(uses), ...); }, kept); };
-  Body kernel = [plain, kept, surroundings = on_host(context)](std::ptrdiff_t distance) {
-    Context host = surroundings;
-    std::apply([&](const auto&... each) { plain(host, each.at(distance)...); }, kept);
+  const auto queue_kept = [&](const Kept<A>&... kept) {
+    Operands operands;
+    (kept.note(operands), ...);
+    queue(
+        context, name, operands,
+        [plain, surroundings = on_host(context), kept...](std::ptrdiff_t distance) {
+          Context host = surroundings;
+          plain(host, kept.at(distance)...);
+        },
+        std::move(inspect));
   };
-  queue(context, name, note, std::move(kernel), std::move(inspect));
+  queue_kept(Kept<A>{arguments}...);
 }
 
 /// A kernel that queues the slot of the same name. `find` takes it from the mode whose kernels run.
 template <auto slot, class Find, class... A>
 struct Queued {
   static void call(Context& context, A... arguments) {
-    const auto inspected = inspected_of<slot, A...>(arguments...);
+    [[maybe_unused]] const auto inspected = inspected_of<slot, A...>(arguments...);
     Body inspect;
     if constexpr (!std::is_null_pointer_v<std::remove_cv_t<decltype(inspected)>>)
       inspect = [inspected](std::ptrdiff_t distance) { inspected.check(slot_name<slot>.data(), distance); };
@@ -262,12 +287,12 @@ void fill(Context& context, void* out, std::int64_t n, const void* value, std::s
   std::array<std::byte, 8> kept{};
   std::memcpy(kept.data(), value, element);
   const auto plain = kernels_of(context).movement.fill;
-  queue(
-      context, "fill", [&](Uses& uses) { uses.add(out); },
-      [=, surroundings = on_host(context)](std::ptrdiff_t distance) {
-        Context host = surroundings;
-        plain(host, moved(out, distance), n, kept.data(), element);
-      });
+  Operands operands;
+  operands.add(out);
+  queue(context, "fill", operands, [=, surroundings = on_host(context)](std::ptrdiff_t distance) {
+    Context host = surroundings;
+    plain(host, moved(out, distance), n, kept.data(), element);
+  });
 }
 
 template <auto slot, class Find, class Family, class... A>
