@@ -171,6 +171,10 @@ configure() {
     ${TERN_DEPENDENCIES:+"-DCMAKE_PREFIX_PATH=$TERN_DEPENDENCIES"} "$@" >&2
 }
 
+# Options for a release whose kernels alone are optimised fully: a third less time to compile, and an operator's call
+# takes a tenth longer.
+quick=("-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
+
 # has_targets FOLDER TARGET ...: whether FOLDER is configured to build them
 has_targets() {
   local folder=$1 target

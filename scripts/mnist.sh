@@ -16,7 +16,7 @@ step_done packages
 targets=(mnist_cnn)
 # For this machine only, from scratch.
 options=(-DTERN_BUILD_TESTS=OFF -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=OFF -DTERN_BUILD_TOOLS=OFF
-         -DTERN_SIMD_TARGETS=native -DTERN_UNITY=ON)
+         -DTERN_SIMD_TARGETS=native -DTERN_UNITY=ON "${quick[@]}")
 if have_gpu && have_nvcc; then
   targets+=(tern_cuda)
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")

@@ -17,7 +17,7 @@ install_missing
 step_done packages
 
 options=(-DTERN_BUILD_TESTS=ON -DTERN_BUILD_EXAMPLES=ON -DTERN_BUILD_BENCHMARKS=ON -DTERN_BUILD_TOOLS=ON
-         -DTERN_SIMD_TARGETS=all -DTERN_UNITY=ON)
+         -DTERN_SIMD_TARGETS=all -DTERN_UNITY=ON "${quick[@]}")
 if have_command ccache; then
   # The tests of the package build the library once more, within another project, by the same commands; ctest changes
   # the locale.
