@@ -180,6 +180,14 @@ Layout choose_layout(const Context& context, Problem problem) {
   // A product of the image as it lies.
   if (!empty && lies == Layout::channels_last && problem.plain() && problem.O >= 8 && problem.C >= 8)
     return Layout::channels_last;
+  // Few outputs: sums of positions, without patches, where they are fast. The gradient of the weights is slow there for
+  // many channels of few positions.
+  problem.layout = Layout::channels_first;
+  if (direct_fits(problem)) {
+    if (problem.groups > 1 ? problem.O <= 8 : problem.C == 1) return Layout::channels_first;
+    const bool few = problem.O <= (problem.C <= 8 ? 16 : 8) && (problem.C <= 64 || problem.positions() >= 128);
+    if (problem.groups == 1 && few && !problem.strided()) return Layout::channels_first;
+  }
   // Lanes that are channels need enough of them to fill vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;

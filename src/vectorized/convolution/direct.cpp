@@ -11,11 +11,10 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-// Outputs for which cutting patches costs more than it gains: always, where little is computed between the rows, and
-// where patches are cut element by element.
-constexpr std::int64_t few_outputs = 8, some_outputs = 32, many_outputs = 64;
+// More outputs are products of patches.
+constexpr std::int64_t many_outputs = 64;
 // Elements of an image that is copied, and of an output's positions that are computed together.
-constexpr std::int64_t most_copied = std::int64_t{1} << 23, some_positions = 4096, most_outputs = 4;
+constexpr std::int64_t most_copied = std::int64_t{1} << 23, some_positions = 4096, most_outputs = 8;
 
 /// How the planes of an image are read: `phases` of `rows` x `width` elements each.
 struct Planes {
@@ -71,24 +70,35 @@ class Direct : public Plan<T> {
 
  private:
   void copy(const T* from, T* to) const {
+    for (std::int64_t phase = 0; phase < planes_.phases; ++phase)
+      for (std::int64_t c = 0; c < problem_.C; ++c)
+        copy_phase(from + c * problem_.plane(), to + (c * planes_.phases + phase) * planes_.size(), phase);
+  }
+
+  void copy_phase(const T* from, T* to, std::int64_t phase) const {
     const auto& p = problem_;
-    for (std::int64_t c = 0; c < p.C; ++c, from += p.plane())
-      for (std::int64_t phase = 0; phase < planes_.phases; ++phase)
-        for (std::int64_t row = 0; row < planes_.rows; ++row, to += planes_.width) {
-          const std::int64_t h = row * p.stride_h + phase / p.stride_w - p.pad_h, first = phase % p.stride_w - p.pad_w;
-          // Columns [begin, end) lie inside.
-          const std::int64_t begin =
-              std::clamp<std::int64_t>(divide_up(std::max<std::int64_t>(-first, 0), p.stride_w), 0, planes_.width);
-          std::int64_t end = first >= p.W ? begin : divide_up(p.W - first, p.stride_w);
-          end = h < 0 || h >= p.H ? begin : std::clamp(end, begin, planes_.width);
-          std::fill(to, to + begin, T{0});
-          const T* const line = begin < end ? from + h * p.W : from;
-          if (p.stride_w == 1)
-            std::copy_n(line + (begin < end ? first + begin : 0), end - begin, to + begin);
-          else
-            for (std::int64_t w = begin; w < end; ++w) to[w] = line[first + w * p.stride_w];
-          std::fill(to + end, to + planes_.width, T{0});
-        }
+    const std::int64_t stride = p.stride_w, first = phase % stride - p.pad_w;
+    // Columns [begin, end) lie inside.
+    const std::int64_t begin =
+        std::clamp<std::int64_t>(divide_up(std::max<std::int64_t>(-first, 0), stride), 0, planes_.width);
+    const std::int64_t end = first >= p.W ? begin : std::clamp(divide_up(p.W - first, stride), begin, planes_.width);
+    const std::int64_t count = end - begin;
+    std::int64_t h = phase / stride - p.pad_h;
+    for (std::int64_t row = 0; row < planes_.rows; ++row, h += p.stride_h, to += planes_.width) {
+      if (h < 0 || h >= p.H || count == 0) {
+        std::fill_n(to, planes_.width, T{0});
+        continue;
+      }
+      std::fill_n(to, begin, T{0});
+      const T* const in = from + h * p.W + first + begin * stride;
+      if (stride == 1)
+        std::copy_n(in, count, to + begin);
+      else if (stride == 2)
+        kernels_.copy_every_second(to + begin, in, count);
+      else
+        for (std::int64_t w = 0; w < count; ++w) to[begin + w] = in[w * stride];
+      std::fill_n(to + end, planes_.width - end, T{0});
+    }
   }
 
   /// Rows [first, last) of an image of a group.
@@ -104,14 +114,15 @@ class Direct : public Plan<T> {
       const std::int64_t rows = std::min(rows_, last - row);
       block.in = in + row * width;
       block.positions = (rows - 1) * width + p.OW;
-      for (std::int64_t o = 0; o < p.O; o += most_outputs) {
-        block.outputs = std::min(most_outputs, p.O - o);
+      for (std::int64_t tile = 0, tiles = divide_up(p.O, most_outputs); tile < tiles; ++tile) {
+        const std::int64_t o = p.O * tile / tiles;
+        block.outputs = p.O * (tile + 1) / tiles - o;
         block.weights = arrays_.weight + (group * p.O + o) * p.K();
         block.bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + group * p.O + o;
         T* const out = arrays_.out + (image * p.O + o) * p.positions() + row * p.OW;
         block.out = sums_ == 0 ? out : sums;
         block.out_row = sums_ == 0 ? p.positions() : sums_;
-        direct_kernels<T>().run(block);
+        kernels_.run(block);
         if (sums_ == 0) continue;
         for (std::int64_t i = 0; i < block.outputs; ++i)
           for (std::int64_t r = 0; r < rows; ++r)
@@ -122,6 +133,7 @@ class Direct : public Plan<T> {
 
   Problem problem_;
   Arrays<T> arrays_;
+  const DirectKernels<T>& kernels_ = direct_kernels<T>();
   Planes planes_;
   std::vector<std::int64_t> offsets_;
   std::int64_t row_parts_ = 1, rows_ = 1;  ///< rows of outputs that are computed together
@@ -137,9 +149,11 @@ bool direct_fits(const Problem& problem) {
   if (planes.copied && problem.C * planes.phases > most_copied / planes.size()) return false;
   if (3 * problem.OW < planes.width) return false;
   if (problem.strided() && problem.taps() == 1) return false;  // most of what is copied would not be read
-  const bool slow_patches = problem.stride_w != 1 || problem.dilation_w != 1,
-             dense = 5 * problem.OW >= 4 * planes.width;
-  return problem.O <= (slow_patches ? many_outputs : dense ? some_outputs : few_outputs);
+  // Cycles for two vectors of positions and an element of k: a product of patches, which are cut run by run, or element
+  // by element, beside these sums, which include what lies between the rows.
+  const double outputs = static_cast<double>(problem.O), width = static_cast<double>(problem.OW);
+  const double patches = outputs + (problem.stride_w != 1 ? 38 : 3 + 80 / width);
+  return problem.O <= many_outputs && 1.1 * outputs * static_cast<double>(planes.width) / width <= patches;
 }
 
 template <class T>

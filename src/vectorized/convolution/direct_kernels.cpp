@@ -20,9 +20,9 @@ using Vector = hn::Vec<hn::ScalableTag<T>>;
 
 // Sums that are in registers together, beside their vectors of the input and a weight.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int most_sums = 16;
+inline constexpr int most_sums = 24, most_outputs = 8;
 #else
-inline constexpr int most_sums = 8;
+inline constexpr int most_sums = 12, most_outputs = 4;
 #endif
 inline constexpr int most_vectors = 8;
 
@@ -105,17 +105,36 @@ void outputs(const DirectBlock<T>& block, std::int64_t o) {
   if (p < block.positions) tile<false, R, 1>(block, o, p, block.positions - p);
 }
 
+/// `count` outputs from `o` on, at most R.
+template <int R, class T>
+void some_outputs(const DirectBlock<T>& block, std::int64_t o, std::int64_t count) {
+  if (count == R) return outputs<R>(block, o);
+  if constexpr (R > 1) some_outputs<R - 1>(block, o, count);
+}
+
 template <class T>
 void run(const DirectBlock<T>& block) {
-  std::int64_t o = 0;
-  for (; o + 4 <= block.outputs; o += 4) outputs<4>(block, o);
-  for (; o + 2 <= block.outputs; o += 2) outputs<2>(block, o);
-  if (o < block.outputs) outputs<1>(block, o);
+  const std::int64_t tiles = (block.outputs + most_outputs - 1) / most_outputs;  // of nearly equal height
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t first = block.outputs * t / tiles;
+    some_outputs<most_outputs>(block, first, block.outputs * (t + 1) / tiles - first);
+  }
+}
+
+template <class T>
+void copy_every_second(T* out, const T* in, std::int64_t n) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<T> d;
+  for (; i + lanes<T>() < n; i += lanes<T>())  // with an element to spare: the last one read is beside the last of n
+    hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, in + 2 * i + lanes<T>()), hn::LoadU(d, in + 2 * i)), d, out + i);
+#endif
+  for (; i < n; ++i) out[i] = in[2 * i];
 }
 
 template <class T>
 const DirectKernels<T>& kernels() {
-  static constexpr DirectKernels<T> table{.run = run<T>};
+  static constexpr DirectKernels<T> table{.run = run<T>, .copy_every_second = copy_every_second<T>};
   return table;
 }
 

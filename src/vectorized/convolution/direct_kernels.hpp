@@ -25,6 +25,8 @@ struct DirectBlock {
 template <class T>
 struct DirectKernels {
   void (*run)(const DirectBlock<T>&);
+  /// out[i] = in[2 i] for i in [0, n).
+  void (*copy_every_second)(T* out, const T* in, std::int64_t n);
 };
 
 template <class T>
