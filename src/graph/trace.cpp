@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "graph/batch_text.hpp"
+#include "memory/no_memory.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/observer.hpp"
 #include "tern/operators/shape.hpp"
@@ -31,22 +32,31 @@ struct Named {
   Kind kind;
 };
 
+/// How a program is traced.
+struct TraceRun {
+  const std::vector<std::string>& names;  ///< of the inputs
+  const std::map<Identity, Named>& state;
+  bool runs = false;  ///< whether operators are run, because something reads results, or else inferred
+};
+
 /// Makes a graph of the operators that it hears, and refuses what it cannot see: elements that the host reads or
 /// writes.
 class Tracer final : public operators::OpListener, public Observer {
  public:
-  Tracer(std::string name, const std::vector<Tensor>& inputs, const std::vector<std::string>& names,
-         std::map<Identity, Named> state)
-      : state_(std::move(state)) {
+  Tracer(std::string name, const std::vector<Tensor>& inputs, const TraceRun& run)
+      : state_(run.state), runs_(run.runs) {
     structure_.name = std::move(name);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const std::string usual = inputs.size() == 1 ? "x" : message("x", i);
-      structure_.inputs.push_back(add({.name = i < names.size() ? names[i] : usual, .kind = Kind::input}, inputs[i]));
+      structure_.inputs.push_back(
+          add({.name = i < run.names.size() ? run.names[i] : usual, .kind = Kind::input}, inputs[i]));
       follow(inputs[i]);
     }
     begin();
   }
   ~Tracer() override { end(); }
+
+  bool runs() const override { return runs_; }
 
   void called(const operators::OpCall& call) override {
     Node node{.op = &call.op, .attributes = call.attributes, .inputs = {}, .results = {}};
@@ -128,7 +138,8 @@ class Tracer final : public operators::OpListener, public Observer {
   }
 
   Structure structure_;
-  std::map<Identity, Named> state_;
+  const std::map<Identity, Named>& state_;
+  bool runs_;
   std::map<Identity, int> values_;
   std::set<const Storage*> followed_;
   std::vector<Tensor> alive_;  // so that no address comes twice
@@ -178,13 +189,40 @@ void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
 }
 
 Structure trace_once(const std::string& name, const Function& function, const std::vector<Tensor>& examples,
-                     const std::vector<std::string>& names, const std::map<Identity, Named>& state) {
+                     const TraceRun& run) {
   const NoGrad no_grad;
-  Tracer tracer(name, examples, names, state);
+  Tracer tracer(name, examples, run);
   const operators::Listening listening(&tracer);
   return tracer.finish(function(examples));
 }
 
+/// An example with one row more: its elements do not matter.
+Tensor with_one_more(const Tensor& example, bool runs) {
+  if (runs) return operators::cat({example, example.slice(0, 0, 1)});
+  Shape shape = example.shape();
+  ++shape[0];
+  return Tensor(shape, example.dtype());
+}
+
+Structure traced(const std::string& name, const Function& function, const std::vector<Tensor>& examples, bool batch,
+                 const TraceRun& run) {
+  Structure structure = trace_once(name, function, examples, run);
+  const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
+  if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
+    return structure;
+  std::vector<Tensor> larger;
+  for (const Tensor& example : examples) larger.push_back(with_one_more(example, run.runs));
+  const std::int64_t n = examples[0].size(0);
+  try {
+    join(structure, trace_once(name, function, larger, run), n, n + 1);
+  } catch (const GraphError&) {  // all sizes stay fixed
+  } catch (const ShapeError&) {  // the program takes this batch alone
+  }
+  return structure;
+}
+
+/// Without running its operators, unless an operator needs the elements of a result: of a matrix to invert, of a mask
+/// whose places are counted.
 Graph traced(const std::string& name, const Function& function, const std::vector<Tensor>& given,
              const TraceOptions& options, const std::map<Identity, Named>& state) {
   std::vector<Tensor> examples;
@@ -192,19 +230,11 @@ Graph traced(const std::string& name, const Function& function, const std::vecto
     expects<GraphError>(example.defined(), "graph: an example is undefined");
     examples.push_back(example.detach());
   }
-  Structure structure = trace_once(name, function, examples, options.inputs, state);
-  const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
-  if (!options.batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
-    return Graph(std::move(structure));
-  std::vector<Tensor> larger;
-  for (const Tensor& example : examples) larger.push_back(operators::cat({example, example.slice(0, 0, 1)}));
-  const std::int64_t n = examples[0].size(0);
   try {
-    join(structure, trace_once(name, function, larger, options.inputs, state), n, n + 1);
-  } catch (const GraphError&) {  // all sizes stay fixed
-  } catch (const ShapeError&) {  // the program takes this batch alone
+    return Graph(traced(name, function, examples, options.batch, {options.inputs, state, false}));
+  } catch (const NoElements&) {
+    return Graph(traced(name, function, examples, options.batch, {options.inputs, state, true}));
   }
-  return Graph(std::move(structure));
 }
 
 /// What a forward in training changes, put back at the end.

@@ -160,6 +160,7 @@ struct OpenScopes {
     scope.ended.store(false, std::memory_order_relaxed);
     ++count;
     innermost_scope = &scope.scope;
+    if (scope.scope.observer != nullptr || hearing.on) update_hearing();
   }
   void pop_ended() {
     Scope* innermost = nullptr;
@@ -170,6 +171,7 @@ struct OpenScopes {
       break;
     }
     innermost_scope = innermost;
+    if ((innermost != nullptr && innermost->observer != nullptr) || hearing.on) update_hearing();
   }
   bool all_ended() const;
 

@@ -10,6 +10,7 @@
 namespace tern {
 
 constinit thread_local Observer* detail::observer = nullptr;
+constinit thread_local detail::Hearing detail::hearing{};
 constinit thread_local OperatorCall* OperatorCall::open_ = nullptr;
 constinit thread_local const Whereabouts* Whereabouts::innermost = nullptr;
 constinit thread_local int RunningBackward::depth_ = 0;
@@ -17,11 +18,17 @@ constinit thread_local int RunningBackward::depth_ = 0;
 std::string whereabouts() { return Whereabouts::innermost == nullptr ? "" : Whereabouts::innermost->describe(); }
 
 OperatorCall::OperatorCall(const char* name, DType compute, const Work* work)
-    : name_(name), compute_(compute), backward_(RunningBackward::any()), work_(work) {}
+    : name_(name), source_(detail::hearing.call), compute_(compute), backward_(RunningBackward::any()), work_(work) {}
+
+void detail::update_hearing() noexcept {
+  const bool observed = observer != nullptr || (innermost_scope != nullptr && innermost_scope->observer != nullptr);
+  hearing.on = hearing.call == nullptr && (hearing.listener != nullptr || observed);
+}
 
 void Observer::begin() noexcept {
   watches_ = true;
   outer_ = std::exchange(detail::observer, this);
+  detail::update_hearing();
 }
 
 void Observer::end() noexcept {
@@ -29,6 +36,7 @@ void Observer::end() noexcept {
   Observer** place = &detail::observer;
   while (*place != nullptr && *place != this) place = &(*place)->outer_;
   if (*place == this) *place = outer_;
+  detail::update_hearing();
 }
 
 void* OperatorCall::use(const Operand& operand) {

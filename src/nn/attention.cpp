@@ -75,10 +75,4 @@ std::string MultiheadAttention::describe() const {
   return message("MultiheadAttention(", width_, ", ", heads_, is_causal_ ? ", causal)" : ")");
 }
 
-std::int64_t MultiheadAttention::flops(const Shape& input, const Shape& /*output*/) const {
-  // The projections, and both products of attention: rows x rows x width each.
-  const std::int64_t elements = element_count(input), rows = input[input.rank() - 2];
-  return 2 * elements * 3 * width_ + 4 * elements * rows;
-}
-
 }  // namespace tern::nn

@@ -4,13 +4,14 @@
 
 namespace tern::nn {
 
-/// Called after every module call of its thread during its lifetime. Sequential does not fuse meanwhile.
+/// Called before and after every module call of its thread during its lifetime. Sequential does not fuse meanwhile.
 class CallLog {
  public:
   CallLog();
   CallLog(const CallLog&) = delete;
   CallLog& operator=(const CallLog&) = delete;
   virtual ~CallLog();
+  virtual void calls(const Module& module) = 0;
   virtual void called(const Module& module, const Tensor& x, const Tensor& y) = 0;
 
  private:

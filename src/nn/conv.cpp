@@ -65,10 +65,6 @@ std::string Conv2d::describe() const {
                  bias_->defined() ? "" : ", no bias", suffix(options_.activation), ")");
 }
 
-std::int64_t Conv2d::flops(const Shape& /*input*/, const Shape& output) const {
-  return 2 * element_count(output) * init::fan_in(weight_);
-}
-
 Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv1dOptions& options,
                Generator& generator)
     : options_{.stride = options.stride,
@@ -88,10 +84,6 @@ std::string Conv1d::describe() const {
   return message("Conv1d(", weight_->size(1) * options_.groups, ", ", weight_->size(0), ", ", weight_->size(2), ")");
 }
 
-std::int64_t Conv1d::flops(const Shape& /*input*/, const Shape& output) const {
-  return 2 * element_count(output) * init::fan_in(weight_);
-}
-
 ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, Pair kernel, const ConvTranspose2dOptions& options,
                                  Generator& generator)
     : options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups},
@@ -107,10 +99,6 @@ Tensor ConvTranspose2d::forward(const Tensor& x) const {
 std::string ConvTranspose2d::describe() const {
   return message("ConvTranspose2d(", weight_->size(0), ", ", weight_->size(1) * options_.groups, ", ", weight_->size(2),
                  'x', weight_->size(3), ")");
-}
-
-std::int64_t ConvTranspose2d::flops(const Shape& input, const Shape& /*output*/) const {
-  return 2 * element_count(input) * init::fan_in(weight_);
 }
 
 Tensor cat(const std::vector<Conv2dInput>& inputs) {

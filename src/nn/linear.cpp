@@ -18,8 +18,4 @@ std::string Linear::describe() const {
                  suffix(activation_), ")");
 }
 
-std::int64_t Linear::flops(const Shape& /*input*/, const Shape& output) const {
-  return 2 * element_count(output) * weight_->size(1);
-}
-
 }  // namespace tern::nn

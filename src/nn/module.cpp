@@ -129,6 +129,8 @@ void Module::to(DType dtype) {
 }
 
 Tensor Module::operator()(const Tensor& x) const {
+  if (current_log != nullptr) [[unlikely]]
+    current_log->calls(*this);
   Tensor y = call([&] { return forward(x); });
   if (current_log != nullptr) [[unlikely]]
     current_log->called(*this, x, y);

@@ -92,12 +92,4 @@ std::string Recurrent::describe() const {
                  options_.dropout > 0 ? message(", dropout ", options_.dropout) : "", ')');
 }
 
-std::int64_t Recurrent::flops(const Shape& input, const Shape& /*output*/) const {
-  const std::int64_t rows = element_count(input) / in_, directions = options_.bidirectional ? 2 : 1;
-  std::int64_t sum = 0;
-  for (std::int64_t layer = 0; layer < options_.layers; ++layer)
-    sum += directions * gates() * hidden_ * ((layer == 0 ? in_ : directions * hidden_) + hidden_);
-  return 2 * rows * sum;
-}
-
 }  // namespace tern::nn

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "memory/no_memory.hpp"
 #include "nn/call_log.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/core/error.hpp"
@@ -33,19 +34,28 @@ struct EvaluationScope {
 
 namespace {
 
-class Recorder : public CallLog {
+/// Notes the layers of a call, and the operations of each without those of its children.
+class Recorder final : public CallLog, public operators::OpListener, public Observer {
  public:
-  Recorder(Summary& summary, const Module& root) : summary_(summary) {
+  Recorder(Summary& summary, const Module& root, bool runs) : summary_(summary), runs_(runs) {
     root.visit(
         [this](const std::string& path, const Module& module) { paths_.emplace(EvaluationScope::key(module), path); });
+    begin();
   }
+  ~Recorder() override { end(); }
 
+  bool runs() const override { return runs_; }
+  void called(const operators::OpCall& call) override { count(call.flops); }
+  void after(const OperatorCall& call) override { count(call.flops()); }
+
+  void calls(const Module&) override { flops_.push_back(0); }
   void called(const Module& module, const Tensor& x, const Tensor& y) override {
     Summary::Layer layer{.name = {}, .description = module.describe(), .output = y.shape()};
     if (const auto path = paths_.find(EvaluationScope::key(module)); path != paths_.end()) layer.name = path->second;
     for (const NamedTensor& own : EvaluationScope::parameters(module))
       if (own.tensor.defined()) layer.parameters += own.tensor.numel();
-    layer.flops = module.flops(x.shape(), y.shape());
+    layer.flops = static_cast<std::int64_t>(flops_.back());
+    flops_.pop_back();
     summary_.flops += layer.flops;
     if (!EvaluationScope::leaf(module) && layer.parameters == 0 && layer.flops == 0) return;
     // An output that shares the input's elements costs nothing.
@@ -56,9 +66,24 @@ class Recorder : public CallLog {
   }
 
  private:
+  void count(double flops) {
+    if (!flops_.empty()) flops_.back() += flops;
+  }
+
   Summary& summary_;
+  bool runs_;
   std::unordered_map<const void*, std::string> paths_;
+  std::vector<double> flops_;  // of each module that is being called, the innermost last
 };
+
+/// Adds the layers of one call. Operators are inferred, or run.
+void record_layers(Summary& summary, const Module& module, const Tensor& x, bool runs) {
+  const EvaluationScope evaluation(module);
+  const NoGrad no_grad;
+  Recorder recorder(summary, module, runs);
+  const operators::Listening listening(&recorder);
+  module(x);
+}
 
 std::string thousands(std::int64_t number) {
   const std::string digits = std::to_string(number);
@@ -86,11 +111,14 @@ Summary summary(const Module& module, const Shape& input) {
     summary.parameters += tensor.numel();
     summary.parameter_bytes += static_cast<std::int64_t>(byte_count(tensor.shape(), size_of(dtype)));
   }
-  const EvaluationScope evaluation(module);
-  const NoGrad no_grad;
-  Recorder recorder(summary, module);
-  module(zeros(input, dtype));
-  return summary;
+  try {
+    Summary inferred = summary;
+    record_layers(inferred, module, Tensor(input, dtype), false);
+    return inferred;
+  } catch (const NoElements&) {  // a module of the user's looks at values
+    record_layers(summary, module, zeros(input, dtype), true);
+    return summary;
+  }
 }
 
 std::string Summary::text() const {

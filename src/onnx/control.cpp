@@ -45,7 +45,7 @@ Item stacked(const std::vector<Item>& steps, std::int64_t axis) {
   }
   result.known = known;
   if (!known) result.by_batch = false;
-  const operators::Listening nobody(known ? nullptr : operators::detail::op_listener);
+  const operators::Listening nobody(known ? nullptr : detail::hearing.listener);
   result.tensor = op::stack(tensors, axis);
   return result;
 }
@@ -144,7 +144,7 @@ std::vector<Item> Importer::run_scan(const NodeProto& node, const std::vector<co
       Item one = whole;
       one.parameter = false;
       const std::int64_t at = in_backwards[k] != 0 ? steps - 1 - step : step;
-      const operators::Listening nobody(whole.known ? nullptr : operators::detail::op_listener);
+      const operators::Listening nobody(whole.known ? nullptr : detail::hearing.listener);
       one.tensor = op::squeeze(op::slice(whole.tensor, in_axes[k], at, at + 1), {in_axes[k]});
       if (whole.known) one.tensor = one.tensor.clone();
       given.push_back(std::move(one));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memory/no_memory.hpp"
 #include "onnx/table.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/device.hpp"
@@ -193,6 +194,8 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
   } catch (const OnnxError&) {
     throw;
   } catch (const OutOfMemory&) {
+    throw;
+  } catch (const NoElements&) {  // the whole model runs then
     throw;
   } catch (const Refusal& refusal) {
     lack(label, type, refusal.what(), refusal.advice());

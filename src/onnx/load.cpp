@@ -155,7 +155,8 @@ graph::Graph Importer::build() {
   read_inputs();
   if (!lacks_.empty()) throw OnnxError(name_, lacks_);
 
-  // Integers are often indices or divisors: 1 is both, except in tables of one row.
+  // Operators run only where one needs the elements of a result. Integers are often indices or divisors: 1 is both,
+  // except in tables of one row.
   const auto traced = [&](int fill) {
     std::vector<Tensor> examples;
     std::vector<std::string> names;
@@ -170,8 +171,12 @@ graph::Graph Importer::build() {
     }
     Device quiet(*current_scope().mode, {.transfers = Transfers::allow, .numerics = Numerics::trust, .verify = false});
     bool first = true;
-    graph::Graph graph = graph::trace([&](const std::vector<Tensor>& x) { return run(x, std::exchange(first, false)); },
-                                      examples, {.batch = batch_, .inputs = names});
+    const auto call = [&](const std::vector<Tensor>& x) {
+      std::vector<Tensor> results = run(x, first);
+      first = false;
+      return results;
+    };
+    graph::Graph graph = graph::trace(call, examples, {.batch = batch_, .inputs = names});
     quiet.synchronize();  // throws what an index out of range left behind on a device
     return graph;
   };

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "operators/attribute_text.hpp"
+#include "operators/inside_call.hpp"
 #include "operators/op_list.hpp"
 
 namespace tern::operators {
-
-constinit thread_local OpListener* detail::op_listener = nullptr;
 
 namespace {
 
@@ -49,14 +48,19 @@ const Op& op(std::string_view name) {
 
 std::vector<Tensor> TracedCall::run(const char* name) {
   const Op& called = op(name);
-  OpListener* const listener = detail::op_listener;
+  OpListener* const listener = detail::hearing.listener;
   const Attributes attributes(std::move(attributes_));
   std::vector<Tensor> results;
-  {
-    const Listening nobody(nullptr);
+  OpCall call{called, inputs_, attributes, results};
+  if (listener != nullptr && !listener->runs()) {
+    Inferred inferred = called.infer(inputs_, attributes);
+    results = std::move(inferred.results);
+    call.flops = inferred.flops;
+  } else {
+    const InsideCall inside(call);
     results = called.run(inputs_, attributes);
   }
-  listener->called({called, inputs_, attributes, results});
+  if (listener != nullptr) listener->called(call);
   return results;
 }
 

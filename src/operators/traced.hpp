@@ -1,5 +1,6 @@
 #pragma once
-// Each public operator reports its calls to the thread's listener. Its first line is
+// Each public operator reports its calls to the thread's listener, and to the observers of its kernels. Its first line
+// is
 //
 //     if (traces()) return traced("relu", x);
 
@@ -9,7 +10,7 @@
 
 namespace tern::operators {
 
-inline bool traces() { return listened(); }
+inline bool traces() { return detail::hearing.on; }
 
 /// A generator as an attribute; null: the default one of the thread that runs the call.
 struct GeneratorOf {
@@ -28,7 +29,7 @@ class TracedCall {
   void add(const T& attribute) {
     attributes_.emplace_back(attribute);
   }
-  /// Runs the operator of this name and tells the listener.
+  /// Runs or infers the operator of this name and tells the listener.
   std::vector<Tensor> run(const char* name);
 
  private:

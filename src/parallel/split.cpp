@@ -35,12 +35,6 @@ std::string words(const char* layer, const Group& group, std::int64_t in, std::i
   return message(layer, '(', in, ", ", out, bias.defined() ? "" : ", no bias", ", of ", group.size(), " ranks)");
 }
 
-/// The floating-point operations of this rank's part of a product.
-std::int64_t product_flops(const Group& group, const Shape& input, Layout layout, const Tensor& weight) {
-  const std::int64_t rows = element_count(input) / std::max<std::int64_t>(input[input.rank() - 1], 1);
-  return 2 * rows * (layout == Layout::rows ? group.size() : 1) * weight.numel();
-}
-
 }  // namespace
 
 SplitModule::SplitModule(const Group& group)
@@ -83,10 +77,6 @@ std::string ColumnLinear::describe() const {
   return words("ColumnLinear", group(), weight_->size(1), weight_->size(0) * group().size(), bias_);
 }
 
-std::int64_t ColumnLinear::flops(const Shape& input, const Shape& /*output*/) const {
-  return product_flops(group(), input, input_, weight_);
-}
-
 RowLinear::RowLinear(const Group& ranks, std::int64_t in, std::int64_t out, const RowLinearOptions& options,
                      Generator& generator)
     : SplitModule(ranks),
@@ -112,10 +102,6 @@ Tensor RowLinear::forward(const Tensor& x) const {
 
 std::string RowLinear::describe() const {
   return words("RowLinear", group(), weight_->size(1) * group().size(), weight_->size(0), bias_);
-}
-
-std::int64_t RowLinear::flops(const Shape& input, const Shape& /*output*/) const {
-  return product_flops(group(), input, input_, weight_);
 }
 
 Tensor Dropout::forward(const Tensor& x) const {

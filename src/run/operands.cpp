@@ -90,11 +90,18 @@ std::string index_of(const Tensor& tensor, std::int64_t i) {
   return message('[', text, ']');
 }
 
+std::string text_of(const operators::OpCall& call) {
+  const std::string attributes = call.op.write(call.attributes);
+  return attributes.empty() ? call.op.name() : call.op.name() + ' ' + attributes;
+}
+
 std::string describe(const OperatorCall& call) {
   std::string text = message(call.name(), call.backward() ? " backward" : "", " in ", current_scope().mode->name);
   for (std::size_t i = 0; i < call.algorithms().size(); ++i)
     text += message(i == 0 ? " (" : ", ", call.algorithms()[i].first, ':', call.algorithms()[i].second);
   if (!call.algorithms().empty()) text += ')';
+  if (call.source() != nullptr)
+    if (const std::string source = text_of(*call.source()); source != call.name()) text += ", for " + source;
   if (const std::string where = whereabouts(); !where.empty()) text += message(", at ", where);
   // Larger ones first: images, then weights, then biases.
   std::vector<const Tensor*> inputs;

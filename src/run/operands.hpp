@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tern/modes/observer.hpp"
+#include "tern/operators/op.hpp"
 #include "tern/tensor/tensor.hpp"
 
 namespace tern {
@@ -31,8 +32,10 @@ double value_at(const std::byte* first, DType dtype, std::int64_t place);
 
 /// "[0, 3, 1]": the index of element `i` of a tensor in row-major order.
 std::string index_of(const Tensor& tensor, std::int64_t i);
-/// "conv2d backward in cuda (algorithm grad_x winograd), at features.3, Conv2d(...), of float32 [8, 3, 32, 32] and
-/// ...".
+/// "conv2d padding=1x1": a public operator and its attributes.
+std::string text_of(const operators::OpCall& call);
+/// "conv2d in cuda (conv2d:implicit), for conv2d padding=1x1, at features.3, Conv2d(...), of float32 [8, 3, 32, 32]
+/// and ...".
 std::string describe(const OperatorCall& call);
 
 }  // namespace tern

@@ -5,6 +5,7 @@
 
 #include "modes/ledger.hpp"
 #include "modes/observed.hpp"
+#include "run/operands.hpp"
 #include "tern/tensor/tensor.hpp"
 
 namespace tern {
@@ -110,7 +111,10 @@ void ProfileRecorder::open(const char* name, Kind kind, bool on_host) {
 }
 
 void ProfileRecorder::before(const OperatorCall& call) {
-  if (measures()) open(call.name(), Kind::work, false);
+  if (!measures()) return;
+  const char* const source = options_.times && call.source() != nullptr ? intern(text_of(*call.source())) : nullptr;
+  open(call.name(), Kind::work, false);
+  if (open_.back().piece >= 0) pieces_[open_.back().piece].source = source;
 }
 
 void ProfileRecorder::after(const OperatorCall& call) {
@@ -292,7 +296,8 @@ std::string ProfileRecorder::trace() {
         ", \"cat\": \"", categories[static_cast<int>(piece.kind)], "\", \"pid\": 1, \"tid\": ", thread,
         ", \"ts\": ", microseconds(begin), ", \"dur\": ", microseconds(end - begin),
         ", \"args\": {\"mode\": ", json_text(piece.mode->name), ", \"flops\": ", static_cast<std::int64_t>(piece.flops),
-        ", \"bytes\": ", static_cast<std::int64_t>(piece.bytes), "}}");
+        ", \"bytes\": ", static_cast<std::int64_t>(piece.bytes),
+        piece.source == nullptr ? "" : ", \"operator\": " + json_text(piece.source), "}}");
   };
   for (std::size_t i = 0; i < resolved_; ++i) {
     const Piece& piece = pieces_[i];

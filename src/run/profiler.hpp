@@ -40,6 +40,7 @@ class ProfileRecorder final : public Observer {
     double begin, end = -1;                   // on the host, seconds after the start
     double device_begin = 0, device_end = 0;  // seconds after its origin's mark
     double flops = 0, bytes = 0;
+    const char* source = nullptr;  // the public operator with its attributes; null: none
     std::vector<std::pair<const char*, const char*>> algorithms = {};  // decisions and the algorithms they took
   };
   // What is open: a piece (-1: not measured), and the mode whose profiler sees a range.

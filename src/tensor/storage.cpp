@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "memory/no_memory.hpp"
 #include "modes/observed.hpp"
 #include "tern/core/error.hpp"
 
@@ -11,6 +12,7 @@ namespace {
 // Out of line, to keep `prepare`, which every new storage calls, small.
 [[gnu::noinline]] void move_bytes(Memory& from, const void* source, void* source_stream, Memory& to, void* target,
                                   void* stream, std::size_t bytes) {
+  if (&to == &no_memory()) return;
   const ObservedMove move({from, to, bytes});
   if (!from.host_accessible() && !to.host_accessible() &&
       to.copy_from(from, target, source, bytes, source_stream, stream))
@@ -170,6 +172,9 @@ void Storage::prepare(Copy& copy, void* stream, bool reads) {
   std::unique_lock lock(moving_, std::defer_lock);
   if (reads) lock.lock();
   Memory* const memory = copy.memory.load(std::memory_order_relaxed);
+  if (reads && &copy != &first_ && first_.memory.load(std::memory_order_relaxed) == &no_memory() &&
+      first_.valid.load(std::memory_order_relaxed)) [[unlikely]]
+    throw NoElements("the elements of a result are read that was inferred, not computed: only its shape is known");
   if (copy.pointer.load(std::memory_order_relaxed) == nullptr) {
     void* const pointer = memory->allocate(bytes_, stream);
     copy.home = stream;

@@ -253,7 +253,7 @@ TEST_CASE("card: a trial's choice is remembered under its problem, without one n
   CHECK(chosen(7, {5}, {0}) == "first 0");
   CHECK(runs == 0);
 
-  const std::vector<std::string> lines = cuda::remembered_choices<Puzzle, int>();
+  const std::vector<std::string> lines = kernels::remembered_choices<Puzzle, int>();
   CHECK(std::count(lines.begin(), lines.end(), "puzzle 1: second, plan 1") == 1);
   CHECK(std::count(lines.begin(), lines.end(), "puzzle 3: second, plan 0") == 1);
   for (const std::string& line : lines) CHECK(line.find("puzzle 7") == std::string::npos);

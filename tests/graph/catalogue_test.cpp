@@ -13,6 +13,31 @@ using namespace tern::testing;
 
 namespace {
 
+/// Compares what is inferred of a call with its results. An operator that reads elements on the host says so.
+void check_inferred(const operators::OpCall& call) {
+  operators::Inferred inferred;
+  try {
+    inferred = call.op.infer(call.inputs, call.attributes);
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Catch::ContainsSubstring("only its shape is known"));
+    CHECK(call.op.effect(call.attributes) != operators::Effect::none);
+    return;
+  }
+  REQUIRE(inferred.results.size() == call.results.size());
+  for (std::size_t i = 0; i < inferred.results.size(); ++i) {
+    const Tensor &guess = inferred.results[i], &result = call.results[i];
+    REQUIRE(guess.defined() == result.defined());
+    if (!guess.defined()) continue;
+    CHECK(guess.dtype() == result.dtype());
+    CHECK(guess.shape() == result.shape());
+    // A view of an input is one of the same input.
+    for (const Tensor& input : call.inputs)
+      if (input.defined())
+        CHECK((guess.shared_storage() == input.shared_storage()) ==
+              (result.shared_storage() == input.shared_storage()));
+  }
+}
+
 /// What a program of operators calls.
 class Heard final : public operators::OpListener {
  public:
@@ -23,6 +48,7 @@ class Heard final : public operators::OpListener {
     // A generator of the program's own is none of a text's.
     if (text.find("generator=own") == std::string::npos) CHECK(call.op.write(call.op.read(text)) == text);
     const operators::Listening nobody(nullptr);
+    check_inferred(call);
     if (call.op.effect(call.attributes) == operators::Effect::changes) return;
     CHECK(difference_of(call.op.run(call.inputs, call.op.read(text)), call.results) == "");
   }

@@ -116,7 +116,7 @@ TEST_CASE("nn: MultiheadAttention has torch's names and starts, and trains", "[n
   CHECK((largest <= bound && largest > 0.9 * bound));
   operators::sum(operators::square(attend(randn({2, 3, 8}, generator)))).backward();
   for (const Tensor& parameter : attend.parameters()) CHECK(parameter.grad().defined());
-  CHECK(attend.flops({2, 3, 8}, {2, 3, 8}) == 2 * 48 * 24 + 2 * 2 * (2 * 3 * 3 * 8));
+  CHECK(nn::summary(attend, {2, 3, 8}).layers.back().flops == 2 * 48 * 24 + 2 * 2 * (2 * 3 * 3 * 8));
   CHECK(attend.describe() == "MultiheadAttention(8, 4)");
   CHECK(nn::MultiheadAttention(8, 2, {.bias = false}, generator).parameters().size() == 2);
   CHECK_THROWS_AS(nn::MultiheadAttention(8, 3), ShapeError);

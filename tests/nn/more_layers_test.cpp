@@ -70,7 +70,7 @@ TEST_CASE("nn: Conv1d", "[nn]") {
   // 0 1 2 3 0 in steps of 2: windows (0, 1) and (2, 3).
   check_near(conv(tensor<double>({1, 2, 3}, {1, 1, 3})), {3, 7});
   CHECK(conv.describe() == "Conv1d(1, 1, 2)");
-  CHECK(conv.flops({1, 1, 3}, {1, 1, 2}) == 8);
+  CHECK(nn::summary(conv, {1, 1, 3}).flops == 8);
   CHECK_THROWS_WITH(nn::Conv1d(3, 4, 2, {.groups = 2}),
                     "Conv1d: 3 input and 4 output channels do not divide into 2 groups");
   CHECK(nn::Conv1d(2, 4, 3, {.groups = 2, .bias = false}).parameter_count() == 12);
@@ -154,7 +154,7 @@ TEST_CASE("nn: Upsample and ConvTranspose2d", "[nn]") {
             .values());
   const double bound = 1 / std::sqrt(27.0);
   for (const Tensor& parameter : up.parameters()) CHECK(operators::abs(parameter).max().item() <= bound);
-  CHECK(up.flops({2, 4, 5, 4}, {2, 6, 10, 8}) == 2 * 160 * 27);
+  CHECK(nn::summary(up, {2, 4, 5, 4}).flops == 2 * 160 * 27);
   CHECK(up.describe() == "ConvTranspose2d(4, 6, 3x3)");
   CHECK_THROWS_AS(nn::ConvTranspose2d(3, 4, 3, {.groups = 2}), ShapeError);
 }

@@ -133,7 +133,7 @@ TEST_CASE("nn: recurrent layers have torch's names and shapes", "[nn]") {
   CHECK(nn::GRU(3, 4, {.bias = false}).named_parameters().size() == 2);
   for (const Tensor& parameter : nn::GRU(3, 16).parameters())
     for (const double value : parameter.values()) CHECK(std::abs(value) <= 0.25);
-  CHECK(nn::RNN(3, 4, {.layers = 2}).flops({5, 2, 3}, {5, 2, 4}) == 2 * 10 * (4 * 7 + 4 * 8));
+  CHECK(nn::summary(nn::RNN(3, 4, {.layers = 2}), {5, 2, 3}).flops == 2 * 10 * (4 * 7 + 4 * 8));
 }
 
 TEST_CASE("nn: a recurrent layer goes on from its state, in both orders of the batch", "[nn]") {

@@ -98,8 +98,10 @@ TEST_CASE("split layers: a rank counts what it computes itself", "[parallel][ran
   check_ranks(2, [](const Group& group) -> std::string {
     const Shape own{3, 6};  // of six rows in all, or of twelve features
     const parallel::ColumnLinear whole(group, 6, 8), rows(group, 6, 8, {.input = Layout::rows});
-    if (const std::int64_t found = whole.flops(own, {}); found != 2 * 3 * 6 * 4) return message(found, " of the whole");
-    if (const std::int64_t found = rows.flops(own, {}); found != 2 * 6 * 6 * 4) return message(found, " of rows");
+    if (const std::int64_t found = nn::summary(whole, own).flops; found != 2 * 3 * 6 * 4)
+      return message(found, " of the whole");
+    if (const std::int64_t found = nn::summary(rows, own).flops; found != 2 * 6 * 6 * 4)
+      return message(found, " of rows");
     return {};
   });
 }

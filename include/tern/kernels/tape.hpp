@@ -23,6 +23,8 @@ class Launch {
 class Tape {
  public:
   virtual ~Tape() = default;
+  /// Whether kernels are left out: shapes are wanted, and no elements. Then nothing else is reported.
+  virtual bool skips() const { return false; }
   /// A kernel is about to run: each of its pointers, and whether it may write there.
   virtual void touches(const void* pointer, bool writes) = 0;
   /// The kernel computes each element of `out` from the one of `in` in its place, and perhaps from some of `other`: by
@@ -75,6 +77,7 @@ class LaunchOf final : public Launch {
 template <class... Arguments>
 [[gnu::noinline]] void run_taped(void (*function)(Context&, Arguments...), Context& context,
                                  std::type_identity_t<Arguments>... arguments) {
+  if (tape->skips()) return;
   Tape* const heard = std::exchange(tape, nullptr);
   struct Ended {
     ~Ended() {

@@ -20,6 +20,10 @@ class Memory;
 class Storage;
 class Tensor;
 struct Capture;
+namespace operators {
+class OpListener;
+struct OpCall;
+}  // namespace operators
 
 /// What a kernel does with one of its tensors.
 enum class Role : std::uint8_t { in, out, inout };
@@ -71,7 +75,10 @@ class OperatorCall {
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
-  const char* name() const { return name_; }         ///< "conv2d"; lives as long as the process
+  const char* name() const { return name_; }  ///< "conv2d"; lives as long as the process
+  /// The public operator that this kernel works for, with its attributes and tensors (operators/op.hpp); null where the
+  /// program called none, as in most of backward.
+  const operators::OpCall* source() const { return source_; }
   DType compute() const { return compute_; }         ///< for operators that only move elements: the elements' dtype
   bool backward() const { return backward_; }        ///< runs inside Tensor::backward
   bool repeats() const { return work_ != nullptr; }  ///< whether `repeat` may be called
@@ -99,6 +106,7 @@ class OperatorCall {
   static constinit thread_local OperatorCall* open_;
 
   const char* name_;
+  const operators::OpCall* source_;
   DType compute_;
   bool backward_;
   const Work* work_;
@@ -169,7 +177,17 @@ class Observer {
 
 namespace detail {
 extern constinit thread_local Observer* observer;  // the most recent one of the thread; null: no observer
-}
+
+/// Who hears which public operators the thread calls.
+struct Hearing {
+  operators::OpListener* listener = nullptr;
+  const operators::OpCall* call = nullptr;  // that is being executed: what it calls in turn is not heard
+  bool on = false;                          // outside of every call, if there is a listener or an observer
+};
+extern constinit thread_local Hearing hearing;
+/// Sets `on` anew: a listener, an observer or a scope has come or gone.
+void update_hearing() noexcept;
+}  // namespace detail
 
 /// Notifies each observer of the thread, the most recent first.
 template <class Event>
@@ -183,10 +201,13 @@ void tell(Event&& event) {
 /// Suspends observation on this thread until the end of the scope: for an observer's own work.
 class [[nodiscard]] Unobserved {
  public:
-  Unobserved() : hidden_(std::exchange(detail::observer, nullptr)) {}
+  Unobserved() : hidden_(std::exchange(detail::observer, nullptr)) { detail::update_hearing(); }
   Unobserved(const Unobserved&) = delete;
   Unobserved& operator=(const Unobserved&) = delete;
-  ~Unobserved() { detail::observer = hidden_; }
+  ~Unobserved() {
+    detail::observer = hidden_;
+    detail::update_hearing();
+  }
 
  private:
   Observer* hidden_;

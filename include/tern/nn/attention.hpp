@@ -30,7 +30,6 @@ class MultiheadAttention : public Module {
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionOptions& options = {}) const;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
   Tensor joined(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) const;

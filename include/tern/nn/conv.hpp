@@ -27,7 +27,6 @@ class Conv2d : public Module {
   Tensor forward(const Tensor& x) const override { return operators::conv2d(x, weight_, bias_, options_); }
   AsOperator as_operator(bool training) const;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
   /// The arguments with which this module calls operators::conv2d on x.
   operators::Conv2dCall call(const Tensor& x) const { return {x, weight_, bias_, options_}; }
@@ -57,7 +56,6 @@ class Conv1d : public Module {
   Tensor forward(const Tensor& x) const override { return operators::conv1d(x, weight_, bias_, options_); }
   AsOperator as_operator(bool training) const;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
   operators::Conv1dOptions options_;
@@ -79,7 +77,6 @@ class ConvTranspose2d : public Module {
                   Generator& generator = default_generator());
   Tensor forward(const Tensor& x) const override;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
   operators::ConvTranspose2dOptions options_;

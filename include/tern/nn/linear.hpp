@@ -23,7 +23,6 @@ class Linear : public Module {
   Tensor forward(const Tensor& x) const override { return operators::linear(x, weight_, bias_, activation_); }
   AsOperator as_operator(bool training) const;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }

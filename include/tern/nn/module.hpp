@@ -81,9 +81,6 @@ class Module {
   virtual Tensor forward(const Tensor& x) const = 0;
   /// One line, such as "Linear(784, 196)".
   virtual std::string describe() const { return "Module"; }
-  /// Floating-point operations of `forward`, a multiply-add counted as two, without the children's. Only matrix
-  /// products and convolutions count.
-  virtual std::int64_t flops(const Shape& /*input*/, const Shape& /*output*/) const { return 0; }
 
   /// Names are torch's: "0.weight", "first.bias". A tensor registered under two names is listed once.
   std::vector<NamedTensor> named_parameters() const;

@@ -37,7 +37,6 @@ class Recurrent : public Module {
   /// the outputs behind them are 0, and the other direction begins at its last one, as of torch's packed sequences.
   Unrolled unroll(const Tensor& x, const RecurrentState& state = {}, const Tensor& lengths = {}) const;
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  protected:
   enum class Cell : std::uint8_t { rnn, lstm, gru };

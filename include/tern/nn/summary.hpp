@@ -11,7 +11,7 @@ struct Summary {
     std::string description;  ///< "Conv2d(1, 20, 5x5)"
     Shape output;
     std::int64_t parameters = 0;  ///< elements of its own parameters
-    std::int64_t flops = 0;       ///< see Module::flops
+    std::int64_t flops = 0;       ///< of its products and convolutions, a multiply-add as two, without its children's
     std::int64_t output_bytes = 0;
   };
   std::string description;
@@ -25,8 +25,9 @@ struct Summary {
   std::string text() const;
 };
 
-/// Runs the module once on zeros of `input` (batch dimension included), in evaluation and without gradients, in the
-/// mode of the scope. Restores its training switches afterwards.
+/// Calls the module once for `input` (batch dimension included), in evaluation and without gradients. Its operators are
+/// inferred (operators::Op::infer) and need neither time nor memory; only where the module looks at values they run, on
+/// zeros. Restores its training switches afterwards.
 Summary summary(const Module& module, const Shape& input);
 
 }  // namespace tern::nn

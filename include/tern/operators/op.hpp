@@ -58,6 +58,12 @@ enum class Effect : std::uint8_t {
   changes  ///< draws random numbers, or writes to an input
 };
 
+/// What is known of a call before it runs.
+struct Inferred {
+  std::vector<Tensor> results;  ///< with dtype and shape, and no elements: to read them is an Error
+  double flops = 0;             ///< of its products and convolutions, a multiply-add counted as two
+};
+
 /// A public operator.
 class Op {
  public:
@@ -72,6 +78,9 @@ class Op {
   int results() const { return results_; }
   /// Calls the operator. Inputs that a call leaves out are undefined tensors.
   virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs, const Attributes& attributes) const = 0;
+  /// Shapes and dtypes of the results, without running a kernel or reading an element. Throws what `run` throws for
+  /// such inputs, and Error where the results' sizes depend on elements.
+  Inferred infer(const std::vector<Tensor>& inputs, const Attributes& attributes) const;
   /// "stride=2x2 padding=1x1": what differs from the defaults of an options struct, and all other arguments.
   virtual std::string write(const Attributes& attributes) const = 0;
   /// The attributes that `write` wrote. Throws Error for any other text.
@@ -101,7 +110,8 @@ struct OpCall {
   const Op& op;
   const std::vector<Tensor>& inputs;
   const Attributes& attributes;
-  const std::vector<Tensor>& results;
+  const std::vector<Tensor>& results;  ///< empty until it has returned
+  double flops = 0;                    ///< of a call that did not run (OpListener::runs)
 };
 
 /// Hears of every public operator that the thread calls, and not of those that it calls in turn.
@@ -109,25 +119,28 @@ class OpListener {
  public:
   virtual ~OpListener() = default;
   virtual void called(const OpCall& call) = 0;
+  /// False: the operators are not run but inferred, see Op::infer.
+  virtual bool runs() const { return true; }
 };
-
-namespace detail {
-extern constinit thread_local OpListener* op_listener;  // null: nobody listens
-}
 
 /// Listens to the calling thread, to the end of the block.
 class [[nodiscard]] Listening {
  public:
-  explicit Listening(OpListener* listener) : outer_(std::exchange(detail::op_listener, listener)) {}
+  explicit Listening(OpListener* listener) : outer_(std::exchange(detail::hearing.listener, listener)) {
+    detail::update_hearing();
+  }
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
-  ~Listening() { detail::op_listener = outer_; }
+  ~Listening() {
+    detail::hearing.listener = outer_;
+    detail::update_hearing();
+  }
 
  private:
   OpListener* outer_;
 };
 
 /// Whether somebody listens to the calling thread.
-inline bool listened() { return detail::op_listener != nullptr; }
+inline bool listened() { return detail::hearing.listener != nullptr; }
 
 }  // namespace tern::operators

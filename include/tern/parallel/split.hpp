@@ -55,7 +55,6 @@ class ColumnLinear : public SplitModule {
   Tensor forward(const Tensor& x) const override;
   Layout layout(const std::string& /*name*/) const override { return Layout::rows; }
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
   Layout input_, output_;
@@ -82,7 +81,6 @@ class RowLinear : public SplitModule {
   Tensor forward(const Tensor& x) const override;
   Layout layout(const std::string& name) const override { return name == "weight" ? Layout::features : Layout::whole; }
   std::string describe() const override;
-  std::int64_t flops(const Shape& input, const Shape& output) const override;
 
  private:
   Layout input_, output_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/choice.hpp"
 #include "vectorized/convolution/problem.hpp"
 #include "vectorized/parallel.hpp"
 
@@ -38,12 +39,10 @@ class Plan {
 template <class T>
 using PlanPointer = std::unique_ptr<const Plan<T>>;
 
-/// An algorithm. Each is reproducible bit for bit for any number of threads, but sums in its own order.
+/// An algorithm, which also runs beside others on one team. Each is reproducible bit for bit for any number of threads,
+/// but sums in its own order. Costs are cycles on one thread of a typical machine.
 template <class T>
-struct Algorithm {
-  const char* name;
-  bool (*fits)(const Problem&);
-  double (*cycles)(const Problem&);  ///< rough, on one thread of a typical machine
+struct Algorithm : kernels::Algorithm<Problem, Arrays<T>> {
   PlanPointer<T> (*plan)(const Problem&, const Arrays<T>&);
 };
 

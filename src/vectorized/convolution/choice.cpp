@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
+#include <iterator>
 #include <type_traits>
 
-#include "modes/memo.hpp"
 #include "tern/core/error.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
@@ -42,63 +41,60 @@ PlanPointer<T> rounded_rows(const Problem& problem, const Arrays<T>& arrays) {
     return rows(problem, arrays);  // which does not fit
 }
 
+template <class T>
+using PlanOf = PlanPointer<T> (*)(const Problem&, const Arrays<T>&);
+
+/// Runs a plan alone; what it leaves undone, the most robust algorithm computes.
+template <class T, PlanOf<T> plan_of>
+void run_alone(Context& context, const Problem& problem, const Arrays<T>& arrays, int /*plan*/, void* /*workspace*/) {
+  const PlanPointer<T> plan = plan_of(problem, arrays);
+  run(context, problem.threads, std::span(&plan, 1));
+  if (!plan->done()) run_by(context, surest<T>(problem), problem, arrays);
+}
+
+template <class T, PlanOf<T> plan>
+constexpr Algorithm<T> algorithm(const char* name, bool (*fits)(const Problem&), double (*cycles)(const Problem&)) {
+  return {{.name = name, .fits = fits, .run = run_alone<T, plan>, .cost = cycles}, plan};
+}
 template <class T, MachineKernels kernels>
 constexpr Algorithm<T> rounded_algorithm(const char* name) {
-  return {name, rounded_fits<T, kernels>, rounded_cycles<kernels>, rounded_rows<T, kernels>};
+  return algorithm<T, rounded_rows<T, kernels>>(name, rounded_fits<T, kernels>, rounded_cycles<kernels>);
 }
 
 /// The first one that fits and handles all values.
 template <class T>
-constexpr std::array<Algorithm<T>, 6> algorithms{{{"im2col", im2col_fits, direct_cycles<T>, im2col<T>},
-                                                  {"rows", rows_fit, direct_cycles<T>, rows<T>},
-                                                  {"winograd", winograd_fits<T>, winograd_cycles<T>, winograd<T>},
-                                                  {"depthwise", depthwise_fits, depthwise_cycles<T>, depthwise<T>},
-                                                  rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
-                                                  rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
-
-/// What trials found, in this process: numbers of algorithms.
-struct Trials {
-  std::mutex mutex;
-  Memo<Problem, std::size_t> found;
-
-  static Trials& all() {
-    static auto* const trials = new Trials;  // leaked: threads may outlive static objects
-    return *trials;
-  }
-};
-
-/// Among the algorithms that fit, the one with the least cost(algorithm).
-template <class T, class Cost>
-const Algorithm<T>& cheapest(const Problem& problem, const Cost& cost) {
-  const Algorithm<T>* best = nullptr;
-  double least = 0;
-  for (const Algorithm<T>& algorithm : algorithms<T>) {
-    if (!algorithm.fits(problem)) continue;
-    const double own = cost(algorithm);
-    if (best != nullptr && own >= least) continue;
-    best = &algorithm;
-    least = own;
-  }
-  return *best;
-}
+constexpr std::array<Algorithm<T>, 6> algorithms{
+    {algorithm<T, im2col<T>>("im2col", im2col_fits, direct_cycles<T>),
+     algorithm<T, rows<T>>("rows", rows_fit, direct_cycles<T>),
+     algorithm<T, winograd<T>>("winograd", winograd_fits<T>, winograd_cycles<T>),
+     algorithm<T, depthwise<T>>("depthwise", depthwise_fits, depthwise_cycles<T>),
+     rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
+     rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
 
 template <class T>
-const Algorithm<T>& tried(Context& context, const Problem& problem, const Arrays<T>& arrays) {
-  Trials& trials = Trials::all();
-  {
-    const std::scoped_lock lock(trials.mutex);
-    if (const std::size_t* const known = trials.found.find(problem)) return algorithms<T>[*known];
+constexpr auto candidates = [] {
+  std::array<const kernels::Algorithm<Problem, Arrays<T>>*, std::size(algorithms<T>)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = &algorithms<T>[i];
+  return all;
+}();
+
+/// How trials time: work runs in the call.
+struct HostClock {
+  static constexpr int turns = 1, repeats = 1;
+  static constexpr float least_gain = 0;
+  template <class Work>
+  static float time(const Context&, const Work& work, int turns, int repeats) {
+    work();  // fetches memory and code
+    float best = 0;
+    for (int turn = 0; turn < turns; ++turn) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < repeats; ++i) work();
+      const std::chrono::duration<float, std::micro> all = std::chrono::steady_clock::now() - start;
+      best = turn == 0 ? all.count() : std::min(best, all.count());
+    }
+    return best / static_cast<float>(repeats);
   }
-  const Algorithm<T>& fastest =
-      cheapest<T>(problem, [&](const Algorithm<T>& algorithm) {  // not under the lock: other threads continue
-        run_by(context, algorithm, problem, arrays);             // fetches memory and code
-        const auto start = std::chrono::steady_clock::now();
-        run_by(context, algorithm, problem, arrays);
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      });
-  const std::scoped_lock lock(trials.mutex);
-  return algorithms<T>[trials.found.keep(problem, static_cast<std::size_t>(&fastest - algorithms<T>.data()))];
-}
+};
 
 }  // namespace
 
@@ -138,20 +134,15 @@ const Algorithm<T>& surest(const Problem& problem) {
 
 template <class T>
 void run_by(Context& context, const Algorithm<T>& algorithm, const Problem& problem, const Arrays<T>& arrays) {
-  const PlanPointer<T> plan = algorithm.plan(problem, arrays);
-  run(context, problem.threads, std::span(&plan, 1));
-  if (!plan->done()) run_by(context, surest<T>(problem), problem, arrays);
+  algorithm.run(context, problem, arrays, 0, nullptr);
 }
 
 template <class T>
 const Algorithm<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays) {
-  const auto fits = [&](const Algorithm<T>& algorithm) { return algorithm.fits(problem); };
-  if (std::count_if(algorithms<T>.begin(), algorithms<T>.end(), fits) == 1) return surest<T>(problem);
-  const std::string_view forced = forced_algorithm(context, decision(problem.pass));
-  for (const Algorithm<T>& algorithm : algorithms<T>)
-    if (forced == algorithm.name && fits(algorithm)) return algorithm;
-  if (!problem.deterministic) return tried(context, problem, arrays);
-  return cheapest<T>(problem, [&](const Algorithm<T>& algorithm) { return algorithm.cycles(problem); });
+  const kernels::Candidates<Problem, Arrays<T>> all = candidates<T>;
+  const auto chosen = kernels::choose<HostClock>(context, decision(problem.pass), all, problem, arrays,
+                                                 problem.deterministic, [] { return true; });
+  return static_cast<const Algorithm<T>&>(*chosen.algorithm);
 }
 
 template <class T>
@@ -194,12 +185,8 @@ Layout choose_layout(const Context& context, Problem problem) {
 }
 
 std::vector<std::string> remembered_choices() {
-  std::vector<std::string> lines;
-  Trials& trials = Trials::all();
-  const std::scoped_lock lock(trials.mutex);
-  trials.found.each([&](const Problem& problem, std::size_t algorithm) {
-    lines.push_back(message(text_of(problem), ": ", algorithms<float>[algorithm].name));
-  });
+  std::vector<std::string> lines = kernels::remembered_choices<Problem, Arrays<float>>();
+  std::ranges::move(kernels::remembered_choices<Problem, Arrays<double>>(), std::back_inserter(lines));
   return lines;
 }
 

@@ -102,7 +102,6 @@ void run_all(Context& context, std::span<const Call<T>> calls) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [problem, arrays] = calls[i];
     const Algorithm<T>& algorithm = choose(context, problem, arrays);
-    if (const char* const name = decision(problem.pass)) took_algorithm(context, name, algorithm.name);
     plans[count - 1 - i] = algorithm.plan(problem, arrays);
     names[i] = algorithm.name;
   }

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace tern {
+namespace tern::kernels {
 
 /// Holds at most `most` values; adding one more drops the least recently used. Not thread-safe.
 template <class Key, class Value>
@@ -53,4 +53,4 @@ class Memo {
   Order order_;
 };
 
-}  // namespace tern
+}  // namespace tern::kernels
