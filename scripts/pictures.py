@@ -152,6 +152,83 @@ def peers(theme):
     return drawing.done()
 
 
+def tables_of(name):
+    """The rows of a page's tables: dictionaries by column, with the section's title."""
+    found, head, section = [], None, ""
+    for line in (results / name).read_text().splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")] if line.startswith("|") else None
+        if cells and head and not set(line) <= set("|-: "):
+            found.append({"section": section} | dict(zip(head, cells)))
+        head = head or cells if cells else None
+    return found
+
+
+def best_of(row):
+    """A row's ratio of the best peer to Tern; None: not measured."""
+    ratios = [cell for column, cell in row.items() if column.startswith(("best peer / ", "PyTorch / "))]
+    return float(ratios[-1].split()[0]) if ratios and re.match(r"[0-9.]+(?= |$)", ratios[-1]) else None
+
+
+def networks(theme):
+    """All networks of models/ and layers drawn at random, on a GPU and on two cores: a dot per cell."""
+    names = ["MLP", "LeNet", "AlexNet", "VGG16", "GoogLeNet", "ResNet18", "ResNet50", "MobileNetV2", "U-Net",
+             "ViT-B/16"]
+    panels = [("One H100: PyTorch's best over Tern", "nets-gpu.md", ""),
+              ("Two cores, AVX-512: best peer over Tern", "nets-cpu.md", "Two threads")]
+    floor = 98 + 26 * (len(names) + 1)
+    behind, drawn = [], []
+    for panel, (title, page, only) in enumerate(panels):
+        rows = tables_of(page)
+        cells = {name: [] for name in names}
+        for row in rows:
+            name = (row.get("net") or row.get("network") or "").split(" (")[0]
+            ratio = best_of(row) if row["section"].startswith(only) else None
+            if name not in cells or ratio is None:
+                continue
+            words = [row.get("phase", "inference"), "of", row.get("batch") or row.get("images", "1")]
+            if "bf16" in row["section"]:
+                words.append("bf16")
+            cells[name].append(ratio)
+            if ratio < 1:
+                behind.append(f"{name} {' '.join(words)}, {'GPU' if panel == 0 else 'cores'} ({ratio:.2f})")
+        spread = [[float(row[c]) for c in ("5th percentile", "median", "95th")] for row in rows
+                  if row["section"].startswith("Random") and "5th percentile" in row and "95th" in row]
+        drawn.append((title, cells, spread[-1] if spread else None))
+    notes = [", ".join(behind[i:i + 3]) for i in range(0, len(behind), 3)]
+    drawing = Drawing(860, floor + 48 + 17 * len(notes), theme, "Tern's ten networks beside the fastest peer")
+    counts = [r for _, cells, _ in drawn for row in cells.values() for r in row]
+    drawing.text(20, 28, f"All networks that Tern ships: ahead in {sum(r >= 1 for r in counts)} of {len(counts)} cells",
+                 size=17, weight=600)
+    drawing.text(20, 48, "A dot for each phase, batch size and precision; right of 1 Tern is faster. Bars: layers "
+                 "drawn at random, 5th to 95th percentile.", "soft")
+    low, high = 0.5, 5.0
+    for panel, (title, cells, spread) in enumerate(drawn):
+        left = 130 + 375 * panel
+        x = lambda ratio: left + 330 * math.log(min(max(ratio, low), high) / low) / math.log(high / low)
+        drawing.text(left, 74, title, weight=600)
+        for tick in (0.5, 0.7, 1, 1.5, 2, 3, 5):
+            drawing.line([(x(tick), 82), (x(tick), floor)], "soft" if tick == 1 else "grid")
+            drawing.text(x(tick), floor + 17, f"{tick:g}", "soft", 12, "middle")
+        for i, (name, ratios) in enumerate([*cells.items(), ("random layers", [])]):
+            y = 98 + 26 * i
+            if panel == 0:
+                drawing.text(118, y + 4, name, anchor="end")
+            for ratio in ratios:
+                colour = "good" if ratio >= 1 else "bad"
+                drawing.parts.append(f'<circle cx="{x(ratio):.1f}" cy="{y}" r="5" fill="{drawing.theme[colour]}" '
+                                     'fill-opacity="0.65"/>')
+        if spread:
+            y = 98 + 26 * len(names)
+            drawing.line([(x(spread[0]), y), (x(spread[2]), y)], "vectorized", 6, 0.5)
+            drawing.line([(x(spread[1]), y - 8), (x(spread[1]), y + 8)], "vectorized", 3)
+    drawing.text(20, floor + 42, "Behind: " + ("none." if not notes else ""), "bad", 12, weight=600)
+    for i, note in enumerate(notes):
+        drawing.text(76, floor + 42 + 17 * i, note, "soft", 12)
+    return drawing.done()
+
+
 def curve(drawing, left, top, width, height, title, kinds, percent=False, log=False):
     """A panel of the report: curves over epochs."""
     drawing.box(left, top, width, height, "panel", 8)
@@ -237,7 +314,7 @@ def main():
     if sys.argv[1:2] == ["--training"]:
         take_training(*sys.argv[2:4])
     check, stale = "--check" in sys.argv[1:], []
-    for draw in (modes, peers, training):
+    for draw in (modes, peers, networks, training):
         for theme in THEMES:
             file, picture = pictures / f"{draw.__name__}-{theme}.svg", draw(theme)
             if check and (not file.exists() or file.read_text() != picture):
