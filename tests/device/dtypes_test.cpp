@@ -156,8 +156,10 @@ TEST_CASE("dtypes: numbers about elements are float32", "[device][dtypes]") {
       CHECK_THROWS_WITH(op::batch_norm(x, {}, {}, zeros({3}, dtype), ones({3}, dtype)),
                         "batch_norm: running_mean is " + half_name + ", expected float32 beside an input of " +
                             half_name + "; convert one with to(...)");
-      CHECK_THROWS_WITH(op::batch_norm(x, ones({3}), zeros({3}), mean, var),
-                        ContainsSubstring("weight is float32, expected " + half_name));
+      CHECK(op::batch_norm(x, ones({3}), zeros({3}), mean, var).dtype() == dtype);
+      const DType wide = DType::float64;
+      CHECK_THROWS_WITH(op::batch_norm(x, ones({3}, wide), zeros({3}, wide), mean, var),
+                        ContainsSubstring("weight is float64, expected float32 beside an input of " + half_name));
     }
   }
 }
