@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vectorized/cache.hpp"
+#include "vectorized/chains.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/convolution/rows.hpp"
 #include "vectorized/finish.hpp"
@@ -220,6 +221,7 @@ class DepthwiseGradWeight : public Plan<T> {
     const std::int64_t rows = problem.N * problem.OH;
     chunks_ =
         std::clamp<std::int64_t>(rows * problem.OW * problem.groups / chunk_elements, 1, std::min(rows, most_chunks));
+    chunks_ = std::max(chunks_, std::min(rows, rows * problem.OW / (8 * sum_block)));  // see chains.hpp
   }
   int phases() const override { return 2; }
   std::int64_t shared() const override { return chunks_ * chunk_size(); }
