@@ -328,6 +328,17 @@ TEST_CASE("dtypes: the verifier finds a fault in a 16-bit kernel, and one behind
     CHECK_THROWS_AS(a + a, VerifyError);
     CHECK_NOTHROW(a * a);
   }
+  Mode nan = plain();
+  nan.operators.arithmetic.add =
+      +[](Context&, float* out, const float*, const float*, const kernels::Broadcast& sizes) {
+        for (std::int64_t i = 0; i < sizes.count; ++i) out[i] = i == 1 ? std::nanf("") : 0;
+      };
+  register_mode("faulty with NaN", nan);
+  {
+    const Device device{"faulty with NaN", {.verify = true}};
+    const Tensor none = zeros({4});
+    CHECK_THROWS_AS(none + none, VerifyError);
+  }
   // A result that is off by two units of its last place.
   Mode coarse = mode("sequential");
   coarse.bfloat16->arithmetic.neg = +[](Context&, BFloat16* out, const BFloat16* in, std::int64_t n) {

@@ -197,7 +197,8 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
   CHECK_THROWS_AS(fixed(numbers({3, 6})), ShapeError);
 }
 
-TEST_CASE("trace: inputs that share their elements, with each other or with the program, are distinguished", "[graph]") {
+TEST_CASE("trace: inputs that share their elements, with each other or with the program, are distinguished",
+          "[graph]") {
   const auto difference = [](const std::vector<Tensor>& x) { return std::vector{op::sub(x[0], x[1])}; };
   const Tensor x = numbers({2, 3}), y = numbers({2, 3}, 2), z = numbers({2, 3}, 3);
   CHECK(difference_of(graph::trace(difference, {x, x}).run({y, z}), {op::sub(y, z)}) == "");
