@@ -187,6 +187,8 @@ class Depthwise : public Plan<T> {
     run.taps = taps.data();
     for (const Segment& segment : segments_) {
       run.tap_count = 0;
+      const bool adjacent = columns_.stride == 1 && columns_.dilation == 1 && !rows.empty();
+      run.row_taps = adjacent ? static_cast<std::int64_t>(segment.taps.size()) : 0;
       for (const TapAt& h : rows)
         for (const TapAt& w : segment.taps)
           taps[static_cast<std::size_t>(run.tap_count++)] = {(h.input * columns_.inputs + w.input) * in_pitch_,
