@@ -145,6 +145,11 @@ std::string to_bytes(const ModelProto& model) {
   writer.add_string(2, model.producer);
   writer.add_message(7, bytes_of(model.graph));
   for (const auto& [domain, version] : model.opsets) writer.add_message(8, bytes_of(domain, version));
+  for (const auto& [key, value] : model.metadata) {
+    Writer entry(writer, 14);
+    entry.add_string(1, key);
+    entry.add_string(2, value);
+  }
   for (const FunctionProto& function : model.functions) writer.add_message(25, bytes_of(function));
   return bytes;
 }

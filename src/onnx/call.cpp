@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "onnx/state.hpp"
-#include "tern/operators/shape.hpp"
 
 namespace tern::onnx {
 
@@ -58,7 +57,10 @@ std::vector<std::int64_t> Call::known_integers(int i) const {
            "give the model's inputs that lead to it in LoadOptions::constants");
   if (x.dtype() == DType::int64) return x.to_vector<std::int64_t>();
   if (is_floating(x.dtype())) refuse(message("has a floating input ", i), "repair the file");
-  return operators::cast(x, DType::int64).to_vector<std::int64_t>();
+  // Read, not converted by an operator, which a graph would hear.
+  std::vector<std::int64_t> integers;
+  for (const double value : x.detach().values()) integers.push_back(static_cast<std::int64_t>(value));
+  return integers;
 }
 
 std::vector<double> Call::known_numbers(int i) const {

@@ -42,12 +42,28 @@ Tensor own_elements(const Tensor& x, const std::vector<const Item*>& inputs) {
 
 std::string full_name(const NodeProto& node) { return node.domain.empty() ? node.type : node.domain + '.' + node.type; }
 
+/// The inputs of a node for a message: names, dtypes and shapes.
+std::string inputs_text(const NodeProto& node, const Values& values) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(node.inputs.size(), most); ++i) {
+    if (node.inputs[i].empty()) continue;
+    const Item* item = values.find(node.inputs[i]);
+    text += message(text.empty() ? "'" : ", '", node.inputs[i], '\'');
+    if (item != nullptr && item->tensor.defined())
+      text += message(' ', item->tensor.dtype(), ' ', item->tensor.shape());
+  }
+  return node.inputs.size() > most ? text + ", ..." : text;
+}
+
 /// Operators whose results have sizes that follow from elements.
 bool sized_by_values(std::string_view type) {
   return type == "NonZero" || type == "Compress" || type == "Unique" || type == "NonMaxSuppression";
 }
-/// Operators that make large tensors of small ones. Where their sizes follow the batch they belong to the graph.
+/// Operators that make large tensors of small ones. Where their sizes follow the batch they belong to the graph, but
+/// for lists of integers, of which shapes and paddings are made.
 bool spreads(std::string_view type) { return type == "ConstantOfShape" || type == "Expand" || type == "Tile"; }
+bool is_list(const Tensor& x) { return x.dtype() == DType::int64 && x.rank() <= 1; }
 bool reads_shape(std::string_view type) { return type == "Shape" || type == "Size"; }
 
 const AttributeProto* of_call(const AttributeProto& attribute, const Frame& frame) {
@@ -86,14 +102,14 @@ const Item* Values::find(const std::string& name) const {
   return nullptr;
 }
 
-void Importer::lack(const std::string& node, const std::string& op, const std::string& what,
-                    const std::string& advice) {
+void Importer::lack(const std::string& node, const std::string& op, const std::string& what, const std::string& advice,
+                    const std::string& inputs) {
   for (Lack& known : lacks_)
     if (known.op == op && known.what == what) {
       ++known.count;
       return;
     }
-  lacks_.push_back({node, op, what, advice});
+  lacks_.push_back({node, op, what, advice, 1, inputs});
 }
 
 std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) {
@@ -107,6 +123,7 @@ std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) 
 
   std::vector<Tensor> results;
   std::vector<Tensor> taken = given;
+  bool missing = false;
   const auto is_taken = [&](const Tensor& x) {
     return std::ranges::any_of(taken, [&](const Tensor& other) { return same_elements(x, other); });
   };
@@ -116,13 +133,14 @@ std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) 
       lack("", "", message("nothing makes the output '", output.name, "'"), "repair the file");
       continue;
     }
+    missing |= item->missing;
     if (item->missing) continue;
     // Each output is a value of its own, so that each has its name.
     const bool own = !item->known && !item->parameter && !is_taken(item->tensor);
     results.push_back(own ? item->tensor : op::copy(item->tensor));
     taken.push_back(results.back());
   }
-  if (lacks_.empty()) return results;
+  if (lacks_.empty() && !missing) return results;
   // The first run lists what is lacking; a larger batch that does not fit leaves all sizes fixed.
   if (first) throw OnnxError(name_, lacks_);
   throw graph::GraphError(lacks_[0].what);
@@ -145,6 +163,10 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
   if (--budget_ < 0)
     throw OnnxError(
         name_, {{label, type, message("is more than the ", most_nodes, "th node that runs"), "shorten its loops"}});
+  constexpr const char* mend = "mend the model, or report this if another program runs it";
+  const auto lacking = [&](const std::string& what, const std::string& advice) {
+    lack(label, type, what, advice.empty() ? mend : advice, inputs_text(node, frame.values));
+  };
   const auto skip = [&] {
     for (const std::string& output : node.outputs) frame.values.set(output, {.missing = true});
   };
@@ -198,13 +220,10 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
   } catch (const NoElements&) {  // the whole model runs then
     throw;
   } catch (const Refusal& refusal) {
-    lack(label, type, refusal.what(), refusal.advice());
-    skip();
-  } catch (const graph::GraphError& error) {
-    lack(label, type, error.what(), "");
+    lacking(refusal.what(), refusal.advice());
     skip();
   } catch (const Error& error) {
-    lack(label, type, error.what(), "");
+    lacking(error.what(), "");
     skip();
   }
 }
@@ -217,7 +236,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
   const bool all_known = !any([](const Item& each) { return !each.known; });
   const bool by_batch = any([](const Item& each) { return each.by_batch; });
   const bool shape = node.domain.empty() && reads_shape(node.type);
-  const bool now = shape || (all_known && !(by_batch && spreads(node.type)));
+  bool now = shape || all_known;
 
   Call::State state{node, opset, inputs, options_.largest_tensor, model_.folder};
   const Call call(state);
@@ -228,9 +247,9 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
     tensors = function(call);
     for (Tensor& each : tensors)
       if (each.defined()) each = own_elements(each, inputs);
-  } else {
-    tensors = function(call);
+    now = !(by_batch && spreads(node.type) && !is_list(tensors.at(0)));
   }
+  if (!now) tensors = function(call);
   for (const AttributeProto& attribute : node.attributes)
     if (!state.read.contains(attribute.name))
       throw Refusal(message("has an attribute '", attribute.name, "' that Tern does not know"),

@@ -57,7 +57,8 @@ class Importer {
   /// The results of a graph in an attribute for these inputs.
   std::vector<Item> run_body(const GraphProto& body, const std::vector<Item>& inputs, Frame& frame);
 
-  void lack(const std::string& node, const std::string& op, const std::string& what, const std::string& advice);
+  void lack(const std::string& node, const std::string& op, const std::string& what, const std::string& advice,
+            const std::string& inputs = {});
   graph::Graph finished(const graph::Graph& traced) const;
 
   ModelProto model_;

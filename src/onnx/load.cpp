@@ -5,6 +5,8 @@
 #include <set>
 
 #include "onnx/importer.hpp"
+#include "onnx/int8.hpp"
+#include "onnx/patterns.hpp"
 #include "onnx/table.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/graph/trace.hpp"
@@ -29,6 +31,7 @@ std::string list_of(const std::string& model, const std::vector<Lack>& lacks) {
       text += message(lack.op, " of '", lack.node, "'", lack.count > 1 ? message(" and ", lack.count - 1, " more") : "",
                       ' ');
     text += lack.what;
+    if (!lack.inputs.empty()) text += message(" (inputs: ", lack.inputs, ')');
     if (!lack.advice.empty()) text += ": " + lack.advice;
   }
   return text;
@@ -56,7 +59,7 @@ std::string plain_path(const std::string& name, const std::set<std::string>& all
 bool untrained(const NodeProto& node, std::size_t input) {
   if (node.type == "BatchNormalization") return input >= 3;
   if (node.type == "QuantizeLinear" || node.type == "DequantizeLinear") return input >= 1;
-  if (node.type == "QLinearConv" || node.type == "QLinearMatMul") return true;
+  if (node.type == "QLinearConv" || node.type == "QLinearMatMul" || node.domain == "tern.int8") return true;
   return node.type == "Resize" || node.type == "Upsample" ? input >= 1 : false;
 }
 
@@ -66,7 +69,9 @@ OnnxError::OnnxError(const std::string& model, std::vector<Lack> lacks)
     : Error(list_of(model, lacks)), lacks_(std::move(lacks)) {}
 
 Importer::Importer(ModelProto model, const LoadOptions& options, std::string name)
-    : model_(std::move(model)), options_(options), name_(std::move(name)) {}
+    : model_(std::move(model)), options_(options), name_(std::move(name)) {
+  if (options_.int8) join_quantized(model_.graph);
+}
 
 void Importer::read_initializers() {
   std::set<std::string> fixed;
@@ -147,7 +152,6 @@ graph::Graph Importer::build() {
   if (opset != model_.opsets.end() && opset->second > newest_opset)
     lack("", "", message("has operator set ", opset->second, ", newer than ", newest_opset),
          "convert it to that operator set");
-  for (const std::string& what : ambiguous_names(model_)) lack("", "", what, "repair the file");
   // Models without an operator set are older than all.
   if (!lacks_.empty()) throw OnnxError(name_, lacks_);
   read_initializers();
@@ -229,6 +233,7 @@ graph::Graph Importer::finished(const graph::Graph& traced) const {
     const std::string wanted = value.name;
     for (int k = 2; !taken.insert(value.name).second; ++k) value.name = message(wanted, "_", k);
   }
+  join_patterns(structure);
   graph::remove_dead(structure);
   return graph::Graph(std::move(structure));
 }
@@ -251,6 +256,10 @@ graph::Graph load(const std::string& file, const LoadOptions& options) {
   model.folder = std::filesystem::path(file).parent_path().string();
   if (model.folder.empty()) model.folder = ".";
   return Importer(std::move(model), options, file).build();
+}
+
+Metadata metadata(const std::string& file, const LoadOptions& options) {
+  return parse_model(content_of(file, options.largest_file), file).metadata;
 }
 
 graph::Graph read(std::span<const std::byte> bytes, const LoadOptions& options) {

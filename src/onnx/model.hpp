@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,6 +109,7 @@ struct ModelProto {
   std::map<std::string, std::int64_t> opsets;  // "" is ONNX's own domain
   GraphProto graph;
   std::vector<FunctionProto> functions;
+  std::map<std::string, std::string> metadata;
   std::shared_ptr<const std::string> bytes;  // keeps raw data
   std::string folder;                        // of external data; empty: there is none
 };
@@ -121,9 +121,6 @@ TensorProto parse_tensor(std::string_view bytes, const std::string& name);
 /// The elements as a tensor. `folder` has external data. Throws FileError, or OnnxError for an element type that no
 /// tensor has.
 Tensor to_tensor(const TensorProto& proto, const std::string& folder);
-
-/// What is wrong with names: values and attributes that have the name of another one.
-std::set<std::string> ambiguous_names(const ModelProto& model);
 
 /// The bytes of a message.
 std::string to_bytes(const ModelProto& model);

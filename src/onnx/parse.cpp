@@ -377,6 +377,10 @@ ModelProto parse_model(std::shared_ptr<const std::string> bytes, const std::stri
           if (!is(reader, Wire::length_delimited)) return false;
           model.opsets.insert(opset_of(view_of(reader)));
           return true;
+        case 14:
+          if (!is(reader, Wire::length_delimited)) return false;
+          model.metadata.insert(property_of(view_of(reader)));
+          return true;
         case 25:
           if (!is(reader, Wire::length_delimited)) return false;
           model.functions.push_back(function_of(view_of(reader)));

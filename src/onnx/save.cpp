@@ -17,6 +17,9 @@ const EmitTable& emit_table() {
     append_written_elementwise(made);
     append_written_shapes(made);
     append_written_networks(made);
+    append_written_windows(made);
+    append_written_sampling(made);
+    append_written_sequences(made);
     return made;
   }();
   return all;
@@ -179,7 +182,7 @@ std::vector<graph::Linear> Step::joined(const std::vector<std::int64_t>& a, cons
   return result;
 }
 
-std::string write(const graph::Graph& graph) {
+std::string write(const graph::Graph& graph, const Metadata& metadata) {
   const graph::Structure& structure = graph.structure();
   Writer out(structure);
   std::vector<Lack> lacks;
@@ -207,11 +210,13 @@ std::string write(const graph::Graph& graph) {
       lacks.push_back({step.results.empty() ? "" : step.results[0], node.op->name(), what, advice});
   }
   if (!lacks.empty()) throw OnnxError(structure.name, lacks);
-  return to_bytes(out.finish());
+  ModelProto model = out.finish();
+  model.metadata = metadata;
+  return to_bytes(model);
 }
 
-void save(const graph::Graph& graph, const std::string& file) {
-  const std::string bytes = write(graph);
+void save(const graph::Graph& graph, const std::string& file, const Metadata& metadata) {
+  const std::string bytes = write(graph, metadata);
   io::AtomicFile target(file);
   target.write(std::as_bytes(std::span(bytes.data(), bytes.size())));
   target.commit();

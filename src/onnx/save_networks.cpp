@@ -1,35 +1,12 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/writer.hpp"
-#include "tern/operators/volumes.hpp"
+#include "onnx/writer_windows.hpp"
 #include "tern/tensor/create.hpp"
 
 namespace tern::onnx {
 
 namespace {
-
-using Integers = std::vector<std::int64_t>;
-
-Integers list(Pair pair) { return {pair.h, pair.w}; }
-Integers list(Triple triple) { return {triple.d, triple.h, triple.w}; }
-Integers both(Integers begin, const Integers& end) {
-  begin.insert(begin.end(), end.begin(), end.end());
-  return begin;
-}
-
-/// With a batch of one where an image stands alone, and without it again.
-struct Batched {
-  const Step& step;
-  bool alone;
-  Batched(const Step& of, int rank) : step(of), alone(of.rank() == rank - 1) {}
-  std::string input() const {
-    return alone ? step.out.node("Unsqueeze", {step.inputs[0], step.out.integers({0})}) : step.inputs[0];
-  }
-  std::string output(const std::string& value) const {
-    return alone ? step.out.node("Squeeze", {value, step.out.integers({0})}) : value;
-  }
-};
 
 std::string convolved(const Step& step, const Writer::Names& inputs, const op::Conv2dOptions& options) {
   const Pair end = options.end_padding.value_or(options.padding);

@@ -20,6 +20,7 @@ const Table& table() {
     append_losses(made);
     append_resizing(made);
     append_quantization(made);
+    append_quantized(made);
     append_grids(made);
     append_recurrent(made);
     return made;
@@ -29,7 +30,8 @@ const Table& table() {
 
 std::vector<std::string> operator_names() {
   std::vector<std::string> names;
-  for (const auto& [name, function] : table()) names.push_back(name);
+  for (const auto& [name, function] : table())
+    if (!name.starts_with("tern.")) names.push_back(name);
   return names;
 }
 

@@ -41,6 +41,7 @@ void append_attention(Table& table);
 void append_losses(Table& table);
 void append_resizing(Table& table);
 void append_quantization(Table& table);
+void append_quantized(Table& table);
 void append_grids(Table& table);
 void append_recurrent(Table& table);
 

@@ -101,6 +101,9 @@ using EmitTable = std::map<std::string, Emit, std::less<>>;
 void append_written_elementwise(EmitTable& table);
 void append_written_shapes(EmitTable& table);
 void append_written_networks(EmitTable& table);
+void append_written_windows(EmitTable& table);
+void append_written_sampling(EmitTable& table);
+void append_written_sequences(EmitTable& table);
 
 /// A value and its activation, under the name of the result.
 void finish_activated(const Step& step, const std::string& value, Activation activation);

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,7 @@ class Model {
     return *this;
   }
   Model& initializer(const std::string& name, const Tensor& tensor) {
-    proto.graph.initializers.push_back(onnx::to_proto(tensor, name, storage_.emplace_back()));
+    proto.graph.initializers.push_back(onnx::to_proto(tensor, name, storage_->emplace_back()));
     return *this;
   }
   Model& add(onnx::NodeProto made) {
@@ -116,7 +117,7 @@ class Model {
   onnx::ModelProto proto;
 
  private:
-  std::list<std::string> storage_;
+  std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();  // copies share it
 };
 
 /// Convolution, pool and two linear layers, as LeNet has them, at a symbolic batch.

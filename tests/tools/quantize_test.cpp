@@ -30,7 +30,7 @@ TEST_CASE("quantize: a model in 8 bits is tested, timed and used", "[tools][quan
   };
   CHECK(std::abs(accuracy("small.tern") - accuracy("m")) < 0.01);
   CHECK(run({"predict", "--model", "small.tern", "--dataset", "synthetic-digits", "--limit", "50"}).code == 0);
-  const Outcome timed = run({"bench", "--latency", "small.tern", "--modes", "vectorized", "--seconds", "0.05"});
+  const Outcome timed = run({"bench", "--model", "small.tern", "--modes", "vectorized", "--seconds", "0.05"});
   CHECK(timed.code == 0);
   CHECK_THAT(timed.out, ContainsSubstring("median") && ContainsSubstring("vectorized"));
   CHECK_THAT(run({"quantize", "--model", "small.tern", "--dataset", "synthetic-digits", "--out", "again.tern"}).err,

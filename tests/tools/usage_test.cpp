@@ -27,8 +27,8 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-const std::vector<std::string> verbs{"train", "test",   "predict", "tune",     "report",     "bench",
-                                     "info",  "export", "graph",   "quantize", "completion", "man"};
+const std::vector<std::string> verbs{"train",  "test",    "predict", "tune",     "report",     "bench", "info",
+                                     "export", "convert", "graph",   "quantize", "completion", "man"};
 
 }  // namespace
 

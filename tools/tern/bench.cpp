@@ -44,9 +44,9 @@ class Bench : public Command {
         .description =
             "Times training steps (forward, loss, backward, update) and inferences on random data. The time is the "
             "median of the runs with the 10th and 90th percentile; the speed-up is relative to the first mode. "
-            "benchmarks/ of the sources has more: peers, operators, the study of batch sizes. --latency times a model "
+            "benchmarks/ of the sources has more: peers, operators, the study of batch sizes. --model times a model "
             "that answers one example at a time, as a program without dispatch: the median, the 99th percentile.",
-        .examples = {"tern bench --latency small.tern", "tern bench --nets lenet --batches 32,128",
+        .examples = {"tern bench --model small.tern", "tern bench --nets lenet --batches 32,128",
                      "tern bench --nets mlp-small,lenet --modes vectorized,cuda --precision tf32 --format csv"}};
     Option batches = list_option("batches", "SIZES", "batch sizes (default: 1,64)", batches_);
     Options own{list_option("nets", "NAMES", "nets (default: mlp-small,lenet)", nets_),
@@ -59,9 +59,10 @@ class Bench : public Command {
                           ", expected a number above 0, at most 3600");
     };
     own.push_back(std::move(seconds));
-    Option latency = text_option("latency", "FILE", "a model, of which single answers are timed", latency_);
-    latency.kind = Value::file;
-    own.push_back(std::move(latency));
+    Option model = text_option("model", "FILE", "a model or an ONNX file, of which single answers are timed", model_);
+    model.aliases = {"latency"};
+    model.kind = Value::file;
+    own.push_back(std::move(model));
     for (Option& option : machine_options(settings_))
       if (option.name == "threads" || option.name == "precision") own.push_back(std::move(option));
     for (Option& option : own) {
@@ -74,7 +75,7 @@ class Bench : public Command {
   Verb& verb() override { return verb_; }
 
   int run(const OptionNames&) override {
-    if (!latency_.empty()) return time_answers();
+    if (!model_.empty()) return time_answers();
     if (nets_.empty()) nets_ = {"mlp-small", "lenet"};
     if (batches_.empty()) batches_ = {"1", "64"};
     if (phases_.empty()) phases_ = {"train", "infer"};
@@ -104,24 +105,29 @@ class Bench : public Command {
   }
 
  private:
+  static void read(const Tensor& result) {
+    if (result.dtype() == DType::float32)
+      (void)result.to_vector<float>();
+    else
+      (void)result.values();
+  }
+
   int time_answers() {
     if (modes_.empty()) modes_ = {fastest_mode()};
     std::string text = padded("mode", 12) + left_padded("median", 12) + left_padded("99 %", 12) + "\n";
     for (const std::string& mode : modes_) {
       const Device device{mode, device_options(settings_)};
-      const Model model = load_model(latency_);
-      Shape shape{1};
-      for (const std::int64_t size : model.blueprint.input) shape.push_back(size);
-      const Tensor x = zeros(shape);
-      const auto* const graph = dynamic_cast<const graph::Graph*>(model.net.get());
-      const graph::Program program = graph != nullptr ? graph::Program(*graph) : graph::Program(*model.net, {x});
+      const graph::Program program(load_graph(model_));
+      const graph::Structure& own = program.graph().structure();
+      std::vector<Tensor> inputs;
+      for (const int id : own.inputs) inputs.push_back(zeros(own.values[id].shape_at(1), own.values[id].dtype));
       std::vector<double> times;
       using Clock = std::chrono::steady_clock;
       const Clock::time_point end =
           Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
       for (int i = 0; i < 5 || Clock::now() < end; ++i) {
         const Clock::time_point start = Clock::now();
-        (void)program(x).to_vector<float>();
+        for (const Tensor& result : program(inputs)) read(result);
         if (i >= 3) times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
       }
       std::ranges::sort(times);
@@ -187,7 +193,7 @@ class Bench : public Command {
 
   Settings settings_;
   std::vector<std::string> nets_, modes_, batches_, phases_;
-  std::string latency_;
+  std::string model_;
   double seconds_ = 0.5;
   Output output_;
   Verb verb_;

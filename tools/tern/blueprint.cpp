@@ -222,7 +222,7 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
                      ": 'fold' in the description is none of its folds");
   b.split = reader.take<std::uint64_t>("split");
   std::vector<std::string> nets = net_names();
-  nets.emplace_back("mlp");
+  nets.insert(nets.end(), {"mlp", "onnx"});
   b.net = reader.one_of("net", nets);
   b.layers = reader.take<std::vector<std::int64_t>>("layers");
   b.activation = reader.one_of("activation", activation_names());
@@ -235,7 +235,8 @@ Blueprint blueprint_from(const Json& json, const std::string& file) {
                                   std::all_of(b.class_weights.begin(), b.class_weights.end(),
                                               [](double weight) { return std::isfinite(weight) && weight > 0; })),
       file, ": 'class_weights' in the description are not a number above 0 for each class");
-  expects<FileError>(b.net == "mlp" || !b.table, file, ": the net in the description takes images, not a table");
+  expects<FileError>(b.net == "mlp" || b.net == "onnx" || !b.table, file,
+                     ": the net in the description takes images, not a table");
   if (!b.table)
     expects<FileError>(b.input[1] <= 4096, file, ": 'input' in the description has images of ", b.input[1],
                        " pixels, expected at most 4096");

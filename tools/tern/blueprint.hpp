@@ -35,7 +35,7 @@ struct Blueprint {
   std::uint64_t split = 0;                // number of the draw that held it out
 
   // The network.
-  std::string net = {};                   // "mlp", or a name in the table of nets
+  std::string net = {};                   // "mlp", "onnx" (the file has a graph), or a name in the table of nets
   std::vector<std::int64_t> layers = {};  // of an mlp
   std::string activation = {};            // of an mlp
   double dropout = 0;                     // of an mlp

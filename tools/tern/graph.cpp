@@ -16,7 +16,8 @@ namespace {
 class GraphVerb : public Command {
  public:
   GraphVerb() {
-    Option model = text_option("model", "FILE", "the model: its file, a checkpoint, or the folder of a run", model_);
+    Option model =
+        text_option("model", "FILE", "the model: its file, an ONNX file, a checkpoint, or the folder of a run", model_);
     model.kind = Value::file;
     Option net = choice_option("net", "a network without a model, such as lenet", benchmarks::nets(), net_);
     Option format = choice_option("format", "text, svg (a drawing) or program (a file for graph::Program::load)",
@@ -64,12 +65,7 @@ class GraphVerb : public Command {
 
  private:
   graph::Graph traced() const {
-    if (!model_.empty()) {
-      const Model model = load_model(model_);
-      Shape shape{1};
-      for (const std::int64_t size : model.blueprint.input) shape.push_back(size);
-      return graph::trace(*model.net, zeros(shape));
-    }
+    if (!model_.empty()) return load_graph(model_);
     const benchmarks::Net net = benchmarks::make_net(net_, 1);
     net.module->eval();
     return graph::trace(*net.module, zeros(net.input));

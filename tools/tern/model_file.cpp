@@ -6,11 +6,13 @@
 
 #include "errors.hpp"
 #include "nets.hpp"
+#include "onnx_model.hpp"
 #include "run_folder.hpp"
-#include "tern/graph/graph.hpp"
+#include "tern/graph/trace.hpp"
 #include "tern/io/file.hpp"
 #include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::tool {
 
@@ -21,6 +23,8 @@ namespace fs = std::filesystem;
 constexpr const char* key = "tern.model";
 
 Model model_from(const Blueprint& blueprint, const nn::State& weights, const std::string& file) {
+  expects<FileError>(blueprint.net != "onnx", file,
+                     ": weights of an imported network without its graph; name the model of the finished training");
   std::int64_t held = 0;
   for (const auto& [name, tensor] : weights) held += tensor.numel();
   const std::int64_t wanted = parameter_count(blueprint);
@@ -100,12 +104,17 @@ Weights weights_of(const io::Checkpoint& checkpoint, const std::string& file) {
 }  // namespace
 
 Model load_model(const std::string& path) {
+  if (is_onnx(path)) return load_onnx(path);
   const Content content = content_of(path);
   if (content.checkpoint) return from_checkpoint(*content.checkpoint, content.file);
   return model_from(io::load_safetensors(content.file), content.file);
 }
 
 Weights load_weights(const std::string& path) {
+  if (is_onnx(path)) {
+    const Model model = load_onnx(path);
+    return {model.net->state(), model.blueprint, path};
+  }
   const Content content = content_of(path);
   if (content.checkpoint) return weights_of(*content.checkpoint, content.file);
   if (path.ends_with(".npz")) return {.tensors = io::load_npz(path), .file = path};
@@ -117,18 +126,32 @@ Weights load_weights(const std::string& path) {
   return weights;
 }
 
+graph::Graph load_graph(const std::string& path) {
+  if (is_onnx(path)) return load_onnx_graph(path);
+  const Model model = load_model(path);
+  if (const auto* graph = dynamic_cast<const graph::Graph*>(model.net.get())) return *graph;
+  Shape shape{1};
+  for (const std::int64_t size : model.blueprint.input) shape.push_back(size);
+  return graph::trace(*model.net, zeros(shape));
+}
+
+void check_fits(const graph::Graph& graph, const Blueprint& blueprint, const std::string& file) {
+  Shape input{1};
+  for (const std::int64_t size : blueprint.input) input.push_back(size);
+  const graph::Structure& own = graph.structure();
+  const bool one = own.inputs.size() == 1 && own.results.size() == 1;
+  expects<FileError>(one && own.values[own.inputs[0]].shape_at(1) == input, file,
+                     ": the graph does not take one input ", input, " and give one result");
+}
+
 Model model_from(io::Safetensors content, const std::string& file) {
   if (content.metadata.contains("tern.format"))
     return from_checkpoint(io::checkpoint_from(std::move(content), file), file);
   const Blueprint blueprint = blueprint_in(content.metadata, key, file);
   if (!content.metadata.contains("tern.graph")) return model_from(blueprint, content.tensors, file);
   const graph::Graph graph = graph::Graph::load(content, file);
-  Shape input{1};
-  for (const std::int64_t size : blueprint.input) input.push_back(size);
-  const graph::Structure& own = graph.structure();
-  const bool fits = own.inputs.size() == 1 && own.results.size() == 1 && own.batch > 0 &&
-                    own.values[own.inputs[0]].shape_at(1) == input;
-  expects<FileError>(fits, file, ": the graph does not take one input ", input, " of any batch and give one result");
+  check_fits(graph, blueprint, file);
+  expects<FileError>(graph.structure().batch > 0, file, ": the graph does not take examples of any batch");
   return {blueprint, std::make_shared<graph::Graph>(graph), file};
 }
 

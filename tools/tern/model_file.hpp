@@ -28,12 +28,18 @@ void save_model(const std::string& file, const Blueprint& blueprint, const graph
 /// lost: before the training, not after it. Does nothing if `file` is empty.
 void check_model_place(const std::string& file);
 
-/// Reads a model file, a checkpoint, or from a run folder its model, else its newest checkpoint. The file is untrusted:
-/// the network is built only after the file is known to hold its parameters. Throws FileError.
+/// Reads a model file, an ONNX file, a checkpoint, or from a run folder its model, else its newest checkpoint. The file
+/// is untrusted: the network is built only after the file is known to hold its parameters. Throws FileError.
 Model load_model(const std::string& path);
 
 /// The same for a file's content; `file` is its name in messages.
 Model model_from(io::Safetensors content, const std::string& file);
+
+/// A network as a graph: that of a model, or of an ONNX file with any inputs and results. Throws FileError.
+graph::Graph load_graph(const std::string& path);
+
+/// Throws FileError unless the graph takes one input of the blueprint's examples and gives one result.
+void check_fits(const graph::Graph& graph, const Blueprint& blueprint, const std::string& file);
 
 /// Tensors to start a training with.
 struct Weights {

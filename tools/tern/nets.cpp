@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "errors.hpp"
+#include "onnx_model.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
@@ -167,7 +168,7 @@ const std::vector<Net>& nets() {
 }
 
 std::string misfit(const Blueprint& blueprint) {
-  if (blueprint.net == "mlp") return {};
+  if (blueprint.net == "mlp" || blueprint.net == "onnx") return {};
   const Net& net = *find_net(blueprint.net);
   const std::string other = "; --layers makes a network for them";
   if (net.size > 0) {
@@ -196,6 +197,11 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   blueprint.dropout = settings.dropout.value_or(0);
   blueprint.cost = *settings.cost;
   blueprint.net = "mlp";
+  if (takes_graph(settings)) {
+    blueprint.net = "onnx";
+    expects<UsageError>(blueprint.dropout == 0, "--dropout is for --layers and the mlp nets, not for ", settings.init);
+    return;
+  }
   const std::string name =
       settings.net.empty() && settings.layers.empty() && !blueprint.table ? "mlp-small" : settings.net;
   const Net* net = name.empty() ? nullptr : find_net(name);
@@ -224,14 +230,20 @@ void choose_net(Blueprint& blueprint, const Settings& settings) {
   blueprint.layers.push_back(blueprint.outputs());
 }
 
+bool takes_graph(const Settings& settings) {
+  return is_onnx(settings.init) && settings.net.empty() && settings.layers.empty();
+}
+
 void take_net(Settings& settings, const Blueprint& before) {
   if (!settings.net.empty() || !settings.layers.empty() || before.net == "mlp") return;
+  if (takes_graph(settings) && settings.image_size == 0 && !before.table) settings.image_size = before.input[1];
+  if (takes_graph(settings)) return;
   settings.net = before.net;
   if (settings.image_size == 0 && find_net(before.net)->size > 0) settings.image_size = before.input[1];
 }
 
 void take_layers(Settings& settings, const Blueprint& before, const Blueprint& data) {
-  if (!settings.net.empty() || !settings.layers.empty() || before.net != "mlp") return;
+  if (!settings.net.empty() || !settings.layers.empty() || before.net != "mlp" || takes_graph(settings)) return;
   settings.layers = before.layers;
   settings.layers.front() = data.mlp_inputs();
   settings.layers.back() = data.outputs();
@@ -245,7 +257,8 @@ std::int64_t natural_size(const Settings& settings) {
 }
 
 bool has_own_loss(const Blueprint& blueprint) {
-  return blueprint.net != "mlp" && blueprint.cost == "cross-entropy" && find_net(blueprint.net)->own_loss;
+  const Net* net = find_net(blueprint.net);
+  return net != nullptr && blueprint.cost == "cross-entropy" && net->own_loss;
 }
 
 Tensor own_loss(const nn::Module& net, const Tensor& x, const Tensor& labels) {

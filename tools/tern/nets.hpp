@@ -40,6 +40,9 @@ void choose_net(Blueprint& blueprint, const Settings& settings);
 void take_net(Settings& settings, const Blueprint& before);
 void take_layers(Settings& settings, const Blueprint& before, const Blueprint& data);
 
+/// Whether the training goes on with the graph of an ONNX file.
+bool takes_graph(const Settings& settings);
+
 /// Height and width of a folder's images for the network of the settings.
 std::int64_t natural_size(const Settings& settings);
 /// Whether the blueprint's net trains on more than its outputs: `training_loss` is then minimised.

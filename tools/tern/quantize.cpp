@@ -2,6 +2,8 @@
 
 #include "tern/graph/quantize.hpp"
 
+#include <algorithm>
+
 #include "data_sets.hpp"
 #include "errors.hpp"
 #include "model_file.hpp"
@@ -54,10 +56,11 @@ class Quantize : public Command {
     keep_inputs(out_, {model_, settings_.dataset});
     const Device device{settings_.mode, device_options(settings_)};
     const Model model = load_model(model_);
-    expects<UsageError>(std::dynamic_pointer_cast<graph::Graph>(model.net) == nullptr, model.file,
+    const auto own = std::dynamic_pointer_cast<graph::Graph>(model.net);
+    expects<UsageError>(own == nullptr || !computes_in_8_bits(*own), model.file,
                         " is in 8 bits already; quantise the model that it was made of");
     const std::vector<std::vector<Tensor>> batches = batches_for(model.blueprint);
-    const graph::Graph whole = graph::trace(*model.net, batches[0]);
+    const graph::Graph whole = own != nullptr ? *own : graph::trace(*model.net, batches[0]);
     graph::QuantizeOptions options{.bound = bound_, .force = force_};
     if (calibration_ == "percentile") options.calibration = graph::Calibration::percentile;
     if (calibration_ == "entropy") options.calibration = graph::Calibration::entropy;
@@ -69,6 +72,10 @@ class Quantize : public Command {
   }
 
  private:
+  static bool computes_in_8_bits(const graph::Graph& graph) {
+    return std::ranges::any_of(graph.structure().nodes,
+                               [](const graph::Node& node) { return node.op->name().starts_with("quantized_"); });
+  }
   std::vector<std::vector<Tensor>> batches_for(const Blueprint& blueprint) const {
     const Examples set = load_test_data(settings_, blueprint, Part::train, false);
     expects<FileError>(set.size() > 0, set.name(), ": found no examples to calibrate with");

@@ -325,7 +325,10 @@ RunResult RunSession::finish(Ended ended) {
   training.net().load_state(training.result());
   const std::string model = settings_.model.empty() ? RunFolder::model_in(path_) : settings_.model;
   RunResult finished{model, {}};
-  save_model(model, training.blueprint(), training.net().state());
+  if (const auto* graph = dynamic_cast<const graph::Graph*>(&training.net()))
+    save_model(model, training.blueprint(), *graph);
+  else
+    save_model(model, training.blueprint(), training.net().state());
   Json end{{"event", "end"},
            {"time", time_of_day()},
            {"seconds", seconds_now() - began_},

@@ -9,6 +9,7 @@
 #include "model_file.hpp"
 #include "names.hpp"
 #include "nets.hpp"
+#include "onnx_model.hpp"
 #include "ranks.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/nn/metrics.hpp"
@@ -201,12 +202,26 @@ void Training::begin(const Examples& examples) {
   default_generator().skip(std::uint64_t{1} << 32);  // beyond what the weights drew
 }
 
+// The network of an ONNX file, with a new last layer for another number of classes.
+std::shared_ptr<nn::Module> Training::imported_net() const {
+  const Model model = load_model(settings_.init);
+  const auto* graph = dynamic_cast<const graph::Graph*>(model.net.get());
+  expects<UsageError>(graph != nullptr, "--init: ", settings_.init,
+                      " takes one example at a time; export it with a symbolic batch");
+  expects<UsageError>(model.blueprint.input == blueprint_.input, "--init: ", settings_.init, " takes examples of ",
+                      model.blueprint.input, ", but those of ", blueprint_.source, " are ", blueprint_.input);
+  expects<UsageError>(!blueprint_.regression, "--init: ", settings_.init, " tells classes apart, but ",
+                      blueprint_.source, " has numbers to predict");
+  if (model.blueprint.class_count() == blueprint_.class_count()) return std::make_shared<graph::Graph>(*graph);
+  return std::make_shared<graph::Graph>(with_head(*graph, blueprint_.class_count(), settings_.seed, settings_.init));
+}
+
 // With the initial weights and the frozen parameters that were requested.
 std::shared_ptr<nn::Module> Training::make_net() {
-  std::shared_ptr<nn::Module> net = build_net(blueprint_, settings_.seed);
+  std::shared_ptr<nn::Module> net = takes_graph(settings_) ? imported_net() : build_net(blueprint_, settings_.seed);
   if (!settings_.init.empty()) {
     Weights weights = load_weights(settings_.init);
-    other_classes_ = weights.blueprint && weights.blueprint->classes != blueprint_.classes &&
+    other_classes_ = !takes_graph(settings_) && weights.blueprint && weights.blueprint->classes != blueprint_.classes &&
                      weights.blueprint->class_count() == blueprint_.class_count();  // otherwise their shapes say so
     if (other_classes_)
       for (const std::string& name : head_of(blueprint_)) weights.tensors.erase(name);

@@ -95,6 +95,7 @@ class Training {
   Training(const Settings& settings, const TrainingData& data, const TrainingParts& parts,
            const parallel::Group& group);
   std::shared_ptr<nn::Module> make_net();
+  std::shared_ptr<nn::Module> imported_net() const;
   data::DataLoader make_loader(const Examples& examples) const;
   void begin(const Examples& examples);
   parallel::ShardLoss shard_loss(const Tensor& x, const Tensor& labels) const;

@@ -36,6 +36,7 @@ std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_info();
 std::unique_ptr<Command> make_export();
 std::unique_ptr<Command> make_graph();
+std::unique_ptr<Command> make_convert();
 std::unique_ptr<Command> make_quantize();
 std::unique_ptr<Command> make_completion();
 std::unique_ptr<Command> make_man();

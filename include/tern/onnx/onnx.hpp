@@ -15,11 +15,12 @@ namespace tern::onnx {
 
 /// Something in a model that Tern lacks, or that a caller must say.
 struct Lack {
-  std::string node;        ///< the first node; empty: the model as a whole
-  std::string op;          ///< its operator, with the domain: "com.x.Swish"
-  std::string what;        ///< such as "is unknown"
-  std::string advice;      ///< what to do
-  std::int64_t count = 1;  ///< how many nodes
+  std::string node;         ///< the first node; empty: the model as a whole
+  std::string op;           ///< its operator, with the domain: "com.x.Swish"
+  std::string what;         ///< such as "is unknown"
+  std::string advice;       ///< what to do
+  std::int64_t count = 1;   ///< how many nodes
+  std::string inputs = {};  ///< of the first node, with dtype and shape: "'x' float32 [2,3]"
 };
 
 /// A model that cannot become a graph, or a graph that cannot become a model. It names everything that is lacking.
@@ -35,6 +36,9 @@ class OnnxError : public Error {
 /// An operator of your own: results from what a node has. It calls public operators.
 using Operator = std::function<std::vector<Tensor>(const Call& call)>;
 
+/// Texts by key.
+using Metadata = std::map<std::string, std::string>;
+
 struct LoadOptions {
   /// Operators by type, with the domain unless it is ONNX's: "com.x.Swish". They come before those of the library.
   std::map<std::string, Operator> operators = {};
@@ -48,6 +52,9 @@ struct LoadOptions {
   /// Whether initialisers with a floating dtype and at least one dimension are parameters, which take gradients; else
   /// they are constants.
   bool trainable = true;
+  /// Whether layers between QuantizeLinear and DequantizeLinear compute in 8 bits (docs/onnx.md), without gradients;
+  /// else all is float32.
+  bool int8 = true;
   /// A tensor of more elements is refused: files are not trusted.
   std::int64_t largest_tensor = std::int64_t{1} << 31;
   /// So are files, of the model or of external data, of more bytes.
@@ -63,12 +70,15 @@ graph::Graph load(const std::string& file, const LoadOptions& options = {});
 /// The same from memory; external data is an error.
 graph::Graph read(std::span<const std::byte> bytes, const LoadOptions& options = {});
 
+/// What a model says of itself besides its graph: metadata_props. Throws FileError.
+Metadata metadata(const std::string& file, const LoadOptions& options = {});
+
 /// Writes a graph as a model of ONNX's own operators, operator set 22: parameters, buffers and constants are
 /// initialisers, the batch is the symbolic dimension "N". Throws OnnxError that lists the operators which cannot be
 /// written, and FileError.
-void save(const graph::Graph& graph, const std::string& file);
+void save(const graph::Graph& graph, const std::string& file, const Metadata& metadata = {});
 /// The bytes of the same file.
-std::string write(const graph::Graph& graph);
+std::string write(const graph::Graph& graph, const Metadata& metadata = {});
 
 /// The types of all operators that load() knows, in alphabetical order.
 std::vector<std::string> operator_names();
